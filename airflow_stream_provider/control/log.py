@@ -1,0 +1,94 @@
+"""The numbered log of one stream: append if nobody else did, read, fold."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from airflow_stream_provider.control.store import Store
+from airflow_stream_provider.model.errors import ControlUnavailable, SeqTaken
+from airflow_stream_provider.model.record import Record
+from airflow_stream_provider.model.rules import check
+from airflow_stream_provider.model.state import StreamState, fold
+
+
+class ControlLog:
+    """A view of one stream's log. It keeps the folded state and reads only what is new; not thread-safe."""
+
+    def __init__(self, store: Store, stream: str) -> None:
+        self.store = store
+        self.stream = stream
+        self.state = StreamState()
+
+    def records(self, from_seq: int = 1) -> list[Record]:
+        """Return all records from this number on, oldest first."""
+        found = []
+        while (data := self.store.read(from_seq + len(found))) is not None:
+            found.append(Record.from_json(data, from_seq + len(found)))
+        return found
+
+    def refresh(self) -> StreamState:
+        """Read what is new and return the state; raise ControlUnavailable when that cannot be known now."""
+        self.state = fold(self.records(self.state.seq + 1), self.state)
+        return self.state
+
+    def append(self, record: Record, expected_seq: int) -> Record:
+        """Write `record` as the one that follows `expected_seq`, and return it with its number.
+
+        :raises RuleBroken: it may not follow the present state; nothing was written.
+        :raises SeqTaken: somebody else wrote that number first; `refresh` and decide again.
+        :raises ControlUnavailable: not written, or not known. The number was read back where possible, and only a
+            record with our own nonce counts; until a `refresh` shows it, act as if it had not been written.
+        """
+        if self.state.seq < expected_seq:
+            self.refresh()
+        if self.state.seq != expected_seq:
+            raise SeqTaken(f"Record {expected_seq + 1} is taken.", todo="Read the log again.", seq=expected_seq + 1)
+        check(self.state, record)
+        numbered = record.numbered(expected_seq + 1)
+        try:
+            self.store.create(numbered.seq, numbered.to_json())
+        except (SeqTaken, ControlUnavailable):
+            # A time-out or a lost answer may hide a success, and a retry inside the store our own first try.
+            written = self.store.read(numbered.seq)
+            if written is None or Record.from_json(written, numbered.seq).nonce != record.nonce:
+                raise
+        self.state = fold([numbered], self.state)
+        return numbered
+
+    def propose(self, build: Callable[[StreamState], Record | None]) -> StreamState:
+        """Append what `build` makes of the newest state, again and again until nobody comes between.
+
+        `build` returns None when there is nothing left to do (it was done already, or must not be done any more).
+        Returns the state after that. Raises what `append` raises, but for SeqTaken.
+        """
+        while True:
+            record = build(self.refresh())
+            if record is None:
+                return self.state
+            try:
+                self.append(record, self.state.seq)
+            except SeqTaken:
+                continue
+            return self.state
+
+    def beat(self, incarnation: str, heartbeat: Mapping[str, Any]) -> None:
+        """Replace the incarnation's heartbeat."""
+        self.store.put_heartbeat(incarnation, json.dumps(heartbeat, sort_keys=True).encode())
+
+    def heartbeat(self, incarnation: str) -> dict[str, Any] | None:
+        """Return the incarnation's heartbeat, or None when it never wrote one."""
+        data = self.store.heartbeat(incarnation)
+        return None if data is None else dict(json.loads(data))
+
+    def heartbeats(self) -> dict[str, dict[str, Any]]:
+        """Return every heartbeat by incarnation."""
+        found = ((name, self.heartbeat(name)) for name in self.store.heartbeats())
+        return {name: beat for name, beat in found if beat is not None}
+
+
+def make_record(kind: str, by: str, **fields: Any) -> Record:
+    """Return a new record of this kind, dated now."""
+    return Record(kind=kind, fields=fields, by=by, at=time.time())

@@ -1,0 +1,27 @@
+"""What a place must offer so that a control log can live there."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Store(Protocol):
+    """Numbered records that are created once and never changed, and one replaceable heartbeat per incarnation.
+
+    Every method raises ControlUnavailable when it cannot tell: unknown is never reported as "not there".
+    """
+
+    def create(self, seq: int, data: bytes) -> None:
+        """Create record `seq` exclusively and durably; raise SeqTaken when that number is there already."""
+
+    def read(self, seq: int) -> bytes | None:
+        """Return record `seq`, or None when it is certain that there is none."""
+
+    def put_heartbeat(self, incarnation: str, data: bytes) -> None:
+        """Replace an incarnation's heartbeat as a whole: no reader ever sees half of one."""
+
+    def heartbeat(self, incarnation: str) -> bytes | None:
+        """Return an incarnation's heartbeat, or None when it never wrote one."""
+
+    def heartbeats(self) -> list[str]:
+        """Return the incarnations that wrote a heartbeat."""
