@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from airflow_stream_provider.model.names import deployment_of
+from airflow_stream_provider.model.policy import Policy
 from airflow_stream_provider.model.rules import may_acquire
 from airflow_stream_provider.model.state import IncarnationState, RequestStage, StreamState
-
-# How long a releaser waits, by its own monotonic clock, for the new holder before it takes back (rule 3).
-TAKE_BACK_SECONDS = 10.0
-# How long a holder may be silent before it must be taken for dead (rule 2).
-LEASE_SECONDS = 30.0
 
 
 class Action(str, Enum):
@@ -45,8 +41,11 @@ class Me:
     terminating: bool = False
 
 
-def decide(state: StreamState, me: Me) -> Action:
-    """Return the next step of this driver in this state."""
+def decide(state: StreamState, me: Me, take_back_seconds: float = Policy.take_back_seconds) -> Action:
+    """Return the next step of this driver in this state.
+
+    A releaser waits `take_back_seconds`, by its own monotonic clock, for the new holder (rule 3).
+    """
     if state.holder == me.incarnation:
         return _as_holder(state, me)
     if me.running:
@@ -59,7 +58,7 @@ def decide(state: StreamState, me: Me) -> Action:
         return Action.ANNOUNCE if me.rehearsed else Action.WAIT
     if found.state is not IncarnationState.STANDBY:
         return Action.HALT
-    return _as_standby(state, me)
+    return _as_standby(state, me, take_back_seconds)
 
 
 def _as_holder(state: StreamState, me: Me) -> Action:
@@ -70,7 +69,7 @@ def _as_holder(state: StreamState, me: Me) -> Action:
     return Action.WAIT if me.running else Action.START
 
 
-def _as_standby(state: StreamState, me: Me) -> Action:
+def _as_standby(state: StreamState, me: Me, take_back_seconds: float) -> Action:
     request = state.open_request
     if request is None:
         return Action.WAIT
@@ -78,5 +77,5 @@ def _as_standby(state: StreamState, me: Me) -> Action:
         if request.stage is RequestStage.REQUESTED:
             return Action.ANSWER
         return Action.ACQUIRE if may_acquire(state, me.incarnation) else Action.WAIT
-    waited = me.released_for is not None and me.released_for >= TAKE_BACK_SECONDS
+    waited = me.released_for is not None and me.released_for >= take_back_seconds
     return Action.ACQUIRE if waited and may_acquire(state, me.incarnation) else Action.WAIT

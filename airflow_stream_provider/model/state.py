@@ -91,6 +91,7 @@ class Deployment:
     id: str
     release: Mapping[str, Any]
     declared_at: float
+    policy: Mapping[str, Any] = field(default_factory=dict)
     submission: str = ""
     cluster: str = ""
     ended: str = ""
@@ -193,7 +194,13 @@ def _free(state: StreamState, name: str, how: str) -> StreamState:
 
 
 def _declared(state: StreamState, r: Record) -> StreamState:
-    new = Deployment(id=r["deployment"], release=r["release"], declared_at=r.at, reason=r.get("reason", ""))
+    new = Deployment(
+        id=r["deployment"],
+        release=r["release"],
+        declared_at=r.at,
+        policy=r.get("policy", {}),
+        reason=r.get("reason", ""),
+    )
     return replace(state, deployments={**state.deployments, new.id: new})
 
 

@@ -1,0 +1,155 @@
+"""Releases: immutable copies of what a deployment runs, beside the control log."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import shutil
+import uuid
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow_stream_provider.model.errors import SpecError, StreamError
+
+LAUNCHER = "launcher.py"
+RUNTIME_ZIP = "airflow_stream_runtime.zip"
+# What travels to the driver; everything else of this package needs Airflow.
+_TRAVELS = ("model", "control", "checkpoint", "runtime")
+
+
+@dataclass(frozen=True)
+class Release:
+    """What to run: version label, application file, arguments, py-files, Spark conf; `hash` over all their contents."""
+
+    version: str
+    hash: str
+    application: str
+    arguments: tuple[str, ...] = ()
+    py_files: tuple[str, ...] = ()
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the release as the JSON object that `declared` carries."""
+        return {
+            "version": self.version,
+            "hash": self.hash,
+            "application": self.application,
+            "arguments": list(self.arguments),
+            "py_files": list(self.py_files),
+            "conf": dict(self.conf),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Release:
+        """Return the release of a `declared` record."""
+        return cls(
+            version=data["version"],
+            hash=data["hash"],
+            application=data["application"],
+            arguments=tuple(data.get("arguments", ())),
+            py_files=tuple(data.get("py_files", ())),
+            conf=dict(data.get("conf", {})),
+        )
+
+    def folder(self, stream_folder: Path) -> Path:
+        """Return where this release's files are."""
+        return stream_folder / "releases" / self.hash
+
+
+def publish(
+    stream_folder: Path,
+    *,
+    version: str,
+    application: Path,
+    arguments: Sequence[str] = (),
+    py_files: Sequence[Path] = (),
+    conf: Mapping[str, str] | None = None,
+) -> Release:
+    """Copy a release's files under their hash and return it; the same contents give the same release again.
+
+    :raises SpecError: a file is missing, or two files have one name.
+    """
+    sources = [application, *py_files]
+    _check_sources(sources)
+    files = {path.name: path.read_bytes() for path in sources}
+    files[LAUNCHER] = (Path(__file__).parent.parent / "runtime" / LAUNCHER).read_bytes()
+    files[RUNTIME_ZIP] = _runtime_zip()
+    settings = {
+        "version": version,
+        "application": application.name,
+        "arguments": list(arguments),
+        "py_files": [path.name for path in py_files],
+        "conf": dict(conf or {}),
+    }
+    release = Release.from_json({**settings, "hash": _digest(settings, files)})
+    _write(release.folder(stream_folder), files)
+    return release
+
+
+def verify(stream_folder: Path, release: Release) -> None:
+    """Raise StreamError unless the files of a release are those that were published (design rule 8)."""
+    folder = release.folder(stream_folder)
+    names = [release.application, *release.py_files, LAUNCHER, RUNTIME_ZIP]
+    settings = {k: v for k, v in release.to_json().items() if k != "hash"}
+    try:
+        found = _digest(settings, {name: (folder / name).read_bytes() for name in names})
+    except FileNotFoundError as error:
+        found = f"nothing at {Path(error.filename).name}"
+    if found != release.hash:
+        raise StreamError(
+            f"The files of release {release.version} in {folder} are not those that were published "
+            f"(hash {release.hash}, found {found}).",
+            todo="Deploy the release again; never edit files under releases/.",
+            hash=release.hash,
+        )
+
+
+def _check_sources(sources: Sequence[Path]) -> None:
+    names: set[str] = {LAUNCHER, RUNTIME_ZIP}
+    for path in sources:
+        if not path.is_file():
+            raise SpecError(f"There is no file {path}.", todo="Check `application` and `py_files`.", path=str(path))
+        if path.name in names:
+            raise SpecError(
+                f"Two files of the release are named {path.name}.", todo="Rename one of them.", path=str(path)
+            )
+        names.add(path.name)
+
+
+def _digest(settings: Mapping[str, Any], files: Mapping[str, bytes]) -> str:
+    contents = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    return hashlib.sha256(json.dumps([settings, contents], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _runtime_zip() -> bytes:
+    package = Path(__file__).parent.parent
+    sources = [package / "__init__.py"] + [p for name in _TRAVELS for p in (package / name).rglob("*.py")]
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(sources):
+            # A fixed date, so that the same sources always give the same bytes and thus the same hash.
+            entry = zipfile.ZipInfo(f"{package.name}/{path.relative_to(package).as_posix()}", (1980, 1, 1, 0, 0, 0))
+            archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    if folder.is_dir():
+        return
+    temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+    temporary.mkdir(parents=True)
+    for name, data in files.items():
+        with open(temporary / name, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    # A twin may have published the same contents meanwhile; a folder that is not empty is never replaced.
+    with contextlib.suppress(OSError):
+        temporary.rename(folder)
+    shutil.rmtree(temporary, ignore_errors=True)
