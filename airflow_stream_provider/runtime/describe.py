@@ -1,0 +1,85 @@
+"""What a query is, in plain values that stand in the log: its sources, sink, and the shape of its aggregations."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from airflow_stream_provider.runtime.gate import ManagedQuery
+
+# Spark keeps these from the checkpoint and silently ignores what the session says (OffsetSeqMetadata).
+PINNED_CONF = (
+    "spark.sql.shuffle.partitions",
+    "spark.sql.streaming.stateStore.providerClass",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion",
+)
+
+_STATEFUL = re.compile(
+    r"^[\s:+|-]*(Aggregate|Deduplicate\w*|FlatMapGroups\w*|TransformWithState\w*|Join)\b(.*)", re.MULTILINE
+)
+_FUNCTION = re.compile(r"\b([a-z_]+)\(")
+_SOURCE_OPTIONS = ("subscribe", "subscribePattern", "assign", "path")
+
+
+def describe(query: ManagedQuery) -> dict[str, Any]:
+    """Return what the `standby` record says of a query; read from its plan, nothing is run."""
+    frame = query.writer._df
+    plan = frame._jdf.queryExecution().analyzed()
+    conf = frame.sparkSession.conf
+    return {
+        "name": query.label,
+        "checkpoint": query.checkpoint,
+        "sink": query.recipe.sink,
+        "target": query.recipe.sink_target,
+        "sources": _sources(plan),
+        "fingerprint": fingerprint(plan.toString()),
+        "conf": {name: conf.get(name, None) for name in PINNED_CONF},
+    }
+
+
+def fingerprint(plan: str) -> list[str]:
+    """Return the stateful operators of a plan and the functions inside them, without names and ids.
+
+    Spark compares types, not functions: `sum` exchanged for `max` of one type goes on with wrong results.
+    """
+    found = []
+    for operator, arguments in _STATEFUL.findall(plan):
+        functions = ",".join(sorted(_FUNCTION.findall(arguments)))
+        found.append(f"{operator}({functions})")
+    return found
+
+
+def _sources(plan: Any) -> list[str]:
+    leaves = plan.collectLeaves()
+    found = []
+    for position in range(leaves.size()):
+        leaf = leaves.apply(position)
+        if leaf.getClass().getSimpleName() == "StreamingRelationV2":
+            options = {name: leaf.extraOptions().get(name) for name in _SOURCE_OPTIONS}
+            named = ",".join(f"{name}={value}" for name, value in options.items() if value)
+            found.append(f"{leaf.sourceName()}:{named}")
+        elif leaf.isStreaming():
+            found.append(leaf.getClass().getSimpleName())
+    return found
+
+
+def progress(query: ManagedQuery) -> dict[str, Any]:
+    """Return what the heartbeat says of a running query, from Spark's last progress (written after the commit)."""
+    found: dict[str, Any] = {"name": query.label, "checkpoint": query.checkpoint, "sink": query.recipe.sink}
+    real = query.real
+    last = real._jsq.lastProgress() if real is not None else None
+    if last is None:
+        return found
+    body = json.loads(last.json())
+    durations = body.get("durationMs", {})
+    found.update(
+        id=body["id"],
+        batch=body["batchId"],
+        batch_seconds=durations.get("triggerExecution", 0) / 1000,
+        input_rows=body.get("numInputRows", 0),
+        rows_per_second=body.get("processedRowsPerSecond", 0.0),
+        at=body.get("timestamp"),
+        committed=[source.get("endOffset") for source in body.get("sources", [])],
+    )
+    return found

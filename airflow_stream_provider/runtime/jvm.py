@@ -1,0 +1,56 @@
+"""The driver's JVM, reached from Python: what the boundary stop and the dead-man switch share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.clientserver import ClientServer
+from pyspark import SparkContext
+
+from airflow_stream_provider.model.errors import StreamError
+
+
+def gateway() -> ClientServer:
+    """Return the py4j gateway of this driver, in which every Python thread has a JVM thread of its own.
+
+    :raises StreamError: there is no JVM yet, or `PYSPARK_PIN_THREAD=false` switched pinned threads off: a lock
+        taken by one call could then not be released by the next.
+    """
+    found = SparkContext._gateway
+    if found is None:
+        raise StreamError("There is no Spark JVM in this process.", todo="Create the SparkSession first.")
+    if not isinstance(found, ClientServer):
+        raise StreamError(
+            "py4j runs without pinned threads (PYSPARK_PIN_THREAD is set to false).",
+            todo="Remove PYSPARK_PIN_THREAD from the driver's environment.",
+        )
+    return found
+
+
+def jvm() -> Any:
+    """Return py4j's view of the driver's JVM."""
+    return gateway().jvm
+
+
+def scala_object(neighbour: Any, name: str) -> Any:
+    """Return the Scala object `name` that lives in the package of the object `neighbour`.
+
+    Spark's class loader is asked, since the thread's own does not know Spark under spark-submit; the package
+    is taken from an object at hand, since Spark 4.1 and later moved it.
+    """
+    cls = neighbour.getClass()
+    package = cls.getName().rpartition(".")[0]
+    return cls.getClassLoader().loadClass(f"{package}.{name}$").getField("MODULE$").get(None)
+
+
+def stack(thread: Any) -> list[str]:
+    """Return the method names on a Java thread's stack, innermost first (about 10 ms).
+
+    py4j cannot pass `StackTraceElement[]` to a method that takes `Object[]`, so the JDK prints it instead.
+    """
+    java = jvm().java
+    trace = java.lang.Throwable()
+    trace.setStackTrace(thread.getStackTrace())
+    text = java.io.StringWriter()
+    trace.printStackTrace(java.io.PrintWriter(text))
+    return [line.split("(")[0].rpartition(".")[2] for line in text.toString().splitlines()[1:]]

@@ -1,0 +1,191 @@
+"""The rehearsal: the user's real plans, on clones of the live checkpoints, with the sinks replaced."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+import airflow_stream_provider.runtime as runtime
+from airflow_stream_provider import checkpoint as checkpoints
+from airflow_stream_provider.model.errors import CheckpointError, RehearsalRefused
+from airflow_stream_provider.model.policy import Policy
+from airflow_stream_provider.runtime.gate import Gate, ManagedQuery, start_ungated
+from airflow_stream_provider.runtime.recipe import rehearsal_writer
+
+SENTINEL = "airflow-stream-rehearsal: the plan is accepted"
+# A source with nothing to read gives no batches; waiting longer than this for the next one warms nothing.
+IDLE_SECONDS = 10.0
+
+
+class Rehearsal:
+    """Rehearses the queries of one standby; its clones live beside each checkpoint and are removed afterwards."""
+
+    def __init__(self, gate: Gate, policy: Policy, incarnation: str, say: Callable[[str], None]) -> None:
+        self._gate = gate
+        self._policy = policy
+        self._incarnation = incarnation
+        self._say = say
+        self._deadline = time.monotonic() + policy.rehearse_seconds
+
+    def run(self) -> dict[str, Any]:
+        """Rehearse every query and return a summary by query's name.
+
+        :raises RehearsalRefused: Spark, or the comparison, says that this release cannot take over; the message is
+            Spark's own.
+        """
+        started = time.monotonic()
+        found = {}
+        runtime._rehearsing = True
+        try:
+            for query in self._gate.queries:
+                found[query.label] = self._rehearse(query)
+        finally:
+            runtime._rehearsing = False
+        return {"seconds": round(time.monotonic() - started, 2), "queries": found}
+
+    def _rehearse(self, query: ManagedQuery) -> dict[str, Any]:
+        folder = Path(checkpoints.local_path(query.checkpoint) + f".rehearsal-{self._incarnation}")
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            summary: dict[str, Any] = {}
+            has_history = checkpoints.last_batch(query.checkpoint) is not None
+            if has_history:
+                self._say(f"rehearsing the plan of {query.label}")
+                summary["plan_seconds"] = self._plan(query, str(folder / "plan"))
+            if self._policy.rehearse_batches:
+                self._say(f"warming up {query.label}")
+                summary.update(self._warm(query, str(folder / "warm"), has_history))
+                self._warm_sink(query)
+            return summary
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _plan(self, query: ManagedQuery, clone: str) -> float:
+        """Let Spark check plan, sources and state schema on the next batch; the sentinel means that it accepts."""
+        started = time.monotonic()
+        checkpoints.clone_logs(query.checkpoint, clone, self._new_id())
+
+        def refuse(batch: DataFrame, batch_id: int) -> None:
+            raise RuntimeError(SENTINEL)
+
+        writer = rehearsal_writer(query.writer, clone)
+        _foreach_batch(writer, refuse)
+        try:
+            run = start_ungated(writer)
+            ended = run.awaitTermination(max(1, int(self._deadline - time.monotonic())))
+        except Exception as error:
+            if SENTINEL in str(error):
+                return round(time.monotonic() - started, 2)
+            raise self._refused(query, error) from error
+        run.stop()
+        what = "ended without planning a batch" if ended else f"took over {self._policy.rehearse_seconds:.0f} s"
+        raise RehearsalRefused(
+            f"The rehearsal of {query.label} {what}.",
+            todo="Look at the standby's log, or raise `upgrade.rehearse_seconds`.",
+        )
+
+    def _warm(self, query: ManagedQuery, clone: str, has_history: bool) -> dict[str, Any]:
+        """Run real batches into nowhere: class loading, code generation, consumers and state are then warm."""
+        source = self._prepare(query, clone, has_history)
+        writer = rehearsal_writer(query.writer, clone)
+        if query.recipe.foreach_batch is not None and self._policy.foreach_batch_safe:
+            _foreach_batch(writer, query.recipe.foreach_batch)
+        else:
+            writer = writer.format("noop")
+        try:
+            run = start_ungated(writer)
+            batches = self._await_batches(run)
+        except Exception as error:
+            raise self._refused(query, error) from error
+        seconds = [batch["durationMs"].get("triggerExecution", 0) / 1000 for batch in batches]
+        rows = sum(batch.get("numInputRows", 0) for batch in batches)
+        return {
+            "on": source,
+            "batches": len(batches),
+            "batch_seconds": [round(second, 3) for second in seconds],
+            "last_batch_seconds": seconds[-1] if seconds else None,
+            "median_batch_seconds": statistics.median(seconds) if seconds else None,
+            "rows": rows,
+            "rows_per_second": round(rows / sum(seconds), 1) if sum(seconds) else None,
+        }
+
+    def _prepare(self, query: ManagedQuery, clone: str, has_history: bool) -> str:
+        """Make the checkpoint to warm on and return what it is made of."""
+        if has_history:
+            try:
+                checkpoints.clone_state(query.checkpoint, clone, self._new_id(), self._policy.state_limit_bytes)
+                return "a clone of the state"
+            except CheckpointError as error:
+                if error.fields.get("limit") is None:
+                    raise
+                shutil.rmtree(clone, ignore_errors=True)
+        checkpoints.scratch(query.checkpoint, clone, self._new_id())
+        return "a scratch checkpoint"
+
+    def _await_batches(self, run: StreamingQuery) -> list[dict[str, Any]]:
+        wanted, seen = self._policy.rehearse_batches, 0
+        idle_since = time.monotonic()
+        try:
+            while True:
+                failed = run.exception()
+                if failed is not None:
+                    raise failed
+                batches = [json.loads(p.json()) for p in run._jsq.recentProgress()]
+                batches = [batch for batch in batches if "addBatch" in batch["durationMs"]]
+                now = time.monotonic()
+                if len(batches) > seen or run.status["isTriggerActive"]:
+                    seen, idle_since = len(batches), now
+                if len(batches) >= wanted or now - idle_since > IDLE_SECONDS or not run.isActive:
+                    return batches
+                if now > self._deadline:
+                    raise RehearsalRefused(
+                        f"Only {len(batches)} of {wanted} batches ran within {self._policy.rehearse_seconds:.0f} s.",
+                        todo="Look at the batches' times in the standby's Spark UI; raise `upgrade.rehearse_seconds`.",
+                    )
+                time.sleep(0.1)
+        finally:
+            run.stop()
+
+    def _warm_sink(self, query: ManagedQuery) -> None:
+        """Load the Kafka sink's classes and producers: a batch write of no rows sends nothing, creates no topic."""
+        if query.recipe.sink != "kafka":
+            return
+        spark = query.writer._df.sparkSession
+        slots = spark.sparkContext.defaultParallelism
+        empty = spark.range(0, slots, 1, slots).where("id < 0").selectExpr("cast(id as string) as value")
+        options = {k: v for k, v in query.recipe.options.items() if k != "checkpointlocation"}
+        empty.write.format("kafka").options(**{"topic": "none", **options}).save()
+
+    def _new_id(self) -> str:
+        identity = str(uuid.uuid4())
+        self._gate.hide(identity)
+        return identity
+
+    def _refused(self, query: ManagedQuery, error: Exception) -> RehearsalRefused:
+        if isinstance(error, RehearsalRefused):
+            return error
+        return RehearsalRefused(
+            f"Spark refuses the query {query.label} on the stream's checkpoint: {spark_says(error)}",
+            todo="The running release goes on untouched. Keep the state's shape, or deploy as a new stream.",
+            query=query.label,
+        )
+
+
+def spark_says(error: Exception, limit: int = 1500) -> str:
+    """Return the part of a PySpark error that a person needs: its message without the Java stack."""
+    text = str(getattr(error, "desc", None) or error)
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith(("at ", "=== ", "Traceback"))]
+    return "\n".join(lines)[:limit].strip()
+
+
+def _foreach_batch(writer: Any, function: Callable[[DataFrame, int], None]) -> None:
+    writer.foreachBatch(function)
