@@ -6,7 +6,8 @@ source or sink. While this thread holds it, the logs stand still and the stream'
 go no further than its next write: there it queues, and its stack says which write that is. Ending the query is
 then one flag, `StreamExecution.state`, which the stream's thread reads between two batches:
 
-- queued for the commit, or for the note that follows it: set the flag, let it through; the batch commits, the query ends;
+- queued for the commit, or for the note that follows it: set the flag and let it through; the batch commits and
+  the query ends;
 - queued for the offsets of a next batch: let it through and take the lock again (the lock is fair);
 - not queued, a batch planned: wait for its commit;
 - not queued, nothing planned: set the flag; asleep until the next trigger it is woken, else it ends by itself.
@@ -22,10 +23,9 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Optional
 
 from pyspark import SparkContext
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_stream_provider.checkpoint.logs import boundary
 from airflow_stream_provider.model.errors import StreamError
@@ -54,7 +54,7 @@ class Boundary:
     """
 
     completed: bool
-    batch: Optional[int]
+    batch: int | None
     running_tasks: int = 0
 
     @property
@@ -113,6 +113,9 @@ class _Stream:
         self.thread = self.execution.queryExecutionThread()
         self.state = self.execution.state()
         self.lock = self.execution.awaitProgressLock()
+        self._active = jvm.scala_object(self.state.get(), "ACTIVE")
+        self._terminated = jvm.scala_object(self.state.get(), "TERMINATED")
+        self._flagged = False
 
     @property
     def alive(self) -> bool:
@@ -141,12 +144,12 @@ class _Stream:
             self.lock.unlock()
 
     def stop_before_first_batch(self) -> bool:
-        """End a query that is still being set up, when it is; Spark itself checks this flag after the set-up."""
-        state = self.state.get()
-        return bool(
-            state.getClass().getSimpleName() == "INITIALIZING$"
-            and self.state.compareAndSet(state, jvm.scala_object(state, "TERMINATED"))
-        )
+        """End a query that is still being set up, if it is: Spark looks at the flag before its first batch."""
+        initializing = jvm.scala_object(self._active, "INITIALIZING")
+        if not self.state.compareAndSet(initializing, self._terminated):
+            return False
+        self.thread.interrupt()  # the set-up may wait for a broker
+        return True
 
     def stop_under_lock(self, deadline: float) -> bool:
         """Set the flag if that ends the query cleanly, and return True; False asks for another try.
@@ -155,7 +158,7 @@ class _Stream:
         """
         between_batches = boundary(self.checkpoint).completed
         if between_batches:
-            self._flag("TERMINATED")
+            self._flag()
         while True:
             if not self.alive:
                 return True
@@ -168,7 +171,7 @@ class _Stream:
                     if time.monotonic() > deadline:
                         raise self._missed("was always planning a batch")
                     return False
-                self._flag("TERMINATED")
+                self._flag()
                 return True
             if between_batches and self._wake():
                 return True
@@ -184,14 +187,15 @@ class _Stream:
         self.thread.interrupt()
         return True
 
-    def _flag(self, name: str) -> None:
-        self.state.set(jvm.scala_object(self.state.get(), name))
+    def _flag(self) -> None:
+        self._flagged = self.state.compareAndSet(self._active, self._terminated) or self._flagged
 
     def _unflag(self) -> None:
-        """Let the query run on, unless it has read the flag already and is on its way out."""
-        self._flag("ACTIVE")
-        if not self.alive or "runActivatedStream" not in jvm.stack(self.thread):
-            self._flag("TERMINATED")
+        """Let the query run on, unless somebody else stopped it or it has read the flag and is on its way out."""
+        if self._flagged and self.state.compareAndSet(self._terminated, self._active):
+            self._flagged = False
+            if not self.alive or "runActivatedStream" not in jvm.stack(self.thread):
+                self.state.set(self._terminated)
 
     def _missed(self, what: str) -> BoundaryMissed:
         return BoundaryMissed(

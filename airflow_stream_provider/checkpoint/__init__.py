@@ -1,0 +1,1 @@
+"""Spark's checkpoint on disk: read it, clone it, say whose it is. Plain files, no JVM."""
