@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol
 
 
@@ -10,6 +11,9 @@ class Store(Protocol):
 
     Every method raises ControlUnavailable when it cannot tell: unknown is never reported as "not there".
     """
+
+    folder: Path
+    """Where the stream's releases are kept, in ``releases/``."""
 
     def create(self, seq: int, data: bytes) -> None:
         """Create record `seq` exclusively and durably; raise SeqTaken when that number is there already."""

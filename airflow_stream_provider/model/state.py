@@ -125,6 +125,7 @@ class StreamState:
     incarnations: Mapping[str, Incarnation] = field(default_factory=dict)
     requests: Mapping[str, Request] = field(default_factory=dict)
     last_end: str = ""
+    last_holder: str | None = None
 
     @property
     def open_request(self) -> Request | None:
@@ -250,7 +251,7 @@ def _acquired(state: StreamState, r: Record) -> StreamState:
     request = state.requests[r["id"]]
     stage = RequestStage.DONE if request.to == r["incarnation"] else RequestStage.TAKEN_BACK
     state = _request(_incarnation(state, r["incarnation"], state=IncarnationState.HOLDER), r["id"], stage)
-    return replace(state, holder=r["incarnation"], epoch=r["epoch"], last_end="")
+    return replace(state, holder=r["incarnation"], epoch=r["epoch"], last_end="", last_holder=r["incarnation"])
 
 
 def _fenced(state: StreamState, r: Record) -> StreamState:

@@ -8,9 +8,9 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from airflow_stream_provider.model.errors import SpecError
 from airflow_stream_provider.runtime import recipe as recipes
@@ -144,20 +144,19 @@ class ManagedQuery(StreamingQuery):
 class Gate:
     """Holds the script's queries back until this driver holds the stream; knows when the script is ready."""
 
-    def __init__(self, guard: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         self.queries: list[ManagedQuery] = []
         # Set by the agent: how to start a query that the script adds while this driver already holds.
         self.start_late: Callable[[ManagedQuery], None] | None = None
-        self._guard = guard
         self._ended = threading.Condition()
         self._waits = threading.Event()
         self._last_start: float | None = None
         self._rehearsals: set[str] = set()
         self._acknowledged = 0
 
-    def install(self) -> None:
-        """Patch pyspark's classes; call before the script is run."""
-        recipes.install(self._guard)
+    def install(self, guard: Callable[[], None]) -> None:
+        """Patch pyspark's classes before the script is run; `guard` is called around each foreachBatch call."""
+        recipes.install(guard)
         self._patch_starts()
         self._patch_manager()
 

@@ -8,7 +8,6 @@ import statistics
 import time
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -53,11 +52,11 @@ class Rehearsal:
         return {"seconds": round(time.monotonic() - started, 2), "queries": found}
 
     def _rehearse(self, query: ManagedQuery) -> dict[str, Any]:
-        folder = Path(checkpoints.local_path(query.checkpoint) + f".rehearsal-{self._incarnation}")
+        folder = checkpoints.local_path(f"{query.checkpoint.rstrip('/')}.rehearsal-{self._incarnation}")
         shutil.rmtree(folder, ignore_errors=True)
         try:
             summary: dict[str, Any] = {}
-            has_history = checkpoints.last_batch(query.checkpoint) is not None
+            has_history = checkpoints.boundary(query.checkpoint).offsets is not None
             if has_history:
                 self._say(f"rehearsing the plan of {query.label}")
                 summary["plan_seconds"] = self._plan(query, str(folder / "plan"))
@@ -78,7 +77,7 @@ class Rehearsal:
             raise RuntimeError(SENTINEL)
 
         writer = rehearsal_writer(query.writer, clone)
-        _foreach_batch(writer, refuse)
+        writer = writer.foreachBatch(refuse)
         try:
             run = start_ungated(writer)
             ended = run.awaitTermination(max(1, int(self._deadline - time.monotonic())))
@@ -98,7 +97,7 @@ class Rehearsal:
         source = self._prepare(query, clone, has_history)
         writer = rehearsal_writer(query.writer, clone)
         if query.recipe.foreach_batch is not None and self._policy.foreach_batch_safe:
-            _foreach_batch(writer, query.recipe.foreach_batch)
+            writer = writer.foreachBatch(query.recipe.foreach_batch)
         else:
             writer = writer.format("noop")
         try:
@@ -180,12 +179,8 @@ class Rehearsal:
         )
 
 
-def spark_says(error: Exception, limit: int = 1500) -> str:
+def spark_says(error: BaseException, limit: int = 1500) -> str:
     """Return the part of a PySpark error that a person needs: its message without the Java stack."""
     text = str(getattr(error, "desc", None) or error)
     lines = [line for line in text.splitlines() if not line.lstrip().startswith(("at ", "=== ", "Traceback"))]
     return "\n".join(lines)[:limit].strip()
-
-
-def _foreach_batch(writer: Any, function: Callable[[DataFrame, int], None]) -> None:
-    writer.foreachBatch(function)

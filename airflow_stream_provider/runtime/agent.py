@@ -1,0 +1,397 @@
+"""The agent: one thread beside the user's script that reads the log, beats, decides and acts."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from airflow_stream_provider.control.log import ControlLog, make_record
+from airflow_stream_provider.model.decide import Action, Me, decide
+from airflow_stream_provider.model.errors import ControlUnavailable, StreamError
+from airflow_stream_provider.model.policy import Policy
+from airflow_stream_provider.model.record import LOG_VERSION, Kind, Record
+from airflow_stream_provider.model.rules import may_acquire
+from airflow_stream_provider.model.state import RequestStage, StreamState
+from airflow_stream_provider.runtime.boundary import BoundaryMissed
+from airflow_stream_provider.runtime.compare import compare
+from airflow_stream_provider.runtime.crew import Crew
+from airflow_stream_provider.runtime.describe import describe, progress
+from airflow_stream_provider.runtime.driver import Driver
+from airflow_stream_provider.runtime.gate import Gate
+from airflow_stream_provider.runtime.rehearsal import Rehearsal, spark_says
+
+TICK_SECONDS = 1.0
+# While a request is open both drivers look this often; it bounds the time from `released` to the new start.
+HURRY_SECONDS = 0.05
+# SIGTERM leaves this long before the worker kills (spark.worker.driverTerminateTimeout is 10 s by default).
+TERMINATE_SECONDS = 8.0
+
+log = logging.getLogger(__name__)
+
+
+class Agent:
+    """Carries one incarnation through its life; everything it does to the stream stands in the log."""
+
+    def __init__(self, control: ControlLog, incarnation: str, policy: Policy, gate: Gate, driver: Driver) -> None:
+        self.incarnation = incarnation
+        self._log = control
+        self._policy = policy
+        self._gate = gate
+        self._driver = driver
+        self._deployment = incarnation.rpartition(".")[0]
+        self._crew = Crew(gate, lambda query: driver.claim(query.checkpoint))
+        # Guards the log's view and every append: the work thread and the agent's own both use it.
+        self._lock = threading.RLock()
+        self._wake = threading.Event()
+        self._work: threading.Thread | None = None
+        self._rehearsal: dict[str, Any] | None = None
+        self._queries: list[dict[str, Any]] = []
+        self._running = False
+        self._released_at: float | None = None
+        self._peer_count: tuple[str, int] | None = None
+        self._peer_moved = False
+        self._counter = 0
+        self._phase = "starting"
+        self._message = ""
+        self._renewed = time.monotonic()
+        self._terminating = False
+        self._last_tend = 0.0
+
+    # -- called from other threads ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to beat and to act, in a daemon thread."""
+        threading.Thread(target=self._run, name="stream-agent", daemon=True).start()
+
+    def terminate(self) -> None:
+        """SIGTERM has come: release at the boundary to nobody, then go. Called from the JVM's shutdown hook."""
+        self._terminating = True
+        self._wake.set()
+
+    def guard(self) -> None:
+        """Raise when the lease is lost: called around the user's foreachBatch, so that the batch is not committed."""
+        silent = time.monotonic() - self._renewed
+        if self._running and silent > self._policy.lease_seconds and not self._crew.paused:
+            raise StreamError(
+                f"This driver has not renewed its lease for {silent:.0f} s; another may hold the stream.",
+                todo="Nothing: the batch is not committed, whoever holds runs it again.",
+            )
+
+    def script_failed(self, reason: str, error: BaseException) -> None:
+        """The script raised, or cannot be used: say so in the log, stop what runs, leave with code 50."""
+        self._fail(reason, error)
+
+    def script_finished(self) -> None:
+        """All queries ended by themselves and the script is over."""
+        self._append(
+            lambda state: (
+                self._record(Kind.FINISHED, incarnation=self.incarnation) if state.holder == self.incarnation else None
+            )
+        )
+
+    # -- the loop --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            sent = time.monotonic()
+            try:
+                with self._lock:
+                    state = self._log.refresh()
+                    self._beat(state)
+                self._renew(sent)
+                self._act(state)
+            except ControlUnavailable as error:
+                self._unreachable(error)
+            except Exception as error:
+                log.exception("The agent failed")
+                self._fail("The runtime itself failed", error)
+            self._wake.wait(HURRY_SECONDS if self._hurry() else TICK_SECONDS)
+            self._wake.clear()
+
+    def _hurry(self) -> bool:
+        return self._log.state.open_request is not None or self._work is not None or self._terminating
+
+    def _renew(self, sent: float) -> None:
+        self._renewed = sent
+        self._driver.postpone(sent)
+        if self._crew.paused and self._log.state.holder == self.incarnation:
+            log.warning("The control log is reachable again and this driver still holds: going on.")
+            self._crew.resume()
+
+    def _unreachable(self, error: ControlUnavailable) -> None:
+        """Half a lease without the log: hold the queries still; what is held still may outlive the lease."""
+        self._message = str(error)
+        silent = time.monotonic() - self._renewed
+        if self._running and self._work is None:
+            if not self._crew.paused and silent > self._policy.lease_seconds / 2:
+                log.warning("The control log is out of reach for %.0f s: holding the queries still. %s", silent, error)
+                try:
+                    self._crew.pause(max(1.0, self._policy.lease_seconds - silent - 1.0))
+                except BoundaryMissed as missed:
+                    log.error("%s The dead man's switch will halt this driver.", missed.message)
+            if self._crew.paused:
+                self._driver.postpone(time.monotonic())
+        elif not self._running:
+            self._driver.postpone(time.monotonic())
+
+    def _beat(self, state: StreamState) -> None:
+        self._counter += 1
+        queries = self._queries
+        if self._running and time.monotonic() - self._last_tend >= TICK_SECONDS:
+            queries = self._queries = [progress(query) for query in self._gate.queries]
+        self._log.beat(
+            self.incarnation,
+            {
+                **self._driver.facts,
+                "counter": self._counter,
+                "at": time.time(),
+                "phase": self._phase,
+                "message": self._message,
+                "log_version": LOG_VERSION,
+                "seq": state.seq,
+                "epoch": state.epoch,
+                "queries": queries,
+                "rehearsal": self._rehearsal or {},
+            },
+        )
+
+    # -- deciding --------------------------------------------------------------------------------------------------
+
+    def _act(self, state: StreamState) -> None:
+        if self._work is not None and self._work.is_alive():
+            if self._terminating and not self._running:
+                self._exit(state)  # nothing that a rehearsal does is worth waiting for
+            return
+        self._work = None
+        self._watch_peer(state)
+        if state.open_request is None:
+            self._released_at = None
+        me = Me(
+            incarnation=self.incarnation,
+            rehearsed=self._rehearsal is not None,
+            running=self._running,
+            peer_moved=self._peer_moved,
+            released_for=None if self._released_at is None else time.monotonic() - self._released_at,
+            terminating=self._terminating,
+        )
+        action = decide(state, me, self._policy.take_back_seconds)
+        if action is Action.WAIT:
+            self._attend(state)
+        else:
+            log.info("%s after record %s", action.value, state.seq)
+            getattr(self, f"_{action.value}")(state)
+
+    def _watch_peer(self, state: StreamState) -> None:
+        """Rule 3: the holder stops nothing before it has seen the standby's heartbeat move after its `ready`."""
+        request = state.open_request
+        if state.holder != self.incarnation or request is None or request.stage is not RequestStage.READY:
+            self._peer_count, self._peer_moved = None, False
+            return
+        beat = self._log.heartbeat(str(request.to)) or {}
+        count = int(beat.get("counter", 0))
+        if self._peer_count is None or self._peer_count[0] != request.id:
+            self._peer_count = (request.id, count)
+        elif count > self._peer_count[1]:
+            self._peer_moved = True
+
+    def _attend(self, state: StreamState) -> None:
+        """Nothing is asked of this driver: rehearse when the script is ready, look after what runs."""
+        if self.incarnation not in state.incarnations and self._rehearsal is None:
+            if self._gate.ready:
+                self._in_background(lambda: self._rehearse(state))
+        elif self._running and time.monotonic() - self._last_tend >= TICK_SECONDS:
+            self._last_tend = time.monotonic()
+            due, lost = self._crew.tend()
+            if lost is not None:
+                self._fail(f"The query {lost[0].label} failed and no restart cures it", lost[1])
+            if due:
+                self._in_background(lambda: self._crew.restart(due))
+
+    def _in_background(self, work: Callable[[], None]) -> None:
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as error:
+                log.exception("Failed in the background")
+                self._fail(str(error) if isinstance(error, StreamError) else "The runtime itself failed", error)
+            finally:
+                self._wake.set()
+
+        self._work = threading.Thread(target=guarded, name="stream-work", daemon=True)
+        self._work.start()
+
+    # -- the actions, one per member of Action -----------------------------------------------------------------------
+
+    def _announce(self, state: StreamState) -> None:
+        queries = [describe(query) for query in self._gate.queries]
+        record = self._record(
+            Kind.STANDBY,
+            deployment=self._deployment,
+            incarnation=self.incarnation,
+            queries=queries,
+            rehearsal=self._rehearsal,
+        )
+        self._append(lambda now: None if self.incarnation in now.incarnations else record)
+        self._phase = "standby"
+
+    def _answer(self, state: StreamState) -> None:
+        request = state.open_request
+        if request is not None:
+            self._append_once(state, Kind.READY, id=request.id, incarnation=self.incarnation)
+
+    def _acquire(self, state: StreamState) -> None:
+        def build(now: StreamState) -> Record | None:
+            request = now.open_request
+            if request is None or not may_acquire(now, self.incarnation):
+                return None
+            return self._record(Kind.ACQUIRED, incarnation=self.incarnation, id=request.id, epoch=now.epoch + 1)
+
+        after = self._append(build)
+        if after.holder == self.incarnation:
+            self._start(after)
+
+    def _start(self, state: StreamState) -> None:
+        self._running = True
+        self._phase = "running"
+        self._released_at = None
+        self._gate.start_late = self._crew.start_one
+        self._in_background(self._crew.start)
+
+    def _release(self, state: StreamState) -> None:
+        request = state.open_request
+        if not self._terminating and request is not None and request.expires < time.time():
+            self._append_once(state, Kind.ABORTED, id=request.id, incarnation=self.incarnation, reason="expired")
+            return
+        self._phase = "releasing"
+        if self._terminating:
+            self._in_background(lambda: self._stop_and_release(None, None))
+        elif request is not None:
+            wanted, to = request.id, request.to
+            self._in_background(lambda: self._stop_and_release(wanted, to))
+
+    def _stop_and_release(self, request: str | None, to: str | None) -> None:
+        seconds = TERMINATE_SECONDS if request is None else self._policy.boundary_seconds
+        ends, missed = self._crew.stop(seconds)
+        if missed is not None and request is not None:
+            self._abort(request, missed)
+            return
+        if missed is not None:
+            self._crew.interrupt()
+        completed = missed is None and all(end.completed for end in ends.values())
+        fields: dict[str, Any] = {
+            "incarnation": self.incarnation,
+            "boundary": "completed" if completed else "interrupted",
+            "queries": {name: {"batch": end.batch, "outcome": end.outcome} for name, end in ends.items()},
+            "id": request,
+            "to": to,
+        }
+        self._running = False
+        self._released_at = time.monotonic()
+        self._phase = "standby"
+        self._append_patiently(
+            lambda state: self._record(Kind.RELEASED, **fields) if state.holder == self.incarnation else None
+        )
+
+    def _abort(self, request: str, missed: BoundaryMissed) -> None:
+        """A boundary was missed: what is stopped restarts in place, same epoch (rule 3)."""
+        self._crew.restart_stopped()
+        self._phase = "running"
+        self._append_patiently(
+            lambda state: (
+                self._record(Kind.ABORTED, id=request, incarnation=self.incarnation, reason=missed.message)
+                if state.open_request is not None and state.open_request.id == request
+                else None
+            )
+        )
+
+    def _exit(self, state: StreamState) -> None:
+        deployment = state.deployments.get(self._deployment)
+        if deployment is not None and deployment.ended == "finished":
+            return  # the script ends by itself
+        self._phase = "ended"
+        with self._lock:
+            self._beat(state)
+        self._driver.exit()
+
+    def _halt(self, state: StreamState) -> None:
+        log.error("This driver may not run the stream any more (record %s): halting.", state.seq)
+        self._driver.halt()
+
+    # -- rehearsing and failing ------------------------------------------------------------------------------------
+
+    def _rehearse(self, state: StreamState) -> None:
+        self._phase = "rehearsing"
+        try:
+            for query in self._gate.queries:
+                self._driver.check_checkpoint(query.checkpoint, live=state.holder is not None)
+            refusals, notes = self._compare(state)
+            if refusals:
+                raise StreamError(refusals[0], todo="Name the checkpoint in the form's `changed_checkpoints` if meant.")
+            summary = Rehearsal(self._gate, self._policy, self.incarnation, self._say).run()
+        except StreamError as error:
+            self._fail(str(error), error)
+            return
+        self._rehearsal = {**summary, "notes": notes}
+        self._say("")
+
+    def _compare(self, state: StreamState) -> tuple[list[str], list[str]]:
+        holder = state.incarnations.get(state.last_holder or "")
+        if holder is None:
+            return [], []
+        new = [describe(query) for query in self._gate.queries]
+        return compare(holder.queries, new, self._policy.changed_checkpoints)
+
+    def _say(self, message: str) -> None:
+        self._message = message
+
+    def _fail(self, reason: str, error: BaseException) -> None:
+        """Stop everything, write `failed`, leave with code 50."""
+        log.error("%s: %s", reason, error)
+        if self._running:
+            _, missed = self._crew.stop(TERMINATE_SECONDS)
+            if missed is not None:
+                self._crew.interrupt()
+            self._running = False
+        fields = {
+            "deployment": self._deployment,
+            "incarnation": self.incarnation,
+            "reason": reason,
+            "error": f"{type(error).__name__}: {spark_says(error)}",
+        }
+
+        def build(state: StreamState) -> Record | None:
+            deployment = state.deployments.get(self._deployment)
+            if deployment is None or deployment.ended:
+                return None
+            found = state.incarnations.get(self.incarnation)
+            return None if found and found.state.terminal else self._record(Kind.FAILED, **fields)
+
+        self._append_patiently(build)
+        self._driver.halt()
+
+    # -- the log ---------------------------------------------------------------------------------------------------
+
+    def _record(self, kind: str, **fields: Any) -> Record:
+        return make_record(kind, f"driver:{self.incarnation}", **fields)
+
+    def _append(self, build: Callable[[StreamState], Record | None]) -> StreamState:
+        with self._lock:
+            return self._log.propose(build)
+
+    def _append_once(self, state: StreamState, kind: str, **fields: Any) -> None:
+        """Append only if nothing else was written since `state`; otherwise decide again on the next turn."""
+        record = self._record(kind, **fields)
+        self._append(lambda now: record if now.seq == state.seq else None)
+
+    def _append_patiently(self, build: Callable[[StreamState], Record | None]) -> None:
+        """Append however long the log is out of reach: the queries are stopped, so nothing is at risk meanwhile."""
+        while True:
+            try:
+                self._append(build)
+                return
+            except ControlUnavailable as error:
+                self._message = str(error)
+                time.sleep(0.2)

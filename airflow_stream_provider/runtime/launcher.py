@@ -1,0 +1,109 @@
+"""The application that Spark is given: reads the log, puts the gate in place, runs the user's script unmodified.
+
+    launcher.py --control URL --stream NAME --deployment ID -- SCRIPT ARGS...
+
+It is copied beside the script into the release's folder; the rest of the runtime travels as a zip of py-files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import runpy
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.control import ControlLog
+    from airflow_stream_provider.control.releases import Release
+    from airflow_stream_provider.model.policy import Policy
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one incarnation from start to end and return the process's exit code."""
+    parser = argparse.ArgumentParser(prog="launcher.py")
+    parser.add_argument("--control", required=True, help="control URL, such as file:///data/streams")
+    parser.add_argument("--stream", required=True)
+    parser.add_argument("--deployment", required=True)
+    parser.add_argument("script", help="the script's name in the release's folder")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="passed on to the script")
+    options = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+
+    from airflow_stream_provider.control import open_log
+    from airflow_stream_provider.control.releases import Release, verify
+    from airflow_stream_provider.model.policy import Policy
+
+    log = open_log(options.control, options.stream)
+    deployment = log.refresh().deployments.get(options.deployment)
+    if deployment is None or deployment.ended:
+        # A late relaunch of something that is over: nothing is imported, nothing is touched (rule 9).
+        print(
+            f"Deployment {options.deployment} is {deployment.ended if deployment else 'not declared'}: nothing to do."
+        )
+        return 0
+    incarnation = f"{options.deployment}.{secrets.token_hex(4)}"
+    if _twin_lives(log, incarnation):
+        print(f"Another driver of {options.deployment} is alive: this one is not needed.")
+        return 0
+    release = Release.from_json(deployment.release)
+    verify(log.store.folder, release)
+    return _run(log, incarnation, release, Policy.from_json(deployment.policy), options)
+
+
+def _run(log: ControlLog, incarnation: str, release: Release, policy: Policy, options: argparse.Namespace) -> int:
+    from airflow_stream_provider.runtime.agent import Agent
+    from airflow_stream_provider.runtime.driver import Driver
+    from airflow_stream_provider.runtime.gate import Gate
+
+    name = f"{options.stream} {release.version} [{options.deployment}]"
+    driver = Driver(options.stream, options.control, name, policy.lease_seconds)
+    gate = Gate()
+    agent = Agent(log, incarnation, policy, gate, driver)
+    gate.install(agent.guard)
+    driver.on_terminate(agent.terminate)
+    agent.start()
+
+    script = Path(release.folder(log.store.folder)) / options.script
+    sys.argv = [str(script), *options.arguments]
+    sys.path.insert(0, str(script.parent))
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            agent.script_failed(f"The script left with code {error.code}", error)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it stands in the log before we leave
+        agent.script_failed("The script failed", error)
+    if not gate.queries:
+        agent.script_failed("The script ended without starting a query", RuntimeError("no query was started"))
+    gate.script_waits()
+    gate.await_all()
+    agent.script_finished()
+    return 0
+
+
+def _twin_lives(log: ControlLog, incarnation: str) -> bool:
+    """Whether another driver of this deployment beats: a submit that was repeated, or an orphan that dies just now."""
+    deployment = incarnation.rpartition(".")[0]
+
+    def counters() -> dict[str, int]:
+        beats = log.heartbeats().items()
+        return {name: beat["counter"] for name, beat in beats if name.startswith(f"{deployment}.")}
+
+    first = counters()
+    if not first:
+        return False
+    # An orphan's Python ends within a second or two of its JVM; whoever beats after ten is really there.
+    time.sleep(10)
+    middle = counters()
+    time.sleep(3)
+    return any(count > middle.get(name, count) for name, count in counters().items() if name in first)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
