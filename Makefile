@@ -1,0 +1,60 @@
+# Needs Python 3.11, Java 17 and make; sets up everything else by itself, in this folder only.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON := $(shell command -v python3.11 || command -v python3)
+UV_VERSION := 0.13.8
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+UV := $(BIN)/uv
+SPARK_VERSIONS := 3.5.7 4.0.0 4.2.0
+
+.PHONY: help
+help: ## say what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
+
+.PHONY: demo
+demo: $(READY) ## a real Kafka, Spark and Airflow, and four upgrades under load (KEEP=1 leaves it running until Ctrl-C)
+	$(BIN)/python -m airflow_stream_provider.local.demo $(if $(KEEP),--keep)
+
+.PHONY: lint
+lint: $(READY) ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.PHONY: test
+test: lint ## lint, types, unit, integration, and one hand-over with three faults on the real stack (15 min)
+	$(BIN)/pytest -m "not spark_versions and (demo or not system)"
+
+.PHONY: test-system
+test-system: $(READY) ## every test of the whole stack (45 min)
+	$(BIN)/pytest -m "not spark_versions" tests/system
+
+.PHONY: test-spark
+test-spark: $(SPARK_VERSIONS:%=test-spark-%) ## the runtime's contract on Spark 3.5, 4.0 and 4.2
+
+.PHONY: bench
+bench: $(READY) ## the benchmarks; tables here, numbers in build/bench/
+	$(BIN)/python -m benchmarks.upgrade_gap
+	$(BIN)/python -m benchmarks.runtime_overhead
+
+.PHONY: requirements
+requirements: $(UV) ## compile requirements.txt anew from pyproject.toml and requirements.in
+	$(UV) pip compile --quiet --universal --python-version 3.11 --upgrade --all-extras \
+		--custom-compile-command "make requirements" --output-file requirements.txt pyproject.toml requirements.in
+
+.PHONY: clean
+clean: ## remove everything that make made
+	rm -rf build $(VENV) .venv-spark-* .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+
+$(UV):
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "Python 3.11 is needed, found " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+$(READY): requirements.txt pyproject.toml | $(UV)
+	$(UV) pip install --quiet --python $(BIN)/python --requirements requirements.txt
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
+	touch $@
