@@ -41,12 +41,14 @@ class DeadMan:
         self._lease = lease_seconds
         jvm = driver.jvm()
         self._ahead = _clock_difference(jvm)
-        self._deadline = time.monotonic() + lease_seconds
-        self._nanos = jvm.java.util.concurrent.atomic.AtomicLong(self._in_jvm(self._deadline))
+        # One element, since py4j turns an AtomicLong into a Python int.
+        self._nanos = jvm.java.util.concurrent.atomic.AtomicLongArray(1)
+        check = _halt_when_past(jvm, self._nanos)  # takes seconds in a cold JVM, so only then the lease begins
         self._timer = jvm.org.apache.spark.util.ThreadUtils.newDaemonSingleThreadScheduledExecutor("dead-man")
-        milliseconds = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+        self._deadline = time.monotonic() + lease_seconds
+        self._nanos.set(0, self._in_jvm(self._deadline))
         tick = int(TICK_SECONDS * 1000)
-        self._timer.scheduleAtFixedRate(_halt_when_past(jvm, self._nanos), tick, tick, milliseconds)
+        self._timer.scheduleAtFixedRate(check, tick, tick, jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
 
     def postpone(self, sent_at_monotonic: float) -> None:
         """Move the halt to one lease after a renewal of the heartbeat was sent.
@@ -58,7 +60,7 @@ class DeadMan:
         if time.monotonic() >= self._deadline:
             raise LeaseOver("The lease had run out before it was renewed: this driver halts.")
         self._deadline = max(self._deadline, sent_at_monotonic + self._lease)
-        self._nanos.set(self._in_jvm(self._deadline))
+        self._nanos.set(0, self._in_jvm(self._deadline))
 
     def disarm(self) -> None:
         """Never halt: the stream was released, or the driver ends by itself."""
@@ -85,7 +87,7 @@ def _clock_difference(jvm: Any) -> int:
 
 
 def _halt_when_past(jvm: Any, nanos: Any) -> Any:
-    """Return a java.lang.Runnable: `if (nanos.get() - System.nanoTime() < 0) Runtime.getRuntime().halt(50)`."""
+    """Return a java.lang.Runnable: `if (nanos.get(0) - System.nanoTime() < 0) Runtime.getRuntime().halt(50)`."""
     java, handles = jvm.java, jvm.java.lang.invoke.MethodHandles
     lookup, method_type = handles.publicLookup(), java.lang.invoke.MethodType.methodType
     long, void = java.lang.Long.TYPE, java.lang.Void.TYPE
@@ -99,7 +101,10 @@ def _halt_when_past(jvm: Any, nanos: Any) -> Any:
             array[index] = value
         return handles.insertArguments(handle, 0, array)
 
-    deadline = bound(lookup.findVirtual(cls("java.util.concurrent.atomic.AtomicLong"), "get", method_type(long)), nanos)
+    read = lookup.findVirtual(
+        cls("java.util.concurrent.atomic.AtomicLongArray"), "get", method_type(long, java.lang.Integer.TYPE)
+    )
+    deadline = bound(read, nanos, 0)
     now = lookup.findStatic(cls("java.lang.System"), "nanoTime", method_type(long))
     left = lookup.findStatic(cls("java.lang.Math"), "subtractExact", method_type(long, long, _classes(long)))
     for argument in (deadline, now):  # each takes the place of what is then the first parameter
