@@ -1,0 +1,58 @@
+"""The demo as a picture: every commit, and the moments when the stream changed hands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from airflow_stream_provider.local.demo.commits import Commits
+from airflow_stream_provider.local.demo.history import Outcome
+from airflow_stream_provider.local.demo.report import Step
+
+_COLOURS = {
+    Outcome.DEPLOYED: "#4c78a8",
+    Outcome.HANDED_OVER: "#54a24b",
+    Outcome.REFUSED: "#eeca3b",
+    Outcome.ROLLED_BACK: "#e45756",
+}
+
+
+def draw(path: Path, commits: Mapping[str, Commits], steps: Sequence[Step]) -> None:
+    """Draw the seconds between commits over time, one panel per query, with the steps and changes of holder marked."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    origin = min(at for times in commits.values() for at in times.values())
+    figure, panels = pyplot.subplots(
+        len(commits), 1, figsize=(12, 2.6 * len(commits) + 1), sharex=True, squeeze=False, layout="constrained"
+    )
+    figure.suptitle("Seconds between commits while the stream is upgraded under load", fontsize=13)
+    for panel, (query, commit_times) in zip(panels[:, 0], commits.items(), strict=True):
+        times = sorted(commit_times.values())
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+        panel.plot([at - origin for at in times[1:]], gaps, ".", markersize=4, color="#333333")
+        panel.set_ylabel(f"{query} (s)")
+        panel.set_ylim(0, max(4.0, 1.25 * max(gaps, default=0)))
+        panel.grid(axis="y", alpha=0.3)
+        for step in steps:
+            colour = _COLOURS[step.outcome]
+            panel.axvspan(step.started - origin, step.ended - origin, color=colour, alpha=0.12, linewidth=0)
+            for change in step.changes:
+                panel.axvline(change.at - origin, color=colour, linewidth=1.5)
+    for step in steps:
+        panels[0, 0].annotate(
+            f"{step.name}\n{step.outcome.value}",
+            ((step.started + step.ended) / 2 - origin, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, -4),
+            textcoords="offset points",
+            ha="center",
+            va="top",
+            fontsize=9,
+        )
+    panels[-1, 0].set_xlabel("seconds since the first commit; shaded: a DAG run; line: another driver takes over")
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
