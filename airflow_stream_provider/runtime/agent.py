@@ -12,15 +12,15 @@ from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.model.decide import Action, Me, decide
 from airflow_stream_provider.model.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.model.policy import Policy
-from airflow_stream_provider.model.record import LOG_VERSION, Kind, Record
+from airflow_stream_provider.model.record import Kind, Record
 from airflow_stream_provider.model.rules import may_acquire
 from airflow_stream_provider.model.state import RequestStage, StreamState
 from airflow_stream_provider.runtime.boundary import BoundaryMissed
-from airflow_stream_provider.runtime.compare import compare
 from airflow_stream_provider.runtime.crew import Crew
-from airflow_stream_provider.runtime.describe import describe, progress
+from airflow_stream_provider.runtime.describe import describe
 from airflow_stream_provider.runtime.driver import Driver
 from airflow_stream_provider.runtime.gate import Gate
+from airflow_stream_provider.runtime.pulse import Pulse
 from airflow_stream_provider.runtime.rehearsal import Rehearsal, spark_says
 
 TICK_SECONDS = 1.0
@@ -42,20 +42,17 @@ class Agent:
         self._gate = gate
         self._driver = driver
         self._deployment = incarnation.rpartition(".")[0]
+        self._pulse = Pulse(gate, driver)
         self._crew = Crew(gate, lambda query: driver.claim(query.checkpoint))
         # Guards the log's view and every append: the work thread and the agent's own both use it.
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._work: threading.Thread | None = None
         self._rehearsal: dict[str, Any] | None = None
-        self._queries: list[dict[str, Any]] = []
         self._running = False
         self._released_at: float | None = None
         self._peer_count: tuple[str, int] | None = None
         self._peer_moved = False
-        self._counter = 0
-        self._phase = "starting"
-        self._message = ""
         self._renewed = time.monotonic()
         self._terminating = False
         self._last_tend = 0.0
@@ -100,7 +97,7 @@ class Agent:
             try:
                 with self._lock:
                     state = self._log.refresh()
-                    self._beat(state)
+                    self._log.beat(self.incarnation, self._pulse.next(state, self._running))
                 self._renew(sent)
                 self._act(state)
             except ControlUnavailable as error:
@@ -123,7 +120,7 @@ class Agent:
 
     def _unreachable(self, error: ControlUnavailable) -> None:
         """Half a lease without the log: hold the queries still; what is held still may outlive the lease."""
-        self._message = str(error)
+        self._pulse.message = str(error)
         silent = time.monotonic() - self._renewed
         if self._running and self._work is None:
             if not self._crew.paused and silent > self._policy.lease_seconds / 2:
@@ -136,27 +133,6 @@ class Agent:
                 self._driver.postpone(time.monotonic())
         elif not self._running:
             self._driver.postpone(time.monotonic())
-
-    def _beat(self, state: StreamState) -> None:
-        self._counter += 1
-        queries = self._queries
-        if self._running and time.monotonic() - self._last_tend >= TICK_SECONDS:
-            queries = self._queries = [progress(query) for query in self._gate.queries]
-        self._log.beat(
-            self.incarnation,
-            {
-                **self._driver.facts,
-                "counter": self._counter,
-                "at": time.time(),
-                "phase": self._phase,
-                "message": self._message,
-                "log_version": LOG_VERSION,
-                "seq": state.seq,
-                "epoch": state.epoch,
-                "queries": queries,
-                "rehearsal": self._rehearsal or {},
-            },
-        )
 
     # -- deciding --------------------------------------------------------------------------------------------------
 
@@ -235,7 +211,7 @@ class Agent:
             rehearsal=self._rehearsal,
         )
         self._append(lambda now: None if self.incarnation in now.incarnations else record)
-        self._phase = "standby"
+        self._pulse.phase = "standby"
 
     def _answer(self, state: StreamState) -> None:
         request = state.open_request
@@ -255,7 +231,7 @@ class Agent:
 
     def _start(self, state: StreamState) -> None:
         self._running = True
-        self._phase = "running"
+        self._pulse.phase = "running"
         self._released_at = None
         self._gate.start_late = self._crew.start_one
         self._in_background(self._crew.start)
@@ -265,7 +241,7 @@ class Agent:
         if not self._terminating and request is not None and request.expires < time.time():
             self._append_once(state, Kind.ABORTED, id=request.id, incarnation=self.incarnation, reason="expired")
             return
-        self._phase = "releasing"
+        self._pulse.phase = "releasing"
         if self._terminating:
             self._in_background(lambda: self._stop_and_release(None, None))
         elif request is not None:
@@ -290,7 +266,7 @@ class Agent:
         }
         self._running = False
         self._released_at = time.monotonic()
-        self._phase = "standby"
+        self._pulse.phase = "standby"
         self._append_patiently(
             lambda state: self._record(Kind.RELEASED, **fields) if state.holder == self.incarnation else None
         )
@@ -298,7 +274,7 @@ class Agent:
     def _abort(self, request: str, missed: BoundaryMissed) -> None:
         """A boundary was missed: what is stopped restarts in place, same epoch (rule 3)."""
         self._crew.restart_stopped()
-        self._phase = "running"
+        self._pulse.phase = "running"
         self._append_patiently(
             lambda state: (
                 self._record(Kind.ABORTED, id=request, incarnation=self.incarnation, reason=missed.message)
@@ -311,9 +287,9 @@ class Agent:
         deployment = state.deployments.get(self._deployment)
         if deployment is not None and deployment.ended == "finished":
             return  # the script ends by itself
-        self._phase = "ended"
+        self._pulse.phase = "ended"
         with self._lock:
-            self._beat(state)
+            self._log.beat(self.incarnation, self._pulse.next(state, running=False))
         self._driver.exit()
 
     def _halt(self, state: StreamState) -> None:
@@ -323,29 +299,15 @@ class Agent:
     # -- rehearsing and failing ------------------------------------------------------------------------------------
 
     def _rehearse(self, state: StreamState) -> None:
-        self._phase = "rehearsing"
+        self._pulse.phase = "rehearsing"
+        former = state.incarnations.get(state.last_holder or "")
+        rehearsal = Rehearsal(self._gate, self._policy, self.incarnation, self._pulse.say)
         try:
             for query in self._gate.queries:
                 self._driver.check_checkpoint(query.checkpoint, live=state.holder is not None)
-            refusals, notes = self._compare(state)
-            if refusals:
-                raise StreamError(refusals[0], todo="Name the checkpoint in the form's `changed_checkpoints` if meant.")
-            summary = Rehearsal(self._gate, self._policy, self.incarnation, self._say).run()
+            self._rehearsal = self._pulse.rehearsal = rehearsal.run(former.queries if former else ())
         except StreamError as error:
             self._fail(str(error), error)
-            return
-        self._rehearsal = {**summary, "notes": notes}
-        self._say("")
-
-    def _compare(self, state: StreamState) -> tuple[list[str], list[str]]:
-        holder = state.incarnations.get(state.last_holder or "")
-        if holder is None:
-            return [], []
-        new = [describe(query) for query in self._gate.queries]
-        return compare(holder.queries, new, self._policy.changed_checkpoints)
-
-    def _say(self, message: str) -> None:
-        self._message = message
 
     def _fail(self, reason: str, error: BaseException) -> None:
         """Stop everything, write `failed`, leave with code 50."""
@@ -393,5 +355,5 @@ class Agent:
                 self._append(build)
                 return
             except ControlUnavailable as error:
-                self._message = str(error)
+                self._pulse.message = str(error)
                 time.sleep(0.2)

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.model.errors import StreamError
 from airflow_stream_provider.runtime.boundary import Boundary, BoundaryMissed, progress_lock, stop_at_boundary
-from airflow_stream_provider.runtime.gate import Gate, ManagedQuery
+from airflow_stream_provider.runtime.gate import Gate
+from airflow_stream_provider.runtime.managed import ManagedQuery
 
 # A query that fails this often without committing a batch in between is given up.
 ATTEMPTS = 4

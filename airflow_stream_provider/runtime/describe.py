@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from airflow_stream_provider.runtime.gate import ManagedQuery
+from airflow_stream_provider.runtime.managed import ManagedQuery
 
 # Spark keeps these from the checkpoint and silently ignores what the session says (OffsetSeqMetadata).
 PINNED_CONF = (

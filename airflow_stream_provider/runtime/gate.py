@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -14,131 +13,11 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_stream_provider.model.errors import SpecError
 from airflow_stream_provider.runtime import recipe as recipes
-from airflow_stream_provider.runtime.recipe import Recipe
+from airflow_stream_provider.runtime.listeners import RealRunsOnly
+from airflow_stream_provider.runtime.managed import ManagedQuery
 
 # A script that only starts queries and then does something else of its own is taken as ready after this long.
 QUIET_SECONDS = 5.0
-
-
-class ManagedQuery(StreamingQuery):
-    """What the script gets from `start()`: a query that can be started, released and started again in one driver.
-
-    To the script it is one query that is active from `start()` to the deployment's end. `real` is Spark's query
-    while one runs.
-    """
-
-    def __init__(self, gate: Gate, writer: DataStreamWriter, start: Callable[[], StreamingQuery]) -> None:
-        self._gate = gate
-        self._start = start
-        self.writer = writer
-        self.recipe: Recipe = recipes.recipe_of(writer)
-        self.checkpoint = recipes.checkpoint_of(writer)
-        self.label = self.recipe.name or self.checkpoint.rstrip("/").rpartition("/")[2]
-        self.real: StreamingQuery | None = None
-        self._first_id = str(uuid.uuid4())
-        self._over = threading.Event()
-        self._error: Exception | None = None
-
-    # -- for the agent ---------------------------------------------------------------------------------------------
-
-    def start_real(self) -> None:
-        """Start Spark's query on the real checkpoint."""
-        self.real = self._start()
-
-    def end(self, error: Exception | None = None) -> None:
-        """The query is over for good: let the script's waits return, or raise the error."""
-        self._error = error
-        self._over.set()
-        self._gate.query_ended()
-
-    @property
-    def over(self) -> bool:
-        """Whether the query has ended for good."""
-        return self._over.is_set()
-
-    # -- for the script --------------------------------------------------------------------------------------------
-
-    @property
-    def _jsq(self) -> Any:
-        if self.real is None:
-            raise AttributeError("the query is not started: this driver is a standby")
-        return self.real._jsq
-
-    @_jsq.setter
-    def _jsq(self, value: Any) -> None:
-        raise AttributeError("set by Spark only")
-
-    @property
-    def id(self) -> str:
-        """Spark's id of the query; a made-up one until it first starts."""
-        return self.real.id if self.real else self._first_id
-
-    @property
-    def runId(self) -> str:
-        """Spark's id of the present run; a made-up one until it first starts."""
-        return self.real.runId if self.real else self._first_id
-
-    @property
-    def name(self) -> str:
-        """The name the script gave the query."""
-        return self.recipe.name
-
-    @property
-    def isActive(self) -> bool:
-        """Whether the query has not ended for good: a standby's and a released query are active to the script."""
-        self._gate.script_waits()
-        return not self.over
-
-    @property
-    def status(self) -> dict[str, Any]:
-        """Spark's status while the query runs."""
-        self._gate.script_waits()
-        if self.real:
-            return self.real.status
-        return {"message": "Waiting to hold the stream", "isDataAvailable": False, "isTriggerActive": False}
-
-    @property
-    def lastProgress(self) -> Any:
-        """Spark's last progress, None while nothing has run here."""
-        self._gate.script_waits()
-        return self.real.lastProgress if self.real else None
-
-    @property
-    def recentProgress(self) -> Any:
-        """Spark's recent progress, empty while nothing has run here."""
-        self._gate.script_waits()
-        return self.real.recentProgress if self.real else []
-
-    def awaitTermination(self, timeout: int | None = None) -> bool | None:
-        """Wait for the query's end for good, not for one run of it; raises what ended it."""
-        self._gate.script_waits()
-        self._over.wait(timeout)
-        if self.over and self._error is not None:
-            raise self._error
-        return None if timeout is None else self.over
-
-    def processAllAvailable(self) -> None:
-        """Wait until Spark has processed what is there now; on a standby, until it holds."""
-        self._gate.script_waits()
-        while self.real is None and not self.over:
-            time.sleep(0.1)
-        if self.real is not None:
-            self.real.processAllAvailable()
-
-    def stop(self) -> None:
-        """End the query for good, as the script wishes."""
-        if self.real is not None:
-            self.real.stop()
-        self.end()
-
-    def exception(self) -> Any:
-        """Return what ended the query for good, None while it is active."""
-        return self._error
-
-    def explain(self, extended: bool = False) -> None:
-        """Print the plan of the present run."""
-        if self.real is not None:
-            self.real.explain(extended)
 
 
 class Gate:
@@ -212,7 +91,7 @@ class Gate:
             original = getattr(DataStreamWriter, method)
 
             def start(self: DataStreamWriter, *args: Any, **kwargs: Any) -> ManagedQuery:
-                _note_start(self, method, args, kwargs)
+                recipes.note_start(self, method, args, kwargs)
                 return gate._register(self, lambda: original(self, *args, **kwargs))
 
             start.__doc__ = original.__doc__
@@ -243,7 +122,7 @@ class Gate:
             gate._acknowledged = sum(query.over for query in gate.queries)
 
         def add(self: StreamingQueryManager, listener: StreamingQueryListener) -> None:
-            filtered[id(listener)] = _RealRunsOnly(listener, gate._rehearsals)
+            filtered[id(listener)] = RealRunsOnly(listener, gate._rehearsals)
             add_listener(self, filtered[id(listener)])
 
         def remove(self: StreamingQueryManager, listener: StreamingQueryListener) -> None:
@@ -268,54 +147,9 @@ class Gate:
         return None if timeout is None else bool(ended())
 
 
-class _RealRunsOnly(StreamingQueryListener):
-    """Passes on to the script's listener what happens to real queries, not to rehearsals."""
-
-    def __init__(self, inner: StreamingQueryListener, hidden: set[str]) -> None:
-        self._inner = inner
-        self._hidden = hidden
-
-    def _pass(self, event: Any, query_id: str, method: str) -> None:
-        handler = getattr(self._inner, method, None)
-        if str(query_id) not in self._hidden and handler is not None:
-            handler(event)
-
-    def onQueryStarted(self, event: Any) -> None:
-        """Pass on."""
-        self._pass(event, event.id, "onQueryStarted")
-
-    def onQueryProgress(self, event: Any) -> None:
-        """Pass on."""
-        self._pass(event, event.progress.id, "onQueryProgress")
-
-    def onQueryIdle(self, event: Any) -> None:
-        """Pass on."""
-        self._pass(event, event.id, "onQueryIdle")
-
-    def onQueryTerminated(self, event: Any) -> None:
-        """Pass on."""
-        self._pass(event, event.id, "onQueryTerminated")
-
-
 _ORIGINALS: dict[str, Callable[..., StreamingQuery]] = {}
 
 
 def start_ungated(writer: DataStreamWriter) -> StreamingQuery:
     """Start a writer of our own (a rehearsal's) at once."""
     return _ORIGINALS["start"](writer)
-
-
-def _note_start(writer: DataStreamWriter, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Apply what `start` or `toTable` was given to the recipe now: a standby needs it long before Spark's start."""
-    names = ("path" if method == "start" else "tableName", "format", "outputMode", "partitionBy", "queryName")
-    given = {**dict(zip(names, args)), **kwargs}
-    recipe = recipes.recipe_of(writer)
-    recipe.target = str(given.pop(names[0], None) or recipe.target)
-    if given.get("outputMode"):
-        recipe.output_mode = str(given["outputMode"]).lower()
-    if given.get("format"):
-        recipe.format = str(given["format"]).lower()
-    if given.get("queryName"):
-        recipe.name = str(given["queryName"])
-    options = {key.lower(): str(value) for key, value in given.items() if key not in names and value is not None}
-    recipe.options.update(options)

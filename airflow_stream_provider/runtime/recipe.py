@@ -121,3 +121,19 @@ def rehearsal_writer(writer: DataStreamWriter, checkpoint: str) -> DataStreamWri
     """Return a new writer of the same plan in the same output mode, on another checkpoint, its sink still to be set."""
     copy = writer._df.writeStream.outputMode(recipe_of(writer).output_mode)
     return copy.option("checkpointLocation", checkpoint)
+
+
+def note_start(writer: DataStreamWriter, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Apply what `start` or `toTable` was given to the recipe now: a standby needs it long before Spark's start."""
+    names = ("path" if method == "start" else "tableName", "format", "outputMode", "partitionBy", "queryName")
+    given = {**dict(zip(names, args)), **kwargs}
+    recipe = recipe_of(writer)
+    recipe.target = str(given.pop(names[0], None) or recipe.target)
+    if given.get("outputMode"):
+        recipe.output_mode = str(given["outputMode"]).lower()
+    if given.get("format"):
+        recipe.format = str(given["format"]).lower()
+    if given.get("queryName"):
+        recipe.name = str(given["queryName"])
+    options = {key.lower(): str(value) for key, value in given.items() if key not in names and value is not None}
+    recipe.options.update(options)

@@ -7,7 +7,7 @@ import shutil
 import statistics
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -17,7 +17,10 @@ import airflow_stream_provider.runtime as runtime
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.model.errors import CheckpointError, RehearsalRefused
 from airflow_stream_provider.model.policy import Policy
-from airflow_stream_provider.runtime.gate import Gate, ManagedQuery, start_ungated
+from airflow_stream_provider.runtime.compare import compare
+from airflow_stream_provider.runtime.describe import describe
+from airflow_stream_provider.runtime.gate import Gate, start_ungated
+from airflow_stream_provider.runtime.managed import ManagedQuery
 from airflow_stream_provider.runtime.recipe import rehearsal_writer
 
 SENTINEL = "airflow-stream-rehearsal: the plan is accepted"
@@ -35,13 +38,18 @@ class Rehearsal:
         self._say = say
         self._deadline = time.monotonic() + policy.rehearse_seconds
 
-    def run(self) -> dict[str, Any]:
+    def run(self, running: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Rehearse every query and return a summary by query's name.
 
-        :raises RehearsalRefused: Spark, or the comparison, says that this release cannot take over; the message is
-            Spark's own.
+        :param running: the queries of the release that runs, or ran last, as its `standby` record describes them.
+        :raises RehearsalRefused: this release cannot take over: the comparison says so, or Spark, in its own words.
         """
         started = time.monotonic()
+        refusals, notes = compare(running, [describe(q) for q in self._gate.queries], self._policy.changed_checkpoints)
+        if refusals:
+            raise RehearsalRefused(
+                " ".join(refusals), todo="If it is meant, name the checkpoint in the form's `changed_checkpoints`."
+            )
         found = {}
         runtime._rehearsing = True
         try:
@@ -49,20 +57,21 @@ class Rehearsal:
                 found[query.label] = self._rehearse(query)
         finally:
             runtime._rehearsing = False
-        return {"seconds": round(time.monotonic() - started, 2), "queries": found}
+        self._say("")
+        return {"seconds": round(time.monotonic() - started, 2), "queries": found, "notes": notes}
 
     def _rehearse(self, query: ManagedQuery) -> dict[str, Any]:
         folder = checkpoints.local_path(f"{query.checkpoint.rstrip('/')}.rehearsal-{self._incarnation}")
         shutil.rmtree(folder, ignore_errors=True)
         try:
             summary: dict[str, Any] = {}
-            has_history = checkpoints.boundary(query.checkpoint).offsets is not None
-            if has_history:
-                self._say(f"rehearsing the plan of {query.label}")
-                summary["plan_seconds"] = self._plan(query, str(folder / "plan"))
+            if checkpoints.boundary(query.checkpoint).offsets is None:
+                return summary  # nothing to take over; its first batch is the real one, however large
+            self._say(f"rehearsing the plan of {query.label}")
+            summary["plan_seconds"] = self._plan(query, str(folder / "plan"))
             if self._policy.rehearse_batches:
                 self._say(f"warming up {query.label}")
-                summary.update(self._warm(query, str(folder / "warm"), has_history))
+                summary.update(self._warm(query, str(folder / "warm")))
                 self._warm_sink(query)
             return summary
         finally:
@@ -92,9 +101,9 @@ class Rehearsal:
             todo="Look at the standby's log, or raise `upgrade.rehearse_seconds`.",
         )
 
-    def _warm(self, query: ManagedQuery, clone: str, has_history: bool) -> dict[str, Any]:
+    def _warm(self, query: ManagedQuery, clone: str) -> dict[str, Any]:
         """Run real batches into nowhere: class loading, code generation, consumers and state are then warm."""
-        source = self._prepare(query, clone, has_history)
+        source = self._prepare(query, clone)
         writer = rehearsal_writer(query.writer, clone)
         if query.recipe.foreach_batch is not None and self._policy.foreach_batch_safe:
             writer = writer.foreachBatch(query.recipe.foreach_batch)
@@ -117,16 +126,15 @@ class Rehearsal:
             "rows_per_second": round(rows / sum(seconds), 1) if sum(seconds) else None,
         }
 
-    def _prepare(self, query: ManagedQuery, clone: str, has_history: bool) -> str:
+    def _prepare(self, query: ManagedQuery, clone: str) -> str:
         """Make the checkpoint to warm on and return what it is made of."""
-        if has_history:
-            try:
-                checkpoints.clone_state(query.checkpoint, clone, self._new_id(), self._policy.state_limit_bytes)
-                return "a clone of the state"
-            except CheckpointError as error:
-                if error.fields.get("limit") is None:
-                    raise
-                shutil.rmtree(clone, ignore_errors=True)
+        try:
+            checkpoints.clone_state(query.checkpoint, clone, self._new_id(), self._policy.state_limit_bytes)
+            return "a clone of the state"
+        except CheckpointError as error:
+            if "limit" not in error.fields:
+                raise
+        shutil.rmtree(clone, ignore_errors=True)
         checkpoints.scratch(query.checkpoint, clone, self._new_id())
         return "a scratch checkpoint"
 

@@ -1,0 +1,36 @@
+"""The script's own StreamingQueryListeners, kept from seeing rehearsals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+
+class RealRunsOnly(StreamingQueryListener):
+    """Passes on to the script's listener what happens to real queries, not to rehearsals."""
+
+    def __init__(self, inner: StreamingQueryListener, hidden: set[str]) -> None:
+        self._inner = inner
+        self._hidden = hidden
+
+    def _pass(self, event: Any, query_id: str, method: str) -> None:
+        handler = getattr(self._inner, method, None)
+        if str(query_id) not in self._hidden and handler is not None:
+            handler(event)
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Pass on."""
+        self._pass(event, event.id, "onQueryStarted")
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Pass on."""
+        self._pass(event, event.progress.id, "onQueryProgress")
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Pass on."""
+        self._pass(event, event.id, "onQueryIdle")
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Pass on."""
+        self._pass(event, event.id, "onQueryTerminated")

@@ -1,0 +1,69 @@
+"""Two real drivers, one checkpoint: deploy, hand over under load and idle, roll back, stop, retire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.drivers import Operator, operator, wait_for
+from tests.support.orders_files import Orders
+
+from airflow_stream_provider.model.state import StreamPhase
+
+APP = Path(__file__).parents[2] / "support" / "app_orders_files.py"
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[Orders]:
+    written = Orders(tmp_path)
+    yield written
+    written.dry()
+
+
+@pytest.fixture
+def playing(tmp_path: Path) -> Iterator[Operator]:
+    with operator(tmp_path) as found:
+        yield found
+
+
+def test_a_stream_is_handed_over_back_and_stopped_without_a_trace_in_its_output(
+    playing: Operator, orders: Orders
+) -> None:
+    orders.flow()
+    first = playing.deploy("orders-1", APP, str(orders.root))
+    one = playing.standby("orders-1")
+    playing.hand_over(one)
+    wait_for("the first orders", lambda: len(orders.delivered()) > 100)
+
+    second = playing.deploy("orders-2", APP, str(orders.root))
+    two = playing.standby("orders-2")
+    rehearsed = playing.state.incarnations[two].rehearsal["queries"]
+    assert {name: summary["batches"] >= 1 for name, summary in rehearsed.items()} == {"lines": True, "totals": True}
+    playing.hand_over(two)
+    before = len(orders.delivered())
+    wait_for("orders by the second", lambda: len(orders.delivered()) > before + 100)
+
+    playing.hand_over(one)
+    orders.dry()
+    orders.check()
+    # Idle now: nothing to read, the boundary is reached all the same.
+    playing.hand_over(two)
+    orders.flow()
+    before = len(orders.delivered())
+    wait_for("orders after the idle hand-over", lambda: len(orders.delivered()) > before + 50)
+    playing.request(None)
+    wait_for("the stop", lambda: playing.state.phase is StreamPhase.STOPPED)
+    orders.dry()
+
+    assert [r["boundary"] for r in playing.records("released")] == ["completed"] * 4
+    assert [r["epoch"] for r in playing.records("acquired")] == [1, 2, 3, 4]
+    playing.append("retired", deployment="orders-1", reason="test")
+    playing.append("retired", deployment="orders-2", reason="test")
+    assert (first.exit_code(), second.exit_code()) == (0, 0)
+    wait_for("no process to be left", lambda: not first.tree() and not second.tree())
+
+    third = playing.deploy("orders-3", APP, str(orders.root))
+    playing.hand_over(playing.standby("orders-3"))
+    orders.check()
+    assert third.tree()

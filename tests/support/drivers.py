@@ -1,0 +1,186 @@
+"""Real drivers of the runtime, each a spark-submit of its own, for tests that play the operator's part themselves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control.log import make_record
+from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, publish
+from airflow_stream_provider.model.names import request_id
+from airflow_stream_provider.model.policy import Policy
+from airflow_stream_provider.model.record import Record
+from airflow_stream_provider.model.state import StreamState
+
+DEADLINE = 240.0
+
+
+def wait_for(what: str, condition: Callable[[], object], seconds: float = DEADLINE) -> object:
+    """Return the condition's first true value; fail with what was waited for."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"waited {seconds:.0f} s for {what}")
+
+
+@dataclass
+class DriverProcess:
+    """A driver that runs one deployment on this machine: its JVM, its Python, and their output."""
+
+    deployment: str
+    popen: subprocess.Popen[bytes]
+    output: Path
+    _tree: list[psutil.Process] = field(default_factory=list)
+
+    def tree(self) -> list[psutil.Process]:
+        """The live processes of this driver: the JVM first, then every Python below it."""
+        try:
+            root = psutil.Process(self.popen.pid)
+            self._tree = [root, *root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            pass
+        return [p for p in self._tree if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+    def python(self) -> psutil.Process:
+        """The Python process that runs the launcher."""
+        return next(p for p in self.tree() if any(part.endswith(LAUNCHER) for part in p.cmdline()[1:2]))
+
+    def signal(self, number: int) -> None:
+        """Send a signal to every process of the tree."""
+        for process in self.tree():
+            process.send_signal(number)
+
+    def exit_code(self, seconds: float = DEADLINE) -> int:
+        """Wait for the JVM to end and return its exit code."""
+        return self.popen.wait(seconds)
+
+    def log(self) -> str:
+        """What the driver printed so far."""
+        return self.output.read_text(errors="replace")
+
+
+class Operator:
+    """Plays Airflow's part on one stream's control log, record by record."""
+
+    def __init__(self, root: Path, stream: str = "orders", *, spark_home: Path | None = None) -> None:
+        self.root = root
+        self.stream = stream
+        self.url = f"file://{root / 'control'}"
+        self.log: ControlLog = open_log(self.url, stream, create=True)
+        self.drivers: list[DriverProcess] = []
+        self._spark_home = spark_home or _bundled_spark()
+        self._requests = 0
+
+    @property
+    def state(self) -> StreamState:
+        return self.log.refresh()
+
+    def append(self, kind: str, **fields: object) -> None:
+        record = make_record(kind, "test", **fields)
+        self.log.propose(lambda state: None if any(r.nonce == record.nonce for r in self.log.records()) else record)
+
+    def deploy(self, deployment: str, script: Path, *arguments: str, **policy: object) -> DriverProcess:
+        """Publish, declare and start a driver."""
+        settings = {"rehearse_batches": 1, "lease_seconds": 30.0, **policy}
+        release = publish(self.log.store.folder, version=deployment, application=script, arguments=arguments)
+        fields = Policy.from_json(settings).to_json()
+        self.append("declared", deployment=deployment, release=release.to_json(), policy=fields)
+        return self.launch(deployment, script.name, *arguments)
+
+    def launch(self, deployment: str, script: str, *arguments: str) -> DriverProcess:
+        """Start one more driver of a declared deployment."""
+        folder = self.log.store.folder / "releases" / str(self.state.deployments[deployment].release["hash"])
+        output = self.root / f"{deployment}-{len(self.drivers)}.log"
+        conf = {
+            "spark.ui.enabled": "false",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.airflow.stream.deployment": deployment,
+        }
+        command = [
+            str(self._spark_home / "bin" / "spark-submit"),
+            *("--master", "local[2]", "--driver-memory", "512m", "--py-files", str(folder / RUNTIME_ZIP)),
+            *(part for key, value in conf.items() for part in ("--conf", f"{key}={value}")),
+            str(folder / LAUNCHER),
+            *("--control", self.url, "--stream", self.stream, "--deployment", deployment),
+            *("--", script, *arguments),
+        ]
+        python = self._spark_home.parents[3] / "bin" / "python"
+        environment = {
+            **{k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
+            "SPARK_HOME": str(self._spark_home),
+            "PYSPARK_PYTHON": str(python),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        with output.open("wb") as file:
+            popen = subprocess.Popen(
+                command, stdout=file, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+            )
+        driver = DriverProcess(deployment, popen, output)
+        self.drivers.append(driver)
+        return driver
+
+    def standby(self, deployment: str) -> str:
+        """Wait for a driver of the deployment to be warm; return its incarnation."""
+
+        def found() -> str | None:
+            ended = self.state.deployments[deployment].ended
+            assert not ended, f"{ended}: {self.state.deployments[deployment].reason}"
+            return next((i.id for i in self.state.of_deployment(deployment)), None)
+
+        return str(wait_for(f"{deployment} to be a standby", found))
+
+    def request(self, to: str | None, seconds: float = 120.0) -> str:
+        """Ask for a hand-over, an appointment or (None) a stop; return the request's id."""
+        self._requests += 1
+        name = request_id("test", self._requests)
+        self.append("requested", id=name, to=to, expires=time.time() + seconds, reason="test")
+        return name
+
+    def hand_over(self, to: str) -> None:
+        """Ask, and wait until the new holder holds."""
+        self.request(to)
+        wait_for(f"{to} to hold", lambda: self.state.holder == to)
+
+    def records(self, kind: str) -> list[Record]:
+        return [record for record in self.log.records() if record.kind == kind]
+
+    def stop_all(self) -> None:
+        """Kill what is left; nothing of a test outlives it."""
+        for driver in self.drivers:
+            driver.signal(signal.SIGKILL)
+            driver.popen.wait(30)
+
+
+def _bundled_spark() -> Path:
+    """The Spark inside this environment's pyspark, found without importing it."""
+    return Path(sys.prefix) / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages" / "pyspark"
+
+
+@contextmanager
+def operator(root: Path, *, spark_home: Path | None = None) -> Iterator[Operator]:
+    """An operator whose drivers are gone at the end; pytest shows their output when the test fails."""
+    playing = Operator(root, spark_home=spark_home)
+    try:
+        yield playing
+    finally:
+        playing.stop_all()
+        for record in playing.log.records():
+            print(record)
+        for driver in playing.drivers:
+            print(f"----- {driver.deployment}\n{driver.log()[-6000:]}")
