@@ -1,0 +1,1 @@
+"""The stream's YAML and the DAGs built from it."""
