@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-from airflow_stream_provider.control.log import ControlLog, make_record
+from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.model.decide import Action, Me, decide
 from airflow_stream_provider.model.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.model.policy import Policy
 from airflow_stream_provider.model.record import Kind, Record
 from airflow_stream_provider.model.rules import may_acquire
-from airflow_stream_provider.model.state import RequestStage, StreamState
+from airflow_stream_provider.model.state import StreamState
 from airflow_stream_provider.runtime.boundary import BoundaryMissed
 from airflow_stream_provider.runtime.crew import Crew
 from airflow_stream_provider.runtime.describe import describe
 from airflow_stream_provider.runtime.driver import Driver
 from airflow_stream_provider.runtime.gate import Gate
+from airflow_stream_provider.runtime.journal import Journal
 from airflow_stream_provider.runtime.pulse import Pulse
 from airflow_stream_provider.runtime.rehearsal import Rehearsal, spark_says
 
@@ -37,22 +39,18 @@ class Agent:
 
     def __init__(self, control: ControlLog, incarnation: str, policy: Policy, gate: Gate, driver: Driver) -> None:
         self.incarnation = incarnation
-        self._log = control
+        self._journal = Journal(control, incarnation)
         self._policy = policy
         self._gate = gate
         self._driver = driver
-        self._deployment = incarnation.rpartition(".")[0]
+        self._deployment = self._journal.deployment
         self._pulse = Pulse(gate, driver)
         self._crew = Crew(gate, lambda query: driver.claim(query.checkpoint))
-        # Guards the log's view and every append: the work thread and the agent's own both use it.
-        self._lock = threading.RLock()
         self._wake = threading.Event()
         self._work: threading.Thread | None = None
         self._rehearsal: dict[str, Any] | None = None
         self._running = False
         self._released_at: float | None = None
-        self._peer_count: tuple[str, int] | None = None
-        self._peer_moved = False
         self._renewed = time.monotonic()
         self._terminating = False
         self._last_tend = 0.0
@@ -83,9 +81,11 @@ class Agent:
 
     def script_finished(self) -> None:
         """All queries ended by themselves and the script is over."""
-        self._append(
+        self._journal.append(
             lambda state: (
-                self._record(Kind.FINISHED, incarnation=self.incarnation) if state.holder == self.incarnation else None
+                self._journal.record(Kind.FINISHED, incarnation=self.incarnation)
+                if state.holder == self.incarnation
+                else None
             )
         )
 
@@ -95,9 +95,7 @@ class Agent:
         while True:
             sent = time.monotonic()
             try:
-                with self._lock:
-                    state = self._log.refresh()
-                    self._log.beat(self.incarnation, self._pulse.next(state, self._running))
+                state = self._journal.renew(lambda state: self._pulse.next(state, self._running))
                 self._renew(sent)
                 self._act(state)
             except ControlUnavailable as error:
@@ -109,12 +107,12 @@ class Agent:
             self._wake.clear()
 
     def _hurry(self) -> bool:
-        return self._log.state.open_request is not None or self._work is not None or self._terminating
+        return self._journal.state.open_request is not None or self._work is not None or self._terminating
 
     def _renew(self, sent: float) -> None:
         self._renewed = sent
         self._driver.postpone(sent)
-        if self._crew.paused and self._log.state.holder == self.incarnation:
+        if self._crew.paused and self._journal.state.holder == self.incarnation:
             log.warning("The control log is reachable again and this driver still holds: going on.")
             self._crew.resume()
 
@@ -138,18 +136,21 @@ class Agent:
 
     def _act(self, state: StreamState) -> None:
         if self._work is not None and self._work.is_alive():
+            if self._running and state.holder != self.incarnation:
+                self._halt(state)
             if self._terminating and not self._running:
                 self._exit(state)  # nothing that a rehearsal does is worth waiting for
             return
         self._work = None
-        self._watch_peer(state)
+        # Read again after the work is seen to be over: it may have written `released` since this turn began.
+        state = self._journal.state
         if state.open_request is None:
             self._released_at = None
         me = Me(
             incarnation=self.incarnation,
             rehearsed=self._rehearsal is not None,
             running=self._running,
-            peer_moved=self._peer_moved,
+            peer_moved=state.holder == self.incarnation and self._journal.peer_moved(state.open_request),
             released_for=None if self._released_at is None else time.monotonic() - self._released_at,
             terminating=self._terminating,
         )
@@ -159,19 +160,6 @@ class Agent:
         else:
             log.info("%s after record %s", action.value, state.seq)
             getattr(self, f"_{action.value}")(state)
-
-    def _watch_peer(self, state: StreamState) -> None:
-        """Rule 3: the holder stops nothing before it has seen the standby's heartbeat move after its `ready`."""
-        request = state.open_request
-        if state.holder != self.incarnation or request is None or request.stage is not RequestStage.READY:
-            self._peer_count, self._peer_moved = None, False
-            return
-        beat = self._log.heartbeat(str(request.to)) or {}
-        count = int(beat.get("counter", 0))
-        if self._peer_count is None or self._peer_count[0] != request.id:
-            self._peer_count = (request.id, count)
-        elif count > self._peer_count[1]:
-            self._peer_moved = True
 
     def _attend(self, state: StreamState) -> None:
         """Nothing is asked of this driver: rehearse when the script is ready, look after what runs."""
@@ -203,29 +191,29 @@ class Agent:
 
     def _announce(self, state: StreamState) -> None:
         queries = [describe(query) for query in self._gate.queries]
-        record = self._record(
+        record = self._journal.record(
             Kind.STANDBY,
             deployment=self._deployment,
             incarnation=self.incarnation,
             queries=queries,
             rehearsal=self._rehearsal,
         )
-        self._append(lambda now: None if self.incarnation in now.incarnations else record)
+        self._journal.append(lambda now: None if self.incarnation in now.incarnations else record)
         self._pulse.phase = "standby"
 
     def _answer(self, state: StreamState) -> None:
         request = state.open_request
         if request is not None:
-            self._append_once(state, Kind.READY, id=request.id, incarnation=self.incarnation)
+            self._journal.append_if_still(state, Kind.READY, id=request.id, incarnation=self.incarnation)
 
     def _acquire(self, state: StreamState) -> None:
         def build(now: StreamState) -> Record | None:
             request = now.open_request
             if request is None or not may_acquire(now, self.incarnation):
                 return None
-            return self._record(Kind.ACQUIRED, incarnation=self.incarnation, id=request.id, epoch=now.epoch + 1)
+            return self._journal.record(Kind.ACQUIRED, incarnation=self.incarnation, id=request.id, epoch=now.epoch + 1)
 
-        after = self._append(build)
+        after = self._journal.append(build)
         if after.holder == self.incarnation:
             self._start(after)
 
@@ -239,7 +227,9 @@ class Agent:
     def _release(self, state: StreamState) -> None:
         request = state.open_request
         if not self._terminating and request is not None and request.expires < time.time():
-            self._append_once(state, Kind.ABORTED, id=request.id, incarnation=self.incarnation, reason="expired")
+            self._journal.append_if_still(
+                state, Kind.ABORTED, id=request.id, incarnation=self.incarnation, reason="expired"
+            )
             return
         self._pulse.phase = "releasing"
         if self._terminating:
@@ -267,17 +257,17 @@ class Agent:
         self._running = False
         self._released_at = time.monotonic()
         self._pulse.phase = "standby"
-        self._append_patiently(
-            lambda state: self._record(Kind.RELEASED, **fields) if state.holder == self.incarnation else None
+        self._journal.append_patiently(
+            lambda state: self._journal.record(Kind.RELEASED, **fields) if state.holder == self.incarnation else None
         )
 
     def _abort(self, request: str, missed: BoundaryMissed) -> None:
         """A boundary was missed: what is stopped restarts in place, same epoch (rule 3)."""
         self._crew.restart_stopped()
         self._pulse.phase = "running"
-        self._append_patiently(
+        self._journal.append_patiently(
             lambda state: (
-                self._record(Kind.ABORTED, id=request, incarnation=self.incarnation, reason=missed.message)
+                self._journal.record(Kind.ABORTED, id=request, incarnation=self.incarnation, reason=missed.message)
                 if state.open_request is not None and state.open_request.id == request
                 else None
             )
@@ -288,8 +278,8 @@ class Agent:
         if deployment is not None and deployment.ended == "finished":
             return  # the script ends by itself
         self._pulse.phase = "ended"
-        with self._lock:
-            self._log.beat(self.incarnation, self._pulse.next(state, running=False))
+        with contextlib.suppress(ControlUnavailable):
+            self._journal.renew(lambda state: self._pulse.next(state, running=False))
         self._driver.exit()
 
     def _halt(self, state: StreamState) -> None:
@@ -329,31 +319,7 @@ class Agent:
             if deployment is None or deployment.ended:
                 return None
             found = state.incarnations.get(self.incarnation)
-            return None if found and found.state.terminal else self._record(Kind.FAILED, **fields)
+            return None if found and found.state.terminal else self._journal.record(Kind.FAILED, **fields)
 
-        self._append_patiently(build)
+        self._journal.append_patiently(build)
         self._driver.halt()
-
-    # -- the log ---------------------------------------------------------------------------------------------------
-
-    def _record(self, kind: str, **fields: Any) -> Record:
-        return make_record(kind, f"driver:{self.incarnation}", **fields)
-
-    def _append(self, build: Callable[[StreamState], Record | None]) -> StreamState:
-        with self._lock:
-            return self._log.propose(build)
-
-    def _append_once(self, state: StreamState, kind: str, **fields: Any) -> None:
-        """Append only if nothing else was written since `state`; otherwise decide again on the next turn."""
-        record = self._record(kind, **fields)
-        self._append(lambda now: record if now.seq == state.seq else None)
-
-    def _append_patiently(self, build: Callable[[StreamState], Record | None]) -> None:
-        """Append however long the log is out of reach: the queries are stopped, so nothing is at risk meanwhile."""
-        while True:
-            try:
-                self._append(build)
-                return
-            except ControlUnavailable as error:
-                self._pulse.message = str(error)
-                time.sleep(0.2)

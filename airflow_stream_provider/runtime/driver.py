@@ -52,7 +52,7 @@ class Driver:
         """What the heartbeat says of the process and, once it is there, of its Spark application."""
         context = SparkContext._active_spark_context
         # A context that the script is just creating is visible before it is complete.
-        if getattr(context, "_jsc", None) is not None and "application_id" not in self._facts:
+        if context is not None and hasattr(context, "_jsc") and "application_id" not in self._facts:
             self._facts["application_id"] = context.applicationId
             self._facts["ui_url"] = context.uiWebUrl or ""
         return self._facts
