@@ -18,6 +18,16 @@ help: ## say what can be made
 demo: $(READY) ## a real Kafka, Spark and Airflow, and four upgrades under load (KEEP=1 leaves it running until Ctrl-C)
 	$(BIN)/python -m airflow_stream_provider.local.demo $(if $(KEEP),--keep)
 
+.PHONY: compose-demo
+compose-demo: .env ## the same story in containers (needs Docker Compose; not run by our tests)
+	mkdir -p build/demo && chmod a+rwx build/demo
+	docker compose run --rm --build demo
+
+.env:
+	umask 077; for name in POSTGRES_PASSWORD AIRFLOW_ADMIN_PASSWORD AIRFLOW_SECRET_KEY AIRFLOW_JWT_SECRET AIRFLOW_FERNET_KEY; do \
+		echo "$$name=$$($(PYTHON) -c 'import base64, os; print(base64.urlsafe_b64encode(os.urandom(32)).decode())')"; \
+	done > $@
+
 .PHONY: lint
 lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff check .
