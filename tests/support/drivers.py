@@ -75,13 +75,12 @@ class DriverProcess:
 class Operator:
     """Plays Airflow's part on one stream's control log, record by record."""
 
-    def __init__(self, root: Path, stream: str = "orders", *, spark_home: Path | None = None) -> None:
+    def __init__(self, root: Path, stream: str = "orders") -> None:
         self.root = root
         self.stream = stream
         self.url = f"file://{root / 'control'}"
         self.log: ControlLog = open_log(self.url, stream, create=True)
         self.drivers: list[DriverProcess] = []
-        self._spark_home = spark_home or _bundled_spark()
         self._requests = 0
 
     @property
@@ -104,32 +103,21 @@ class Operator:
         """Start one more driver of a declared deployment."""
         folder = self.log.store.folder / "releases" / str(self.state.deployments[deployment].release["hash"])
         output = self.root / f"{deployment}-{len(self.drivers)}.log"
-        conf = {
-            "spark.ui.enabled": "false",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.airflow.stream.deployment": deployment,
-        }
-        command = [
-            str(self._spark_home / "bin" / "spark-submit"),
-            *("--master", "local[2]", "--driver-memory", "512m", "--py-files", str(folder / RUNTIME_ZIP)),
-            *(part for key, value in conf.items() for part in ("--conf", f"{key}={value}")),
-            str(folder / LAUNCHER),
-            *("--control", self.url, "--stream", self.stream, "--deployment", deployment),
-            *("--", script, *arguments),
-        ]
-        python = self._spark_home.parents[3] / "bin" / "python"
-        environment = {
-            **{k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
-            "SPARK_HOME": str(self._spark_home),
-            "PYSPARK_PYTHON": str(python),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        }
+        command = spark_submit(
+            [
+                *("--conf", f"spark.airflow.stream.deployment={deployment}", "--py-files", str(folder / RUNTIME_ZIP)),
+                str(folder / LAUNCHER),
+                *("--control", self.url, "--stream", self.stream, "--deployment", deployment),
+                *("--", script, *arguments),
+            ]
+        )
         with output.open("wb") as file:
             popen = subprocess.Popen(
-                command, stdout=file, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+                command.words,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=command.environment,
+                start_new_session=True,
             )
         driver = DriverProcess(deployment, popen, output)
         self.drivers.append(driver)
@@ -167,15 +155,36 @@ class Operator:
             driver.popen.wait(30)
 
 
-def _bundled_spark() -> Path:
-    """The Spark inside this environment's pyspark, found without importing it."""
-    return Path(sys.prefix) / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages" / "pyspark"
+@dataclass(frozen=True)
+class Command:
+    """A command line and the environment it needs."""
+
+    words: list[str]
+    environment: dict[str, str]
+
+
+def spark_submit(arguments: list[str]) -> Command:
+    """Return a spark-submit of this environment's pyspark: two cores, small heap, quick to start, 127.0.0.1 only."""
+    # Found without importing it: a test of another Spark version runs in that version's environment.
+    home = Path(sys.prefix) / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages" / "pyspark"
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    words = [str(home / "bin" / "spark-submit"), "--master", "local[2]", "--driver-memory", "512m"]
+    words += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    environment.update(SPARK_HOME=str(home), PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    return Command([*words, *arguments], environment)
 
 
 @contextmanager
-def operator(root: Path, *, spark_home: Path | None = None) -> Iterator[Operator]:
+def operator(root: Path) -> Iterator[Operator]:
     """An operator whose drivers are gone at the end; pytest shows their output when the test fails."""
-    playing = Operator(root, spark_home=spark_home)
+    playing = Operator(root)
     try:
         yield playing
     finally:

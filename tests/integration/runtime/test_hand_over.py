@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.drivers import Operator, operator, wait_for
-from tests.support.orders_files import Orders
 
 from airflow_stream_provider.model.state import StreamPhase
+from tests.support.drivers import Operator, operator, wait_for
+from tests.support.orders_files import Orders
 
 APP = Path(__file__).parents[2] / "support" / "app_orders_files.py"
 

@@ -1,0 +1,1 @@
+"""Benchmarks: real processes, both sides alternating in one run, numbers written to build/bench."""

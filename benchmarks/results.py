@@ -1,0 +1,70 @@
+"""How every benchmark ends: a table on the terminal and `build/bench/NAME.json`, with the machine it ran on."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def machine() -> dict[str, Any]:
+    """Return what the numbers depend on."""
+    import pyspark
+
+    return {
+        "cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "spark": pyspark.__version__,
+        "load_average_before": os.getloadavg()[0],
+        "command": " ".join(["python", *sys.argv]),
+    }
+
+
+def spread(values: Sequence[float]) -> dict[str, Any]:
+    """Return a sample's size, minimum, median, p95 (nearest rank) and maximum, and the values themselves."""
+    ordered = sorted(values)
+    rank = max(0, -(-95 * len(ordered) // 100) - 1)
+    return {
+        "n": len(ordered),
+        "min": round(ordered[0], 4),
+        "p50": round(statistics.median(ordered), 4),
+        "p95": round(ordered[rank], 4),
+        "max": round(ordered[-1], 4),
+        "values": [round(value, 4) for value in values],
+    }
+
+
+def show(name: str, sides: Mapping[str, Mapping[str, Any]], verdicts: Mapping[str, tuple[float, str, float]]) -> bool:
+    """Print a table of spreads and of targets, and return whether every target is met.
+
+    :param verdicts: by name the number found, `<=` or `>=`, and the number wanted.
+    """
+    table = Table("side", "n", "min", "p50", "p95", "max", title=name)
+    for side, found in sides.items():
+        table.add_row(side, *(str(found[key]) for key in ("n", "min", "p50", "p95", "max")))
+    targets = Table("target", "found", "wanted", "met", title="targets")
+    met = {}
+    for target, (found_value, sign, wanted) in verdicts.items():
+        met[target] = found_value <= wanted if sign == "<=" else found_value >= wanted
+        targets.add_row(target, f"{found_value:.3f}", f"{sign} {wanted}", "yes" if met[target] else "NO")
+    Console(width=110).print(table, targets)
+    return all(met.values())
+
+
+def write(name: str, body: Mapping[str, Any]) -> Path:
+    """Write `build/bench/NAME.json` and return its path."""
+    path = Path("build/bench") / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(body, indent=2) + "\n")
+    print(f"wrote {path}")
+    return path

@@ -1,0 +1,90 @@
+"""Records of a small stream, and how to play them: every one is checked before it is folded, as in an append."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from airflow_stream_provider.model.fold import fold
+from airflow_stream_provider.model.names import deployment_of
+from airflow_stream_provider.model.record import Record
+from airflow_stream_provider.model.rules import check
+from airflow_stream_provider.model.state import StreamState
+
+OLD, NEW, TWIN = "orders-1-aaaa.00000001", "orders-2-bbbb.00000002", "orders-2-bbbb.00000003"
+OLD_DEPLOYMENT, NEW_DEPLOYMENT = deployment_of(OLD), deployment_of(NEW)
+
+
+def play(records: Iterable[Record], state: StreamState | None = None) -> StreamState:
+    state = state or StreamState()
+    for record in records:
+        check(state, record)
+        state = fold([record.numbered(state.seq + 1)], state)
+    return state
+
+
+def record(kind: str, *, by: str = "test", at: float = 100.0, **fields: Any) -> Record:
+    return Record(kind=kind, fields=fields, by=by, at=at)
+
+
+def declared(deployment: str) -> Record:
+    return record("declared", deployment=deployment, release={"version": "1", "hash": deployment}, policy={}, reason="")
+
+
+def submitted(deployment: str) -> Record:
+    return record("submitted", deployment=deployment, submission=f"driver-{deployment}", cluster="spark_default")
+
+
+def standby(name: str) -> Record:
+    return record("standby", deployment=deployment_of(name), incarnation=name, queries=[{"name": "a"}], rehearsal={})
+
+
+def requested(id: str, to: str | None, *, by: str = "airflow", expires: float = 200.0) -> Record:
+    return record("requested", by=by, id=id, to=to, expires=expires, reason="a person wants it")
+
+
+def ready(id: str, name: str) -> Record:
+    return record("ready", id=id, incarnation=name)
+
+
+def released(name: str, id: str | None, to: str | None, boundary: str = "completed") -> Record:
+    return record("released", incarnation=name, id=id, to=to, boundary=boundary, queries={"a": {"batch": 7}})
+
+
+def acquired(name: str, id: str, epoch: int) -> Record:
+    return record("acquired", incarnation=name, id=id, epoch=epoch)
+
+
+def fenced(name: str, reason: str = "dead", evidence: str = "the cluster says so") -> Record:
+    return record("fenced", incarnation=name, reason=reason, evidence=evidence)
+
+
+def aborted(id: str, *, by: str = "somebody", at: float = 100.0, name: str | None = None) -> Record:
+    return record("aborted", by=by, at=at, id=id, incarnation=name, reason="enough")
+
+
+def failed(name: str | None, deployment: str | None = None, **fields: Any) -> Record:
+    of = deployment or deployment_of(str(name))
+    return record("failed", incarnation=name, deployment=of, reason="it broke", error="Boom", **fields)
+
+
+def finished(name: str) -> Record:
+    return record("finished", incarnation=name)
+
+
+def retired(deployment: str) -> Record:
+    return record("retired", deployment=deployment, reason="not needed")
+
+
+# Where a story stands, as the records that lead there. OLD holds from RUNNING on.
+STARTED = [declared(OLD_DEPLOYMENT), submitted(OLD_DEPLOYMENT), standby(OLD)]
+RUNNING = [*STARTED, requested("start", OLD), ready("start", OLD), acquired(OLD, "start", 1)]
+PREPARED = [*RUNNING, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT), standby(NEW)]
+REQUESTED = [*PREPARED, requested("up", NEW)]
+READY = [*REQUESTED, ready("up", NEW)]
+RELEASED = [*READY, released(OLD, "up", NEW)]
+INTERRUPTED = [*READY, released(OLD, "up", NEW, "interrupted")]
+HANDED_OVER = [*RELEASED, acquired(NEW, "up", 2)]
+TAKEN_BACK = [*RELEASED, acquired(OLD, "up", 2)]
+STOPPING = [*PREPARED, requested("stop", None)]
+STOPPED = [*STOPPING, released(OLD, "stop", None)]
