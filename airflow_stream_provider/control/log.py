@@ -9,9 +9,10 @@ from typing import Any
 
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.model.errors import ControlUnavailable, SeqTaken
+from airflow_stream_provider.model.fold import fold
 from airflow_stream_provider.model.record import Record
 from airflow_stream_provider.model.rules import check
-from airflow_stream_provider.model.state import StreamState, fold
+from airflow_stream_provider.model.state import StreamState
 
 
 class ControlLog:
@@ -24,7 +25,7 @@ class ControlLog:
 
     def records(self, from_seq: int = 1) -> list[Record]:
         """Return all records from this number on, oldest first."""
-        found = []
+        found: list[Record] = []
         while (data := self.store.read(from_seq + len(found))) is not None:
             found.append(Record.from_json(data, from_seq + len(found)))
         return found
@@ -45,16 +46,22 @@ class ControlLog:
         if self.state.seq < expected_seq:
             self.refresh()
         if self.state.seq != expected_seq:
-            raise SeqTaken(f"Record {expected_seq + 1} is taken.", todo="Read the log again.", seq=expected_seq + 1)
+            raise _taken(expected_seq + 1)
         check(self.state, record)
         numbered = record.numbered(expected_seq + 1)
         try:
             self.store.create(numbered.seq, numbered.to_json())
-        except (SeqTaken, ControlUnavailable):
+        except (SeqTaken, ControlUnavailable) as error:
             # A time-out or a lost answer may hide a success, and a retry inside the store our own first try.
             written = self.store.read(numbered.seq)
-            if written is None or Record.from_json(written, numbered.seq).nonce != record.nonce:
-                raise
+            if written is None:
+                raise ControlUnavailable(
+                    f"Whether record {numbered.seq} was written is not known: {error.message}",
+                    todo="Nothing: it counts as not written until it is read.",
+                    seq=numbered.seq,
+                ) from error
+            if Record.from_json(written, numbered.seq).nonce != record.nonce:
+                raise _taken(numbered.seq) from None
         self.state = fold([numbered], self.state)
         return numbered
 
@@ -92,3 +99,7 @@ class ControlLog:
 def make_record(kind: str, by: str, **fields: Any) -> Record:
     """Return a new record of this kind, dated now."""
     return Record(kind=kind, fields=fields, by=by, at=time.time())
+
+
+def _taken(seq: int) -> SeqTaken:
+    return SeqTaken(f"Record {seq} is taken.", todo="Read the log again.", seq=seq)

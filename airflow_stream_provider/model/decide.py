@@ -7,7 +7,7 @@ from enum import Enum
 
 from airflow_stream_provider.model.names import deployment_of
 from airflow_stream_provider.model.policy import Policy
-from airflow_stream_provider.model.rules import may_acquire
+from airflow_stream_provider.model.rules import live_standby, may_acquire, may_release
 from airflow_stream_provider.model.state import IncarnationState, RequestStage, StreamState
 
 
@@ -44,7 +44,8 @@ class Me:
 def decide(state: StreamState, me: Me, take_back_seconds: float = Policy.take_back_seconds) -> Action:
     """Return the next step of this driver in this state.
 
-    A releaser waits `take_back_seconds`, by its own monotonic clock, for the new holder (rule 3).
+    A releaser waits `take_back_seconds`, by its own monotonic clock, for the new holder (rule 3), or until the log
+    says that this one is lost.
     """
     if state.holder == me.incarnation:
         return _as_holder(state, me)
@@ -63,7 +64,9 @@ def decide(state: StreamState, me: Me, take_back_seconds: float = Policy.take_ba
 
 def _as_holder(state: StreamState, me: Me) -> Action:
     request = state.open_request
-    asked = request is not None and (request.to is None or (request.stage is RequestStage.READY and me.peer_moved))
+    asked = request is not None and may_release(state, me.incarnation, request.id)
+    # Rule 3: `ready` in the log may be the last word of a driver that died since; its heartbeat is not.
+    asked = asked and (request is None or request.to is None or me.peer_moved)
     if me.terminating or (asked and me.running):
         return Action.RELEASE
     return Action.WAIT if me.running else Action.START
@@ -78,4 +81,5 @@ def _as_standby(state: StreamState, me: Me, take_back_seconds: float) -> Action:
             return Action.ANSWER
         return Action.ACQUIRE if may_acquire(state, me.incarnation) else Action.WAIT
     waited = me.released_for is not None and me.released_for >= take_back_seconds
-    return Action.ACQUIRE if waited and may_acquire(state, me.incarnation) else Action.WAIT
+    take_back = waited or not live_standby(state, request.to)
+    return Action.ACQUIRE if take_back and may_acquire(state, me.incarnation) else Action.WAIT

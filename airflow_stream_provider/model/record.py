@@ -16,6 +16,9 @@ from airflow_stream_provider.model.errors import StreamError
 LOG_VERSION = 1
 
 
+_AUTHORSHIP = ("kind", "by", "at", "nonce")
+
+
 class Kind:
     """What happened: plain strings, since a kind that this version does not know is carried along."""
 
@@ -54,6 +57,11 @@ class Record:
     nonce: str = field(default_factory=lambda: uuid.uuid4().hex)
     seq: int = 0
 
+    def __post_init__(self) -> None:
+        clash = [name for name in _AUTHORSHIP if name in self.fields]
+        if clash:
+            raise ValueError(f"{', '.join(clash)} say who wrote a record, and when; no field can be named so.")
+
     def __getitem__(self, name: str) -> Any:
         return self.fields[name]
 
@@ -75,11 +83,12 @@ class Record:
         """Parse a stored record; raise StreamError, naming the number, when it is not one."""
         try:
             body = dict(json.loads(data))
-            kind, by, at, nonce = (body.pop(name) for name in ("kind", "by", "at", "nonce"))
+            kind, by, at, nonce = (body.pop(name) for name in _AUTHORSHIP)
+            at = float(at)
         except (ValueError, KeyError, TypeError) as error:
             raise StreamError(
                 f"Record {seq} of the control log is not readable: {error}.",
                 todo="Restore the control folder from its back-up; never edit it by hand.",
                 seq=seq,
             ) from error
-        return cls(kind=str(kind), fields=body, by=str(by), at=float(at), nonce=str(nonce), seq=seq)
+        return cls(kind=str(kind), fields=body, by=str(by), at=at, nonce=str(nonce), seq=seq)

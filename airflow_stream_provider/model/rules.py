@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from airflow_stream_provider.model.errors import RuleBroken
+from airflow_stream_provider.model.names import DEPLOYMENT, INCARNATION, deployment_of
 from airflow_stream_provider.model.record import Boundary, Record
-from airflow_stream_provider.model.state import IncarnationState, Request, RequestStage, StreamState
+from airflow_stream_provider.model.state import IncarnationState, RequestStage, StreamState
 
 
 class Rule(NamedTuple):
@@ -39,22 +40,49 @@ def check(state: StreamState, record: Record) -> None:
             )
 
 
+def live_standby(state: StreamState, incarnation: str | None) -> bool:
+    """Whether the log knows this driver as a standby whose deployment has not ended; it may be dead all the same."""
+    found = state.incarnations.get(incarnation) if incarnation else None
+    return (
+        found is not None and found.state is IncarnationState.STANDBY and not state.deployments[found.deployment].ended
+    )
+
+
 def may_acquire(state: StreamState, incarnation: str) -> bool:
     """Whether this incarnation may take the stream now: nobody holds, and it is appointed or takes back."""
     request = state.open_request
-    if request is None or state.holder is not None or state.must_fence:
+    if request is None or state.holder is not None or state.must_fence or not live_standby(state, incarnation):
         return False
-    if not _standby(state, incarnation) or _ended(state, state.incarnations[incarnation].deployment):
+    if request.stage is RequestStage.RELEASED and request.source == incarnation:
+        return True
+    return request.to == incarnation and request.stage is not RequestStage.REQUESTED
+
+
+def may_release(state: StreamState, incarnation: str, request_id: str) -> bool:
+    """Whether the holder may release for this request now: it is open, and whoever shall follow has answered and lives.
+
+    A holder that stopped its queries meanwhile, and may not release any more, starts them again in place.
+    """
+    request = state.open_request
+    if state.holder != incarnation or request is None or request.id != request_id:
         return False
-    return _appointed(request, incarnation) or _takes_back(request, incarnation)
+    return request.to is None or (request.stage is RequestStage.READY and live_standby(state, request.to))
 
 
-def _appointed(request: Request, incarnation: str) -> bool:
-    return request.to == incarnation and request.stage in (RequestStage.READY, RequestStage.RELEASED)
+def may_abort(state: StreamState, record: Record) -> bool:
+    """Whether the open request may end here: nobody can take over by it any more, or it was not acted upon in time.
 
-
-def _takes_back(request: Request, incarnation: str) -> bool:
-    return request.source == incarnation and request.stage is RequestStage.RELEASED
+    Once the holder has released, time alone ends nothing: the one appointed or, after its wait, the releaser goes
+    on by itself. Whoever of the two is dead is fenced first.
+    """
+    request = state.open_request
+    if request is None or request.id != record["id"]:
+        return False
+    lost = request.to is not None and not live_standby(state, request.to)
+    if request.stage is RequestStage.RELEASED:
+        return lost and not live_standby(state, request.source)
+    by_holder = state.holder is not None and record.get("incarnation") == state.holder
+    return lost or by_holder or record.at >= request.expires or record.by == request.by
 
 
 def _known(state: StreamState, deployment: str) -> bool:
@@ -65,39 +93,22 @@ def _ended(state: StreamState, deployment: str) -> bool:
     return bool(state.deployments[deployment].ended)
 
 
-def _standby(state: StreamState, incarnation: str | None) -> bool:
-    found = state.incarnations.get(incarnation) if incarnation else None
-    return found is not None and found.state is IncarnationState.STANDBY
-
-
-def _live_standby(state: StreamState, incarnation: str) -> bool:
-    return _standby(state, incarnation) and not _ended(state, state.incarnations[incarnation].deployment)
-
-
-def _open(state: StreamState, record: Record, *stages: RequestStage) -> bool:
+def _open(state: StreamState, record: Record) -> bool:
     request = state.open_request
-    return request is not None and request.id == record["id"] and (not stages or request.stage in stages)
+    return request is not None and request.id == record["id"]
 
 
-def _abortable(state: StreamState, record: Record) -> bool:
+def _answerable(state: StreamState, record: Record) -> bool:
     request = state.open_request
-    if request is None or request.id != record["id"]:
-        return False
-    if record.at >= request.expires:
-        return True
-    if request.stage is RequestStage.RELEASED:
-        return False  # the old holder may be about to take back, the new one about to acquire
-    appointee_lost = request.to is not None and not _live_standby(state, request.to)
-    return appointee_lost or record.get("incarnation") == state.holder is not None or record.by == request.by
+    return request is not None and request.id == record["id"] and request.stage is RequestStage.REQUESTED
 
 
 def _releasable(state: StreamState, record: Record) -> bool:
     if record.get("id") is None:
         return record.get("to") is None
-    request = state.open_request
-    if request is None or request.id != record["id"] or request.to != record.get("to"):
-        return False
-    return request.stage is (RequestStage.REQUESTED if request.to is None else RequestStage.READY)
+    request = state.requests.get(record["id"])
+    named = request is not None and request.to == record.get("to")
+    return named and may_release(state, record["incarnation"], record["id"])
 
 
 def _not_needed_by_request(state: StreamState, record: Record) -> bool:
@@ -111,18 +122,30 @@ def _not_needed_by_request(state: StreamState, record: Record) -> bool:
 def _failable(state: StreamState, record: Record) -> bool:
     name = record.get("incarnation")
     if name is None:  # the driver never came up: nothing of this deployment may be alive
-        return not any(not i.state.terminal for i in state.of_deployment(record["deployment"]))
+        return all(i.state.terminal for i in state.of_deployment(record["deployment"]))
     found = state.incarnations.get(name)
     return found is None or not found.state.terminal
+
+
+def _own(record: Record) -> bool:
+    name = record.get("incarnation")
+    return name is None or bool(INCARNATION.fullmatch(name) and deployment_of(name) == record["deployment"])
+
+
+def _complete(*names: str) -> Rule:
+    return Rule("complete", f"it needs {', '.join(names)}", lambda _, r: all(r.get(n) is not None for n in names))
 
 
 _BOUNDARIES = frozenset(b.value for b in Boundary)
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "declared": (
+        _complete("deployment", "release"),
+        Rule("sound-id", "that is no deployment's id", lambda s, r: bool(DEPLOYMENT.fullmatch(r["deployment"]))),
         Rule("declare-once", "this deployment is declared already", lambda s, r: not _known(s, r["deployment"])),
     ),
     "submitted": (
+        _complete("deployment", "submission"),
         Rule("intent-first", "the deployment was not declared", lambda s, r: _known(s, r["deployment"])),
         Rule(
             "submit-once",
@@ -131,8 +154,10 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
     ),
     "standby": (
+        _complete("deployment", "incarnation"),
         Rule("intent-first", "the deployment was not declared", lambda s, r: _known(s, r["deployment"])),
         Rule("not-ended", "the deployment has ended", lambda s, r: not _ended(s, r["deployment"])),
+        Rule("sound-id", "that is no driver of this deployment", lambda s, r: _own(r)),
         Rule(
             "announce-once",
             "this driver announced itself",
@@ -140,29 +165,33 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
     ),
     "requested": (
+        _complete("id", "expires"),
         Rule("ask-once", "this request was made already", lambda s, r: r["id"] not in s.requests),
         Rule("one-request", "another request is open", lambda s, r: s.open_request is None),
         Rule("stop-needs-holder", "nobody holds", lambda s, r: r.get("to") is not None or s.holder is not None),
         Rule(
             "to-a-standby",
             "the wanted driver is not a live standby",
-            lambda s, r: r.get("to") is None or _live_standby(s, r["to"]),
+            lambda s, r: r.get("to") is None or live_standby(s, r["to"]),
         ),
     ),
     "ready": (
-        Rule("answer-open", "no such request waits", lambda s, r: _open(s, r, RequestStage.REQUESTED)),
+        _complete("id", "incarnation"),
+        Rule("answer-open", "no such request waits", _answerable),
         Rule(
             "only-the-asked",
-            "the request names another driver",
-            lambda s, r: s.requests[r["id"]].to == r["incarnation"] and _live_standby(s, r["incarnation"]),
+            "the request names another driver, or this one has ended",
+            lambda s, r: s.requests[r["id"]].to == r["incarnation"] and live_standby(s, r["incarnation"]),
         ),
     ),
     "released": (
+        _complete("incarnation", "boundary"),
         Rule("only-the-holder", "only the holder can release", lambda s, r: s.holder == r["incarnation"]),
-        Rule("as-requested", "the request is not open, not answered, or names another driver", _releasable),
         Rule("boundary-known", "the boundary is not named", lambda s, r: r["boundary"] in _BOUNDARIES),
+        Rule("as-requested", "the request is not open, not answered, or names another driver", _releasable),
     ),
     "acquired": (
+        _complete("incarnation", "id", "epoch"),
         Rule("one-holder", "somebody holds the stream", lambda s, r: s.holder is None),
         Rule("fence-first", "a driver stopped inside a batch is not fenced yet", lambda s, r: not s.must_fence),
         Rule(
@@ -173,6 +202,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("next-epoch", "the epoch must grow by one", lambda s, r: r["epoch"] == s.epoch + 1),
     ),
     "fenced": (
+        _complete("incarnation"),
         Rule("known-driver", "no such driver announced itself", lambda s, r: r["incarnation"] in s.incarnations),
         Rule(
             "fence-once",
@@ -182,20 +212,30 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(
             "say-why",
             "a fence needs its reason and evidence",
-            lambda s, r: bool(r["reason"] and r["evidence"]),
+            lambda s, r: bool(r.get("reason") and r.get("evidence")),
         ),
     ),
     "aborted": (
-        Rule("abort-open", "no such request is open", lambda s, r: _open(s, r)),
-        Rule("abort-in-time", "it has not expired, and is not the author's to abort", _abortable),
+        _complete("id", "reason"),
+        Rule("abort-open", "no such request is open", _open),
+        Rule(
+            "abort-in-time", "it has not expired and is not the author's, or the holder has released for it", may_abort
+        ),
     ),
     "failed": (
+        _complete("deployment", "reason"),
         Rule("intent-first", "the deployment was not declared", lambda s, r: _known(s, r["deployment"])),
         Rule("fail-once", "the deployment has ended", lambda s, r: not _ended(s, r["deployment"])),
+        Rule("sound-id", "that is no driver of this deployment", lambda s, r: _own(r)),
+        Rule("boundary-known", "the boundary is not named", lambda s, r: r.get("boundary", "completed") in _BOUNDARIES),
         Rule("alive-or-absent", "the driver has ended already, or one is alive that is not named", _failable),
     ),
-    "finished": (Rule("only-the-holder", "only the holder can finish", lambda s, r: s.holder == r["incarnation"]),),
+    "finished": (
+        _complete("incarnation"),
+        Rule("only-the-holder", "only the holder can finish", lambda s, r: s.holder == r["incarnation"]),
+    ),
     "retired": (
+        _complete("deployment"),
         Rule("intent-first", "the deployment was not declared", lambda s, r: _known(s, r["deployment"])),
         Rule("retire-once", "the deployment has ended", lambda s, r: not _ended(s, r["deployment"])),
         Rule(

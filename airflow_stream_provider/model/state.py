@@ -1,13 +1,11 @@
-"""What the control log means: `state = fold(records)`, pure. Nothing else is ever stored."""
+"""What the control log says of a stream: plain values, made by `fold` and by nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
-
-from airflow_stream_provider.model.record import Boundary, Record
 
 
 class IncarnationState(str, Enum):
@@ -60,10 +58,11 @@ class RequestStage(str, Enum):
 
 
 class StreamPhase(str, Enum):
-    """The stream as a whole, as a person would say it."""
+    """The stream as a whole, as a person would say it. DOWN: nobody holds it, and nobody asked for that."""
 
     EMPTY = "empty"
     STOPPED = "stopped"
+    DOWN = "down"
     STARTING = "starting"
     RUNNING = "running"
     HANDING_OVER = "handing_over"
@@ -74,13 +73,17 @@ class StreamPhase(str, Enum):
 
 @dataclass(frozen=True)
 class Incarnation:
-    """One driver that announced itself: its id, deployment, state, and what it said of its queries and rehearsal."""
+    """One driver that announced itself: its id, deployment, state, and what it said of its queries and rehearsal.
+
+    `epoch` is the last one in which it held the stream, 0 if it never did.
+    """
 
     id: str
     deployment: str
     state: IncarnationState
     queries: tuple[Mapping[str, Any], ...] = ()
     rehearsal: Mapping[str, Any] = field(default_factory=dict)
+    epoch: int = 0
     reason: str = ""
 
 
@@ -116,7 +119,11 @@ class Request:
 
 @dataclass(frozen=True)
 class StreamState:
-    """Everything the log says of one stream after record number `seq`."""
+    """Everything the log says of one stream after record number `seq`.
+
+    `last_holder` holds now or held last; `last_end` says how that ended: stopped (as asked for), released (handed over,
+    or on SIGTERM), failed, finished, fenced; empty while there is a holder.
+    """
 
     seq: int = 0
     epoch: int = 0
@@ -124,8 +131,8 @@ class StreamState:
     deployments: Mapping[str, Deployment] = field(default_factory=dict)
     incarnations: Mapping[str, Incarnation] = field(default_factory=dict)
     requests: Mapping[str, Request] = field(default_factory=dict)
-    last_end: str = ""
     last_holder: str | None = None
+    last_end: str = ""
 
     @property
     def open_request(self) -> Request | None:
@@ -154,9 +161,9 @@ class StreamState:
             return StreamPhase.HANDING_OVER if request.source else StreamPhase.STARTING
         if self.holder:
             return StreamPhase.RUNNING
-        if self.last_end in ("failed", "finished"):
+        if self.last_end in ("failed", "finished", "stopped"):
             return StreamPhase(self.last_end)
-        return StreamPhase.STOPPED if self.epoch else StreamPhase.EMPTY
+        return StreamPhase.DOWN if self.epoch else StreamPhase.EMPTY
 
     def standbys(self) -> tuple[Incarnation, ...]:
         """Incarnations that could take over now, oldest first."""
@@ -165,138 +172,3 @@ class StreamState:
     def of_deployment(self, deployment: str) -> tuple[Incarnation, ...]:
         """The incarnations of a deployment, oldest first."""
         return tuple(i for i in self.incarnations.values() if i.deployment == deployment)
-
-
-def fold(records: Iterable[Record], state: StreamState | None = None) -> StreamState:
-    """Return the state after these records, starting from `state` (default: an empty log)."""
-    state = state or StreamState()
-    for record in records:
-        apply = _APPLY.get(record.kind)
-        state = replace(apply(state, record) if apply else state, seq=record.seq)
-    return state
-
-
-def _incarnation(before: StreamState, name: str, **changes: Any) -> StreamState:
-    changed = replace(before.incarnations[name], **changes)
-    return replace(before, incarnations={**before.incarnations, name: changed})
-
-
-def _deployment(before: StreamState, name: str, **changes: Any) -> StreamState:
-    changed = replace(before.deployments[name], **changes)
-    return replace(before, deployments={**before.deployments, name: changed})
-
-
-def _request(state: StreamState, name: str, stage: RequestStage) -> StreamState:
-    return replace(state, requests={**state.requests, name: replace(state.requests[name], stage=stage)})
-
-
-def _free(state: StreamState, name: str, how: str) -> StreamState:
-    return replace(state, holder=None, last_end=how) if state.holder == name else state
-
-
-def _declared(state: StreamState, r: Record) -> StreamState:
-    new = Deployment(
-        id=r["deployment"],
-        release=r["release"],
-        declared_at=r.at,
-        policy=r.get("policy", {}),
-        reason=r.get("reason", ""),
-    )
-    return replace(state, deployments={**state.deployments, new.id: new})
-
-
-def _submitted(state: StreamState, r: Record) -> StreamState:
-    return _deployment(state, r["deployment"], submission=r["submission"], cluster=r.get("cluster", ""))
-
-
-def _standby(state: StreamState, r: Record) -> StreamState:
-    new = Incarnation(
-        id=r["incarnation"],
-        deployment=r["deployment"],
-        state=IncarnationState.STANDBY,
-        queries=tuple(r.get("queries", ())),
-        rehearsal=r.get("rehearsal", {}),
-    )
-    return replace(state, incarnations={**state.incarnations, new.id: new})
-
-
-def _requested(state: StreamState, r: Record) -> StreamState:
-    new = Request(
-        id=r["id"],
-        to=r.get("to"),
-        source=state.holder,
-        expires=r["expires"],
-        stage=RequestStage.REQUESTED,
-        by=r.by,
-        reason=r.get("reason", ""),
-    )
-    return replace(state, requests={**state.requests, new.id: new})
-
-
-def _ready(state: StreamState, r: Record) -> StreamState:
-    return _request(state, r["id"], RequestStage.READY)
-
-
-def _released(state: StreamState, r: Record) -> StreamState:
-    name = r["incarnation"]
-    completed = r["boundary"] == Boundary.COMPLETED.value
-    after = IncarnationState.STANDBY if completed else IncarnationState.INTERRUPTED
-    state = _free(_incarnation(state, name, state=after), name, "released")
-    if r.get("id") is None:
-        return state
-    return _request(state, r["id"], RequestStage.DONE if r.get("to") is None else RequestStage.RELEASED)
-
-
-def _acquired(state: StreamState, r: Record) -> StreamState:
-    request = state.requests[r["id"]]
-    stage = RequestStage.DONE if request.to == r["incarnation"] else RequestStage.TAKEN_BACK
-    state = _request(_incarnation(state, r["incarnation"], state=IncarnationState.HOLDER), r["id"], stage)
-    return replace(state, holder=r["incarnation"], epoch=r["epoch"], last_end="", last_holder=r["incarnation"])
-
-
-def _fenced(state: StreamState, r: Record) -> StreamState:
-    state = _incarnation(state, r["incarnation"], state=IncarnationState.FENCED, reason=r["reason"])
-    return _free(state, r["incarnation"], "fenced")
-
-
-def _aborted(state: StreamState, r: Record) -> StreamState:
-    return _request(state, r["id"], RequestStage.ABORTED)
-
-
-def _failed(state: StreamState, r: Record) -> StreamState:
-    name = r.get("incarnation")
-    if name in state.incarnations:
-        state = _incarnation(state, name, state=IncarnationState.FAILED, reason=r["reason"])
-        state = _free(state, name, "failed")
-    if state.holder and state.incarnations[state.holder].deployment == r["deployment"]:
-        return state  # a relaunched twin failed beside the holder: the deployment lives on
-    return _deployment(state, r["deployment"], ended="failed", reason=r["reason"])
-
-
-def _finished(state: StreamState, r: Record) -> StreamState:
-    name = r["incarnation"]
-    state = _free(_incarnation(state, name, state=IncarnationState.FINISHED), name, "finished")
-    return _deployment(state, state.incarnations[name].deployment, ended="finished")
-
-
-def _retired(state: StreamState, r: Record) -> StreamState:
-    for incarnation in state.of_deployment(r["deployment"]):
-        if incarnation.state is IncarnationState.STANDBY:
-            state = _incarnation(state, incarnation.id, state=IncarnationState.RETIRED)
-    return _deployment(state, r["deployment"], ended="retired", reason=r.get("reason", ""))
-
-
-_APPLY = {
-    "declared": _declared,
-    "submitted": _submitted,
-    "standby": _standby,
-    "requested": _requested,
-    "ready": _ready,
-    "released": _released,
-    "acquired": _acquired,
-    "fenced": _fenced,
-    "aborted": _aborted,
-    "failed": _failed,
-    "finished": _finished,
-    "retired": _retired,
-}

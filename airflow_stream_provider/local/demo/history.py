@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from airflow_stream_provider.model.errors import StreamError
+from airflow_stream_provider.model.fold import fold
 from airflow_stream_provider.model.names import deployment_of
 from airflow_stream_provider.model.record import Boundary, Kind, Record
-from airflow_stream_provider.model.state import fold
 
 _ENDS = frozenset({Kind.RELEASED, Kind.FAILED, Kind.FINISHED, Kind.FENCED})
 
