@@ -89,3 +89,15 @@ def read_topic(brokers: str, topic: str) -> Iterator[tuple[bytes, bytes, float]]
                         yield record.key, record.value, record.timestamp / 1000
     finally:
         consumer.close()
+
+
+def end_offsets(brokers: str, topic: str) -> dict[int, int]:
+    """Return how many records each partition of a topic has."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(bootstrap_servers=brokers, allow_auto_create_topics=False)
+    try:
+        partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+        return {partition.partition: end for partition, end in consumer.end_offsets(partitions).items()}
+    finally:
+        consumer.close()

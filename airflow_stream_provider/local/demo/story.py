@@ -1,0 +1,160 @@
+"""The story: four upgrades of the stream under load, each through its DAG, and the audit of what came out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from airflow_stream_provider.checkpoint.read import read
+from airflow_stream_provider.control import open_log
+from airflow_stream_provider.local.demo.audit import Records, count, deliveries, end_offsets, final_totals, wrong_totals
+from airflow_stream_provider.local.demo.commits import CommitWatcher
+from airflow_stream_provider.local.demo.history import Outcome, changes, max_holders, outcome
+from airflow_stream_provider.local.demo.producer import Producer
+from airflow_stream_provider.local.demo.report import Report, Step, describe, failure_times, steady
+from airflow_stream_provider.local.demo.site import Site, create_topics
+from airflow_stream_provider.local.demo.workload import Total, totals
+from airflow_stream_provider.model.errors import StreamError
+from airflow_stream_provider.model.record import Record
+
+DAG = "orders__upgrade"
+RATE = 500  # orders per second: two queries read each, on two cores
+SETTLE_SECONDS = 20.0  # of steady running before each next step
+POLL_SECONDS = 1.0
+STEP_SECONDS = 600.0
+DRAIN_SECONDS = 180.0
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One step of the story: a release, by version and what its command line says besides, and how it must end."""
+
+    name: str
+    version: str
+    arguments: tuple[str, ...]
+    expected: Outcome
+
+
+CHAPTERS = (
+    Chapter("deploy release 1", "1", (), Outcome.DEPLOYED),
+    Chapter("upgrade to release 2", "2", ("--vat",), Outcome.HANDED_OVER),
+    Chapter("try release 3", "3", ("--vat", "--totals-by", "customer", "country"), Outcome.REFUSED),
+    Chapter("upgrade to release 4", "4", ("--vat", "--score"), Outcome.ROLLED_BACK),
+)
+
+
+@dataclass
+class Story:
+    """Told by `tell`; everything else here is what has happened so far, for whoever watches."""
+
+    site: Site
+    chapters: Sequence[Chapter] = CHAPTERS
+    rate: int = RATE
+    steps: list[Step] = field(default_factory=list)
+    now: str = "creating the topics"
+    step_started: float = 0.0
+    records: list[Record] = field(default_factory=list)
+    wrong_totals: dict[str, tuple[Total, Total | None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.watcher = CommitWatcher(self.site.checkpoints)
+        self.producer = Producer(self.site.brokers, "orders", self.rate)
+        self._log = open_log(self.site.spec.control, self.site.spec.name, create=True)
+
+    def tell(self) -> Report:
+        """Run every chapter and return the report; `problems` says what in it must not be.
+
+        :raises StreamError: a chapter did not end as it must, or never ended; the story cannot go on from there.
+        """
+        started = time.monotonic()
+        create_topics(self.site.brokers)
+        self.site.airflow.wait_for_dag(DAG)
+        with self.watcher, self.producer:
+            for chapter in self.chapters:
+                self._upgrade(chapter)
+                self._settle()
+            self.now = "stopping the producer and waiting for the last orders"
+            produced = self.producer.stop()
+            self._drain()
+        self.now = "counting"
+        records = self._count(produced)
+        return Report(
+            steps=[describe(step, self.watcher.commits) for step in self.steps],
+            steady_seconds=steady(self.steps, self.watcher.commits),
+            records=records,
+            max_holders=max_holders(self.records),
+            seconds_total=round(time.monotonic() - started, 1),
+        )
+
+    def _upgrade(self, chapter: Chapter) -> None:
+        self.now, self.step_started = chapter.name, time.time()
+        before = len(self._read())
+        arguments = [*self.site.spec.arguments, *chapter.arguments]
+        run = self.site.airflow.trigger(DAG, {"version": chapter.version, "arguments": arguments})
+
+        def ended() -> bool:
+            self.now = f"{chapter.name}: {', '.join(self.site.airflow.busy_tasks(DAG, run)) or 'scheduling'}"
+            return self.site.airflow.ended(DAG, run)
+
+        self._wait(f"the DAG run {run}", ended, STEP_SECONDS)
+        records = self._read()
+        during = records[before:]
+        found = outcome(records[:before], during)
+        new = changes(records)[len(changes(records[:before])) :]
+        self.steps.append(Step(chapter.name, self.step_started, time.time(), found, new))
+        if found is not chapter.expected:
+            raise StreamError(
+                f"{chapter.name!r} ended {found.value}, not {chapter.expected.value}.",
+                todo=f"Look at the run {run} of {DAG} in Airflow, and at the drivers' logs.",
+            )
+
+    def _settle(self) -> None:
+        self.now = "steady running"
+        until = time.monotonic() + SETTLE_SECONDS
+        self._wait("time to pass", lambda: time.monotonic() > until, 2 * SETTLE_SECONDS)
+
+    def _drain(self) -> None:
+        ends = end_offsets(self.site.brokers, "orders")
+        folders = self.site.checkpoints.values()
+        self._wait(
+            "every order to be committed",
+            lambda: all(read(folder).committed.get("orders") == ends for folder in folders),
+            DRAIN_SECONDS,
+        )
+
+    def _count(self, produced: int) -> Records:
+        brokers = self.site.brokers
+        failures = failure_times(changes(self.records), self.watcher.commits["enrich"])
+        records = count(produced, deliveries(brokers, "orders-enriched"), failures)
+        self.wrong_totals = wrong_totals(totals(produced), final_totals(brokers, "order-totals"))
+        return records
+
+    def problems(self, report: Report) -> list[str]:
+        """Return, one sentence each, what must not be after upgrades that nobody can see."""
+        found = []
+        if report.records.lost:
+            found.append(f"{report.records.lost} orders were lost.")
+        if report.records.duplicated:
+            found.append(f"{report.records.duplicated} copies were delivered too many, without any failure.")
+        if report.max_holders != 1:
+            found.append(f"{report.max_holders} drivers held the stream at one time.")
+        for customer, (expected, total) in list(self.wrong_totals.items())[:1]:
+            found.append(
+                f"The totals of {len(self.wrong_totals)} customers are wrong; {customer} has {total}, not {expected}."
+            )
+        return found
+
+    def _read(self) -> list[Record]:
+        self.records += self._log.records(len(self.records) + 1)
+        return list(self.records)
+
+    def _wait(self, what: str, over: Callable[[], bool], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not over():
+            self.producer.check()
+            if time.monotonic() > deadline:
+                raise StreamError(
+                    f"Waited {seconds:.0f} s for {what}.", todo="Look at the logs of Airflow and the drivers."
+                )
+            time.sleep(POLL_SECONDS)
