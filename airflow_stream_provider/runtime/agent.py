@@ -14,7 +14,7 @@ from airflow_stream_provider.model.decide import Action, Me, decide
 from airflow_stream_provider.model.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.model.policy import Policy
 from airflow_stream_provider.model.record import Kind, Record
-from airflow_stream_provider.model.rules import may_acquire
+from airflow_stream_provider.model.rules import may_acquire, may_release
 from airflow_stream_provider.model.state import StreamState
 from airflow_stream_provider.runtime.boundary import BoundaryMissed
 from airflow_stream_provider.runtime.crew import Crew
@@ -257,9 +257,15 @@ class Agent:
         self._running = False
         self._released_at = time.monotonic()
         self._pulse.phase = "standby"
-        self._journal.append_patiently(
-            lambda state: self._journal.record(Kind.RELEASED, **fields) if state.holder == self.incarnation else None
-        )
+
+        def build(state: StreamState) -> Record | None:
+            # When the one to follow was lost meanwhile we still hold, and start again in place.
+            wanted = request is None or may_release(state, self.incarnation, request)
+            return (
+                self._journal.record(Kind.RELEASED, **fields) if wanted and state.holder == self.incarnation else None
+            )
+
+        self._journal.append_patiently(build)
 
     def _abort(self, request: str, missed: BoundaryMissed) -> None:
         """A boundary was missed: what is stopped restarts in place, same epoch (rule 3)."""
@@ -302,12 +308,16 @@ class Agent:
     def _fail(self, reason: str, error: BaseException) -> None:
         """Stop everything, write `failed`, leave with code 50."""
         log.error("%s: %s", reason, error)
+        boundary = "completed"
         if self._running:
-            _, missed = self._crew.stop(TERMINATE_SECONDS)
+            ends, missed = self._crew.stop(TERMINATE_SECONDS)
             if missed is not None:
                 self._crew.interrupt()
             self._running = False
+            if missed is not None or any(end.running_tasks for end in ends.values()):
+                boundary = "interrupted"  # something of a batch may still write: to be fenced before anyone acquires
         fields = {
+            "boundary": boundary,
             "deployment": self._deployment,
             "incarnation": self.incarnation,
             "reason": reason,

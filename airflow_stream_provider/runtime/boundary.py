@@ -157,28 +157,31 @@ class _Stream:
         :raises BoundaryMissed: the deadline passed; the flag is as it was before.
         """
         between_batches = boundary(self.checkpoint).completed
-        if between_batches:
-            self._flag()
-        while True:
-            if not self.alive:
-                return True
-            if self.lock.hasQueuedThread(self.thread):
-                frames = jvm.stack(self.thread)
-                if "runActivatedStream" not in frames:
-                    return True  # it has ended by itself or failed, and is about to say so
-                if "constructNextBatch" in frames:
-                    self._unflag()
-                    if time.monotonic() > deadline:
-                        raise self._missed("was always planning a batch")
-                    return False
+        try:
+            if between_batches:
                 self._flag()
-                return True
-            if between_batches and self._wake():
-                return True
-            if time.monotonic() > deadline:
+            while True:
+                if not self.alive:
+                    return True
+                if self.lock.hasQueuedThread(self.thread):
+                    break
+                if between_batches and self._wake():
+                    return True
+                if time.monotonic() > deadline:
+                    raise self._missed("did not answer" if between_batches else "is still running a batch")
+                time.sleep(POLL_SECONDS)
+            frames = jvm.stack(self.thread)
+            if "constructNextBatch" in frames:
+                if time.monotonic() > deadline:
+                    raise self._missed("was always about to plan a batch")
                 self._unflag()
-                raise self._missed("is still running a batch" if not between_batches else "did not answer")
-            time.sleep(POLL_SECONDS)
+                return False
+            if "runActivatedStream" in frames:  # else it has ended by itself or failed, and is about to say so
+                self._flag()
+            return True
+        except BaseException:
+            self._unflag()
+            raise
 
     def _wake(self) -> bool:
         """Wake a thread that sleeps until its next trigger; it has seen no data and reads the flag first thing."""
