@@ -1,0 +1,122 @@
+"""Whose a checkpoint is: a file beside it, created once, naming the stream that may write it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from airflow_stream_provider.checkpoint.location import local_path
+from airflow_stream_provider.checkpoint.logs import boundary
+from airflow_stream_provider.model.errors import CheckpointError
+
+POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The stream a checkpoint belongs to, and the control log where that stream's holder is agreed on."""
+
+    stream: str
+    control: str
+
+
+def owner_file(location: str | os.PathLike[str]) -> Path:
+    """Return the path of the owner file, beside the checkpoint: Spark refuses a new one that is not empty."""
+    path = local_path(location)
+    return path.with_name(f"{path.name}.owner")
+
+
+def owner_of(location: str | os.PathLike[str]) -> Owner | None:
+    """Return whose the checkpoint is; None when nobody has claimed it.
+
+    :raises CheckpointError: the owner file is not one of ours.
+    """
+    path = owner_file(location)
+    try:
+        value = json.loads(path.read_text("utf-8"))
+        return Owner(stream=str(value["stream"]), control=str(value["control"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"The owner file {path} does not name a stream.",
+            todo="Find out which job writes the checkpoint; remove the file once none does.",
+            path=str(path),
+        ) from error
+
+
+def check_owner(location: str | os.PathLike[str], stream: str, control: str) -> bool:
+    """Return whether the checkpoint is claimed by this stream, False when by nobody.
+
+    :raises CheckpointError: it belongs to another stream, or to one of this name in another control log.
+    """
+    found = owner_of(location)
+    if found is not None and found != Owner(stream, control):
+        raise CheckpointError(
+            f"The checkpoint {local_path(location)} belongs to the stream {found.stream} of {found.control}, "
+            f"not to {stream} of {control}.",
+            todo="Give each stream a checkpoint of its own. If the other stream is retired for good, "
+            f"remove {owner_file(location)}.",
+            location=str(location),
+            owner=found.stream,
+        )
+    return found is not None
+
+
+def claim(location: str | os.PathLike[str], stream: str, control: str) -> None:
+    """Make the checkpoint this stream's, for good; claiming it again changes nothing. One of two at once wins.
+
+    :param control: URL of the control log; another spelling of the same place is another owner.
+    :raises CheckpointError: it belongs to another stream, or the folder it is in cannot be written.
+    """
+    if check_owner(location, stream, control):
+        return
+    path = owner_file(location)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _create(path, json.dumps(asdict(Owner(stream, control))) + "\n")
+    except FileExistsError:
+        check_owner(location, stream, control)
+    except OSError as error:
+        raise CheckpointError(
+            f"The owner file {path} cannot be written: {error.strerror or error}.",
+            todo="Give the driver's user write access to the folder that the checkpoint is in.",
+            path=str(path),
+        ) from error
+
+
+def moving(location: str | os.PathLike[str], seconds: float) -> bool:
+    """Watch the logs of a checkpoint and return whether somebody writes them; returns early when it sees so.
+
+    A job that waits for data, or that is within one long batch, writes nothing: False is no proof that none runs.
+    """
+    before = boundary(location)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        time.sleep(min(POLL_SECONDS, seconds))
+        if boundary(location) != before:
+            return True
+    return False
+
+
+def _create(path: Path, text: str) -> None:
+    """Create the file with its whole content, or raise FileExistsError: nobody sees an empty or torn one."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        try:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+            os.link(file.name, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(file.name)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,223 @@
+"""Read a whole checkpoint as one frozen value, also while its query runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_stream_provider.checkpoint.location import local_path
+from airflow_stream_provider.checkpoint.logs import (
+    OffsetEntry,
+    damaged,
+    kafka_offsets,
+    numbers,
+    read_commit_version,
+    read_offsets,
+    unreadable,
+)
+from airflow_stream_provider.model.errors import CheckpointError
+
+# A batch has to end 100 times between a listing and a read for a file to vanish; more than once is not a race.
+ATTEMPTS = 10
+
+Offsets = Mapping[str, Mapping[int, int]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One source of the query.
+
+    :param name: its place in the plan ("0", "1") or, with source evolution, its name.
+    :param committed: the source's own JSON up to which the last committed batch read; None before the first one.
+    :param planned: the same of a batch that is planned and not committed.
+    :param topics: the committed Kafka offsets; None when the source is not Kafka or has none yet.
+    """
+
+    name: str
+    committed: str | None
+    planned: str | None
+    topics: Offsets | None
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One stateful operator: Spark's number and name for it, and how many partitions its state has.
+
+    Spark 3.5 writes no operator metadata: there the name is empty.
+    """
+
+    id: int
+    name: str
+    partitions: int
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint says. Offsets are the next to be read, as {topic: {partition: offset}} over all Kafka sources.
+
+    :param id: Spark's id of the query, the same over all restarts; None when its file is missing.
+    :param last_commit: the last committed batch; None before the first.
+    :param last_offsets: the newest planned batch; above `last_commit` while a batch runs or after it was cut off.
+    :param committed: Kafka offsets of the last committed batch; before the first commit, where the query started.
+        A partition that is missing counts from its start: Spark reads new partitions from the earliest record.
+    :param planned: Kafka offsets of the planned and not committed batch, if there is one.
+    :param commits: batch id and time (seconds since 1970, the file's) of every commit still there, oldest first.
+    :param conf: the conf recorded in the newest offsets file, which Spark forces on a restart.
+    :param offsets_version: format of the newest offsets file (1 or 2); None without one.
+    :param commits_version: format of the newest commit file (1, 2 or 3); None without one.
+    """
+
+    path: str
+    id: str | None
+    last_commit: int | None
+    last_offsets: int | None
+    committed: Offsets
+    planned: Offsets | None
+    commits: tuple[tuple[int, float], ...]
+    sources: tuple[Source, ...]
+    operators: tuple[Operator, ...]
+    conf: Mapping[str, str]
+    offsets_version: int | None
+    commits_version: int | None
+
+
+def read(location: str | os.PathLike[str]) -> Checkpoint:
+    """Read a checkpoint without a JVM and without touching it.
+
+    :raises CheckpointError: there is none at the location, a file of it is damaged (the message names it), or its
+        files vanish faster than they can be read.
+    """
+    root = local_path(location)
+    missing: FileNotFoundError | None = None
+    for _ in range(ATTEMPTS):
+        if not (root / "metadata").exists() and not (root / "offsets").exists():
+            raise CheckpointError(
+                f"There is no checkpoint at {root}.",
+                todo="Check the path, and that the query has been started once.",
+                location=str(root),
+            )
+        try:
+            return _read(root)
+        except FileNotFoundError as error:  # purged between the listing and the read
+            missing = error
+        except OSError as error:
+            raise unreadable(error.filename or root, error) from error
+    raise CheckpointError(
+        f"The files of the checkpoint {root} vanish faster than they can be read.",
+        todo="Check that nothing but its query cleans it up.",
+        location=str(root),
+    ) from missing
+
+
+def query_id(root: Path) -> str | None:
+    """Return Spark's id of the query, None when the file is missing."""
+    path = root / "metadata"
+    try:
+        value = json.loads(path.read_text("utf-8"))
+        return str(value["id"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(path, "it does not hold the id of a query") from error
+
+
+def _read(root: Path) -> Checkpoint:
+    # Commits first: an offsets file that comes in between then only makes a batch look planned, never done.
+    commits, offsets = numbers(root / "commits"), numbers(root / "offsets")
+    # Planned work is not done work, and with asynchronous progress tracking the numbers have gaps.
+    done = max(set(commits) & set(offsets), default=None)
+    newest = offsets[-1] if offsets else None
+    committed = read_offsets(root / "offsets" / str(done)) if done is not None else None
+    latest = read_offsets(root / "offsets" / str(newest)) if newest is not None else None
+    planned = latest if newest != done else None
+    last_commit = commits[-1] if commits else None
+    sources = _sources(root, committed, planned)
+    return Checkpoint(
+        path=str(root),
+        id=query_id(root),
+        last_commit=last_commit,
+        last_offsets=newest,
+        committed=_merged(source.topics for source in sources),
+        planned=_merged(kafka_offsets(source.planned) for source in sources) if planned else None,
+        commits=tuple(_times(root / "commits", commits)),
+        sources=sources,
+        operators=tuple(_operators(root / "state")),
+        conf=latest.conf if latest else {},
+        offsets_version=latest.version if latest else None,
+        commits_version=None if last_commit is None else read_commit_version(root / "commits" / str(last_commit)),
+    )
+
+
+def _sources(root: Path, committed: OffsetEntry | None, planned: OffsetEntry | None) -> tuple[Source, ...]:
+    done = committed.sources if committed else {}
+    todo = planned.sources if planned else {}
+    # In the plan's order; before the first batch only the folders tell.
+    names = dict.fromkeys([*done, *todo]) or [str(number) for number in numbers(root / "sources")]
+    found = []
+    for name in names:
+        topics: Offsets | None = kafka_offsets(done.get(name))
+        if topics is None and done.get(name) is None:
+            topics = _initial(root / "sources" / name / "0")
+        found.append(Source(name, done.get(name), todo.get(name), topics))
+    return tuple(found)
+
+
+def _initial(path: Path) -> Offsets | None:
+    """Return where Kafka's source started, from the file it writes before batch 0; None when it is another source."""
+    try:
+        # A zero byte and a version line come first (SPARK-19517); other sources write other things here.
+        text = path.read_text("utf-8", errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return kafka_offsets(text[text.find("\n") + 1 :])
+
+
+def _merged(parts: Iterable[Offsets | None]) -> Offsets:
+    """Join the offsets of several sources; a partition that two of them read stands where the slower one is."""
+    merged: dict[str, dict[int, int]] = {}
+    for part in parts:
+        for topic, partitions in (part or {}).items():
+            known = merged.setdefault(topic, {})
+            for number, offset in partitions.items():
+                known[number] = min(offset, known.get(number, offset))
+    return merged
+
+
+def _times(folder: Path, batches: Iterable[int]) -> Iterable[tuple[int, float]]:
+    for batch in batches:
+        with contextlib.suppress(FileNotFoundError):  # purged meanwhile; the last one is read for its version anyway
+            yield batch, (folder / str(batch)).stat().st_mtime
+
+
+def _operators(state: Path) -> Iterable[Operator]:
+    for number in numbers(state):
+        folder = state / str(number)
+        path = folder / "_metadata" / "metadata"
+        if not path.exists():
+            # transformWithState keeps one file per batch instead.
+            versions = numbers(folder / "_metadata" / "v2")
+            path = folder / "_metadata" / "v2" / str(versions[-1]) if versions else path
+        try:
+            text = path.read_text("utf-8")
+        except FileNotFoundError:
+            yield Operator(number, "", len(numbers(folder)))
+            continue
+        yield _operator(path, number, text)
+
+
+def _operator(path: Path, number: int, text: str) -> Operator:
+    try:
+        value: dict[str, Any] = json.loads(text.partition("\n")[2])
+        stores = value["stateStoreInfo"]
+        return Operator(
+            number,
+            str(value["operatorInfo"]["operatorName"]),
+            max(int(store["numPartitions"]) for store in stores),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(path, "it does not describe a stateful operator") from error

@@ -1,0 +1,82 @@
+"""Which files of a checkpoint hold the state as it was at one version.
+
+A version is one more than the batch that wrote it. Every store (a folder) can be rebuilt from its newest base at or
+below the version and the changes after it. Spark's two providers and their formats differ only in names:
+
+| provider | base | changes |
+|---|---|---|
+| HDFS | `<v>.snapshot` | `<v>.delta` |
+| RocksDB | `<v>.zip` and the `SSTs/*.sst` it lists | `<v>.changelog`, if switched on |
+| RocksDB, checkpoint format 2 | `<v>_<uuid>.zip` | `<v>_<uuid>.changelog` |
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from airflow_stream_provider.checkpoint.logs import damaged, numbers
+
+FILE = re.compile(r"(\d+)(_[0-9a-f-]{36})?\.(snapshot|zip|delta|changelog)")
+BASES = ("snapshot", "zip")
+
+
+def state_files(state: Path, version: int) -> list[Path]:
+    """Return the files that Spark reads to load every store of a checkpoint at a version.
+
+    Files of versions that are newer are left out; the live query may be writing them.
+
+    :raises FileNotFoundError: a file that is needed is not there (any more).
+    :raises CheckpointError: a RocksDB snapshot is damaged.
+    """
+    found: list[Path] = []
+    for operator in numbers(state):
+        for partition in numbers(state / str(operator)):
+            for folder, folders, names in os.walk(state / str(operator) / str(partition)):
+                folders[:] = [name for name in folders if name not in ("_metadata", "SSTs")]
+                if any(map(FILE.fullmatch, names)):
+                    found += _store_files(Path(folder), names, version)
+    return found
+
+
+def _store_files(folder: Path, names: list[str], version: int) -> Iterable[Path]:
+    parsed = [(int(match[1]), match[3], name) for name in names for match in [FILE.fullmatch(name)] if match]
+    base = max((number for number, kind, _ in parsed if kind in BASES and number <= version), default=0)
+    changes = [number for number, kind, _ in parsed if kind not in BASES and number <= version]
+    if len(changes) > len(set(changes)):
+        # With unique names a batch that was cut off and run again leaves both its tries, and a snapshot may belong
+        # to the wrong one. Only Spark can tell from inside the files, so all of them come along.
+        base = 0
+    else:
+        for number in set(range(base + 1, version + 1)) - set(changes):
+            raise FileNotFoundError(errno.ENOENT, "state of this version is missing", str(folder / f"{number}.*"))
+    here = set(names)
+    for number, kind, name in parsed:
+        if base <= number <= version and (number > base or kind in BASES):
+            yield folder / name
+            # Spark's own checksum of a state file, from 4.1 on with checkpoint format 2; it is visible.
+            if f"{name}.crc" in here:
+                yield folder / f"{name}.crc"
+            if kind == "zip":
+                yield from _tables(folder / name)
+
+
+def _tables(snapshot: Path) -> Iterable[Path]:
+    """Yield the table files that a RocksDB snapshot refers to: snapshots share them."""
+    try:
+        with zipfile.ZipFile(snapshot) as file:
+            lines = file.read("metadata").decode("utf-8").split("\n")
+        listed = json.loads(lines[-1] or lines[-2])["sstFiles"]
+        tables = [snapshot.parent / "SSTs" / str(entry["dfsSstFileName"]) for entry in listed]
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, IndexError) as error:
+        raise damaged(snapshot, "it is not a RocksDB snapshot of Spark's") from error
+    for table in tables:
+        yield table
+        checksum = table.with_name(f"{table.name}.crc")
+        if checksum.exists():
+            yield checksum
