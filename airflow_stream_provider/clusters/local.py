@@ -1,0 +1,213 @@
+"""Drivers on this machine, each detached from the Airflow worker that started it."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+
+from airflow_stream_provider.clusters import processes
+from airflow_stream_provider.clusters.cluster import DriverState, Found, SubmitUnclear
+from airflow_stream_provider.clusters.job import Job, names_deployment
+from airflow_stream_provider.clusters.room import Ask
+from airflow_stream_provider.model.errors import ClusterError
+
+_KILLED = {-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM}
+
+
+class LocalCluster:
+    """Drivers as spark-submit processes of this machine; see `Cluster` for what each method promises.
+
+    A submission is a folder, ``<control>/<stream>/drivers/<deployment>.<8 hex>``, with the driver's `log` and, at its
+    end, its `exit` code. Its processes carry the folder's path in their environment.
+
+    :param master: Spark's master string, such as ``local[2]``.
+    """
+
+    def __init__(self, master: str) -> None:
+        self._master = master
+
+    def check(self, job: Job) -> None:
+        """Raise ClusterError unless Spark and Java are here and the driver's heap is free."""
+        job.properties()
+        _spark_home()
+        _check_java()
+        asked, free = Ask.of(job.conf).driver_memory, psutil.virtual_memory().available // 2**20
+        if asked > free:
+            raise ClusterError(
+                f"This machine has no room for {job.app_name}: free are {free} MiB; its driver asks for {asked} MiB.",
+                todo="Stop something, or lower spark.driver.memory in `conf`; nothing was started.",
+                free_memory=free,
+                asked_memory=asked,
+            )
+
+    def submit(self, job: Job) -> str:
+        """Start the job's driver and return its folder."""
+        properties = job.properties()
+        home = _spark_home()
+        _check_java()
+        lock = _lock(job.deployment, job.release_dir)
+        try:
+            # Beside `releases`, so that it is found next to the stream's log and survives this Airflow worker.
+            folder = (
+                Path(job.release_dir).resolve().parent.parent / "drivers" / f"{job.deployment}.{uuid.uuid4().hex[:8]}"
+            )
+            folder.mkdir(parents=True)
+            (folder / "host").write_text(socket.gethostname())
+            command = [
+                *(str(home / "bin" / "spark-submit"), "--master", self._master, "--py-files", ",".join(job.files)),
+                *(word for key, value in properties.items() for word in ("--conf", f"{key}={value}")),
+                *(job.launcher, *job.arguments),
+            ]
+            detach = [sys.executable, str(Path(__file__).with_name("detach.py")), str(lock), str(folder), *command]
+            # Not in the task's session: whatever Airflow does to its task's processes, this one is none of them.
+            subprocess.run(
+                detach,
+                check=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=_environment(home, folder),
+                pass_fds=(lock,),
+            )
+            return str(folder)
+        except OSError as error:
+            raise ClusterError(
+                f"The driver of {job.deployment} cannot be started here: {error.strerror} ({error.filename}).",
+                todo="Check that this user may write beside the releases and that the disk is not full.",
+            ) from error
+        finally:
+            os.close(lock)
+
+    def find(self, deployment: str, since: float) -> Found:
+        """Return the deployment's drivers among this machine's processes; ended ones are not looked for."""
+        alive = {submission for _, submission in processes.marked() if _deployment(submission) == deployment}
+        return Found(tuple(sorted(alive)), certain=bool(alive) or not _strangers(deployment))
+
+    def status(self, submission: str) -> DriverState:
+        """Return the driver's state by its processes and the exit code it left."""
+        folder = Path(submission)
+        if not _is_here(folder):
+            return DriverState.UNKNOWN if folder.is_dir() else DriverState.LOST
+        if processes.of(submission):
+            return DriverState.RUNNING
+        try:
+            code = int((folder / "exit").read_text())
+        except FileNotFoundError:
+            return DriverState.LOST
+        if code in _KILLED:
+            return DriverState.KILLED
+        return DriverState.FAILED if code else DriverState.FINISHED
+
+    def kill(self, submission: str) -> None:
+        """End the driver, its JVM and every Python below it; waits until they are gone, 10 s more than they need."""
+        folder = Path(submission)
+        if folder.is_dir() and not _is_here(folder):
+            raise _elsewhere(folder)
+        processes.end(submission)
+
+    def remains(self, submission: str, deployment: str) -> tuple[str, ...]:
+        """Return which processes of the driver are alive; its executors are in its own JVM."""
+        folder = Path(submission)
+        if folder.is_dir() and not _is_here(folder):
+            return (_elsewhere(folder).message,)
+        return tuple(f"Process {process.pid} is alive." for process in processes.of(submission))
+
+    def gone(self, submission: str, deployment: str) -> bool:
+        """Return whether no process of the driver is left."""
+        return not self.remains(submission, deployment)
+
+    def links(self, submission: str) -> Mapping[str, str]:
+        """Return the path of the driver's log."""
+        return {"driver log": str(Path(submission) / "log")}
+
+
+def _deployment(submission: str) -> str:
+    return Path(submission).name.rpartition(".")[0]
+
+
+def _strangers(deployment: str) -> list[int]:
+    """Processes of the deployment that do not carry our mark or hide it: another user's, or one just being started."""
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if names_deployment(process.info["cmdline"] or (), deployment)
+    ]
+
+
+def _is_here(folder: Path) -> bool:
+    try:
+        return (folder / "host").read_text() == socket.gethostname()
+    except FileNotFoundError:
+        return False
+
+
+def _elsewhere(folder: Path) -> ClusterError:
+    host = (folder / "host").read_text()
+    return ClusterError(
+        f"The driver {folder.name} runs on {host}, and this is {socket.gethostname()}.",
+        todo=f"Run this task on {host}: a local cluster is one machine.",
+    )
+
+
+def _lock(deployment: str, release_dir: str) -> int:
+    """Take the deployment's lock on this machine; the driver inherits it and holds it for as long as it lives.
+
+    It closes what a look at the processes cannot see: a starter killed between fork and exec. It is not in the control
+    folder, which may be on a network file system, where locks are not inherited.
+    """
+    folder = Path(tempfile.gettempdir()) / f"airflow-stream-provider-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    name = uuid.uuid5(uuid.NAMESPACE_URL, f"{Path(release_dir).resolve().parent.parent}/{deployment}").hex
+    lock = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise SubmitUnclear(
+            f"A driver of {deployment} is alive on this machine or is just being started.",
+            todo="It is looked for before anything is submitted again.",
+            deployment=deployment,
+        ) from None
+    return lock
+
+
+def _environment(home: Path, folder: Path) -> dict[str, str]:
+    # A driver needs nothing of Airflow's: its settings hold the passwords of its database and connections.
+    mine = {key: value for key, value in os.environ.items() if not key.lstrip("_").startswith("AIRFLOW")}
+    mine.setdefault("PYSPARK_PYTHON", sys.executable)
+    mine.setdefault("PYSPARK_DRIVER_PYTHON", mine["PYSPARK_PYTHON"])
+    return {**mine, "SPARK_HOME": str(home), processes.MARK: str(folder)}
+
+
+def _spark_home() -> Path:
+    # Found, not imported: pyspark takes a second and would be kept by the Airflow worker.
+    spec = importlib.util.find_spec("pyspark")
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    for place in (*places, os.environ.get("SPARK_HOME", "")):
+        if place and (Path(place) / "bin" / "spark-submit").is_file():
+            return Path(place)
+    raise ClusterError(
+        "There is no Spark on this machine: neither pyspark nor SPARK_HOME has bin/spark-submit.",
+        todo="Install airflow-stream-provider[pyspark] beside Airflow, or use a standalone cluster.",
+    )
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if not (Path(home, "bin", "java").is_file() if home else shutil.which("java")):
+        raise ClusterError(
+            f"There is no Java in {home}." if home else "There is no `java` on this machine's PATH.",
+            todo="Install Java 17 and set JAVA_HOME for the Airflow workers.",
+        )

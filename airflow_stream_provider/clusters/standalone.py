@@ -1,0 +1,261 @@
+"""A Spark standalone cluster: the driver runs on a worker, started over the master's REST submission API.
+
+`spark-submit` refuses Python applications in cluster mode here, but the REST API runs any main class on a worker, and
+`org.apache.spark.deploy.PythonRunner` is the one that spark-submit itself starts Python drivers with.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import requests
+
+from airflow_stream_provider.clusters import master as api
+from airflow_stream_provider.clusters.cluster import DriverState, Found, SubmitUnclear
+from airflow_stream_provider.clusters.connection import Masters
+from airflow_stream_provider.clusters.job import Job, names_deployment
+from airflow_stream_provider.clusters.master import Master
+from airflow_stream_provider.clusters.room import DEFAULT_CORES_MAX, Ask, Free
+from airflow_stream_provider.model.errors import ClusterError
+
+MAIN_CLASS = "org.apache.spark.deploy.PythonRunner"
+# Clocks of several Airflow machines may differ by this much, s; the master's is read from its answers.
+CLOCK_SLACK = 60.0
+# How long a submission without an answer is looked for before the caller is told, s.
+UNCLEAR_SECONDS = 15.0
+# The launch command is the first line of a driver's stderr; class paths can be long.
+_HEAD = 256 * 1024
+_ASK_AT_ONCE = 16
+
+_STATES = {
+    "SUBMITTED": DriverState.QUEUED,
+    "RELAUNCHING": DriverState.QUEUED,
+    "RUNNING": DriverState.RUNNING,
+    "FINISHED": DriverState.FINISHED,
+    "KILLED": DriverState.KILLED,
+    "FAILED": DriverState.FAILED,
+    "ERROR": DriverState.FAILED,
+}
+
+
+class StandaloneCluster:
+    """Drivers on a standalone cluster's workers; see `Cluster` for what each method promises."""
+
+    def __init__(self, masters: Masters) -> None:
+        self._masters = masters
+
+    def check(self, job: Job) -> None:
+        """Raise ClusterError unless the live workers have room for the job's driver and all its executors."""
+        ask = Ask.of(self._properties(job))
+        master = api.find_master(self._masters)
+        workers = list(master.workers.values())
+        free = [Free(worker["coresfree"], worker["memoryfree"]) for worker in workers]
+        if ask.fits(free):
+            return
+        cores, memory = sum(worker.cores for worker in free), sum(worker.memory for worker in free)
+        where = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
+        holders = _holders(master)
+        raise ClusterError(
+            f"The cluster has no room for {job.app_name}: free are {cores} cores and {memory} MiB on {where}; "
+            f"asked are {ask}." + (f" In use: {', '.join(holders)}." if holders else ""),
+            todo="Give every application a spark.cores.max, stop one, ask for less in `conf`, or add a worker; "
+            "nothing was submitted and nothing that runs was touched.",
+            free_cores=cores,
+            free_memory=memory,
+            asked=str(ask),
+        )
+
+    def submit(self, job: Job) -> str:
+        """Start the job's driver on a worker and return the driver's id, such as ``driver-20261121023732-0002``."""
+        request = submission_request(job, self._properties(job))
+        since = time.time()
+        master = api.find_master(self._masters)
+        try:
+            return api.create(master, request)
+        except SubmitUnclear:
+            found = self._look_for(job.deployment, since)
+            if found is None:
+                raise
+            return found
+
+    def find(self, deployment: str, since: float) -> Found:
+        """Return the deployment's drivers, recognised by the launch command at the head of their stderr.
+
+        The master's own answers do not show a driver's arguments; its worker serves the driver's log, whose first line
+        is written before the driver can do anything.
+        """
+        master = api.find_master(self._masters)
+        oldest = since + master.clock_ahead - CLOCK_SLACK
+        alive, certain = [], True
+        for driver in master.active_drivers:
+            belongs = _belongs(master, driver, deployment)
+            if belongs:
+                alive.append(driver["id"])
+            elif belongs is None and _submitted(driver) >= oldest:
+                certain = False
+        ended = [
+            driver["id"]
+            for driver in master.completed_drivers
+            if _submitted(driver) >= oldest and _belongs(master, driver, deployment)
+        ]
+        return Found(tuple(alive), tuple(ended), certain)
+
+    def status(self, submission: str) -> DriverState:
+        """Return what the master says of the driver."""
+        try:
+            answer = api.ask(api.find_master(self._masters), "status", submission)
+        except ClusterError:
+            return DriverState.UNKNOWN
+        if not answer.get("success"):
+            # Only the plain "not found" has neither state nor message; a master that just stepped down has a message.
+            return DriverState.UNKNOWN if answer.get("message") else DriverState.LOST
+        return _STATES.get(str(answer.get("driverState")), DriverState.UNKNOWN)
+
+    def kill(self, submission: str) -> None:
+        """Ask the master to kill the driver.
+
+        Its worker sends SIGTERM, and SIGKILL after spark.worker.driverTerminateTimeout (10 s). The master says KILLED
+        once the JVM is gone; that the driver's Python ends with its JVM is the runtime's own work.
+        """
+        answer = api.ask(api.find_master(self._masters), "kill", submission)
+        message = str(answer.get("message", ""))
+        if not answer.get("success") and "does not exist" not in message:
+            raise ClusterError(
+                f"The Spark master did not take the kill of {submission}: {api.first_line(message)}.",
+                todo="Try again; see the master's log.",
+                submission=submission,
+            )
+
+    def remains(self, submission: str, deployment: str) -> tuple[str, ...]:
+        """Return what master and workers still know of the driver, its application and its executors."""
+        try:
+            master = api.find_master(self._masters)
+        except ClusterError as error:
+            return (error.message,)
+        mark = f"[{deployment}]"
+        left = [f"Driver {d['id']} is {d['state']}." for d in master.active_drivers if d["id"] == submission]
+        left += [f"Application {a['id']} is {a['state']}." for a in master.active_apps if mark in a["name"]]
+        workers = list(master.workers.values())
+        if not workers:
+            # A master that forgot everything in a restart hears from its workers first, and then kills what they run.
+            left.append("No worker is registered with the master.")
+        with ThreadPoolExecutor(_ASK_AT_ONCE) as pool:
+            for found in pool.map(lambda worker: _executors_left(worker, mark), workers):
+                left += found
+        return tuple(left)
+
+    def gone(self, submission: str, deployment: str) -> bool:
+        """Return whether master and all live workers say that driver, application and executors are gone."""
+        return not self.remains(submission, deployment)
+
+    def links(self, submission: str) -> Mapping[str, str]:
+        """Return the driver's log on its worker and the master's web UI."""
+        try:
+            master = api.find_master(self._masters)
+        except ClusterError:
+            return {}
+        links = {"Spark master": master.ui}
+        for driver in (*master.active_drivers, *master.completed_drivers):
+            worker = master.workers.get(driver["worker"])
+            if driver["id"] == submission and worker:
+                links["driver log"] = api.driver_log_url(worker, submission)
+        return links
+
+    def _properties(self, job: Job) -> dict[str, str]:
+        files = ",".join(job.files)
+        mine = job.properties()
+        mine.setdefault("spark.driver.supervise", "false")
+        mine.setdefault("spark.cores.max", str(DEFAULT_CORES_MAX))
+        return {
+            **mine,
+            "spark.master": self._masters.url,
+            "spark.submit.deployMode": "cluster",
+            # What spark-submit does with --py-files: the driver puts them on its path, executors fetch them.
+            "spark.submit.pyFiles": ",".join(filter(None, [files, mine.get("spark.submit.pyFiles", "")])),
+            "spark.files": ",".join(filter(None, [files, mine.get("spark.files", "")])),
+        }
+
+    def _look_for(self, deployment: str, since: float) -> str | None:
+        deadline = time.monotonic() + UNCLEAR_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                found = self.find(deployment, since)
+            except ClusterError:
+                found = Found(certain=False)
+            if found.alive or found.ended:
+                return (found.alive or found.ended)[0]
+            time.sleep(1)
+        return None
+
+
+def submission_request(job: Job, properties: Mapping[str, str]) -> dict[str, Any]:
+    """Return the body of a `CreateSubmissionRequest` that runs a job's launcher by PythonRunner."""
+    return {
+        "action": "CreateSubmissionRequest",
+        "clientSparkVersion": "4.0.0",  # must be there; nothing depends on it
+        "appResource": "",
+        "mainClass": MAIN_CLASS,
+        "appArgs": [job.launcher, properties["spark.submit.pyFiles"], *job.arguments],
+        "sparkProperties": dict(properties),
+        "environmentVariables": {},
+    }
+
+
+def _submitted(driver: Mapping[str, Any]) -> float:
+    return int(driver["starttime"]) / 1000
+
+
+def _belongs(master: Master, driver: Mapping[str, Any], deployment: str) -> bool | None:
+    """Whether a driver is one of the deployment's; None when that cannot be told now."""
+    if driver["mainclass"] != MAIN_CLASS:
+        return False
+    worker = master.workers.get(driver["worker"])
+    if worker is None:
+        return None
+    try:
+        head = api.driver_log_head(worker, driver["id"], _HEAD)
+    except requests.RequestException:
+        return None
+    command, end, _ = head.partition("\n")
+    if not end or not command.startswith("Launch Command: "):
+        return None
+    # DriverRunner.runDriver: every word in quotation marks, with a space between.
+    words = command.removeprefix("Launch Command: ").strip('"').split('" "')
+    return names_deployment(words[words.index(MAIN_CLASS) :] if MAIN_CLASS in words else [], deployment)
+
+
+def _executors_left(worker: Mapping[str, Any], mark: str) -> list[str]:
+    try:
+        executors = api.worker_state(worker).get("executors", [])
+    except requests.RequestException:
+        return [f"Worker {worker['id']} does not answer at {worker['webuiaddress']}."]
+    return [
+        f"Executor {executor['id']} of {executor['appid']} is alive on worker {worker['id']}."
+        for executor in executors
+        if mark in executor["appdesc"]["name"]
+    ]
+
+
+def _holders(master: Master) -> list[str]:
+    """Who holds the cluster's cores, largest first; an application without spark.cores.max is named as such."""
+    unbounded = set()
+    for worker in master.workers.values():
+        try:
+            executors = api.worker_state(worker).get("executors", [])
+        except requests.RequestException:
+            continue
+        unbounded |= {e["appid"] for e in executors if not e["appdesc"].get("cores")}
+    apps = sorted(master.active_apps, key=lambda app: -app["cores"])
+    found = [
+        f"{app['name']} ({app['id']}) {app['cores']} cores{' without spark.cores.max' * (app['id'] in unbounded)}"
+        for app in apps
+        if app["cores"]
+    ]
+    drivers = [driver for driver in master.active_drivers if driver["worker"] != "None"]
+    if drivers:
+        found.append(f"{len(drivers)} drivers {sum(driver['cores'] for driver in drivers)} cores")
+    queued = len(master.active_drivers) - len(drivers) + sum(app["state"] == "WAITING" for app in apps)
+    return found + ([f"{queued} more wait"] if queued else [])
