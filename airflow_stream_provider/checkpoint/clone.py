@@ -10,12 +10,12 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_stream_provider.checkpoint.location import local_path
-from airflow_stream_provider.checkpoint.logs import numbers, unreadable
+from airflow_stream_provider.checkpoint.logs import kafka_offsets, numbers, read_offsets
 from airflow_stream_provider.checkpoint.state import state_files
 from airflow_stream_provider.model.errors import CheckpointError
 
@@ -24,20 +24,29 @@ ATTEMPTS = 5
 
 
 class StateTooLarge(CheckpointError):
-    """The state is larger than a warm rehearsal may copy; `fields` say how large and what the limit is."""
+    """The state is larger than a warm rehearsal may copy; `fields` say how large (`bytes`) and the `limit`."""
 
 
 @dataclass(frozen=True)
 class Clone:
-    """A clone: the batch a query started on it runs next, and its size.
+    """A clone: the batch that a query started on it runs next, and its size.
 
     :param next_batch: with the last commit dropped this is the batch of that commit, with its recorded offsets.
-    :param bytes: what was copied.
+    :param bytes: what was written, hidden checksum files left aside.
     """
 
     path: str
     next_batch: int
     bytes: int
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What goes into a clone: files to copy, and files to write, each by its path below the checkpoint."""
+
+    next_batch: int
+    files: Iterable[Path] = ()
+    written: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def clone_logs(
@@ -47,11 +56,11 @@ def clone_logs(
 
     :param target: a folder that does not exist or is empty.
     :param new_id: the clone's query id.
-    :param drop_last_commit: make Spark plan the last committed batch again with its recorded offsets. Otherwise it
+    :param drop_last_commit: make Spark plan the last committed batch again, with its recorded offsets. Otherwise it
         waits for new data, and while there is none it checks nothing.
     :raises CheckpointError: there is nothing to clone, the target is in use, or the files vanish too fast.
     """
-    return _clone(location, target, new_id, drop_last_commit, None)
+    return _clone(location, target, new_id, lambda root: _logs(root, drop_last_commit))
 
 
 def clone_state(
@@ -63,75 +72,17 @@ def clone_state(
 ) -> Clone:
     """Clone a checkpoint with the state of its last commit, so that a query can run real batches on it.
 
-    :param limit_bytes: largest size of the clone; it is known before the state is copied.
+    :param limit_bytes: largest size of the clone; its size is known before anything is copied.
     :param drop_last_commit: take the state from before the last commit, so that there is one batch to run for sure.
     :raises StateTooLarge: it would be larger than the limit; nothing is left at the target.
     :raises CheckpointError: as for `clone_logs`, or state that the last commit needs is not there.
     """
-    return _clone(location, target, new_id, drop_last_commit, limit_bytes)
 
-
-def _clone(
-    location: str | os.PathLike[str],
-    target: str | os.PathLike[str],
-    new_id: str,
-    drop_last_commit: bool,
-    limit_bytes: int | None,
-) -> Clone:
-    root, copy = local_path(location), local_path(target)
-    if root == copy or root in copy.parents or copy in root.parents:
-        raise CheckpointError(
-            f"The clone {copy} and the checkpoint {root} lie inside one another.", todo="Clone to another folder."
-        )
-    try:
-        copy.mkdir(parents=True, exist_ok=True)
-        if any(copy.iterdir()):
-            raise CheckpointError(f"The folder {copy} is not empty.", todo="Clone to a new folder.", path=str(copy))
-    except OSError as error:
-        raise CheckpointError(
-            f"The clone {copy} cannot be made: {error.strerror or error}.", todo="Clone to another folder."
-        ) from error
-    missing: FileNotFoundError | None = None
-    for _ in range(ATTEMPTS):
-        try:
-            return _attempt(root, copy, new_id, drop_last_commit, limit_bytes)
-        except FileNotFoundError as error:  # the live query has moved on and purged what was about to be copied
-            missing = error
-            _empty(copy)
-        except OSError as error:
-            _empty(copy)
-            raise unreadable(error.filename or root, error) from error
-        except BaseException:
-            _empty(copy)
-            raise
-    raise CheckpointError(
-        f"The checkpoint {root} cannot be cloned: {missing and missing.filename} is not there.",
-        todo="If the query is not purging its files at this moment, the checkpoint is damaged: "
-        "stop the stream and restore it from a back-up.",
-        path=str(missing and missing.filename),
-    ) from missing
-
-
-def _attempt(root: Path, copy: Path, new_id: str, drop_last_commit: bool, limit_bytes: int | None) -> Clone:
-    commits, offsets = numbers(root / "commits"), numbers(root / "offsets")
-    committed = sorted(set(commits) & set(offsets))
-    if not offsets:
-        raise CheckpointError(
-            f"The checkpoint {root} has planned no batch yet: there is nothing to rehearse on.",
-            todo="Wait for the first batch, or start without a rehearsal.",
-            path=str(root),
-        )
-    # A batch that is planned and not committed is left out: the live query is in it, and its state is half written.
-    last = committed[-1] if committed else offsets[0]
-    # Spark reads the last offsets, the ones before them, and the last commit.
-    logs = [root / "offsets" / str(batch) for batch in offsets if batch <= last][-2:]
-    kept = [batch for batch in committed if batch < last or not drop_last_commit][-1:]
-    logs += [root / "commits" / str(batch) for batch in kept]
-    files = [*logs, *_tree(root / "sources"), *_descriptions(root / "state")]
-    next_batch = kept[-1] + 1 if kept else last
-    if limit_bytes is not None:
-        if next_batch > 0:
-            files += state_files(root / "state", next_batch)
+    def plan(root: Path) -> _Plan:
+        logs = _logs(root, drop_last_commit)
+        # The state of version v is what batch v starts from.
+        state = state_files(root / "state", logs.next_batch) if logs.next_batch else []
+        files = [*logs.files, *state]
         size = sum(file.stat().st_size for file in files)
         if size > limit_bytes:
             raise StateTooLarge(
@@ -140,9 +91,118 @@ def _attempt(root: Path, copy: Path, new_id: str, drop_last_commit: bool, limit_
                 bytes=size,
                 limit=limit_bytes,
             )
-    metadata = json.dumps({"id": new_id}, separators=(",", ":"))
-    (copy / "metadata").write_text(metadata, "utf-8")  # without the .crc of the old one
-    return Clone(str(copy), next_batch, len(metadata) + sum(_copy(file, root, copy) for file in files))
+        return _Plan(logs.next_batch, files)
+
+    return _clone(location, target, new_id, plan)
+
+
+def scratch(location: str | os.PathLike[str], target: str | os.PathLike[str], new_id: str) -> Clone:
+    """Make a checkpoint without batches or state that reads Kafka from where the last committed batch began.
+
+    For a warm rehearsal where the state is too large to clone: the batches are real, the aggregates start at nothing.
+    Sources other than Kafka start as the query says.
+
+    :raises CheckpointError: as for `clone_logs`.
+    """
+    return _clone(location, target, new_id, _starting_points)
+
+
+def _logs(root: Path, drop_last_commit: bool) -> _Plan:
+    offsets = numbers(root / "offsets")
+    if not offsets:
+        raise CheckpointError(
+            f"The checkpoint {root} has planned no batch yet: there is nothing to rehearse on.",
+            todo="Wait for its first batch, or start without a rehearsal.",
+            path=str(root),
+        )
+    committed = _committed(root)
+    # A batch that is planned and not committed is left out: the live query is in it, and its state is half written.
+    last = committed[-1] if committed else offsets[0]
+    # Spark reads the last offsets, the ones before them, and the last commit.
+    ends = [batch for batch in offsets if batch <= last][-2:]
+    kept = [batch for batch in committed if batch < last or not drop_last_commit][-1:]
+    files = [root / "offsets" / str(batch) for batch in ends] + [root / "commits" / str(batch) for batch in kept]
+    files += [*_tree(root / "sources"), *_descriptions(root / "state")]
+    return _Plan(kept[-1] + 1 if kept else last, files)
+
+
+def _starting_points(root: Path) -> _Plan:
+    start = _committed(root)[-2:-1]
+    if not start:  # the first batch: its start is in sources/ already
+        return _Plan(0, [path for path in _tree(root / "sources") if path.name == "0"])
+    entry = read_offsets(root / "offsets" / str(start[0]))
+    # Where Kafka's source starts when there are no offsets yet; the zero byte is for Spark 2.1 (SPARK-19517).
+    return _Plan(
+        0,
+        written={
+            f"sources/{name}/0": b"\0v1\n" + text.encode()
+            for name, text in entry.sources.items()
+            if text is not None and kafka_offsets(text) is not None
+        },
+    )
+
+
+def _committed(root: Path) -> list[int]:
+    return sorted(set(numbers(root / "commits")) & set(numbers(root / "offsets")))
+
+
+def _clone(
+    location: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    new_id: str,
+    plan: Callable[[Path], _Plan],
+) -> Clone:
+    root, copy = local_path(location), local_path(target)
+    if root == copy or root in copy.parents or copy in root.parents:
+        raise CheckpointError(
+            f"The clone {copy} and the checkpoint {root} lie inside one another.", todo="Clone to another folder."
+        )
+    missing: FileNotFoundError | None = None
+    try:
+        copy.mkdir(parents=True, exist_ok=True)
+        if any(copy.iterdir()):
+            raise CheckpointError(f"The folder {copy} is not empty.", todo="Clone to a new folder.", path=str(copy))
+        for _ in range(ATTEMPTS):
+            try:
+                return _fill(copy, root, new_id, plan(root))
+            except FileNotFoundError as error:  # the live query has moved on and purged what was to be copied
+                missing = error
+                _empty(copy)
+            except BaseException:
+                _empty(copy)
+                raise
+    except OSError as error:
+        raise CheckpointError(
+            f"The checkpoint {root} cannot be cloned to {copy}: {error}.",
+            todo="Check access to both folders and the space left.",
+            path=str(root),
+        ) from error
+    assert missing is not None
+    raise CheckpointError(
+        f"The checkpoint {root} cannot be cloned: {missing.filename} is not there.",
+        todo="Try again if its query is purging files at this moment; else the checkpoint is damaged: "
+        "stop the stream and restore it from a back-up.",
+        path=str(missing.filename),
+    ) from missing
+
+
+def _fill(copy: Path, root: Path, new_id: str, plan: _Plan) -> Clone:
+    size = sum(_copy(file, copy / file.relative_to(root)) for file in plan.files)
+    identity = json.dumps({"id": new_id}, separators=(",", ":")).encode()
+    for name, content in {**plan.written, "metadata": identity}.items():
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        size += (copy / name).write_bytes(content)
+    return Clone(str(copy), plan.next_batch, size)
+
+
+def _copy(file: Path, to: Path) -> int:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, to)
+    # Hadoop's checksum, so that a rehearsal finds a damaged file; a file without one is read unchecked.
+    hidden = f".{file.name}.crc"
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copyfile(file.with_name(hidden), to.with_name(hidden))
+    return to.stat().st_size
 
 
 def _descriptions(state: Path) -> Iterable[Path]:
@@ -160,21 +220,8 @@ def _descriptions(state: Path) -> Iterable[Path]:
 
 def _tree(folder: Path) -> Iterable[Path]:
     for parent, _, names in os.walk(folder):
-        # Hidden files follow the file they check; hidden temporary ones are not wanted.
+        # Hidden checksum files come along with what they check; hidden temporary ones are not wanted.
         yield from (Path(parent, name) for name in names if not name.startswith("."))
-
-
-def _copy(file: Path, root: Path, copy: Path) -> int:
-    to = copy / file.relative_to(root)
-    to.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(file, to)
-    size = to.stat().st_size
-    # Hadoop's checksum; a file without one is read unchecked.
-    hidden = file.with_name(f".{file.name}.crc")
-    with contextlib.suppress(FileNotFoundError):
-        shutil.copyfile(hidden, to.with_name(hidden.name))
-        size += to.with_name(hidden.name).stat().st_size
-    return size
 
 
 def _empty(folder: Path) -> None:

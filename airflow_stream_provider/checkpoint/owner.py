@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from airflow_stream_provider.checkpoint.location import local_path
-from airflow_stream_provider.checkpoint.logs import boundary
+from airflow_stream_provider.checkpoint.logs import boundary, numbers
 from airflow_stream_provider.model.errors import CheckpointError
 
 POLL_SECONDS = 0.2
@@ -31,7 +31,7 @@ def owner_file(location: str | os.PathLike[str]) -> Path:
     return path.with_name(f"{path.name}.owner")
 
 
-def owner_of(location: str | os.PathLike[str]) -> Owner | None:
+def owner(location: str | os.PathLike[str]) -> Owner | None:
     """Return whose the checkpoint is; None when nobody has claimed it.
 
     :raises CheckpointError: the owner file is not one of ours.
@@ -55,7 +55,7 @@ def check_owner(location: str | os.PathLike[str], stream: str, control: str) -> 
 
     :raises CheckpointError: it belongs to another stream, or to one of this name in another control log.
     """
-    found = owner_of(location)
+    found = owner(location)
     if found is not None and found != Owner(stream, control):
         raise CheckpointError(
             f"The checkpoint {local_path(location)} belongs to the stream {found.stream} of {found.control}, "
@@ -102,6 +102,33 @@ def moving(location: str | os.PathLike[str], seconds: float) -> bool:
         if boundary(location) != before:
             return True
     return False
+
+
+def refuse_moving(location: str | os.PathLike[str], seconds: float | None = None) -> None:
+    """Refuse to take over a checkpoint that some job, unknown to us, is writing now.
+
+    :param seconds: how long to watch; default: three of the checkpoint's own intervals between commits, at least
+        5 and at most 60. Nothing is watched where there are no logs yet.
+    :raises CheckpointError: its logs move.
+    """
+    root = local_path(location)
+    if boundary(root).offsets is None:
+        return
+    if moving(root, seconds if seconds is not None else _patience(root)):
+        raise CheckpointError(
+            f"The checkpoint {root} is being written by a job that no stream manages.",
+            todo="Stop that job, best when it waits for data, then deploy again: the stream goes on where it stopped.",
+            location=str(root),
+        )
+
+
+def _patience(root: Path) -> float:
+    times = []
+    for batch in numbers(root / "commits")[-10:]:
+        with contextlib.suppress(FileNotFoundError):  # the job purged it
+            times.append((root / "commits" / str(batch)).stat().st_mtime)
+    longest = max((later - earlier for earlier, later in zip(times, times[1:])), default=0.0)
+    return min(60.0, max(5.0, 3 * longest))
 
 
 def _create(path: Path, text: str) -> None:
