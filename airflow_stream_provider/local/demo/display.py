@@ -41,10 +41,10 @@ class Display:
             self._live.stop()
 
     def say(self, what: str) -> None:
-        """Say what is going on, before there is a story to watch."""
-        self._said = what
-        if not self._console.is_terminal:
+        """Say what is going on."""
+        if what != self._said and not self._console.is_terminal:
             self._console.print(f"{self._elapsed():>5.0f} s  {what}")
+        self._said = what
 
     def watch(self, story: Story) -> None:
         """Show this story from now on."""
@@ -57,7 +57,6 @@ class Display:
         rows: list[RenderableType] = []
         if self._story is not None:
             rows = [_steps(self._story), Text(), _stream(self._story)]
-            self._said = self._story.now
         rows.append(Text(f"\n{self._elapsed():.0f} s  {self._said}", style="bold"))
         return Panel(Group(*rows), title="airflow-stream-provider: an upgrade nobody can see")
 
@@ -101,7 +100,7 @@ def _steps(story: Story) -> Table:
             style = _STYLES.get(step.outcome, "green")
             seconds = f"{step.ended - step.started:.0f} s"
             table.add_row(Text("✓", style=style), chapter.name, Text(step.outcome.value, style=style), seconds)
-        elif position == len(story.steps) and story.now.startswith(chapter.name):
+        elif chapter is story.running:
             table.add_row(Text("▶", style="cyan"), chapter.name, "", f"{time.time() - story.step_started:.0f} s")
         else:
             table.add_row(Text("·", style="dim"), Text(chapter.name, style="dim"), "", "")

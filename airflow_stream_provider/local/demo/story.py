@@ -46,13 +46,17 @@ CHAPTERS = (
 
 @dataclass
 class Story:
-    """Told by `tell`; everything else here is what has happened so far, for whoever watches."""
+    """Told by `tell`; everything else here is what has happened so far, for whoever watches.
+
+    `say` is called with what is going on, when it changes.
+    """
 
     site: Site
+    say: Callable[[str], None]
     chapters: Sequence[Chapter] = CHAPTERS
     rate: int = RATE
     steps: list[Step] = field(default_factory=list)
-    now: str = "creating the topics"
+    running: Chapter | None = None
     step_started: float = 0.0
     records: list[Record] = field(default_factory=list)
     wrong_totals: dict[str, tuple[Total, Total | None]] = field(default_factory=dict)
@@ -68,16 +72,17 @@ class Story:
         :raises StreamError: a chapter did not end as it must, or never ended; the story cannot go on from there.
         """
         started = time.monotonic()
+        self.say("creating the topics")
         create_topics(self.site.brokers)
         self.site.airflow.wait_for_dag(DAG)
         with self.watcher, self.producer:
             for chapter in self.chapters:
                 self._upgrade(chapter)
                 self._settle()
-            self.now = "stopping the producer and waiting for the last orders"
+            self.say("stopping the producer and waiting for the last orders")
             produced = self.producer.stop()
             self._drain()
-        self.now = "counting"
+        self.say("counting what came out")
         records = self._count(produced)
         return Report(
             steps=[describe(step, self.watcher.commits) for step in self.steps],
@@ -88,13 +93,13 @@ class Story:
         )
 
     def _upgrade(self, chapter: Chapter) -> None:
-        self.now, self.step_started = chapter.name, time.time()
+        self.running, self.step_started = chapter, time.time()
         before = len(self._read())
         arguments = [*self.site.spec.arguments, *chapter.arguments]
         run = self.site.airflow.trigger(DAG, {"version": chapter.version, "arguments": arguments})
 
         def ended() -> bool:
-            self.now = f"{chapter.name}: {', '.join(self.site.airflow.busy_tasks(DAG, run)) or 'scheduling'}"
+            self.say(f"{chapter.name}: {', '.join(self.site.airflow.busy_tasks(DAG, run)) or 'scheduling'}")
             return self.site.airflow.ended(DAG, run)
 
         self._wait(f"the DAG run {run}", ended, STEP_SECONDS)
@@ -103,6 +108,8 @@ class Story:
         found = outcome(records[:before], during)
         new = changes(records)[len(changes(records[:before])) :]
         self.steps.append(Step(chapter.name, self.step_started, time.time(), found, new))
+        self.running = None
+        self.say(f"{chapter.name}: {found.value}")
         if found is not chapter.expected:
             raise StreamError(
                 f"{chapter.name!r} ended {found.value}, not {chapter.expected.value}.",
@@ -110,7 +117,6 @@ class Story:
             )
 
     def _settle(self) -> None:
-        self.now = "steady running"
         until = time.monotonic() + SETTLE_SECONDS
         self._wait("time to pass", lambda: time.monotonic() > until, 2 * SETTLE_SECONDS)
 

@@ -1,0 +1,76 @@
+"""What the README and the docs show must work: every YAML and Python block, every make target, every link."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from airflow_stream_provider.runbook.spec import load_spec
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(language: str) -> Iterator[object]:
+    for page in PAGES:
+        for number, text in enumerate(re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.M | re.S), 1):
+            yield pytest.param(text, id=f"{page.name}-{number}")
+
+
+@pytest.mark.parametrize("text", blocks("yaml"))
+def test_every_stream_is_valid(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "streams" / "stream.yaml"
+    path.parent.mkdir()
+    path.write_text(text)
+    if "name" not in yaml.safe_load(text):  # a part of one: put into a whole one
+        whole = yaml.safe_load((ROOT / "dags" / "streams" / "orders.yaml").read_text())
+        path.write_text(yaml.safe_dump({**whole, **yaml.safe_load(text)}))
+    load_spec(path)
+
+
+@pytest.mark.parametrize("text", blocks("bash"))
+def test_every_make_target_exists(text: str) -> None:
+    targets = re.findall(r"^([a-z.-]+):", (ROOT / "Makefile").read_text(), re.M)
+    for asked in re.findall(r"^make ([a-z-]+)", text, re.M):
+        assert asked in targets or re.sub(r"-[\d.]+$", "-%", asked) in targets, asked
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+def test_every_target_of_the_makefile_is_documented() -> None:
+    text = "".join(page.read_text() for page in PAGES)
+    for target in re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.M):
+        assert f"make {target}" in text, target
+
+
+def test_the_three_lines_of_the_readme_give_the_dag(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text()
+    for language in ("yaml", "python"):
+        text = re.search(rf"^```{language}\n(# dags/(\S+)\n.*?)^```", readme, re.M | re.S)
+        assert text, language
+        path = tmp_path / text.group(2)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text.group(1))
+    (tmp_path / "apps").mkdir()
+    (tmp_path / "apps" / "orders.py").write_text("")
+    show = "import runpy, sys; print(*runpy.run_path(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", show, str(tmp_path / "streams.py")],
+        env={**os.environ, "AIRFLOW_HOME": str(tmp_path / "airflow")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "orders__upgrade" in done.stdout.split(), done.stderr
