@@ -75,7 +75,8 @@ class ClusterConnection:
             except ValueError:
                 host, port = None, None
             if not host or split.path or split.username:
-                raise _refused(f"{part!r} is not HOST or HOST:PORT", "Write spark://HOST:PORT, several with commas.")
+                shown = part.rpartition("@")[2]  # before it could stand a password
+                raise _refused(f"{shown!r} is not HOST or HOST:PORT", "Write spark://HOST:PORT, several with commas.")
             hosts.append((f"[{host}]" if ":" in host else host, port or self.port or MASTER_PORT))
         return hosts
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import socket
@@ -24,6 +25,10 @@ from airflow_stream_provider.clusters.room import Ask
 from airflow_stream_provider.model.errors import ClusterError
 
 _KILLED = {-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM}
+
+
+# A driver needs nothing of Airflow's own: it holds the passwords of its database and connections.
+_AIRFLOWS = re.compile(r"_*AIRFLOW_(?!STREAM_)")
 
 
 class LocalCluster:
@@ -184,8 +189,7 @@ def _lock(deployment: str, release_dir: str) -> int:
 
 
 def _environment(home: Path, folder: Path) -> dict[str, str]:
-    # A driver needs nothing of Airflow's: its settings hold the passwords of its database and connections.
-    mine = {key: value for key, value in os.environ.items() if not key.lstrip("_").startswith("AIRFLOW")}
+    mine = {key: value for key, value in os.environ.items() if not _AIRFLOWS.match(key)}
     mine.setdefault("PYSPARK_PYTHON", sys.executable)
     mine.setdefault("PYSPARK_DRIVER_PYTHON", mine["PYSPARK_PYTHON"])
     return {**mine, "SPARK_HOME": str(home), processes.MARK: str(folder)}

@@ -30,7 +30,11 @@ def marked() -> Iterator[tuple[psutil.Process, str]]:
 
 def of(submission: str) -> list[psutil.Process]:
     """Return the live processes of one submission: the waiting one, the JVM, and every Python below it."""
-    return [process for process, found in marked() if found == submission]
+    for _ in range(2):
+        # A second look before saying "none": a process may have forked during the first and died before its turn.
+        if found := [process for process, mark in marked() if mark == submission]:
+            return found
+    return []
 
 
 def end(submission: str) -> None:

@@ -1,15 +1,10 @@
-"""A Spark standalone cluster: the driver runs on a worker, started over the master's REST submission API.
-
-`spark-submit` refuses Python applications in cluster mode here, but the REST API runs any main class on a worker, and
-`org.apache.spark.deploy.PythonRunner` is the one that spark-submit itself starts Python drivers with.
-"""
+"""A Spark standalone cluster: the driver runs on a worker, started over the master's REST submission API."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import requests
 
@@ -18,10 +13,10 @@ from airflow_stream_provider.clusters.cluster import DriverState, Found, SubmitU
 from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.job import Job, names_deployment
 from airflow_stream_provider.clusters.master import Master
-from airflow_stream_provider.clusters.room import DEFAULT_CORES_MAX, Ask, Free
+from airflow_stream_provider.clusters.request import MAIN_CLASS, properties, submission
+from airflow_stream_provider.clusters.room import Ask, Free
 from airflow_stream_provider.model.errors import ClusterError
 
-MAIN_CLASS = "org.apache.spark.deploy.PythonRunner"
 # Clocks of several Airflow machines may differ by this much, s; the master's is read from its answers.
 CLOCK_SLACK = 60.0
 # How long a submission without an answer is looked for before the caller is told, s.
@@ -49,7 +44,7 @@ class StandaloneCluster:
 
     def check(self, job: Job) -> None:
         """Raise ClusterError unless the live workers have room for the job's driver and all its executors."""
-        ask = Ask.of(self._properties(job))
+        ask = Ask.of(properties(job, self._masters.url))
         master = api.find_master(self._masters)
         workers = list(master.workers.values())
         free = [Free(worker["coresfree"], worker["memoryfree"]) for worker in workers]
@@ -70,7 +65,7 @@ class StandaloneCluster:
 
     def submit(self, job: Job) -> str:
         """Start the job's driver on a worker and return the driver's id, such as ``driver-20261121023732-0002``."""
-        request = submission_request(job, self._properties(job))
+        request = submission(job, self._masters.url)
         since = time.time()
         master = api.find_master(self._masters)
         try:
@@ -164,20 +159,6 @@ class StandaloneCluster:
                 links["driver log"] = api.driver_log_url(worker, submission)
         return links
 
-    def _properties(self, job: Job) -> dict[str, str]:
-        files = ",".join(job.files)
-        mine = job.properties()
-        mine.setdefault("spark.driver.supervise", "false")
-        mine.setdefault("spark.cores.max", str(DEFAULT_CORES_MAX))
-        return {
-            **mine,
-            "spark.master": self._masters.url,
-            "spark.submit.deployMode": "cluster",
-            # What spark-submit does with --py-files: the driver puts them on its path, executors fetch them.
-            "spark.submit.pyFiles": ",".join(filter(None, [files, mine.get("spark.submit.pyFiles", "")])),
-            "spark.files": ",".join(filter(None, [files, mine.get("spark.files", "")])),
-        }
-
     def _look_for(self, deployment: str, since: float) -> str | None:
         deadline = time.monotonic() + UNCLEAR_SECONDS
         while time.monotonic() < deadline:
@@ -189,19 +170,6 @@ class StandaloneCluster:
                 return (found.alive or found.ended)[0]
             time.sleep(1)
         return None
-
-
-def submission_request(job: Job, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return the body of a `CreateSubmissionRequest` that runs a job's launcher by PythonRunner."""
-    return {
-        "action": "CreateSubmissionRequest",
-        "clientSparkVersion": "4.0.0",  # must be there; nothing depends on it
-        "appResource": "",
-        "mainClass": MAIN_CLASS,
-        "appArgs": [job.launcher, properties["spark.submit.pyFiles"], *job.arguments],
-        "sparkProperties": dict(properties),
-        "environmentVariables": {},
-    }
 
 
 def _submitted(driver: Mapping[str, Any]) -> float:

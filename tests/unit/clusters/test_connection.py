@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+
+from airflow_stream_provider.clusters import ClusterConnection, open_cluster
+from airflow_stream_provider.clusters.connection import Masters
+from airflow_stream_provider.clusters.local import LocalCluster
+from airflow_stream_provider.clusters.standalone import StandaloneCluster
+from airflow_stream_provider.model.errors import SpecError
+
+
+@pytest.mark.parametrize(
+    ("connection", "masters"),
+    [
+        (
+            ClusterConnection("spark://one"),
+            Masters("spark://one:7077", ("http://one:6066",), ("http://one:8080",)),
+        ),
+        (
+            # As Airflow reads the URI spark://one:7000.
+            ClusterConnection("one", 7000),
+            Masters("spark://one:7000", ("http://one:6066",), ("http://one:8080",)),
+        ),
+        (
+            ClusterConnection("spark://one:7078,two", 7000, {"rest_port": "6067"}),
+            Masters(
+                "spark://one:7078,two:7000",
+                ("http://one:6067", "http://two:6067"),
+                ("http://one:8080", "http://two:8080"),
+            ),
+        ),
+        (
+            ClusterConnection("spark://one/", None, {"rest_url": "https://rest/", "master_ui": "http://ui:8081/spark"}),
+            Masters("spark://one:7077", ("https://rest",), ("http://ui:8081/spark",)),
+        ),
+        (
+            ClusterConnection("spark://[::1]:7077"),
+            Masters("spark://[::1]:7077", ("http://[::1]:6066",), ("http://[::1]:8080",)),
+        ),
+    ],
+)
+def test_addresses_are_read_from_the_connection(connection: ClusterConnection, masters: Masters) -> None:
+    assert connection.masters == masters
+    assert isinstance(open_cluster(connection), StandaloneCluster)
+
+
+@pytest.mark.parametrize("host", ["local", "local[2]", "local[*]"])
+def test_local_masters(host: str) -> None:
+    assert ClusterConnection(host).local_master == host
+    assert isinstance(open_cluster(ClusterConnection(host)), LocalCluster)
+
+
+@pytest.mark.parametrize(
+    ("connection", "named"),
+    [
+        (ClusterConnection(""), "''"),
+        (ClusterConnection("yarn"), "'yarn'"),
+        (ClusterConnection("k8s://https://host"), "'k8s://https://host'"),
+        (ClusterConnection("spark://one,,two"), "''"),
+        (ClusterConnection("spark://one:port"), "'one:port'"),
+        (ClusterConnection("spark://user:pw@one"), "'one'"),
+        (ClusterConnection("spark://one/path"), "'one/path'"),
+        (ClusterConnection("local[two]"), "'local[two]'"),
+        (ClusterConnection("spark://one", None, {"rest_port": "many"}), "rest_port"),
+        (ClusterConnection("spark://one", None, {"rest_port": 70000}), "rest_port"),
+        (ClusterConnection("spark://one", None, {"rest_url": "one:6066"}), "rest_url"),
+        (ClusterConnection("spark://one,two", None, {"master_ui": "http://one:8080"}), "master_ui"),
+    ],
+)
+def test_a_connection_that_cannot_be_used_is_refused_in_one_sentence(connection: ClusterConnection, named: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        open_cluster(connection)
+    assert named in refused.value.message
+    assert refused.value.todo
+    assert "pw" not in str(refused.value)
