@@ -64,8 +64,7 @@ class Driver:
     def check_checkpoint(self, location: str, *, live: bool) -> None:
         """Refuse a checkpoint that cannot be used, is another stream's, or is being written by an unmanaged job."""
         checkpoints.check_location(location)
-        checkpoints.check_owner(location, self._stream, self._control)
-        if not live and checkpoints.owner(location) is None:
+        if not checkpoints.check_owner(location, self._stream, self._control) and not live:
             checkpoints.refuse_moving(location)
 
     def claim(self, location: str) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import airflow_stream_provider.runtime as runtime
 from airflow_stream_provider import checkpoint as checkpoints
-from airflow_stream_provider.model.errors import CheckpointError, RehearsalRefused
+from airflow_stream_provider.model.errors import RehearsalRefused
 from airflow_stream_provider.model.policy import Policy
 from airflow_stream_provider.runtime.compare import compare
 from airflow_stream_provider.runtime.describe import describe
@@ -128,13 +128,13 @@ class Rehearsal:
 
     def _prepare(self, query: ManagedQuery, clone: str) -> str:
         """Make the checkpoint to warm on and return what it is made of."""
+        limit = self._policy.state_limit_bytes
         try:
-            checkpoints.clone_state(query.checkpoint, clone, self._new_id(), self._policy.state_limit_bytes)
+            # Without the last commit: there is then one batch to run even when nothing new comes in.
+            checkpoints.clone_state(query.checkpoint, clone, self._new_id(), limit, drop_last_commit=True)
             return "a clone of the state"
-        except CheckpointError as error:
-            if "limit" not in error.fields:
-                raise
-        shutil.rmtree(clone, ignore_errors=True)
+        except checkpoints.StateTooLarge as error:
+            self._say(str(error))
         checkpoints.scratch(query.checkpoint, clone, self._new_id())
         return "a scratch checkpoint"
 
