@@ -6,6 +6,7 @@ import argparse
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import DoubleType
 
 ORDER = "id LONG, customer STRING, country STRING, cents LONG"
 VAT = {"AT": 0.20, "CH": 0.081, "DE": 0.19, "FR": 0.20}
@@ -37,7 +38,7 @@ def total(orders: DataFrame, by: list[str]) -> DataFrame:
     return orders.groupBy(*by).agg(F.count("*").alias("orders"), F.sum("cents").alias("cents"))
 
 
-@F.udf("double")
+@F.udf(DoubleType())
 def fraud_score(customer: str, cents: int) -> float:
     from scoring import score
 
