@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One small Spark for all tests of this process that need a JVM of their own rather than a driver."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master("local[2]").appName("tests")
+    conf = {
+        "spark.driver.memory": "700m",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.log.level": "OFF",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.streaming.stateStore.maintenanceInterval": "2s",
+        "spark.sql.streaming.stateStore.minDeltasForSnapshot": "3",
+        "spark.sql.streaming.minBatchesToRetain": "8",
+    }
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
