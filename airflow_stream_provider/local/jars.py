@@ -205,7 +205,7 @@ def _get(local: Any, url: str) -> bytes | None:
     except requests.RequestException as error:
         raise StackError(
             f"Fetching {url} failed: {error}.",
-            todo="Check this machine's way to the registry (proxy, certificates) and start again; what is there is kept.",
+            todo="Check the way to the registry (proxy, certificates) and start again; what is there is kept.",
         ) from error
 
 

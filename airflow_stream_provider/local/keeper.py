@@ -1,8 +1,8 @@
 """Kill everything a stack started, once the process that started it is gone, however it went.
 
 Run as `python keeper.py MARK` with a pipe as standard input that only the stack's owner holds open: it ends when the
-owner closes it, exits or is killed. Every process of the stack has inherited the mark in its environment, also those that
-left their process group or lost their parent (Spark's drivers and executors, Airflow's tasks).
+owner closes it, exits or is killed. Every process of the stack has inherited the mark in its environment, also those
+that left their process group or lost their parent (Spark's drivers and executors, Airflow's tasks).
 """
 
 from __future__ import annotations

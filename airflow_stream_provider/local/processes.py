@@ -80,15 +80,19 @@ class Processes:
             [sys.executable, keeper.__file__, self.mark], stdin=subprocess.PIPE, start_new_session=True
         )
 
-    def start(self, name: str, command: Sequence[str], *, env: Mapping[str, str], folder: Path) -> Process:
-        """Start a command in a folder with these variables added to our own environment; its log is `logs/NAME.log`."""
+    def start(self, name: str, command: Sequence[str], *, env: Mapping[str, str | None], folder: Path) -> Process:
+        """Start a command in a folder; its log is `logs/NAME.log`.
+
+        :param env: added to our own environment; None removes a variable
+        """
+        variables: dict[str, str | None] = {**os.environ, **env, keeper.VARIABLE: self.mark}
         log = self.logs / f"{name}.log"
         with self._lock, log.open("ab") as output:
             self._check_open()
             popen = subprocess.Popen(
                 command,
                 cwd=folder,
-                env={**os.environ, **env, keeper.VARIABLE: self.mark},
+                env={key: value for key, value in variables.items() if value is not None},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -98,7 +102,9 @@ class Processes:
             self._started.append(process)
         return process
 
-    def run(self, name: str, command: Sequence[str], *, env: Mapping[str, str], folder: Path, seconds: float) -> None:
+    def run(
+        self, name: str, command: Sequence[str], *, env: Mapping[str, str | None], folder: Path, seconds: float
+    ) -> None:
         """Start a command and wait for its success; raise StackError when it fails or takes longer."""
         process = self.start(name, command, env=env, folder=folder)
         self.wait_for(f"{name} to end", lambda: not process.alive, seconds)

@@ -115,6 +115,12 @@ class Spark:
             "PYSPARK_DRIVER_PYTHON": sys.executable,
         }
 
+    @property
+    def connection(self) -> dict[str, Any]:
+        """An Airflow connection of type `spark` to this cluster."""
+        extra = {"rest_url": self.rest_url, "master_ui": self.ui_url}
+        return {"conn_type": "spark", "host": f"spark://{HOST}", "port": self.port, "extra": extra}
+
     def status(self) -> dict[str, Any]:
         """What the master's page says as JSON: workers, drivers, applications; {} while it does not answer."""
         with (

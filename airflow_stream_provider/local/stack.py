@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from airflow_stream_provider.local.airflow import Airflow
 from airflow_stream_provider.local.broker import Broker
 from airflow_stream_provider.local.errors import StackError
 from airflow_stream_provider.local.jars import Progress
@@ -21,6 +23,9 @@ class LocalStack:
     """Starts the wanted parts side by side, checks that they serve, and leaves no process behind.
 
     :param folder: for everything the parts write; their logs are in `logs/`. One stack at a time in a folder
+    :param dags_folder: default an empty `dags/` in the folder
+    :param variables: more environment variables for Airflow's parts and tasks. The connections `spark_default` and
+        `kafka_default` lead to this stack's parts unless AIRFLOW_CONN_* says otherwise here
     :param worker_cores, worker_memory: what Spark's worker offers; two applications must fit beside each other
     :param progress: called while jars are fetched, from several threads
     Raises StackError, with everything stopped again, when Java is missing or a part does not come up.
@@ -28,6 +33,7 @@ class LocalStack:
 
     broker: Broker
     spark: Spark
+    airflow: Airflow
 
     def __init__(
         self,
@@ -35,12 +41,17 @@ class LocalStack:
         *,
         kafka: bool = True,
         spark: bool = True,
+        airflow: bool = True,
+        dags_folder: Path | None = None,
+        variables: Mapping[str, str] | None = None,
         worker_cores: int = 8,
         worker_memory: str = "6g",
         progress: Progress | None = None,
     ) -> None:
         self.folder = folder.absolute()
-        self._wanted = {"kafka": kafka, "spark": spark}
+        self._wanted = {"kafka": kafka, "spark": spark, "airflow": airflow}
+        self._dags_folder = dags_folder
+        self._variables = dict(variables or {})
         self._worker_cores = worker_cores
         self._worker_memory = worker_memory
         self._progress = progress
@@ -67,6 +78,14 @@ class LocalStack:
                     self.folder / "spark", processes, cores=self._worker_cores, memory=self._worker_memory
                 )
                 starts.append(lambda: self.spark.start(self._progress))
+            if self._wanted["airflow"]:
+                self.airflow = Airflow(
+                    self.folder / "airflow",
+                    processes,
+                    dags_folder=self._dags_folder or _made(self.folder / "dags"),
+                    variables={**self._connections(), **self._variables},
+                )
+                starts.append(self.airflow.start)
             _side_by_side(starts)
         except BaseException:
             self.stop()
@@ -80,6 +99,15 @@ class LocalStack:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def _connections(self) -> dict[str, str]:
+        found = {}
+        if self._wanted["kafka"]:
+            extra = {"bootstrap.servers": self.bootstrap_servers}
+            found["AIRFLOW_CONN_KAFKA_DEFAULT"] = json.dumps({"conn_type": "kafka", "extra": extra})
+        if self._wanted["spark"]:
+            found["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps(self.spark.connection)
+        return found
 
     def __enter__(self) -> LocalStack:
         self.start()
@@ -112,6 +140,11 @@ def _side_by_side(starts: list[Callable[[], None]]) -> None:
         error = outcomes.get()
         if error is not None:
             raise error
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 def _only_one(path: Path) -> IO[str]:
