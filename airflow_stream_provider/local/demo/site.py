@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from airflow_stream_provider.local.demo.rest import Airflow
+from airflow_stream_provider.local.airflow_api import AirflowApi
 from airflow_stream_provider.runbook.spec import StreamSpec, load_spec
 
 TOPICS = {"orders": 2, "orders-enriched": 2, "order-totals": 2}
@@ -23,10 +23,10 @@ class Site:
     """A stream and an Airflow. Brokers, control folder and checkpoints are those of the stream's YAML."""
 
     spec: StreamSpec
-    airflow: Airflow
+    airflow: AirflowApi
 
     @classmethod
-    def at(cls, dags: Path, airflow: Airflow) -> Site:
+    def at(cls, dags: Path, airflow: AirflowApi) -> Site:
         """Return the site of a DAG folder; raise SpecError when its `streams/orders.yaml` cannot be used."""
         return cls(load_spec(dags / "streams" / "orders.yaml"), airflow)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from airflow_stream_provider.checkpoint.read import read
 from airflow_stream_provider.control import open_log
+from airflow_stream_provider.local.airflow_api import FINAL
 from airflow_stream_provider.local.demo.audit import Records, count, deliveries, end_offsets, final_totals, wrong_totals
 from airflow_stream_provider.local.demo.commits import CommitWatcher
 from airflow_stream_provider.local.demo.history import Outcome, changes, max_holders, outcome
@@ -66,15 +67,16 @@ class Story:
         self.producer = Producer(self.site.brokers, "orders", self.rate)
         self._log = open_log(self.site.spec.control, self.site.spec.name, create=True)
 
-    def tell(self) -> Report:
+    def tell(self, started: float) -> Report:
         """Run every chapter and return the report; `problems` says what in it must not be.
 
+        :param started: monotonic time that `seconds_total` counts from.
         :raises StreamError: a chapter did not end as it must, or never ended; the story cannot go on from there.
         """
-        started = time.monotonic()
         self.say("creating the topics")
         create_topics(self.site.brokers)
         self.site.airflow.wait_for_dag(DAG)
+        self.site.airflow.unpause(DAG)
         with self.watcher, self.producer:
             for chapter in self.chapters:
                 self._upgrade(chapter)
@@ -99,8 +101,10 @@ class Story:
         run = self.site.airflow.trigger(DAG, {"version": chapter.version, "arguments": arguments})
 
         def ended() -> bool:
-            self.say(f"{chapter.name}: {', '.join(self.site.airflow.busy_tasks(DAG, run)) or 'scheduling'}")
-            return self.site.airflow.ended(DAG, run)
+            states = self.site.airflow.task_states(DAG, run)
+            busy = [task for task, state in states.items() if state in ("running", "deferred", "queued")]
+            self.say(f"{chapter.name}: {', '.join(busy) or 'between two tasks'}")
+            return self.site.airflow.run_state(DAG, run) in FINAL
 
         self._wait(f"the DAG run {run}", ended, STEP_SECONDS)
         records = self._read()
