@@ -14,7 +14,7 @@ from typing import Any
 from airflow_stream_provider.local.errors import StackError
 from airflow_stream_provider.local.jars import Progress, fetch, spark_connector
 from airflow_stream_provider.local.ports import HOST, free_port
-from airflow_stream_provider.local.processes import Process, Processes, java
+from airflow_stream_provider.local.processes import Process, Processes, java, stop
 
 START_SECONDS = 180.0
 # What halves the time until a driver is up on few cores; throughput under load would want the defaults.
@@ -89,6 +89,10 @@ class Spark:
         )
         return self.worker
 
+    def stop(self) -> None:
+        """Stop the worker, with its drivers and executors, and the master."""
+        stop(self.worker, self.master)
+
     @property
     def conf(self) -> dict[str, str]:
         """Conf for applications: quick to start on few cores, and with the connector on a local master too."""
@@ -111,6 +115,8 @@ class Spark:
             "SPARK_PUBLIC_DNS": HOST,
             "SPARK_LOCAL_DIRS": str(self.folder / "tmp"),
             "SPARK_DIST_CLASSPATH": f"{self.connector}/*",
+            # The worker builds its drivers' class path by it; bin/spark-class would set it.
+            "SPARK_SCALA_VERSION": next(self.home.glob("jars/spark-core_*")).name.partition("_")[2].partition("-")[0],
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
         }
