@@ -1,0 +1,36 @@
+"""One real Kafka and one real Spark cluster for all system tests of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.local.stack import LocalStack
+from tests.support.standalone import Stream, stream
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
+    with LocalStack(tmp_path_factory.mktemp("stack")) as running:
+        yield running
+
+
+@pytest.fixture
+def orders(stack: LocalStack, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stream]:
+    """A stream of the test's own, its producer running, no driver yet."""
+    name = request.node.name.replace("test_", "", 1).replace("_", "-")[:40].rstrip("-")
+    with stream(tmp_path, stack, name) as opened:
+        yield opened
+
+
+@pytest.fixture
+def pair(orders: Stream) -> tuple[Stream, str, str]:
+    """The stream with a holder that runs and a warm standby, both policy defaults."""
+    orders.submit("one")
+    orders.submit("two")
+    one, two = orders.standby("one"), orders.standby("two")
+    orders.hand_over(one)
+    orders.settle()
+    return orders, one, two
