@@ -222,6 +222,7 @@ class Agent:
         self._pulse.phase = "running"
         self._released_at = None
         self._gate.start_late = self._crew.start_one
+        self._pulse.started_at = time.time()
         self._in_background(self._crew.start)
 
     def _release(self, state: StreamState) -> None:

@@ -22,6 +22,7 @@ class Pulse:
         self.phase = "starting"
         self.message = ""
         self.rehearsal: dict[str, Any] = {}
+        self.started_at: float | None = None
         self._gate = gate
         self._driver = driver
         self._counter = 0
@@ -49,4 +50,5 @@ class Pulse:
             "epoch": state.epoch,
             "queries": self._queries,
             "rehearsal": self.rehearsal,
+            "started_at": self.started_at,
         }

@@ -1,0 +1,212 @@
+"""The gap of an upgrade: stop then submit against hand-over against roll-back, on a real standalone cluster.
+
+    python -m benchmarks.upgrade_gap [--rounds 5] [--keys 0 500000 2000000]
+
+500 records/s, two queries, trigger 1 s, the holder warm for 20 s before each side; sides alternate. A gap is the
+largest time between two commits of one query around the change; the slower query counts. `crossing` is the last commit of
+the old holder to the first of the new one. With --keys the hand-over is measured again on that many keys of state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from airflow_stream_provider.local.demo.commits import crossing, intervals, largest_gap
+from airflow_stream_provider.local.stack import LocalStack
+from airflow_stream_provider.model.state import StreamPhase
+from benchmarks.results import machine, show, spread, write
+from tests.support.drivers import wait_for
+from tests.support.standalone import QUERIES, Stream, stream
+
+RATE = 500
+WARM_SECONDS = 20.0
+
+
+class Gaps:
+    """One stream, changed again and again, and what each change cost."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.sides: dict[str, list[float]] = {
+            name: []
+            for name in (
+                "restart",
+                "handover",
+                "rollback",
+                "crossing",
+                "steady",
+                "preparing",
+                "release_to_start",
+                "submit_to_ready",
+            )
+        }
+        self.cpu: list[dict[str, float]] = []
+        self._number = 0
+
+    def first(self) -> None:
+        """Deploy the first holder."""
+        self._appoint(self._submit(rehearse_batches=0))
+        self._warm()
+
+    def round(self) -> None:
+        """Hand over, roll back, restart."""
+        old = str(self.stream.state.holder)
+        began = time.time()
+        new = self._submit()
+        self.sides["submit_to_ready"].append(time.time() - began)
+        self._spaces("preparing", began)
+        self._take("handover", new)
+        self.cpu.append({name: self._cpu(incarnation) for name, incarnation in (("new", new), ("old", old))})
+        self._warm()
+        self._take("rollback", old)
+        self._warm()
+        self._restart()
+        self._warm()
+
+    def hand_over_only(self) -> float:
+        """Deploy a standby, hand over to it, retire the old one; return the gap."""
+        old = str(self.stream.state.holder)
+        self._take("handover", self._submit())
+        self._warm()
+        self.stream.append("retired", deployment=old.rpartition(".")[0], reason="benchmark")
+        return self.sides["handover"][-1]
+
+    def _submit(self, **policy: object) -> str:
+        self._number += 1
+        name = f"bench-{self._number}"
+        self.stream.submit(name, "--max-offsets", "1000000", **policy)
+        return self.stream.standby(name)
+
+    def _appoint(self, incarnation: str) -> None:
+        self.stream.hand_over(incarnation)
+        self.stream.settle()
+
+    def _warm(self) -> None:
+        """Let the holder run for a while; its own steady state is what the next change is held against."""
+        self.stream.settle()
+        began = time.time()
+        time.sleep(WARM_SECONDS)
+        self._spaces("steady", began)
+
+    def _spaces(self, side: str, since: float) -> None:
+        self.stream.watcher.look()
+        for query in QUERIES:
+            self.sides[side] += intervals(self.stream.watcher.commits[query], since, time.time())
+
+    def _take(self, side: str, to: str) -> None:
+        began = time.time()
+        self._appoint(to)
+        records = [r for r in self.stream.log.records() if r.at >= began]
+        released = next(r for r in records if r.kind == "released")
+        acquired = next(r for r in records if r.kind == "acquired")
+        started = wait_for("the new holder's start", lambda: self.stream.beat(to).get("started_at"))
+        self.sides["release_to_start"].append(float(str(started)) - released.at)
+        commits = self.stream.watcher.commits
+        self.sides[side].append(max(largest_gap(commits[q], began, acquired.at + 5) or 0.0 for q in QUERIES))
+        self.sides["crossing"].append(max(crossing(commits[q], acquired.at) or 0.0 for q in QUERIES))
+
+    def _restart(self) -> None:
+        """What everybody does today: stop, then submit; nothing is rehearsed."""
+        began = time.time()
+        self.stream.request(None)
+        wait_for("the stop", lambda: self.stream.state.phase is StreamPhase.STOPPED)
+        for deployment in [d.id for d in self.stream.state.deployments.values() if not d.ended]:
+            self.stream.append("retired", deployment=deployment, reason="benchmark")
+        self._appoint(self._submit(rehearse_batches=0))
+        commits = self.stream.watcher.commits
+        self.sides["restart"].append(max(largest_gap(commits[q], began, time.time()) or 0.0 for q in QUERIES))
+
+    def _cpu(self, incarnation: str) -> float:
+        """CPU seconds that a driver's processes have used so far."""
+        found = 0.0
+        for process in self.stream.processes(incarnation):
+            try:
+                times = process.cpu_times()
+            except psutil.NoSuchProcess:
+                continue
+            found += times.user + times.system
+        return round(found, 1)
+
+
+def with_state(folder: Path, stack: LocalStack, keys: int) -> dict[str, Any]:
+    """Measure hand-overs of a stream whose aggregation already has this many keys."""
+    with stream(folder, stack, f"keys-{keys}", rate=RATE) as opened:
+        _preload(stack, f"{opened.stream}-in", keys)
+        gaps = Gaps(opened)
+        gaps.first()
+        for _ in range(3):
+            gaps.hand_over_only()
+        return {side: spread(gaps.sides[side]) for side in ("handover", "crossing", "steady", "submit_to_ready")}
+
+
+def _preload(stack: LocalStack, topic: str, keys: int) -> None:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=stack.bootstrap_servers, linger_ms=50, batch_size=1 << 18)
+    for number in range(keys):
+        producer.send(topic, value=b'{"id":-1,"customer":"preloaded-%d","country":"AT","cents":1}' % number)
+    producer.flush()
+    producer.close()
+
+
+def main() -> int:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--keys", type=int, nargs="*", default=[0, 500_000, 2_000_000])
+    options = parser.parse_args()
+    before = machine()
+    with tempfile.TemporaryDirectory() as root, LocalStack(Path(root) / "stack") as stack:
+        with stream(Path(root) / "main", stack, "gap", rate=RATE) as opened:
+            gaps = Gaps(opened)
+            gaps.first()
+            for number in range(options.rounds):
+                gaps.round()
+                latest = {side: round(gaps.sides[side][-1], 2) for side in ("restart", "handover", "rollback")}
+                print(f"round {number + 1}: {latest}", flush=True)
+            records = opened.audit()
+        by_keys = {keys: with_state(Path(root) / str(keys), stack, keys) for keys in options.keys}
+    _report(gaps, by_keys, before, asdict(records))
+    return 0
+
+
+def _report(gaps: Gaps, by_keys: dict[int, dict[str, Any]], before: dict[str, Any], records: dict[str, int]) -> None:
+    sides = {side: spread(values) for side, values in gaps.sides.items() if values}
+    steady, preparing = sides["steady"], sides["preparing"]
+    changes = [*gaps.sides["handover"], *gaps.sides["rollback"]]
+    verdicts: dict[str, tuple[float, str, float]] = {
+        "release_to_start max (s)": (sides["release_to_start"]["max"], "<=", 0.3),
+        "crossing p50 / steady p50": (sides["crossing"]["p50"] / steady["p50"], "<=", 1.0),
+        "hand-over, roll-back max / steady p50": (max(changes) / steady["p50"], "<=", 2.5),
+        "restart p50 / hand-over p50": (sides["restart"]["p50"] / sides["handover"]["p50"], ">=", 10),
+        "preparing p95 / steady p50": (preparing["p95"] / steady["p50"], "<=", 2.5),
+    }
+    for side in ("handover", "rollback"):
+        verdicts[f"{side} p50 / steady p50"] = (sides[side]["p50"] / steady["p50"], "<=", 1.5)
+    show("gaps of an upgrade (s)", sides, verdicts)
+    for keys, found in by_keys.items():
+        show(f"hand-over with {keys} keys of state (s)", found, {})
+    body = {
+        **{side: sides[side] for side in ("restart", "handover", "rollback", "crossing", "release_to_start")},
+        "steady_p50": steady["p50"],
+        "steady_p95": steady["p95"],
+        "preparing_p95": preparing["p95"],
+        "submit_to_ready": sides["submit_to_ready"],
+        "cpu_seconds": gaps.cpu,
+        "by_keys": by_keys,
+        "records": records,
+        "machine": before,
+    }
+    write("upgrade_gap", body)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
