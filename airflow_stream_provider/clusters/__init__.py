@@ -5,8 +5,6 @@ from __future__ import annotations
 from airflow_stream_provider.clusters.cluster import Cluster, DriverState, Found, SubmitUnclear
 from airflow_stream_provider.clusters.connection import ClusterConnection
 from airflow_stream_provider.clusters.job import Job, SecretInConf, refuse_secrets
-from airflow_stream_provider.clusters.local import LocalCluster
-from airflow_stream_provider.clusters.standalone import StandaloneCluster
 
 __all__ = [
     "Cluster",
@@ -26,6 +24,10 @@ def open_cluster(connection: ClusterConnection) -> Cluster:
 
     :raises SpecError: the connection's host, port or extra cannot be used.
     """
+    # Here, because every DAG file imports this package and HTTP clients are slow to import.
+    from airflow_stream_provider.clusters.local import LocalCluster
+    from airflow_stream_provider.clusters.standalone import StandaloneCluster
+
     if connection.is_local:
         return LocalCluster(connection.local_master)
     return StandaloneCluster(connection.masters)

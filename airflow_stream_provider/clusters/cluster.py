@@ -85,6 +85,9 @@ class Cluster(Protocol):
     def status(self, submission: str) -> DriverState:
         """Return the driver's state; UNKNOWN when the cluster does not answer."""
 
+    def explain(self, submission: str) -> str:
+        """Return one sentence for a person on how the driver is, with the cluster's own words where it has some."""
+
     def kill(self, submission: str) -> None:
         """Ask for the driver's end; killing one that is over already is no error.
 

@@ -11,11 +11,12 @@ from itertools import pairwise
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP
 from airflow_stream_provider.model.errors import ClusterError, SpecError
 
-# Spark's own rule for what it hides: the default of spark.redaction.regex.
-_SECRET = r"secret|password|token|access[.]?key"
-_SECRET_KEY = re.compile(_SECRET, re.IGNORECASE)
-# In a value only an assignment counts (-Dx.password=…, a JAAS line): a jar's name may well contain "token".
-_SECRET_VALUE = re.compile(rf"(?:{_SECRET})[\w.-]*\s*=\s*\S", re.IGNORECASE)
+# What Spark itself hides (the default of spark.redaction.regex), other spellings, and Kafka's one setting that holds a
+# password without saying so.
+_SECRET = r"secret|passw(?:or)?d|passphrase|token|access[.]?key"
+_SECRET_KEY = re.compile(rf"{_SECRET}|sasl\.jaas\.config", re.IGNORECASE)
+# In a value only an assignment counts (-Dx.password=…, a JAAS line, JSON): a jar's name may well contain "token".
+_SECRET_VALUE = re.compile(rf"(?:{_SECRET})[\w.-]*(?:[\"']\s*:|[\"']?\s*=)\s*\S", re.IGNORECASE)
 
 
 class SecretInConf(SpecError, ClusterError):

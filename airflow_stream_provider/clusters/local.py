@@ -107,13 +107,17 @@ class LocalCluster:
             return DriverState.UNKNOWN if folder.is_dir() else DriverState.LOST
         if processes.of(submission):
             return DriverState.RUNNING
-        try:
-            code = int((folder / "exit").read_text())
-        except FileNotFoundError:
+        code = _exit_code(folder)
+        if code is None:
             return DriverState.LOST
         if code in _KILLED:
             return DriverState.KILLED
         return DriverState.FAILED if code else DriverState.FINISHED
+
+    def explain(self, submission: str) -> str:
+        """Return the state in words, with the exit code."""
+        code = _exit_code(Path(submission))
+        return f"{self.status(submission).description} ({submission}{'' if code is None else f': exit code {code}'})"
 
     def kill(self, submission: str) -> None:
         """End the driver, its JVM and every Python below it; waits until they are gone, 10 s more than they need."""
@@ -140,6 +144,13 @@ class LocalCluster:
 
 def _deployment(submission: str) -> str:
     return Path(submission).name.rpartition(".")[0]
+
+
+def _exit_code(folder: Path) -> int | None:
+    try:
+        return int((folder / "exit").read_text())
+    except FileNotFoundError:
+        return None
 
 
 def _strangers(deployment: str) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import requests
 
@@ -101,13 +102,18 @@ class StandaloneCluster:
     def status(self, submission: str) -> DriverState:
         """Return what the master says of the driver."""
         try:
-            answer = api.ask(api.find_master(self._masters), "status", submission)
+            return _state(api.ask(api.find_master(self._masters), "status", submission))
         except ClusterError:
             return DriverState.UNKNOWN
-        if not answer.get("success"):
-            # Only the plain "not found" has neither state nor message; a master that just stepped down has a message.
-            return DriverState.UNKNOWN if answer.get("message") else DriverState.LOST
-        return _STATES.get(str(answer.get("driverState")), DriverState.UNKNOWN)
+
+    def explain(self, submission: str) -> str:
+        """Return the state in words, with what the worker said when it could not start the driver."""
+        try:
+            answer = api.ask(api.find_master(self._masters), "status", submission)
+        except ClusterError as error:
+            return error.message
+        message = api.first_line(answer.get("message"))
+        return f"{_state(answer).description} ({submission}{': ' + message if message else ''})"
 
     def kill(self, submission: str) -> None:
         """Ask the master to kill the driver.
@@ -170,6 +176,13 @@ class StandaloneCluster:
                 return (found.alive or found.ended)[0]
             time.sleep(1)
         return None
+
+
+def _state(answer: Mapping[str, Any]) -> DriverState:
+    if not answer.get("success"):
+        # Only the plain "not found" has neither state nor message; a master that just stepped down has a message.
+        return DriverState.UNKNOWN if answer.get("message") else DriverState.LOST
+    return _STATES.get(str(answer.get("driverState")), DriverState.UNKNOWN)
 
 
 def _submitted(driver: Mapping[str, Any]) -> float:

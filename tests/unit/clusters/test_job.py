@@ -86,6 +86,8 @@ def test_the_conf_bounds_cores_but_cannot_send_the_driver_elsewhere() -> None:
         ("spark.ssl.keyPassword", "hunter2"),
         ("spark.my.TOKEN", "hunter2"),
         ("spark.driver.extraJavaOptions", "-Xss4m -Djavax.net.ssl.trustStorePassword=hunter2"),
+        ("spark.kafka.sasl.jaas.config", "hunter2"),
+        ("spark.my.json", '{"password": "hunter2"}'),
         ("spark.kafka.jaas", 'PlainLoginModule required username="u" password="hunter2";'),
     ],
 )

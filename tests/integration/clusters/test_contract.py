@@ -1,0 +1,142 @@
+"""What every cluster promises, asked of a real standalone cluster and of this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from airflow_stream_provider.clusters import DriverState, Found, Job
+from tests.integration.clusters.conftest import Place, processes_of
+from tests.support.drivers import wait_for
+
+# Plays the Airflow task: submits, says which submission it was, and waits to be killed before it could note it.
+SUBMITTER = """
+import json, os, signal, sys, time
+from airflow_stream_provider.clusters import ClusterConnection, Job, open_cluster
+connection, job = json.loads(sys.argv[1])
+cluster = open_cluster(ClusterConnection(**connection))
+job = Job(**{**job, "arguments": tuple(job["arguments"])})
+print("ready", flush=True)
+sys.stdin.readline()
+print(cluster.submit(job), flush=True)
+time.sleep(600)
+"""
+
+
+def submitter(place: Place, job: Job) -> subprocess.Popen[str]:
+    what = json.dumps([dataclasses.asdict(place.connection), dataclasses.asdict(job)])
+    process = subprocess.Popen(
+        [sys.executable, "-c", SUBMITTER, what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_a_driver_s_life(place: Place) -> None:
+    cluster, job, since = place.cluster, place.job(), time.time()
+    cluster.check(job)
+    assert cluster.find(job.deployment, since) == Found()
+
+    submission = cluster.submit(job)
+
+    assert not cluster.status(submission).terminal
+    assert not cluster.gone(submission, job.deployment)
+    assert place.facts(job, submission)["total"] == 12
+    assert cluster.status(submission) is DriverState.RUNNING
+    assert cluster.find(job.deployment, since) == Found(alive=(submission,))
+    assert cluster.find(job.deployment[:-1], since) == Found()
+    assert cluster.links(submission)["driver log"]
+    left = cluster.remains(submission, job.deployment)
+    assert left
+    assert all(sentence.endswith(".") for sentence in left)
+
+    processes = processes_of(job.deployment)
+    assert place.facts(job, submission)["pid"] in {process.pid for process in processes}
+    place.end(submission, job.deployment)
+
+    assert cluster.status(submission) is DriverState.KILLED
+    assert cluster.find(job.deployment, since).alive == ()
+    # The master speaks for the JVM; Python follows it at once.
+    wait_for("every process to be gone", lambda: not any(process.is_running() for process in processes))
+    assert processes_of(job.deployment) == []
+    cluster.kill(submission)
+    assert cluster.gone(submission, job.deployment)
+    cluster.check(job)
+
+
+@pytest.mark.parametrize(("code", "state"), [("0", DriverState.FINISHED), ("3", DriverState.FAILED)])
+def test_the_exit_code_decides_between_finished_and_failed(place: Place, code: str, state: DriverState) -> None:
+    job = place.job(code)
+    submission = place.cluster.submit(job)
+    wait_for("the driver's end", lambda: place.cluster.status(submission).terminal)
+    assert place.cluster.status(submission) is state
+    assert state.description in place.cluster.explain(submission)
+    wait_for("nothing to remain", lambda: place.cluster.gone(submission, job.deployment))
+
+
+def test_an_unknown_submission_is_lost_never_a_success(place: Place) -> None:
+    for unknown in ("driver-20200101000000-0000", "/nowhere/orders-1.00000000"):
+        assert place.cluster.status(unknown) is DriverState.LOST
+        place.cluster.kill(unknown)
+
+
+def test_a_crash_between_submit_and_record_leaves_one_driver_that_is_found(place: Place) -> None:
+    job, since = place.job(), time.time()
+    task = submitter(place, job)
+    assert task.stdin is not None
+    assert task.stdout is not None
+    task.stdin.write("go\n")
+    task.stdin.flush()
+    submission = task.stdout.readline().strip()
+    task.kill()
+    task.wait()
+
+    # The retried task, which knows nothing but the deployment and when it was declared.
+    assert place.certain(job, since) == Found(alive=(submission,))
+    assert place.cluster.status(submission) is DriverState.RUNNING
+
+
+def test_a_crash_at_any_moment_of_submit_never_leads_to_two_drivers(place: Place) -> None:
+    chance = random.Random(7)
+    for _ in range(5):
+        job, since = place.job(), time.time()
+        task = submitter(place, job)
+        assert task.stdin is not None
+        task.stdin.write("go\n")
+        task.stdin.flush()
+        time.sleep(chance.uniform(0, 0.12))
+        task.kill()
+        task.wait()
+
+        found = place.certain(job, since)
+        submission = found.alive[0] if found.alive else place.cluster.submit(job)
+
+        assert place.certain(job, since).alive == (submission,)
+        place.end(submission, job.deployment)
+
+
+def test_whatever_happens_to_the_task_the_driver_goes_on(place: Place) -> None:
+    job = place.job()
+    task = submitter(place, job)
+    assert task.stdin is not None
+    assert task.stdout is not None
+    task.stdin.write("go\n")
+    task.stdin.flush()
+    submission = task.stdout.readline().strip()
+    # As thorough as a supervisor can be: the task, its children and its process group.
+    for child in psutil.Process(task.pid).children(recursive=True):
+        child.kill()
+    task.kill()
+    task.wait()
+
+    pid = place.facts(job, submission)["pid"]
+    assert place.cluster.status(submission) is DriverState.RUNNING
+    assert psutil.pid_exists(pid)

@@ -1,0 +1,78 @@
+"""Drivers on this machine: what only a local cluster has to care for."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.clusters import DriverState, Found, SubmitUnclear, processes
+from airflow_stream_provider.model.errors import ClusterError
+from tests.integration.clusters.conftest import Place
+from tests.support.drivers import wait_for
+
+
+def test_a_deployment_that_is_alive_cannot_be_started_again(here: Place) -> None:
+    job, since = here.job(), time.time()
+    submission = here.cluster.submit(job)
+    with pytest.raises(SubmitUnclear, match="is alive on this machine"):
+        here.cluster.submit(job)
+    assert here.cluster.find(job.deployment, since) == Found(alive=(submission,))
+    here.end(submission, job.deployment)
+    again = here.cluster.submit(job)
+    assert again != submission
+
+
+def test_the_driver_sees_nothing_of_airflow_s_settings(here: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql://user:hunter2@db/airflow")
+    job = here.job()
+    submission = here.cluster.submit(job)
+    assert here.facts(job, submission)["airflow"] == []
+    for process in processes.of(submission):
+        assert "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN" not in process.environ()
+
+
+def test_whoever_kills_the_waiting_process_or_the_jvm_python_does_not_stay(here: Place) -> None:
+    job = here.job()
+    submission = here.cluster.submit(job)
+    here.facts(job, submission)
+    waiting = next(p for p in processes.of(submission) if any("detach.py" in word for word in p.cmdline()))
+    jvm = next(p for p in processes.of(submission) if p.name() == "java")
+    waiting.kill()
+    assert here.cluster.status(submission) is DriverState.RUNNING
+    with pytest.raises(SubmitUnclear):
+        here.cluster.submit(job)
+    jvm.kill()
+    wait_for("every process to be gone", lambda: here.cluster.gone(submission, job.deployment))
+    # Nobody was there to note the exit code, and a vanished driver is never a success.
+    assert here.cluster.status(submission) is DriverState.LOST
+
+
+def test_a_driver_of_another_machine_is_not_touched(here: Place) -> None:
+    job = here.job()
+    submission = here.cluster.submit(job)
+    host = Path(submission, "host")
+    name = host.read_text()
+    host.write_text("elsewhere")
+    assert here.cluster.status(submission) is DriverState.UNKNOWN
+    assert not here.cluster.gone(submission, job.deployment)
+    with pytest.raises(ClusterError, match="runs on elsewhere"):
+        here.cluster.kill(submission)
+    host.write_text(name)
+    assert here.cluster.status(submission) is DriverState.RUNNING
+
+
+def test_no_room_no_java_and_no_place_to_write_are_said_before_anything_starts(
+    here: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ClusterError, match="asks for 1048576 MiB"):
+        here.cluster.check(here.job(spark_driver_memory="1t"))
+    (here.root / "orders" / "drivers").write_text("not a folder")
+    with pytest.raises(ClusterError, match="cannot be started here"):
+        here.cluster.submit(here.job())
+    (here.root / "orders" / "drivers").unlink()
+    monkeypatch.setenv("JAVA_HOME", str(here.root))
+    with pytest.raises(ClusterError, match="no Java"):
+        here.cluster.submit(here.job())
+    assert not (here.root / "orders" / "drivers").exists()

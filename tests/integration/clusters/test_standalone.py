@@ -1,0 +1,158 @@
+"""A real standalone cluster when it is full, slow, half dead or not there."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import socket
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from airflow_stream_provider.clusters import ClusterConnection, DriverState, Found, SubmitUnclear, open_cluster
+from airflow_stream_provider.clusters import standalone as module
+from airflow_stream_provider.local.stack import LocalStack
+from airflow_stream_provider.model.errors import ClusterError
+from tests.integration.clusters.conftest import Place
+from tests.support.drivers import wait_for
+
+
+@contextmanager
+def answers_lost(port: int) -> Iterator[int]:
+    """A network that carries requests to a port and loses every answer."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            with client, socket.create_connection(("127.0.0.1", port)) as server:
+                server.sendall(client.recv(65536))
+                server.recv(65536)
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        listener.close()
+
+
+def through(place: Place, **extra: object) -> ClusterConnection:
+    return dataclasses.replace(place.connection, extra={**place.connection.extra, **extra})
+
+
+def test_a_queued_driver_could_be_anybody_s(standalone: Place) -> None:
+    since = time.time()
+    queued = standalone.job(spark_driver_memory="64g")
+    submission = standalone.cluster.submit(queued)
+
+    assert standalone.cluster.status(submission) is DriverState.QUEUED
+    assert standalone.cluster.find(queued.deployment, since) == Found(certain=False)
+    assert standalone.cluster.find("another-1-00000000", since) == Found(certain=False)
+    # One that was there long before the deployment was declared is not in doubt.
+    assert standalone.cluster.find("another-1-00000000", since + 3600) == Found()
+
+    standalone.end(submission, queued.deployment)
+    assert standalone.cluster.status(submission) is DriverState.KILLED
+    assert standalone.cluster.find(queued.deployment, since) == Found()
+
+
+def test_no_room_names_what_is_free_what_was_asked_and_who_holds_it(standalone: Place) -> None:
+    greedy = standalone.job()
+    request = module.submission(greedy, standalone.connection.masters.url)
+    del request["sparkProperties"]["spark.cores.max"]
+    master = module.api.find_master(standalone.connection.masters)
+    hog = module.api.create(master, request)
+    standalone.facts(greedy, hog)
+
+    job = standalone.job()
+    with pytest.raises(ClusterError) as refused:
+        standalone.cluster.check(job)
+
+    assert "free are 0 cores and" in refused.value.message
+    assert "asked are 1 core and 512 MiB for the driver, 2 cores with 512 MiB each" in refused.value.message
+    assert f"{greedy.app_name} (app-" in refused.value.message
+    assert "3 cores without spark.cores.max" in refused.value.message
+    assert refused.value.fields["free_cores"] == 0
+    standalone.end(hog, greedy.deployment)
+    standalone.cluster.check(job)
+
+
+def test_without_spark_cores_max_two_streams_fit_beside_each_other(standalone: Place) -> None:
+    job = standalone.job()
+    submission = standalone.cluster.submit(job)
+    standalone.facts(job, submission)
+    master = module.api.find_master(standalone.connection.masters)
+    assert [app["cores"] for app in master.active_apps] == [2]
+
+
+def test_a_submission_whose_answer_is_lost_is_found_and_made_once(standalone: Place, stack: LocalStack) -> None:
+    job, since = standalone.job(), time.time()
+    with answers_lost(stack.spark.rest_port) as port:
+        submission = open_cluster(through(standalone, rest_port=port)).submit(job)
+    assert standalone.certain(job, since) == Found(alive=(submission,))
+    assert len(stack.spark.status()["activedrivers"]) == 1
+
+
+def test_a_lost_answer_of_a_driver_that_is_queued_stays_unclear(
+    standalone: Place, stack: LocalStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "UNCLEAR_SECONDS", 2.0)
+    job = standalone.job(spark_driver_memory="64g")
+    with answers_lost(stack.spark.rest_port) as port, pytest.raises(SubmitUnclear, match="did not say"):
+        open_cluster(through(standalone, rest_port=port)).submit(job)
+    assert len(stack.spark.status()["activedrivers"]) == 1
+
+
+def test_a_worker_that_does_not_answer_is_neither_alive_nor_gone(standalone: Place, stack: LocalStack) -> None:
+    job, since = standalone.job(), time.time()
+    submission = standalone.cluster.submit(job)
+    standalone.facts(job, submission)
+    assert stack.spark.worker is not None
+    os.kill(stack.spark.worker.pid, signal.SIGSTOP)
+    try:
+        assert standalone.cluster.find(job.deployment, since) == Found(certain=False)
+        left = standalone.cluster.remains(submission, job.deployment)
+        assert any("does not answer" in sentence for sentence in left)
+    finally:
+        os.kill(stack.spark.worker.pid, signal.SIGCONT)
+    wait_for("the worker to answer", lambda: standalone.cluster.find(job.deployment, since).alive == (submission,))
+
+
+def test_the_next_master_is_asked_when_the_first_is_dead(standalone: Place, stack: LocalStack) -> None:
+    spark = stack.spark
+    extra = {
+        "rest_url": f"http://127.0.0.1:1,{spark.rest_url}",
+        "master_ui": f"http://127.0.0.1:1,{spark.ui_url}",
+    }
+    cluster = open_cluster(ClusterConnection(f"spark://127.0.0.1:1,{spark.host}:{spark.port}", None, extra))
+    job, since = standalone.job(), time.time()
+    submission = cluster.submit(job)
+    standalone.facts(job, submission)
+    assert cluster.find(job.deployment, since) == Found(alive=(submission,))
+
+
+def test_wrong_addresses_are_told_apart(standalone: Place, stack: LocalStack) -> None:
+    job = standalone.job()
+    with pytest.raises(ClusterError, match="REST submission API is not") as error:
+        open_cluster(through(standalone, rest_port=1)).submit(job)
+    assert "spark.master.rest.enabled" in error.value.todo
+    with pytest.raises(ClusterError, match=r"answered (HTTP|with something else)"):
+        open_cluster(through(standalone, master_ui=stack.spark.rest_url)).check(job)
+    assert stack.spark.status()["activedrivers"] == []
+
+
+def test_the_driver_s_log_link_opens(standalone: Place) -> None:
+    job, since = standalone.job("0"), time.time()
+    submission = standalone.cluster.submit(job)
+    wait_for("the driver's end", lambda: standalone.cluster.status(submission) is DriverState.FINISHED)
+    with urllib.request.urlopen(standalone.cluster.links(submission)["driver log"], timeout=30) as page:
+        assert job.deployment in page.read().decode()
+    assert standalone.certain(job, since) == Found(ended=(submission,))
