@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from airflow_stream_provider.checkpoint.read import read
 from airflow_stream_provider.clusters import ClusterConnection, open_cluster
 from airflow_stream_provider.control.releases import publish
 from airflow_stream_provider.hooks.submit import job_of, submit_once
@@ -100,6 +101,13 @@ class Stream(Operator):
 
         wait_for("everything produced to come out", all_out, 180)
         return count(produced, deliveries(brokers, f"{self.stream}-out"), failures)
+
+    def in_flight(self) -> int:
+        """How many orders are in a batch of `out` that is planned and not committed: what a kill may bring twice."""
+        found = read(self.checkpoint / "out")
+        ends = (found.planned or {}).get(f"{self.stream}-in", {})
+        starts = found.committed.get(f"{self.stream}-in", {})
+        return sum(end - starts.get(partition, 0) for partition, end in ends.items())
 
     def commits_after(self, at: float, query: str = "out") -> int:
         """How many commits of a query came after this time."""

@@ -1,0 +1,84 @@
+"""Carries out the operators' plans without Airflow: the same hook, goals and plans, polled instead of deferred."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from airflow_stream_provider.hooks.author import Author
+from airflow_stream_provider.hooks.goals import Asks
+from airflow_stream_provider.hooks.outcome import Ended, Outcome
+from airflow_stream_provider.hooks.plan import retire, roll_back, stand_by, stop, take_over
+from airflow_stream_provider.hooks.snapshot import Snapshot
+from airflow_stream_provider.hooks.steps import Append, Done, GiveUp, Kill, Skip, Step, Submit, Wait
+from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.triggers.stream import StreamTrigger
+from tests.support.standalone import Stream
+
+Plan = Callable[[Snapshot, Author, "Outcome | None"], Step]
+
+
+class Autopilot:
+    """One task after the other on one stream; each call is a task of its own name."""
+
+    def __init__(self, stream: Stream) -> None:
+        # As a user would: Airflow reads connections from the environment.
+        os.environ["AIRFLOW_CONN_SPARK_UNDER_TEST"] = json.dumps(stream.stack.spark.connection)
+        self.hook = StreamHook(stream.stream, stream.url, "spark_under_test")
+
+    def take_over(self, to: str, task: str = "take_over", **options: bool) -> Mapping[str, Any]:
+        """Make a deployment the holder, whatever state the present one is in."""
+        return self._carry_out(task, lambda v, a, o: take_over(v, a, to, o, "test", **options))
+
+    def roll_back(self, bad: str) -> Mapping[str, Any]:
+        """Give the stream back to who had it before."""
+        return self._carry_out("roll_back", lambda v, a, o: roll_back(v, a, bad, o, "test"))
+
+    def stand_by(self, deployment: str) -> Mapping[str, Any]:
+        """Wait for a declared deployment to be warm."""
+        return self._carry_out("submit", lambda v, a, o: stand_by(v, deployment, o))
+
+    def stop(self) -> Mapping[str, Any]:
+        """Stop the stream and end its drivers."""
+        return self._carry_out("stop", lambda v, a, o: stop(v, a, o, "test"))
+
+    def retire(self, deployment: str) -> Mapping[str, Any]:
+        """End a deployment."""
+        asks = Asks(drivers=(deployment,))
+        return self._carry_out("retire", lambda v, a, o: retire(v, a, deployment, o, "test"), asks)
+
+    def _carry_out(self, task: str, plan: Plan, asks: Asks = Asks()) -> Mapping[str, Any]:  # noqa: B008 - frozen
+        author = Author("test", "manual", task)
+        outcome: Outcome | None = None
+        while True:
+            view = self.hook.observe(asks)
+            step = plan(view, author, outcome)
+            if isinstance(step, Append):
+                self.hook.append(step.kind, author.by, view.state.seq, **step.fields)
+            elif isinstance(step, Submit):
+                self.hook.submit(step.deployment, author.by, first=False)
+            elif isinstance(step, Done):
+                return step.result
+            elif isinstance(step, GiveUp):
+                raise step.error
+            elif isinstance(step, Skip):
+                return {"skipped": step.reason}
+            elif isinstance(step, Kill):
+                self.hook.kill(step.deployment)
+                outcome = self._wait(step.then.to_json())
+            elif isinstance(step, Wait):
+                outcome = self._wait(step.goal.to_json())
+
+    def _wait(self, goal: dict[str, Any]) -> Outcome:
+        async def first() -> Outcome:
+            async for event in StreamTrigger(self.hook.address, goal, time.time() + 300).run():
+                return Outcome.from_event(event.payload)
+            raise AssertionError("the trigger ended without an event")
+
+        outcome = asyncio.run(first())
+        assert outcome.ended is not Ended.TIMEOUT, outcome
+        return outcome
