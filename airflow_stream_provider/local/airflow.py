@@ -12,12 +12,14 @@ import sqlite3
 import sys
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 
 from airflow_stream_provider.local.airflow_api import AirflowApi
+from airflow_stream_provider.local.cache import cache_folder, once
 from airflow_stream_provider.local.errors import StackError
 from airflow_stream_provider.local.ports import HOST, free_port
-from airflow_stream_provider.local.processes import Process, Processes
+from airflow_stream_provider.local.processes import Process, Processes, stop
 
 START_SECONDS = 300.0
 PARALLELISM = 4
@@ -61,16 +63,9 @@ class Airflow:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, mode=0o700)
         self._write_settings()
-        self._processes.run(
-            "airflow-db",
-            [sys.executable, "-m", "airflow", "db", "migrate"],
-            env=self.environment,
-            folder=self.folder,
-            seconds=START_SECONDS,
-        )
-        # Readers then never wait for the one writer, of whom there are eight or so here. It is kept in the file.
-        with contextlib.closing(sqlite3.connect(self._database)) as connection:
-            connection.execute("PRAGMA journal_mode=WAL")
+        # Migrating takes as long as all four parts need to start, and always ends with the same empty database.
+        empty = once(cache_folder() / "airflow" / version("apache-airflow-core"), self._migrate) / self._database.name
+        shutil.copy(empty, self._database)
         for part in PARTS:
             self.start_part(part)
         self.wait_healthy()
@@ -81,6 +76,10 @@ class Airflow:
             f"airflow-{part}", [sys.executable, "-m", "airflow", *PARTS[part]], env=self.environment, folder=self.folder
         )
         return self.parts[part]
+
+    def stop(self) -> None:
+        """Stop the four parts; tasks that run are not waited for longer than STOP_SECONDS."""
+        stop(*self.parts.values())
 
     def wait_healthy(self) -> None:
         """Wait until every part beats and the API server takes our password, which a stranger on its port would not."""
@@ -98,6 +97,19 @@ class Airflow:
             "SPT_NOENV": "1",
             **self._variables,
         }
+
+    def _migrate(self, made: Path) -> None:
+        self._processes.run(
+            "airflow-db",
+            [sys.executable, "-m", "airflow", "db", "migrate"],
+            env=self.environment,
+            folder=self.folder,
+            seconds=START_SECONDS,
+        )
+        # Readers then do not wait for a writer, of which there are about eight. The file keeps this.
+        with contextlib.closing(sqlite3.connect(self._database)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+        shutil.move(self._database, made)
 
     @property
     def _database(self) -> Path:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from airflow_stream_provider.local.jars import Progress, fetch, kafka_broker
 from airflow_stream_provider.local.ports import HOST, free_port, listening
-from airflow_stream_provider.local.processes import Process, Processes, java
+from airflow_stream_provider.local.processes import Process, Processes, java, stop
 
 START_SECONDS = 180.0
 CLUSTER_ID = "bG9jYWwtc3RhY2stMDAwMA"
@@ -24,20 +25,22 @@ class Broker:
     """A broker on free ports of the loopback address; its data does not outlive the next start.
 
     :param folder: for its settings and data; emptied first
+    :param progress: called while jars are fetched
     """
 
-    def __init__(self, folder: Path, processes: Processes) -> None:
+    def __init__(self, folder: Path, processes: Processes, progress: Progress | None = None) -> None:
         self.folder = folder
         self.port = free_port()
         self.bootstrap_servers = f"{HOST}:{self.port}"
         self.process: Process | None = None
         self._controller_port = free_port()
         self._processes = processes
+        self._progress = progress
 
-    def start(self, progress: Progress | None = None) -> None:
+    def start(self) -> None:
         """Fetch the jars where they are missing, format the storage, start, and wait until clients are served."""
         runtime = java()
-        jars = fetch(kafka_broker(), progress=progress)
+        jars = fetch(kafka_broker(), progress=self._progress)
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         settings = self.folder / "server.properties"
@@ -55,13 +58,22 @@ class Broker:
         )
         self._processes.wait_for("Kafka to serve clients", self._serves, START_SECONDS, self.process)
 
+    @property
+    def connection(self) -> dict[str, Any]:
+        """An Airflow connection of type `kafka` to this broker."""
+        return {"conn_type": "kafka", "extra": {"bootstrap.servers": self.bootstrap_servers}}
+
     def create_topics(self, partitions: Mapping[str, int]) -> None:
         """Create topics with these numbers of partitions, and wait until every partition has a leader."""
         from airflow_stream_provider.kafka.connect import admin
 
-        with admin("local", {"bootstrap.servers": self.bootstrap_servers}) as client:
+        with admin("local", self.connection["extra"]) as client:
             wanted = {name: {"num_partitions": count, "replication_factor": 1} for name, count in partitions.items()}
             client.create_topics(wanted, wait_for_metadata=True)
+
+    def stop(self) -> None:
+        """Stop it; nothing happens when it does not run."""
+        stop(self.process)
 
     def _serves(self) -> bool:
         from airflow_stream_provider.kafka.connect import BrokerUnreachable, admin
@@ -69,7 +81,7 @@ class Broker:
         if not listening(self.port):
             return False
         try:
-            with admin("local", {"bootstrap.servers": self.bootstrap_servers}) as client:
+            with admin("local", self.connection["extra"]) as client:
                 return bool(client.describe_cluster()["brokers"])
         except BrokerUnreachable:
             return False

@@ -6,26 +6,23 @@ its own (`repository/`) beside one folder per set, which appears under its name 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
-import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_stream_provider.local.cache import cache_folder, once
 from airflow_stream_provider.local.errors import StackError
 
 if TYPE_CHECKING:
     from jgo.maven import Artifact, MavenContext
 
-FOLDER_VARIABLE = "AIRFLOW_STREAM_JARS"
 KAFKA_VERSION = "4.1.1"
 # What Kafka's own distribution binds slf4j to; without a binding the broker logs nothing.
 LOG4J_VERSION = "2.24.3"
@@ -92,44 +89,29 @@ def artifact_id(jar: str) -> str:
     return match.group(1) if match else jar.removesuffix(".jar")
 
 
-def fetch(jars: JarSet, *, folder: Path | None = None, progress: Progress | None = None) -> Path:
-    """Return the folder that holds all jars of the set, fetching them first where it is not there yet.
+def fetch(jars: JarSet, *, progress: Progress | None = None) -> Path:
+    """Return the folder that holds all jars of the set (`jars/` in the cache), fetching them first where it is missing.
 
-    :param folder: where all sets live; default $AIRFLOW_STREAM_JARS, then `build/jars` in the working folder
-    :param progress: called from this thread after every jar
-    Raises StackError when something cannot be fetched. A second call needs no network; processes that call at once wait
-    for the first.
+    :param progress: called from this thread after every jar; what it raises ends the fetching
+    Raises StackError when something cannot be fetched. A second call needs no network.
     """
-    root = (folder or Path(os.environ.get(FOLDER_VARIABLE, "build/jars"))).absolute()
-    wanted = root / jars.folder_name
-    if wanted.is_dir():
-        return wanted
-    root.mkdir(parents=True, exist_ok=True)
-    with _locked(root / f".{jars.folder_name}.lock"):
-        if not wanted.is_dir():
-            _fill(wanted, jars, progress or (lambda *_: None))
-    return wanted
+    root = cache_folder() / "jars"
+    return once(root / jars.folder_name, lambda folder: _fill(folder, root, jars, progress or (lambda *_: None)))
 
 
-def _fill(wanted: Path, jars: JarSet, progress: Progress) -> None:
+def _fill(folder: Path, root: Path, jars: JarSet, progress: Progress) -> None:
     progress(jars.name, 0, 0)
-    artifacts = _resolve(jars, _context(wanted.parent / "repository"))
-    filling = Path(tempfile.mkdtemp(prefix=f".{wanted.name}.", dir=wanted.parent))
-    try:
-        with ThreadPoolExecutor(8, thread_name_prefix="jars") as pool:
-            fetching = [pool.submit(_fetch_one, artifact, dict(jars.fallbacks)) for artifact in artifacts]
-            try:
-                for done, future in enumerate(as_completed(fetching), start=1):
-                    jar = future.result()
-                    os.link(jar, filling / jar.name)
-                    progress(jars.name, done, len(fetching))
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-        filling.chmod(0o755)
-        filling.rename(wanted)
-    finally:
-        shutil.rmtree(filling, ignore_errors=True)
+    artifacts = _resolve(jars, _context(root / "repository"))
+    with ThreadPoolExecutor(8, thread_name_prefix="jars") as pool:
+        fetching = [pool.submit(_fetch_one, artifact, dict(jars.fallbacks)) for artifact in artifacts]
+        try:
+            for done, future in enumerate(as_completed(fetching), start=1):
+                jar = future.result()
+                os.link(jar, folder / jar.name)
+                progress(jars.name, done, len(fetching))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _resolve(jars: JarSet, context: MavenContext) -> list[Artifact]:
@@ -218,10 +200,3 @@ def _write_whole(target: Path, content: bytes) -> None:
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
         file.write(content)
     Path(file.name).replace(target)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

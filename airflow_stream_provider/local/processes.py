@@ -22,6 +22,7 @@ from airflow_stream_provider.local.errors import StackError
 JAVA_NEEDED = 17
 POLL_SECONDS = 0.1
 TAIL_LINES = 20
+STOP_SECONDS = 10.0
 
 
 @dataclass
@@ -46,16 +47,8 @@ class Process:
         """The last lines of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
 
-    def stop(self, seconds: float = 10.0) -> None:
-        """Ask its process group to end, and kill what is left of the group after that many seconds."""
-        self._signal(signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.popen.wait(seconds)
-        self._signal(signal.SIGKILL)
-        self.popen.wait()
-
-    def _signal(self, number: signal.Signals) -> None:
-        # The group may outlive its leader, so the leader's end is no reason to spare it.
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to its process group, which may outlive it."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 
@@ -88,7 +81,7 @@ class Processes:
         variables: dict[str, str | None] = {**os.environ, **env, keeper.VARIABLE: self.mark}
         log = self.logs / f"{name}.log"
         with self._lock, log.open("ab") as output:
-            self._check_open()
+            self.check_open()
             popen = subprocess.Popen(
                 command,
                 cwd=folder,
@@ -125,28 +118,41 @@ class Processes:
                 logs = ", ".join(str(process.log) for process in alive) or str(self.logs)
                 raise StackError(f"Waited {seconds:.0f} s for {what}.", todo=f"Read {logs}.")
             self._closed.wait(POLL_SECONDS)
-            self._check_open()
+            self.check_open()
 
     def abandon(self) -> None:
-        """Let every start and wait of other threads end with an error."""
+        """Let every start and wait of other threads end with an error from now on."""
         self._closed.set()
 
     def close(self) -> None:
-        """Stop every process, the last one started first, then kill whatever they left."""
+        """Stop every process that still runs, then kill whatever they left."""
         self.abandon()
         with self._lock:
-            started = self._started[::-1]
+            started = list(self._started)
         try:
-            for process in started:
-                process.stop()
+            stop(*started)
         finally:
             assert self._keeper.stdin is not None
             self._keeper.stdin.close()
             self._keeper.wait()
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise StackError once the stack is being stopped, so that what goes on in other threads ends."""
         if self._closed.is_set():
             raise StackError("The stack is being stopped.", todo="Start it again.")
+
+
+def stop(*processes: Process | None) -> None:
+    """Ask the process groups to end, all at once, and kill what is left of them after STOP_SECONDS."""
+    given = [process for process in processes if process is not None]
+    deadline = time.monotonic() + STOP_SECONDS
+    for process in given:
+        process.signal(signal.SIGTERM)
+    for process in given:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.popen.wait(max(0.0, deadline - time.monotonic()))
+        process.signal(signal.SIGKILL)
+        process.popen.wait()
 
 
 def java() -> str:

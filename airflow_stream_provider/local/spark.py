@@ -29,13 +29,21 @@ class Spark:
     where it is installed.
 
     :param folder: for work and temporary files; emptied first
+    :param progress: called while jars are fetched
     :param cores: what the worker offers; may be more than the machine has, since the demo's tasks mostly wait
     :param memory: what the worker offers, in Spark's notation
     :param home: the Spark to run; default the one inside this environment's pyspark
     """
 
     def __init__(
-        self, folder: Path, processes: Processes, *, cores: int = 8, memory: str = "6g", home: Path | None = None
+        self,
+        folder: Path,
+        processes: Processes,
+        progress: Progress | None = None,
+        *,
+        cores: int,
+        memory: str,
+        home: Path | None = None,
     ) -> None:
         self.folder = folder
         self.home = home or bundled_spark()
@@ -49,14 +57,15 @@ class Spark:
         self.master: Process | None = None
         self.worker: Process | None = None
         self._processes = processes
+        self._progress = progress
 
-    def start(self, progress: Progress | None = None) -> None:
+    def start(self) -> None:
         """Fetch the connector where it is missing, start both, and wait until the master has the worker."""
         runtime = java()
         shutil.rmtree(self.folder, ignore_errors=True)
         for name in ("work", "tmp", "conf"):
             (self.folder / name).mkdir(parents=True)
-        self.connector = fetch(spark_connector(self.home), progress=progress)
+        self.connector = fetch(spark_connector(self.home), progress=self._progress)
         command = [runtime, *DAEMON_JVM, "-cp", f"{self.home}/jars/*"]
         self.master = self._processes.start(
             "spark-master",

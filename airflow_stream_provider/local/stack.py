@@ -23,7 +23,8 @@ class LocalStack:
     """Starts the wanted parts side by side, checks that they serve, and leaves no process behind.
 
     :param folder: for everything the parts write; their logs are in `logs/`. One stack at a time in a folder
-    :param dags_folder: default an empty `dags/` in the folder
+    :param kafka, spark, airflow: which parts to start; Airflow, unless said otherwise, when there is a DAGs folder
+    :param dags_folder: for Airflow; default an empty `dags/` in the folder
     :param variables: more environment variables for Airflow's parts and tasks. The connections `spark_default` and
         `kafka_default` lead to this stack's parts unless AIRFLOW_CONN_* says otherwise here
     :param worker_cores, worker_memory: what Spark's worker offers; two applications must fit beside each other
@@ -41,7 +42,7 @@ class LocalStack:
         *,
         kafka: bool = True,
         spark: bool = True,
-        airflow: bool = True,
+        airflow: bool | None = None,
         dags_folder: Path | None = None,
         variables: Mapping[str, str] | None = None,
         worker_cores: int = 8,
@@ -49,7 +50,9 @@ class LocalStack:
         progress: Progress | None = None,
     ) -> None:
         self.folder = folder.absolute()
-        self._wanted = {"kafka": kafka, "spark": spark, "airflow": airflow}
+        self._kafka = kafka
+        self._spark = spark
+        self._airflow = dags_folder is not None if airflow is None else airflow
         self._dags_folder = dags_folder
         self._variables = dict(variables or {})
         self._worker_cores = worker_cores
@@ -57,6 +60,7 @@ class LocalStack:
         self._progress = progress
         self._lock: IO[str] | None = None
         self._processes: Processes | None = None
+        self._parts: list[Broker | Spark | Airflow] = []
 
     @property
     def bootstrap_servers(self) -> str:
@@ -68,25 +72,9 @@ class LocalStack:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = _only_one(self.folder / "stack.lock")
         try:
-            processes = self._processes = Processes(self.folder / "logs")
-            starts: list[Callable[[], None]] = []
-            if self._wanted["kafka"]:
-                self.broker = Broker(self.folder / "kafka", processes)
-                starts.append(lambda: self.broker.start(self._progress))
-            if self._wanted["spark"]:
-                self.spark = Spark(
-                    self.folder / "spark", processes, cores=self._worker_cores, memory=self._worker_memory
-                )
-                starts.append(lambda: self.spark.start(self._progress))
-            if self._wanted["airflow"]:
-                self.airflow = Airflow(
-                    self.folder / "airflow",
-                    processes,
-                    dags_folder=self._dags_folder or _made(self.folder / "dags"),
-                    variables={**self._connections(), **self._variables},
-                )
-                starts.append(self.airflow.start)
-            _side_by_side(starts)
+            self._processes = Processes(self.folder / "logs")
+            self._parts = self._make_parts(self._processes)
+            _side_by_side([part.start for part in self._parts])
         except BaseException:
             self.stop()
             raise
@@ -94,20 +82,44 @@ class LocalStack:
     def stop(self) -> None:
         """Stop every process of the stack; nothing happens when it is stopped already."""
         if self._processes is not None:
-            self._processes.close()
-            self._processes = None
+            self._processes.abandon()
+            try:
+                for part in reversed(self._parts):
+                    part.stop()
+            finally:
+                self._processes.close()
+                self._processes = None
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
-    def _connections(self) -> dict[str, str]:
-        found = {}
-        if self._wanted["kafka"]:
-            extra = {"bootstrap.servers": self.bootstrap_servers}
-            found["AIRFLOW_CONN_KAFKA_DEFAULT"] = json.dumps({"conn_type": "kafka", "extra": extra})
-        if self._wanted["spark"]:
-            found["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps(self.spark.connection)
-        return found
+    def _make_parts(self, processes: Processes) -> list[Broker | Spark | Airflow]:
+        parts: list[Broker | Spark | Airflow] = []
+        variables = {}
+
+        def progress(name: str, done: int, total: int) -> None:
+            processes.check_open()
+            if self._progress:
+                self._progress(name, done, total)
+
+        if self._kafka:
+            self.broker = Broker(self.folder / "kafka", processes, progress)
+            variables["AIRFLOW_CONN_KAFKA_DEFAULT"] = json.dumps(self.broker.connection)
+            parts.append(self.broker)
+        if self._spark:
+            self.spark = Spark(
+                self.folder / "spark", processes, progress, cores=self._worker_cores, memory=self._worker_memory
+            )
+            variables["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps(self.spark.connection)
+            parts.append(self.spark)
+        if self._airflow:
+            dags = self._dags_folder or self.folder / "dags"
+            dags.mkdir(exist_ok=True)
+            self.airflow = Airflow(
+                self.folder / "airflow", processes, dags_folder=dags, variables={**variables, **self._variables}
+            )
+            parts.append(self.airflow)
+        return parts
 
     def __enter__(self) -> LocalStack:
         self.start()
@@ -140,11 +152,6 @@ def _side_by_side(starts: list[Callable[[], None]]) -> None:
         error = outcomes.get()
         if error is not None:
             raise error
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(exist_ok=True)
-    return folder
 
 
 def _only_one(path: Path) -> IO[str]:
