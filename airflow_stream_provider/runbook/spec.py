@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,19 +18,20 @@ from pydantic import (
     field_validator,
 )
 
+from airflow_stream_provider.clusters import refuse_secrets
 from airflow_stream_provider.control.files import local_folder
+from airflow_stream_provider.hooks.arguments import check_arguments
 from airflow_stream_provider.model.errors import SpecError
 from airflow_stream_provider.model.judge import Limits
 from airflow_stream_provider.model.names import check_stream_name
 from airflow_stream_provider.model.policy import Policy
-from airflow_stream_provider.runbook.secrets import check_arguments, check_conf
 from airflow_stream_provider.runbook.yamlfile import YamlFile
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
 
 
-class Strategy(str, Enum):
+class Strategy(StrEnum):
     """How a new release takes the place of the old one."""
 
     HANDOVER = "handover"
@@ -106,9 +107,9 @@ class UpgradeSpec(_Part):
     soak: Seconds = 600.0
     keep_previous: Seconds = 1800.0
     approval: bool = False
-    rehearse_batches: int = Field(Policy.rehearse_batches, ge=0)
+    rehearse_batches: int = Field(default=Policy.rehearse_batches, ge=0)
     rehearse_seconds: Seconds = Policy.rehearse_seconds
-    state_limit_bytes: int = Field(Policy.state_limit_bytes, ge=0)
+    state_limit_bytes: int = Field(default=Policy.state_limit_bytes, ge=0)
     foreach_batch_safe: bool = Policy.foreach_batch_safe
     boundary_seconds: Seconds = Policy.boundary_seconds
     lease_seconds: Annotated[Seconds, Field(ge=5)] = Policy.lease_seconds
@@ -121,9 +122,9 @@ class UpgradeSpec(_Part):
 
 
 class LagSpec(_Part):
-    """How far the stream may be behind Kafka: `max_records` in records, `max_seconds` as a duration; unset = not judged."""
+    """How far the stream may be behind Kafka: `max_records`, and `max_seconds` as a duration; unset = not judged."""
 
-    max_records: int | None = Field(None, ge=0)
+    max_records: int | None = Field(default=None, ge=0)
     max_seconds: Seconds | None = None
 
 
@@ -144,14 +145,14 @@ class StreamSpec(_Part):
     arguments: tuple[Word, ...] = ()
     py_files: tuple[Text, ...] = ()
     conf: dict[str, Word] = Field(default_factory=dict)
-    upgrade: UpgradeSpec = Field(default_factory=UpgradeSpec)
-    lag: LagSpec = Field(default_factory=LagSpec)
+    upgrade: UpgradeSpec = UpgradeSpec()
+    lag: LagSpec = LagSpec()
     _source: Path = PrivateAttr(default=Path("streams/stream.yaml"))
 
     @field_validator("conf")
     @classmethod
     def _no_secrets_in_conf(cls, conf: dict[str, str]) -> dict[str, str]:
-        return dict(_sentence(check_conf)(conf))
+        return dict(_sentence(refuse_secrets)(conf))
 
     @field_validator("arguments")
     @classmethod

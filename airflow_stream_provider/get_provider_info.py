@@ -1,0 +1,33 @@
+"""What Airflow shows of this provider. Read at every start of its command line, so nothing is imported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_NAME = "Spark streams"
+_PACKAGE = "airflow_stream_provider"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Return the provider's metadata, as Airflow's schema wants it."""
+    operators = ("check", "handover", "judge", "soak", "standby", "start", "stop")
+    return {
+        "package-name": "airflow-stream-provider",
+        "name": _NAME,
+        "description": "Run Spark Structured Streaming jobs in production: hand-over, roll-back, lag, fencing.",
+        "versions": ["0.1.0"],
+        "integrations": [
+            {
+                "integration-name": _NAME,
+                "external-doc-url": "https://spark.apache.org/docs/latest/streaming/",
+                "tags": ["software"],
+            }
+        ],
+        "hooks": [{"integration-name": _NAME, "python-modules": [f"{_PACKAGE}.hooks.stream"]}],
+        "operators": [
+            {"integration-name": _NAME, "python-modules": [f"{_PACKAGE}.operators.{name}" for name in operators]}
+        ],
+        "sensors": [{"integration-name": _NAME, "python-modules": [f"{_PACKAGE}.sensors.stream"]}],
+        "triggers": [{"integration-name": _NAME, "python-modules": [f"{_PACKAGE}.triggers.stream"]}],
+        "extra-links": [f"{_PACKAGE}.links.stream.SparkUiLink", f"{_PACKAGE}.links.stream.DriverLogLink"],
+    }

@@ -1,0 +1,69 @@
+"""Airflow connections as the plain values that `clusters` and `kafka` take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowException
+
+from airflow_stream_provider.model.errors import SpecError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+    from airflow_stream_provider.clusters import ClusterConnection
+
+
+@dataclass(frozen=True)
+class Connected:
+    """The two connections of a stream, read once: host, port and extra of the cluster's, and the extra of Kafka's."""
+
+    host: str
+    port: int | None
+    extra: Mapping[str, Any]
+    kafka: Mapping[str, Any] | None = None
+
+    @property
+    def cluster(self) -> ClusterConnection:
+        """The cluster's connection."""
+        from airflow_stream_provider.clusters import ClusterConnection
+
+        return ClusterConnection(self.host, self.port, self.extra)
+
+
+def connect(cluster: str, kafka: str | None) -> Connected:
+    """Read the connections; for operators. Raise SpecError naming one that is not there."""
+    try:
+        return _of(BaseHook.get_connection(cluster), BaseHook.get_connection(kafka) if kafka else None)
+    except AirflowException as error:
+        raise _missing(cluster, kafka, error) from error
+
+
+async def aconnect(cluster: str, kafka: str | None) -> Connected:
+    """Read the connections; for triggers, whose threads cannot ask for them. Raise SpecError naming a missing one."""
+    try:
+        found = await BaseHook.aget_connection(cluster)
+        return _of(found, await BaseHook.aget_connection(kafka) if kafka else None)
+    except AirflowException as error:
+        raise _missing(cluster, kafka, error) from error
+
+
+def _of(cluster: Connection, kafka: Connection | None) -> Connected:
+    return Connected(
+        host=cluster.host or "",
+        port=cluster.port,
+        extra=cluster.extra_dejson,
+        kafka=kafka.extra_dejson if kafka else None,
+    )
+
+
+def _missing(cluster: str, kafka: str | None, error: Exception) -> SpecError:
+    return SpecError(
+        f"An Airflow connection of this stream cannot be read: {error}".rstrip(".") + ".",
+        todo=f"Create {cluster!r} (type spark)" + (f" and {kafka!r} (type kafka)." if kafka else "."),
+        cluster=cluster,
+        kafka=kafka,
+    )

@@ -1,0 +1,329 @@
+"""What a task can wait for. Pure: each goal looks at a snapshot and says whether the wait is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
+
+from airflow_stream_provider.hooks.outcome import Ended, Outcome
+from airflow_stream_provider.hooks.snapshot import Snapshot
+from airflow_stream_provider.hooks.stillness import Stillness
+from airflow_stream_provider.model.errors import StreamError
+from airflow_stream_provider.model.judge import Judgement, Limits, Sample, Verdict, judge
+from airflow_stream_provider.model.names import deployment_of
+from airflow_stream_provider.model.state import RequestStage
+
+
+@dataclass
+class Memory:
+    """What one observer has seen so far; gone with it, which is safe: it only makes the next one wait anew."""
+
+    still: Stillness = field(default_factory=Stillness)
+    samples: list[Sample] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Asks:
+    """What to look at beyond the log and the heartbeats: drivers on the cluster, and the lag (`late` by `seconds`)."""
+
+    drivers: tuple[str, ...] = ()
+    lag: bool = False
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Base of all goals. `pace`: seconds between two looks. `says`: what is waited for, for the log and time-outs."""
+
+    pace: ClassVar[float] = 2.0
+
+    @property
+    def says(self) -> str:
+        """What is waited for, to follow on "waiting for"."""
+        raise NotImplementedError
+
+    def asks(self, snapshot: Snapshot | None, memory: Memory) -> Asks:
+        """Return what the next look must include, knowing the last one."""
+        return Asks()
+
+    def check(self, snapshot: Snapshot, memory: Memory) -> Outcome | None:
+        """Return how the wait ended, or None to go on."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the goal as a trigger carries it."""
+        return {"goal": type(self).__name__, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class StandbyUp(Goal):
+    """The deployment is warm, or has ended in another way."""
+
+    deployment: str
+
+    @property
+    def says(self) -> str:
+        """What is waited for."""
+        return f"{self.deployment} to be up and rehearsed"
+
+    def asks(self, snapshot: Snapshot | None, memory: Memory) -> Asks:
+        """Ask the cluster too: a driver that dies before it says anything leaves no trace in the log."""
+        return Asks(drivers=(self.deployment,))
+
+    def check(self, snapshot: Snapshot, memory: Memory) -> Outcome | None:
+        """Return REACHED when there is something to decide, LOST when the driver is dead and said nothing."""
+        deployment = snapshot.state.deployments[self.deployment]
+        if deployment.ended or snapshot.candidate(self.deployment) or snapshot.holds(self.deployment):
+            return Outcome(Ended.REACHED, self.deployment)
+        driver = snapshot.drivers.get(self.deployment)
+        if driver is not None and driver.state.terminal:
+            return Outcome(Ended.LOST, self.deployment, f"its driver is gone ({driver.state.value})")
+        return None
+
+
+@dataclass(frozen=True)
+class RequestOver(Goal):
+    """A request is not open any more, or somebody it needs gives no sign of life, or it has expired."""
+
+    request: str
+    expires: float
+    watched: tuple[str, ...]
+    lease: float
+
+    pace: ClassVar[float] = 0.5
+    # A heartbeat comes every second; a driver that beat so lately is still about to act.
+    MOVING: ClassVar[float] = 5.0
+
+    @property
+    def says(self) -> str:
+        """What is waited for."""
+        return f"request {self.request} to be over"
+
+    def asks(self, snapshot: Snapshot | None, memory: Memory) -> Asks:
+        """Ask the cluster about drivers that have been silent for long."""
+        if snapshot is None:
+            return Asks()
+        silent = (i for i in self.watched if memory.still.seconds(snapshot, i) > self.lease / 2)
+        return Asks(drivers=tuple(deployment_of(i) for i in silent))
+
+    def check(self, snapshot: Snapshot, memory: Memory) -> Outcome | None:
+        """Return REACHED, SILENT with the driver's incarnation, or LOST when it has expired and all are alive."""
+        request = snapshot.state.requests[self.request]
+        if not request.stage.open:
+            return Outcome(Ended.REACHED, self.request)
+        seconds = {i: memory.still.seconds(snapshot, i) for i in self.watched}
+        for incarnation, silent in seconds.items():
+            if self._silent(snapshot, incarnation, silent):
+                return Outcome(Ended.SILENT, incarnation, f"no heartbeat for {silent:.0f} s")
+        expired = snapshot.at > self.expires and request.stage is not RequestStage.RELEASED
+        if expired and all(silent < self.MOVING for silent in seconds.values()):
+            return Outcome(Ended.LOST, self.request, "it was not acted upon in time")
+        return None
+
+    def _silent(self, snapshot: Snapshot, incarnation: str, seconds: float) -> bool:
+        found = snapshot.state.incarnations.get(incarnation)
+        if found is None or found.state.terminal:
+            return False
+        driver = snapshot.drivers.get(deployment_of(incarnation))
+        # A driver that holds still while the control folder is away is alive: only the cluster's word shortens this.
+        dead = driver is not None and driver.state.terminal
+        return seconds > (self.lease if dead else 2 * self.lease)
+
+
+@dataclass(frozen=True)
+class Dead(Goal):
+    """An incarnation is confirmed dead: the cluster says gone, and its heartbeat stood still for a lease (rule 4)."""
+
+    incarnation: str
+    lease: float
+
+    @property
+    def says(self) -> str:
+        """What is waited for."""
+        return f"the cluster to confirm that {self.incarnation} is gone, and its heartbeat to stand still"
+
+    def asks(self, snapshot: Snapshot | None, memory: Memory) -> Asks:
+        """Ask the cluster about its driver and executors."""
+        return Asks(drivers=(deployment_of(self.incarnation),))
+
+    def check(self, snapshot: Snapshot, memory: Memory) -> Outcome | None:
+        """Return DEAD, with the evidence, once both are true."""
+        silent = memory.still.seconds(snapshot, self.incarnation)
+        driver = snapshot.drivers.get(deployment_of(self.incarnation))
+        if driver is None or not driver.gone or silent < self.lease:
+            return None
+        evidence = {"driver": driver.state.value, "submission": driver.submission, "silent_seconds": round(silent, 1)}
+        return Outcome(Ended.DEAD, self.incarnation, "killed and confirmed gone", evidence)
+
+
+@dataclass(frozen=True)
+class DriversGone(Goal):
+    """A deployment's driver and executors are gone; LOST when they are still there after the grace time."""
+
+    deployment: str
+    grace_until: float
+
+    @property
+    def says(self) -> str:
+        """What is waited for."""
+        return f"the driver of {self.deployment} to exit"
+
+    def asks(self, snapshot: Snapshot | None, memory: Memory) -> Asks:
+        """Ask the cluster about its driver and executors."""
+        return Asks(drivers=(self.deployment,))
+
+    def check(self, snapshot: Snapshot, memory: Memory) -> Outcome | None:
+        """Return REACHED, or LOST when the driver must be killed."""
+        driver = snapshot.drivers.get(self.deployment)
+        if driver is None or driver.gone:
+            return Outcome(Ended.REACHED, self.deployment)
+        if snapshot.at > self.grace_until:
+            return Outcome(Ended.LOST, self.deployment, "it did not exit by itself")
+        return None
+
+
+@dataclass(frozen=True)
+class Pause(Goal):
+    """Some time has passed, or the deployment's driver shows itself: then look again whether it was submitted."""
+
+    deployment: str
+    until: float
+
+    @property
+    def says(self) -> str:
+        """What is waited for."""
+        return f"the cluster to know whether {self.deployment} was submitted"
+
+    def check(self, snapshot: Snapshot, memory: Memory) -> Outcome | None:
+        """Return REACHED."""
+        if snapshot.at >= self.until or snapshot.submission(self.deployment):
+            return Outcome(Ended.REACHED, self.deployment)
+        return None
+
+
+@dataclass(frozen=True)
+class FirstCommits(Goal):
+    """Every query of the new holder has committed a batch, or the time for it is over (nothing came in)."""
+
+    incarnation: str
+    queries: tuple[str, ...]
+    until: float
+
+    pace: ClassVar[float] = 0.5
+
+    @property
+    def says(self) -> str:
+        """What is waited for."""
+        return f"the first batch of {self.incarnation}"
+
+    def check(self, snapshot: Snapshot, memory: Memory) -> Outcome | None:
+        """Return REACHED."""
+        beat = snapshot.heartbeats.get(self.incarnation, {})
+        committed = {q["name"] for q in beat.get("queries", ()) if q.get("batch") is not None}
+        lost = snapshot.state.holder != self.incarnation
+        if lost or snapshot.at >= self.until or committed.issuperset(self.queries):
+            return Outcome(Ended.REACHED, self.incarnation)
+        return None
+
+
+@dataclass(frozen=True)
+class Soaked(Goal):
+    """A new release has run for its soak time without giving cause for a roll-back; LOST says what the cause is.
+
+    `run`: what the authors of the watching run begin with. Its own roll-back is no supersession: a watch that is
+    cleared after it fails again.
+    """
+
+    deployment: str
+    until: float
+    limits: Mapping[str, Any]
+    run: str
+
+    pace: ClassVar[float] = 5.0
+
+    @property
+    def says(self) -> str:
+        """What is waited for."""
+        return f"{self.deployment} to prove itself"
+
+    def asks(self, snapshot: Snapshot | None, memory: Memory) -> Asks:
+        """Ask for the lag where there is a limit to it."""
+        limits = Limits(**self.limits)
+        wanted = limits.max_records is not None or limits.max_seconds is not None
+        return Asks(lag=wanted, seconds=limits.max_seconds)
+
+    def check(self, snapshot: Snapshot, memory: Memory) -> Outcome | None:
+        """Return LOST with the reason to roll back, REACHED when the time is over or somebody else took over."""
+        limits = Limits(**self.limits)
+        memory.samples.append(self._sample(snapshot, memory))
+        found: Judgement = judge(self.deployment, memory.samples, limits)
+        evidence = {"lag_records": memory.samples[-1].lag_records, "samples": len(memory.samples)}
+        if found.verdict is Verdict.BAD:
+            return Outcome(Ended.LOST, self.deployment, found.reason, evidence)
+        if found.verdict is Verdict.SUPERSEDED:
+            return Outcome(Ended.REACHED, self.deployment, found.reason, evidence)
+        if snapshot.at >= self.until and len(memory.samples) >= limits.samples:
+            return Outcome(Ended.REACHED, self.deployment, "", evidence)
+        return None
+
+    def _sample(self, snapshot: Snapshot, memory: Memory) -> Sample:
+        state = snapshot.state
+        deployment = state.deployments[self.deployment]
+        # A retired deployment was ended by a person or a roll-back: who holds instead says which.
+        ended = deployment.ended if deployment.ended != "retired" else ""
+        acquired = snapshot.acquisitions()
+        asked = state.requests.get(acquired[-1]["id"]) if acquired else None
+        wished = asked is not None and asked.stage is RequestStage.DONE and not asked.by.startswith(self.run)
+        return Sample(
+            holder=snapshot.holder or None,
+            ended=ended,
+            reason=deployment.reason,
+            superseded=bool(snapshot.holder) and not snapshot.holds(self.deployment) and wished,
+            silent=memory.still.seconds(snapshot, state.holder) if state.holder else 0.0,
+            lag_records=snapshot.lag.records if snapshot.lag else None,
+            late=snapshot.lag.late if snapshot.lag else None,
+        )
+
+
+@dataclass(frozen=True)
+class InPhase(Goal):
+    """The stream is in one of these phases; with `version`, held by that release."""
+
+    phases: tuple[str, ...]
+    version: str = ""
+
+    @property
+    def says(self) -> str:
+        """What is waited for."""
+        return f"the stream to be {' or '.join(self.phases)}" + (
+            f" with release {self.version}" if self.version else ""
+        )
+
+    def check(self, snapshot: Snapshot, memory: Memory) -> Outcome | None:
+        """Return REACHED."""
+        held = snapshot.state.holding_deployment
+        if snapshot.state.phase.value not in self.phases:
+            return None
+        if self.version and (held is None or held.release["version"] != self.version):
+            return None
+        return Outcome(Ended.REACHED, snapshot.stream, snapshot.holder_sentence)
+
+
+_GOALS: dict[str, Callable[..., Goal]] = {
+    goal.__name__: goal for goal in (StandbyUp, RequestOver, Dead, DriversGone, Pause, FirstCommits, Soaked, InPhase)
+}
+
+
+def goal_from_json(data: Mapping[str, Any]) -> Goal:
+    """Return the goal that a trigger carries; raise StreamError when it is not one of ours."""
+    fields = dict(data)
+    try:
+        made = _GOALS[fields.pop("goal")](
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+        )
+    except (KeyError, TypeError) as error:
+        raise StreamError(
+            f"{data!r} is not something to wait for.", todo="Clear the task: it was deferred by another version."
+        ) from error
+    return made

@@ -1,0 +1,236 @@
+"""One stream seen from Airflow: a frozen look at it, and the few things that can be done to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook
+
+from airflow_stream_provider.checkpoint.read import read as read_checkpoint
+from airflow_stream_provider.clusters import Cluster, open_cluster
+from airflow_stream_provider.control import open_log
+from airflow_stream_provider.control.files import local_folder
+from airflow_stream_provider.control.log import ControlLog, make_record
+from airflow_stream_provider.control.releases import Release, publish
+from airflow_stream_provider.hooks.connections import Connected, aconnect, connect
+from airflow_stream_provider.hooks.goals import Asks
+from airflow_stream_provider.hooks.snapshot import DriverFacts, Snapshot
+from airflow_stream_provider.hooks.submit import job_of, submit_once
+from airflow_stream_provider.kafka.lag import Lag, is_kafka, measure
+from airflow_stream_provider.model.errors import CheckpointError, SeqTaken, SpecError, StreamError
+from airflow_stream_provider.model.names import check_stream_name, deployment_of
+from airflow_stream_provider.model.record import Record
+from airflow_stream_provider.model.state import StreamState
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.clusters import Job
+
+
+class StreamHook(BaseHook):
+    """The control log, the cluster and the Kafka of one stream.
+
+    Nothing is opened before it is used. All calls block, but for `aobserve`; not thread-safe.
+
+    :param stream: name of the stream.
+    :param control: control URL, such as ``file:///data/streams``.
+    :param cluster: Airflow connection id of the Spark cluster.
+    :param kafka: Airflow connection id of Kafka; None = lag is not known.
+    """
+
+    def __init__(self, stream: str, control: str, cluster: str, kafka: str | None = None) -> None:
+        super().__init__()
+        self.stream = check_stream_name(stream)
+        self.control = control
+        self.cluster_conn_id = cluster
+        self.kafka_conn_id = kafka
+        self._connected: Connected | None = None
+        self._records: list[Record] = []
+
+    @property
+    def address(self) -> dict[str, Any]:
+        """What it takes to open this hook again in another process."""
+        return {
+            "stream": self.stream,
+            "control": self.control,
+            "cluster": self.cluster_conn_id,
+            "kafka": self.kafka_conn_id,
+        }
+
+    @property
+    def folder(self) -> Path:
+        """The stream's folder under the control URL."""
+        return local_folder(self.control) / self.stream
+
+    @cached_property
+    def control_log(self) -> ControlLog:
+        """The control log of a stream that exists."""
+        return open_log(self.control, self.stream)
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """The cluster that the connection names."""
+        return open_cluster(self._connections.cluster)
+
+    @property
+    def _connections(self) -> Connected:
+        if self._connected is None:
+            self._connected = connect(self.cluster_conn_id, self.kafka_conn_id)
+        return self._connected
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    def observe(self, asks: Asks = Asks()) -> Snapshot:  # noqa: B008 - frozen
+        """Return the stream as it is now; never acts.
+
+        :raises ControlUnavailable: the control log cannot be read now.
+        """
+        # The cluster before the log: a driver that the cluster calls gone has written its last word by then.
+        drivers = self._drivers(asks.drivers)
+        self._records += self.control_log.records(len(self._records) + 1)
+        state = self.control_log.refresh()
+        heartbeats = self.control_log.heartbeats()
+        lag = self._lag(state, heartbeats, asks.seconds) if asks.lag else None
+        return Snapshot(self.stream, time.time(), state, tuple(self._records), heartbeats, drivers, lag)
+
+    async def aobserve(self, asks: Asks) -> Snapshot:
+        """Return the stream as it is now, from a trigger's event loop."""
+        if (asks.drivers or asks.lag) and self._connected is None:
+            self._connected = await aconnect(self.cluster_conn_id, self.kafka_conn_id)
+        return await asyncio.to_thread(self.observe, asks)
+
+    def _drivers(self, deployments: Iterable[str]) -> Mapping[str, DriverFacts]:
+        found = {}
+        for deployment in deployments:
+            submission = self._submission(deployment)
+            if submission:
+                driver = self.cluster.status(submission)
+                gone = driver.terminal and self.cluster.gone(submission, deployment)
+                found[deployment] = DriverFacts(submission, driver, gone)
+        return found
+
+    def _submission(self, deployment: str) -> str:
+        return Snapshot(self.stream, 0.0, self.control_log.refresh(), (), self.control_log.heartbeats()).submission(
+            deployment
+        )
+
+    def _lag(self, state: StreamState, heartbeats: Mapping[str, Any], seconds: float | None) -> Lag | None:
+        from airflow_stream_provider.kafka.connect import BrokerUnreachable, admin
+
+        extra = self._connections.kafka
+        committed = self.committed(state, heartbeats)
+        if extra is None or self.kafka_conn_id is None or not committed:
+            return None
+        try:
+            with admin(self.kafka_conn_id, extra) as client:
+                return measure(client, committed, seconds)
+        except BrokerUnreachable as error:
+            self.log.warning("How far %s is behind is not known: %s", self.stream, error)
+            return None
+
+    def committed(self, state: StreamState, heartbeats: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+        """Return the committed Kafka offsets of the last holder's queries: what a driver starting now reads next.
+
+        By query, for each of its sources. From the checkpoint where this machine can read it, else from the holder's
+        heartbeat; a query of which neither is known is left out.
+        """
+        holder = state.incarnations.get(state.last_holder or "")
+        found: dict[str, Sequence[Any]] = {}
+        if holder is None:
+            return found
+        beats = {q["name"]: q for q in heartbeats.get(holder.id, {}).get("queries", ())}
+        for query in holder.queries:
+            name = query["name"]
+            try:
+                sources: Sequence[Any] = [read_checkpoint(query["checkpoint"]).committed]
+            except CheckpointError:
+                sources = beats.get(name, {}).get("committed") or ()
+            sources = [source for source in sources if is_kafka(source)]
+            if sources:
+                found[name] = sources
+        return found
+
+    # -- acting ----------------------------------------------------------------------------------------------------
+
+    def create(self) -> None:
+        """Make the control log of a stream that is new; nothing happens when it is there.
+
+        :raises ControlUnavailable: the control folder cannot be used.
+        """
+        open_log(self.control, self.stream, create=True)
+
+    def publish(
+        self,
+        *,
+        version: str,
+        application: Path,
+        arguments: Sequence[str],
+        py_files: Sequence[Path],
+        conf: Mapping[str, str],
+    ) -> Release:
+        """Copy a release beside the control log; the same contents give the same release again."""
+        return publish(
+            self.folder, version=version, application=application, arguments=arguments, py_files=py_files, conf=conf
+        )
+
+    def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
+        """Append a record if the log still ends at `seq`; return whether it was written.
+
+        :raises RuleBroken: it may not follow; nothing was written. :raises ControlUnavailable: not written or unknown.
+        """
+        try:
+            self.control_log.append(make_record(kind, by, **fields), seq)
+        except SeqTaken:
+            return False
+        return True
+
+    def job(self, deployment: str) -> Job:
+        """Return what the cluster is asked to run for a declared deployment."""
+        release = Release.from_json(self.control_log.refresh().deployments[deployment].release)
+        return job_of(self.stream, self.control, self.folder, deployment, release)
+
+    def submit(self, deployment: str, by: str, *, first: bool) -> bool:
+        """Submit a declared deployment exactly once; see `submit_once`."""
+        return submit_once(self.control_log, self.cluster, self.job(deployment), by, first=first)
+
+    def kill(self, deployment: str) -> None:
+        """Kill what the cluster runs of a deployment; it is not dead before `observe` says that it is gone.
+
+        :raises ClusterError: the cluster does not answer.
+        """
+        declared = self.control_log.refresh().deployments[deployment]
+        beats = (b for i, b in self.control_log.heartbeats().items() if deployment_of(i) == deployment)
+        known = {declared.submission, *(str(beat.get("submission", "")) for beat in beats)}
+        known.update(self.cluster.find(deployment, declared.declared_at).alive)
+        for submission in sorted(known - {""}):
+            self.cluster.kill(submission)
+
+    def links(self, deployment: str) -> dict[str, str]:
+        """Return where a person looks at a deployment: the Spark UI and the driver's log, as far as they are known."""
+        found: dict[str, str] = {}
+        state, beats = self.control_log.refresh(), self.control_log.heartbeats()
+        submission = Snapshot(self.stream, 0.0, state, (), beats).submission(deployment)
+        if submission:
+            with contextlib.suppress(StreamError):
+                found.update(self.cluster.links(submission))
+        for incarnation, beat in beats.items():
+            if deployment_of(incarnation) == deployment and beat.get("ui_url"):
+                found["Spark UI"] = str(beat["ui_url"])
+        return found
+
+    def check_reachable(self) -> None:
+        """Raise SpecError or BrokerUnreachable unless the Kafka that the connection names answers."""
+        from airflow_stream_provider.kafka.connect import admin
+
+        if self.kafka_conn_id is None:
+            return
+        extra = self._connections.kafka
+        if extra is None:
+            raise SpecError(f"The connection {self.kafka_conn_id!r} has no extra.", todo="See the README.")
+        with admin(self.kafka_conn_id, extra) as client:
+            client.describe_cluster()

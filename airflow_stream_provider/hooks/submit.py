@@ -1,0 +1,74 @@
+"""Submit a declared deployment exactly once, however often and from wherever it is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from airflow_stream_provider.clusters import Cluster, Job, SubmitUnclear
+from airflow_stream_provider.control.log import ControlLog, make_record
+from airflow_stream_provider.control.releases import Release
+from airflow_stream_provider.model.names import deployment_of
+from airflow_stream_provider.model.record import Kind, Record
+from airflow_stream_provider.model.state import StreamState
+
+
+def job_of(stream: str, control: str, folder: Path, deployment: str, release: Release) -> Job:
+    """Return what the cluster is asked to run for a deployment; `folder` is the stream's control folder."""
+    launcher = ("--control", control, "--stream", stream, "--deployment", deployment)
+    return Job(
+        stream=stream,
+        deployment=deployment,
+        app_name=f"{stream} {release.version} [{deployment}]",
+        release_dir=str(release.folder(folder)),
+        arguments=(*launcher, "--", release.application, *release.arguments),
+        py_files=release.py_files,
+        conf=release.conf,
+    )
+
+
+def submit_once(log: ControlLog, cluster: Cluster, job: Job, by: str, *, first: bool) -> bool:
+    """Make sure that the declared deployment has one submission; return False when the cluster cannot tell yet.
+
+    :param first: this very call declared the deployment, so nobody can have submitted it before; otherwise an earlier
+        try may have died between submit and record, and the heartbeats and the cluster are asked first (rule 5).
+    :raises ClusterError: the cluster refused or does not answer; nothing new runs.
+    """
+    deployment = log.refresh().deployments[job.deployment]
+    if deployment.submission or deployment.ended:
+        return True
+    if not first:
+        known = _known_by_heartbeat(log.heartbeats(), job.deployment)
+        if not known:
+            found = cluster.find(job.deployment, deployment.declared_at)
+            if not found.alive and not found.certain:
+                return False
+            # One that ended counts too: its death is for the caller to see, not for us to hide by a second one.
+            known = next(iter((*found.alive, *found.ended)), "")
+        if known:
+            _record(log, job.deployment, known, by)
+            return True
+    try:
+        submission = cluster.submit(job)
+    except SubmitUnclear:
+        return False
+    if _record(log, job.deployment, submission, by) != submission:
+        # Another try of this task woke up at the same moment and was first in the log: ours is the duplicate.
+        cluster.kill(submission)
+    return True
+
+
+def _known_by_heartbeat(heartbeats: Mapping[str, Mapping[str, Any]], deployment: str) -> str:
+    beats = (beat for name, beat in heartbeats.items() if deployment_of(name) == deployment)
+    return next((str(beat["submission"]) for beat in beats if beat.get("submission")), "")
+
+
+def _record(log: ControlLog, deployment: str, submission: str, by: str) -> str:
+    """Append `submitted` unless one is there; return the submission that counts."""
+    record = make_record(Kind.SUBMITTED, by, deployment=deployment, submission=submission)
+
+    def build(state: StreamState) -> Record | None:
+        return None if state.deployments[deployment].submission else record
+
+    return log.propose(build).deployments[deployment].submission

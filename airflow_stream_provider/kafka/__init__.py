@@ -1,0 +1,1 @@
+"""Kafka as the streams need it: how far a stream is behind."""

@@ -1,0 +1,1 @@
+"""Links from a task to what an on-call person opens."""

@@ -1,0 +1,63 @@
+"""Refuse early what cannot work: before anything is submitted, and while the stream runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_stream_provider.hooks.author import Author
+from airflow_stream_provider.hooks.plan import leftovers
+from airflow_stream_provider.model.errors import ClusterError, SpecError
+from airflow_stream_provider.operators.standby import ReleaseOperator
+
+
+class CheckReleaseOperator(ReleaseOperator):
+    """Check a release and everything it needs: its files, its settings, the control folder, the broker, the cluster.
+
+    Fails with one sentence that says what to do. Touches nothing that runs.
+
+    :param room: also refuse when the cluster has no room now for a second application. What earlier runs left warm
+        does not count as in the way. (templated: `True` or `False`)
+
+    XCom: `version`, `hash` of the release, `holder` now.
+    """
+
+    template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "room")
+
+    def __init__(self, *, room: bool | str = True, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.room = room
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Check everything."""
+        author = Author.of(context)
+        try:
+            wanted = self.wanted
+            wanted.check()
+            self.hook.create()
+            view = self.hook.observe()
+            self.hook.check_reachable()
+            self._check_cluster(author, crowded=bool(leftovers(view, author)))
+        except SpecError as error:
+            raise AirflowFailException(str(error)) from error
+        return {
+            "stream": self.stream.name,
+            "version": wanted.version,
+            "hash": wanted.publish(self.hook).hash,
+            "holder": view.holder,
+        }
+
+    def _check_cluster(self, author: Author, *, crowded: bool) -> None:
+        try:
+            self.hook.cluster.check(self.wanted.job(self.hook, self.subject(author)))
+        except ClusterError as error:
+            no_room = "free_cores" in error.fields
+            if not no_room:
+                raise
+            if crowded or str(self.room) != "True":
+                self.log.info("No room yet: %s", error.message)
+                return
+            raise AirflowFailException(str(error)) from error

@@ -1,0 +1,63 @@
+"""Decide by its rehearsal whether a standby may take over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow_stream_provider.hooks.author import Author
+from airflow_stream_provider.hooks.outcome import Outcome
+from airflow_stream_provider.hooks.snapshot import Snapshot
+from airflow_stream_provider.hooks.steps import Done, GiveUp, Step
+from airflow_stream_provider.model.errors import RehearsalRefused
+from airflow_stream_provider.operators.base import StreamOperator
+
+
+class JudgeRehearsalOperator(StreamOperator):
+    """Compare what a standby rehearsed with what the holder does, and refuse one that cannot keep up.
+
+    Spark's own refusals end the standby before this. Here, a query is refused whose last rehearsed batch of live data
+    took longer than the stream's `lag.max_seconds`: it would be late from its first batch on.
+
+    XCom: `queries`, by name the seconds and rows per second of both sides, and `notes` of the rehearsal.
+    """
+
+    def plan(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+        """Return the verdict; it does not change once the deployment has taken over."""
+        standby = next(iter(reversed(view.state.of_deployment(self.deployment))), None)
+        if standby is None:
+            return GiveUp(
+                RehearsalRefused(f"{self.deployment} has not been rehearsed.", todo="Submit it first, in a new run.")
+            )
+        holder = view.heartbeats.get(view.state.holder or "", {})
+        table = compare(standby.rehearsal.get("queries", {}), holder.get("queries", ()))
+        limit = self.stream.lag.max_seconds
+        for name, row in table.items():
+            self.log.info("%s: %s", name, row)
+            took = row["rehearsed_seconds"]
+            if limit is not None and took is not None and took > limit:
+                return GiveUp(
+                    RehearsalRefused(
+                        f"The query {name} took {took:.1f} s for a batch of live data; the stream may be at most "
+                        f"{limit:.0f} s behind Kafka. {view.holder_sentence}",
+                        todo="Make it faster, give it more cores, or raise `lag.max_seconds`.",
+                        query=name,
+                    )
+                )
+        return Done({"deployment": self.deployment, "queries": table, "notes": standby.rehearsal.get("notes", [])})
+
+
+def compare(
+    rehearsed: Mapping[str, Mapping[str, Any]], running: Sequence[Mapping[str, Any]]
+) -> dict[str, dict[str, float | None]]:
+    """Return both sides by query's name; None for what is not known."""
+    holder = {query["name"]: query for query in running}
+    return {
+        name: {
+            "rehearsed_seconds": summary.get("last_batch_seconds"),
+            "rehearsed_rows_per_second": summary.get("rows_per_second"),
+            "holder_seconds": holder.get(name, {}).get("batch_seconds"),
+            "holder_rows_per_second": holder.get(name, {}).get("rows_per_second"),
+        }
+        for name, summary in rehearsed.items()
+    }

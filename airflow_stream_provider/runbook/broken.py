@@ -1,0 +1,48 @@
+"""The DAG of a stream whose YAML cannot be used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, BaseOperator, Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_stream_provider.model.errors import SpecError
+
+
+class UnusableStreamOperator(BaseOperator):
+    """Fail with what is wrong with a stream's YAML."""
+
+    def __init__(self, *, error: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.error = error
+
+    def execute(self, context: Context) -> None:
+        """Fail."""
+        raise AirflowFailException(self.error)
+
+
+def broken_dag(error: SpecError, taken: Container[str]) -> DAG:
+    """Return the DAG that shows the error.
+
+    Not an import error: Airflow marks every DAG of a file with an import error as stale, and the other streams of the
+    folder could not be upgraded until somebody has corrected this one.
+    """
+    path = Path(str(error.fields.get("file", "stream.yaml")))
+    stem = re.sub(r"[^\w.-]", "-", path.stem)
+    dag_id = f"{stem}__upgrade"
+    if dag_id in taken:
+        dag_id = f"{re.sub(r'[^A-Za-z0-9_.-]', '-', path.name)}__upgrade"
+    with DAG(
+        dag_id,
+        description=str(error),
+        schedule=None,
+        catchup=False,
+        tags=["stream", "unusable"],
+        doc_md=f"**This stream cannot be used.** {error}",
+    ) as dag:
+        UnusableStreamOperator(task_id="read_yaml", error=str(error))
+    return dag

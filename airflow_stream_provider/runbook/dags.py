@@ -1,0 +1,166 @@
+"""The DAGs of a folder of streams."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import DAG, BaseOperator, Param, TriggerRule
+
+from airflow_stream_provider.model.errors import SpecError
+from airflow_stream_provider.operators.check import CheckReleaseOperator
+from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
+from airflow_stream_provider.operators.judge import JudgeRehearsalOperator
+from airflow_stream_provider.operators.soak import SoakOperator
+from airflow_stream_provider.operators.standby import SubmitStandbyOperator
+from airflow_stream_provider.operators.stop import MakeRoomOperator, RetireOperator
+from airflow_stream_provider.runbook.broken import broken_dag
+from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
+from airflow_stream_provider.runbook.restart import StopFirstOperator
+from airflow_stream_provider.runbook.spec import Strategy, StreamSpec, load_specs
+
+# A control folder or a master that is away for a moment; what cannot get better fails at once all the same.
+RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=10)}
+
+_RELEASE = {
+    "version": "{{ params.version }}",
+    "application": "{{ params.application }}",
+    "arguments": "{{ params.arguments | tojson }}",
+    "changed_checkpoints": "{{ params.changed_checkpoints | tojson }}",
+}
+# Left by `submit` before it does anything, so it is there for those who clean up after it.
+_NEW = "{{ ti.xcom_pull(task_ids='submit', key='deployment') or '' }}"
+_OLD = "{{ (ti.xcom_pull(task_ids='hand_over') or {}).get('previous', '') }}"
+_FAULT = "{{ ti.xcom_pull(task_ids='watch', key='verdict') or '' }}"
+_VERDICT = "{{ (ti.xcom_pull(task_ids='watch') or {}).get('verdict', '') }}"
+
+
+def stream_dags(folder: str | Path) -> dict[str, DAG]:
+    """Return the DAGs of every stream described in a folder, by DAG id; for `globals().update(...)` in a DAG file.
+
+    A file that cannot be used does not take the other streams' DAGs away: its stream gets a DAG whose one task fails
+    with what is wrong, and which file, line and field to correct.
+
+    :param folder: of the YAML files; relative to the file that calls this.
+    :raises SpecError: the folder is not there.
+    """
+    # Of the caller, also through the lazy `airflow_stream_provider.stream_dags`, which only returns this function.
+    caller = sys._getframe(1).f_globals.get("__file__")
+    base = Path(caller).parent if caller else Path.cwd()
+    found: dict[str, DAG] = {}
+    for spec in load_specs(base / folder):
+        dags = [broken_dag(spec, found)] if isinstance(spec, SpecError) else [upgrade_dag(spec), retire_dag(spec)]
+        found.update((dag.dag_id, dag) for dag in dags)
+    return found
+
+
+def upgrade_dag(spec: StreamSpec) -> DAG:
+    """Return ``NAME__upgrade``: check, submit and rehearse, judge, hand over, watch, retire; and the way back."""
+    with DAG(
+        f"{spec.name}__upgrade",
+        description=f"Upgrade the stream {spec.name}: the new release is warm before the old one stops.",
+        schedule=None,
+        catchup=False,
+        max_active_runs=1,  # upgrades queue; what they leave warm does not (see RetireLaterOperator)
+        default_args=RETRIES,
+        params=_form(spec),
+        tags=["stream", spec.name],
+        doc_md=upgrade_dag.__doc__,
+    ) as dag:
+        check = CheckReleaseOperator(
+            task_id="check", stream=spec, room="{{ params.strategy == 'handover' }}", **_RELEASE
+        )
+        make_room = MakeRoomOperator(task_id="make_room", stream=spec)
+        stop_first = StopFirstOperator(task_id="stop_first", stream=spec, strategy="{{ params.strategy }}")
+        submit = SubmitStandbyOperator(task_id="submit", stream=spec, trigger_rule=TriggerRule.NONE_FAILED, **_RELEASE)
+        judge = JudgeRehearsalOperator(task_id="judge", stream=spec, deployment=_NEW)
+        hand_over = HandOverOperator(task_id="hand_over", stream=spec, deployment=_NEW)
+        watch = SoakOperator(task_id="watch", stream=spec, deployment=_NEW)
+        retire = RetireLaterOperator(
+            task_id="retire",
+            stream=spec,
+            previous=_OLD,
+            trigger_dag_id=f"{spec.name}__retire",
+            trigger_run_id="{{ run_id }}",
+        )
+        roll_back = RollBackOperator(
+            task_id="roll_back", stream=spec, deployment=_NEW, reason=_FAULT, trigger_rule=TriggerRule.ONE_FAILED
+        )
+        discard = RetireOperator(
+            task_id="discard",
+            stream=spec,
+            deployment=_NEW,
+            reason="It did not stay.",
+            trigger_rule=TriggerRule.ALL_DONE,
+        )
+        report = ReportUpgradeOperator(
+            task_id="report",
+            stream=spec,
+            deployment=_NEW,
+            verdict=_VERDICT,
+            fault=_FAULT,
+            trigger_rule=TriggerRule.ALL_DONE,
+        )
+        steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge]
+        if spec.upgrade.approval:
+            steps.append(_approval(spec))
+        steps += [hand_over, watch]
+        for before, after in zip(steps, [*steps[1:], retire], strict=True):
+            before >> after
+        watch >> roll_back >> discard >> report
+        retire >> report
+    return dag
+
+
+def retire_dag(spec: StreamSpec) -> DAG:
+    """Return ``NAME__retire``: ends a release that does not hold the stream any more. Upgrades start it."""
+    with DAG(
+        f"{spec.name}__retire",
+        description=f"End a release of {spec.name} that was kept warm.",
+        schedule=None,
+        catchup=False,
+        # Started by another DAG: paused, it would keep old releases warm for ever and nobody would see why.
+        is_paused_upon_creation=False,
+        default_args=RETRIES,
+        params={"deployment": Param("", type="string", description="Deployment that does not hold the stream.")},
+        tags=["stream", spec.name],
+        doc_md=retire_dag.__doc__,
+    ) as dag:
+        RetireOperator(task_id="retire", stream=spec, deployment="{{ params.deployment }}", reason="Kept long enough.")
+    return dag
+
+
+def _form(spec: StreamSpec) -> dict[str, Param]:
+    strategies = " ".join(f"**{strategy.value}**: {strategy.description}" for strategy in Strategy)
+    return {
+        "version": Param(spec.version, type="string", minLength=1, description="Label of the new release."),
+        "application": Param(
+            spec.application, type="string", minLength=1, description="Script; relative paths start as in the YAML."
+        ),
+        "arguments": Param(
+            list(spec.arguments),
+            type="array",
+            items={"type": "string"},
+            description="Arguments of the script, one a line.",
+        ),
+        "strategy": Param(
+            spec.upgrade.strategy.value, type="string", enum=[s.value for s in Strategy], description_md=strategies
+        ),
+        "changed_checkpoints": Param(
+            [],
+            type="array",
+            items={"type": "string"},
+            description="Checkpoints of queries that this release adds, drops or renames on purpose, one a line.",
+        ),
+    }
+
+
+def _approval(spec: StreamSpec) -> BaseOperator:
+    return ApprovalOperator(
+        task_id="approve",
+        subject=f"Hand {spec.name} over to release {{{{ params.version }}}}?",
+        body="```json\n{{ ti.xcom_pull(task_ids='judge') | tojson(indent=2) }}\n```",
+        retries=0,
+    )

@@ -1,0 +1,85 @@
+"""The end of an upgrade run: the old release is retired later, and the run says how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_stream_provider.hooks.author import Author
+from airflow_stream_provider.hooks.outcome import Outcome
+from airflow_stream_provider.hooks.snapshot import Snapshot
+from airflow_stream_provider.hooks.steps import Done, GiveUp, Step
+from airflow_stream_provider.model.errors import HandOverFailed
+from airflow_stream_provider.model.names import deployment_of
+from airflow_stream_provider.operators.base import StreamOperator
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.runbook.spec import StreamSpec
+
+
+class RetireLaterOperator(TriggerDagRunOperator):
+    """Start the DAG that retires the old release, dated so that it begins when the release has been kept long enough.
+
+    A run of its own, because the upgrade is over: the next one need not wait for it. A queued run holds no slot.
+
+    :param stream: the stream.
+    :param previous: deployment to retire. (templated)
+    """
+
+    template_fields = (*TriggerDagRunOperator.template_fields, "previous")
+
+    def __init__(self, *, stream: StreamSpec, previous: str, **kwargs: Any) -> None:
+        super().__init__(skip_when_already_exists=True, **kwargs)
+        self.stream = stream
+        self.previous = previous
+
+    def execute(self, context: Context) -> None:
+        """Start the run, once per upgrade."""
+        if not self.previous:
+            raise AirflowSkipException("No release ran before this one.")
+        self.conf = {"deployment": self.previous}
+        self.run_after = datetime.fromtimestamp(datetime.now(UTC).timestamp() + self._seconds_left(), UTC)
+        super().execute(context)
+
+    def _seconds_left(self) -> float:
+        kept = self.stream.upgrade.keep_previous - self.stream.upgrade.soak
+        return max(0.0, kept)
+
+
+class ReportUpgradeOperator(StreamOperator):
+    """Say how the run ended, from the control log; it fails when the wanted release does not hold because of this run.
+
+    :param verdict: how the watch ended (good or superseded); empty when it failed or never began. (templated)
+    :param fault: what the watch said against the release; empty if nothing. (templated)
+    """
+
+    template_fields: Sequence[str] = ("deployment", "reason", "verdict", "fault")
+
+    def __init__(self, *, verdict: str, fault: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.verdict = verdict
+        self.fault = fault
+
+    def plan(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+        """Return how the run ended."""
+        declared = view.state.deployments.get(self.deployment)
+        if declared is None:
+            return self._failed("Nothing was submitted; the task that failed says why.", view)
+        version = declared.release["version"]
+        if self.verdict:
+            result = {"stream": view.stream, "deployment": self.deployment, "version": version, "holder": view.holder}
+            return Done({**result, "verdict": self.verdict})
+        if any(deployment_of(r["incarnation"]) == self.deployment for r in view.acquisitions()):
+            gone = "It still holds." if view.holds(self.deployment) else "Rolled back."
+            return self._failed(f"Release {version} took over and did not stay. {self.fault} {gone}", view)
+        if declared.ended == "failed":
+            return self._failed(f"Release {version} was refused: {declared.reason}", view)
+        return self._failed(f"Release {version} did not take over.", view)
+
+    def _failed(self, sentence: str, view: Snapshot) -> Step:
+        return GiveUp(HandOverFailed(sentence, todo=view.holder_sentence))

@@ -1,0 +1,31 @@
+"""The strategy for a cluster without room for two: stop the old release first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_stream_provider.operators.stop import StopStreamOperator
+from airflow_stream_provider.runbook.spec import Strategy
+
+
+class StopFirstOperator(StopStreamOperator):
+    """Stop the stream if the upgrade's strategy is `restart`; skipped otherwise.
+
+    :param strategy: as chosen in the form. (templated)
+    """
+
+    template_fields: Sequence[str] = (*StopStreamOperator.template_fields, "strategy")
+
+    def __init__(self, *, strategy: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.strategy = strategy
+
+    def execute(self, context: Context) -> Any:
+        """Stop the stream, or skip."""
+        if self.strategy != Strategy.RESTART.value:
+            raise AirflowSkipException("The old release runs until the new one takes over.")
+        return super().execute(context)

@@ -1,0 +1,1 @@
+"""Wait for a stream."""

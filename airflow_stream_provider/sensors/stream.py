@@ -1,0 +1,83 @@
+"""Wait until a stream is in a state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator, Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_stream_provider.hooks.goals import InPhase, Memory
+from airflow_stream_provider.hooks.outcome import Ended, Outcome
+from airflow_stream_provider.model.state import StreamPhase
+from airflow_stream_provider.triggers.stream import StreamTrigger
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.hooks.stream import StreamHook
+    from airflow_stream_provider.runbook.spec import StreamSpec
+
+
+class StreamSensor(BaseSensorOperator):
+    """Wait until a stream is in one of these phases, and, if asked for, held by one release.
+
+    :param stream: the stream, as read by `load_spec`.
+    :param phases: one or more of StreamPhase: empty, stopped, down, starting, running, handing_over, stopping, failed,
+        finished.
+    :param version: only if the holder's release has this label. (templated)
+    :param deferrable: wait in the triggerer; with False a worker slot is held.
+
+    `timeout` is in seconds, as of every sensor.
+    """
+
+    template_fields: Sequence[str] = ("version",)
+
+    def __init__(
+        self,
+        *,
+        stream: StreamSpec,
+        phases: StreamPhase | str | Sequence[StreamPhase | str] = StreamPhase.RUNNING,
+        version: str = "",
+        deferrable: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+        # StreamPhase is a str: one phase and several are told apart by that.
+        wanted = (phases,) if isinstance(phases, str) else tuple(phases)
+        self.phases = tuple(StreamPhase(phase).value for phase in wanted)
+        self.version = version
+        self.deferrable = deferrable
+
+    @cached_property
+    def hook(self) -> StreamHook:
+        """The stream as this process sees it."""
+        # Here: a DAG file that is parsed needs no hook, nor the clients behind it.
+        from airflow_stream_provider.hooks.stream import StreamHook
+
+        return StreamHook(self.stream.name, self.stream.control, self.stream.cluster, self.stream.kafka)
+
+    @property
+    def goal(self) -> InPhase:
+        """What is waited for."""
+        return InPhase(self.phases, self.version)
+
+    def poke(self, context: Context) -> bool:
+        """Look once."""
+        return self.goal.check(self.hook.observe(), Memory()) is not None
+
+    def execute(self, context: Context) -> Any:
+        """Look once, then defer."""
+        if not self.deferrable:
+            super().execute(context)
+        elif not self.poke(context):
+            trigger = StreamTrigger(self.hook.address, self.goal.to_json(), time.time() + self.timeout)
+            self.defer(trigger=trigger, method_name="resume")
+
+    def resume(self, context: Context, event: Any) -> None:
+        """Finish, or fail when the time is over."""
+        outcome = Outcome.from_event(event)
+        if outcome.ended is not Ended.REACHED:
+            raise AirflowFailException(f"{self.stream.name}: {outcome.reason}.")

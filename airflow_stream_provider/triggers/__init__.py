@@ -1,0 +1,1 @@
+"""The one trigger behind all operators and sensors."""
