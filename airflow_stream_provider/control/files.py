@@ -17,14 +17,16 @@ from airflow_stream_provider.model.names import INCARNATION, check_id, check_str
 class FilesStore:
     """Records as ``log/<20 digits>.json``, heartbeats as ``heartbeats/<incarnation>.json`` under one folder.
 
-    A record is written to a temporary file, synced, and linked to its number: the link fails when the number is
+    A record is written to a file in ``incoming/``, synced, and linked to its number: the link fails when the number is
     taken, and no reader can see an empty or torn record. Hadoop's local file system gives no such promise and is never
-    used here.
+    used here. Mount NFS with ``lookupcache=positive``: by default its client may believe for half a minute that a
+    number is free, which is safe (the link is the server's to make) but makes every hand-over that slow.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._log = folder / "log"
+        self._incoming = folder / "incoming"
         self._heartbeats = folder / "heartbeats"
 
     @classmethod
@@ -35,17 +37,18 @@ class FilesStore:
     def initialise(self) -> None:
         """Make the folders of a new stream; prove once that exclusive creation works here."""
         with _unavailable(self.folder):
-            fresh = not self._log.is_dir()
-            self._heartbeats.mkdir(parents=True, exist_ok=True)
-            (self.folder / "releases").mkdir(exist_ok=True)
-            if fresh:
+            for folder in (self._heartbeats, self._incoming, self.folder / "releases"):
+                folder.mkdir(parents=True, exist_ok=True)
+            if not self._log.is_dir():
                 self._race()
-            self._log.mkdir(exist_ok=True)
+                self._log.mkdir(exist_ok=True)
             _sync_folder(self.folder)
 
     def check(self) -> None:
         """Raise ControlUnavailable when the stream's folder is not there."""
-        if not self._log.is_dir():
+        with _unavailable(self.folder):
+            found = self._log.is_dir()
+        if not found:
             raise ControlUnavailable(
                 f"There is no control log in {self.folder}.",
                 todo="Mount the control folder on this machine, or check `control` and `name` in the stream's YAML.",
@@ -56,28 +59,28 @@ class FilesStore:
         """Create record `seq`; see `Store.create`."""
         with _unavailable(self.folder):
             self._create(self._path(seq), data)
+            self._sweep(seq)
 
     def read(self, seq: int) -> bytes | None:
-        """Return record `seq`, or None when there is none."""
+        """Return record `seq`, or None when there is none but the one before it is there; see `Store.read`."""
         with _unavailable(self.folder):
             try:
                 return self._path(seq).read_bytes()
             except FileNotFoundError:
-                # Only a folder that is there can say that a number is free.
-                os.stat(self._log)
+                # A number is free only beside the record that it would follow: a folder that is not mounted, or was
+                # put back from an older copy under a running driver, says nothing about what is free.
+                os.stat(self._path(seq - 1) if seq > 1 else self._log)
                 return None
 
     def put_heartbeat(self, incarnation: str, data: bytes) -> None:
         """Replace the incarnation's heartbeat."""
         path = self._heartbeat_path(incarnation)
-        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        # One writer per incarnation, so one name is enough, and a killed writer leaves one file at most.
+        temporary = path.with_name(f".{path.name}.new")
         with _unavailable(self.folder):
-            try:
-                # Not synced: a heartbeat that a power cut takes is one that did not beat.
-                temporary.write_bytes(data)
-                temporary.replace(path)
-            finally:
-                temporary.unlink(missing_ok=True)
+            # Not synced: a heartbeat that a power cut takes is one that did not beat.
+            temporary.write_bytes(data)
+            temporary.replace(path)
 
     def heartbeat(self, incarnation: str) -> bytes | None:
         """Return the incarnation's heartbeat, or None when it never wrote one."""
@@ -101,7 +104,7 @@ class FilesStore:
         return self._heartbeats / f"{check_id(incarnation, INCARNATION)}.json"
 
     def _create(self, path: Path, data: bytes) -> None:
-        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        temporary = self._incoming / f"{path.name}.{uuid.uuid4().hex}"
         try:
             with open(temporary, "xb") as file:
                 file.write(data)
@@ -115,16 +118,32 @@ class FilesStore:
             with contextlib.suppress(OSError):
                 temporary.unlink()
 
+    def _sweep(self, seq: int) -> None:
+        """Remove what killed writers left in ``incoming/``: a file whose number is taken can never be linked to it.
+
+        Its writer may be alive and merely slow; it then fails to link, reads its number back and finds it taken.
+        """
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self._incoming):
+                number = name.partition(".")[0]
+                if number.isdecimal() and int(number) <= seq:
+                    (self._incoming / name).unlink()
+
     def _race(self) -> None:
-        target = self.folder / f".race-{uuid.uuid4().hex}"
+        target = self._incoming / f".race-{uuid.uuid4().hex}"
         won: list[int] = []
+        errors: list[OSError] = []
         start = threading.Barrier(2)
 
         def contend(number: int) -> None:
             start.wait()
-            with contextlib.suppress(SeqTaken):
+            try:
                 self._create(target, str(number).encode())
                 won.append(number)
+            except SeqTaken:
+                pass
+            except OSError as error:
+                errors.append(error)
 
         contenders = [threading.Thread(target=contend, args=(number,)) for number in range(2)]
         for contender in contenders:
@@ -132,10 +151,11 @@ class FilesStore:
         for contender in contenders:
             contender.join()
         target.unlink(missing_ok=True)
-        if len(won) != 1:
+        if len(won) != 1 or errors:
             raise ControlUnavailable(
-                f"Of two exclusive creates in {self.folder}, {len(won)} won instead of one.",
-                todo="Put the control folder on a file system with atomic hard links (local disk, NFS).",
+                f"Of two exclusive creates in {self.folder}, {len(won)} won instead of one"
+                f"{''.join(f' ({error.strerror})' for error in errors[:1])}.",
+                todo="Use a writable control folder, not full, on a file system with hard links (local disk, NFS).",
                 winners=len(won),
             )
 

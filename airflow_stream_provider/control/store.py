@@ -19,7 +19,7 @@ class Store(Protocol):
         """Create record `seq` exclusively and durably; raise SeqTaken when that number is there already."""
 
     def read(self, seq: int) -> bytes | None:
-        """Return record `seq`, or None when it is certain that there is none."""
+        """Return record `seq`, or None when it is certain that there is none; ask only for what follows a record."""
 
     def put_heartbeat(self, incarnation: str, data: bytes) -> None:
         """Replace an incarnation's heartbeat as a whole: no reader ever sees half of one."""

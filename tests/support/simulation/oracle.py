@@ -1,0 +1,106 @@
+"""The rules of design.md said once more in other words than the product's: over the log as it is written, and the truth."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.model.fold import fold
+from airflow_stream_provider.model.names import deployment_of
+from airflow_stream_provider.model.record import Kind, Record
+from airflow_stream_provider.model.state import StreamState
+from tests.support.simulation.world import World
+
+ENDS = (Kind.RELEASED, Kind.FAILED, Kind.FINISHED, Kind.FENCED)
+
+
+class Oracle:
+    """Follows the log record by record; `look` after every step."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.state = StreamState()
+        self.seen = 0
+        self.holder: str | None = None
+        self.epoch = 0
+        self.torn: set[str] = set()
+        self.asked: dict[str, Record] = {}
+        self.answered: set[str] = set()
+        self.released_for: dict[str, str] = {}
+        self.over: set[str] = set()
+        self.ended: set[str] = set()
+        self.wanted = False
+        self.kinds: dict[str, int] = {}
+
+    def look(self) -> None:
+        while (data := self.world.store.read(self.seen + 1)) is not None:
+            self.seen += 1
+            record = Record.from_json(data, self.seen)
+            self._follow(record)
+            self.state = fold([record], self.state)
+            assert (self.state.holder, self.state.epoch) == (self.holder, self.epoch)
+            assert set(self.state.must_fence) == self.torn
+        assert not [seq for seq in getattr(self.world.store, "stored", {}) if seq > self.seen], "a gap in the log"
+        self._look_at_the_truth()
+
+    def _look_at_the_truth(self) -> None:
+        writers = self.world.writers()
+        assert len(writers) <= 1, f"rule 1: {writers} write at the same time"
+        # Even before anybody else starts: what writes is known to the log as the holder or as one to be fenced.
+        assert {*writers} <= {self.holder, *self.torn}, f"rule 1: {writers} write, but {self.holder} holds"
+        assert len(set(self.world.submitted)) == len(self.world.submitted), "rule 5: submitted twice"
+
+    def _follow(self, record: Record) -> None:
+        self.kinds[record.kind] = self.kinds.get(record.kind, 0) + 1
+        check = getattr(self, f"_{record.kind}", None)
+        if check is not None:
+            check(record)
+        if record.kind in ENDS and record.get("incarnation") == self.holder and self.holder is not None:
+            asked_to_stop = any(r["to"] is None for id, r in self.asked.items() if id not in self.over)
+            self.wanted = not (asked_to_stop or record.kind == Kind.FINISHED)
+            self.holder = None
+            self.over |= {id for id, r in self.asked.items() if r["to"] is None}
+        if record.kind in (Kind.FAILED, Kind.RELEASED) and record.get("boundary") == "interrupted":
+            self.torn.add(record["incarnation"])
+
+    def _declared(self, r: Record) -> None:
+        assert r["deployment"] not in self.ended
+
+    def _requested(self, r: Record) -> None:
+        assert r["id"] not in self.asked, "rule 5: a request is made once"
+        assert set(self.asked) <= self.over, "rule 3: one open request"
+        assert self.wanted or r.by != "watch" or self.holder, "the watch started what a person had stopped"
+        self.asked[r["id"]] = r
+
+    def _ready(self, r: Record) -> None:
+        assert r["id"] not in self.over
+        assert self.asked[r["id"]]["to"] == r["incarnation"]
+        self.answered.add(r["id"])
+
+    def _released(self, r: Record) -> None:
+        assert r["incarnation"] == self.holder
+        if r["id"] is not None:
+            assert r["id"] not in self.over
+            assert self.asked[r["id"]]["to"] is None or r["id"] in self.answered, "rule 3: released before ready"
+            self.released_for[r["id"]] = r["incarnation"]
+
+    def _acquired(self, r: Record) -> None:
+        assert self.holder is None, "rule 1: two holders in the log"
+        assert not self.torn, "rule 6: acquired before an interrupted one was fenced"
+        assert r["epoch"] == self.epoch + 1, "rule 3: the epoch grows by one"
+        assert r["id"] not in self.over, "rule 3: acquired without an open request"
+        assert r["id"] in self.answered
+        assert r["incarnation"] in (self.asked[r["id"]]["to"], self.released_for.get(r["id"]))
+        assert deployment_of(r["incarnation"]) not in self.ended, "rule 9: acquired after its deployment's end"
+        assert r["incarnation"] not in self.world.killed or r["incarnation"] in self.state.incarnations
+        self.holder, self.epoch = r["incarnation"], self.epoch + 1
+        self.over.add(r["id"])
+
+    def _fenced(self, r: Record) -> None:
+        assert r["incarnation"] in self.world.killed, "rule 4: fenced without a confirmed kill"
+        self.torn.discard(r["incarnation"])
+
+    def _aborted(self, r: Record) -> None:
+        assert r["id"] not in self.over
+        self.over.add(r["id"])
+
+    def _retired(self, r: Record) -> None:
+        assert self.holder is None or deployment_of(self.holder) != r["deployment"]
+        self.ended.add(r["deployment"])

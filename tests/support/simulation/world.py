@@ -1,0 +1,180 @@
+"""The truth that no actor can see as a whole: the stored records, the processes, who really writes, the clocks."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import greenlet
+
+from airflow_stream_provider.control.store import Store
+from airflow_stream_provider.model.errors import ControlUnavailable, SeqTaken
+from airflow_stream_provider.model.names import deployment_of
+
+if TYPE_CHECKING:
+    from tests.support.simulation.driver import Driver
+
+
+class Fault(Enum):
+    """What happens to an actor's next create."""
+
+    NONE = "it arrives, and so does the answer"
+    LOST = "it never arrives"
+    ANSWER_LOST = "it arrives, the answer does not"
+    BLIND = "it arrives, but neither the answer does nor can it be read back"
+    REPEATED = "it arrives twice, and the second answer is the one that is seen"
+    LATE = "it arrives after the writer has given up"
+
+
+class Memory:
+    """A store in memory that keeps the promise of `Store`."""
+
+    def __init__(self) -> None:
+        self.stored: dict[int, bytes] = {}
+        self.beats: dict[str, bytes] = {}
+
+    def create(self, seq: int, data: bytes) -> None:
+        if seq in self.stored:
+            raise SeqTaken(f"{seq} is taken.")
+        self.stored[seq] = data
+
+    def read(self, seq: int) -> bytes | None:
+        return self.stored.get(seq)
+
+    def put_heartbeat(self, incarnation: str, data: bytes) -> None:
+        self.beats[incarnation] = data
+
+    def heartbeat(self, incarnation: str) -> bytes | None:
+        return self.beats.get(incarnation)
+
+    def heartbeats(self) -> list[str]:
+        return sorted(self.beats)
+
+
+class World:
+    """Store, cluster and clocks. `now` is the wall clock in seconds; every driver has a monotonic clock of its own."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.main = greenlet.getcurrent()
+        self.now = 1000.0
+        self.actors: list[Actor] = []
+        self.drivers: dict[str, Driver] = {}
+        self.killed: set[str] = set()
+        self.submitted: list[str] = []
+        self.late: list[tuple[int, bytes]] = []
+        self.store_down = False
+        self.cluster_down = False
+
+    def tick(self, seconds: float) -> None:
+        self.now += seconds
+        for driver in self.drivers.values():
+            if not driver.suspended:
+                driver.clock += seconds
+
+    def awake(self) -> list[Actor]:
+        """Everything that could take a step now."""
+        return [actor for actor in self.actors if not actor.over and not actor.frozen]
+
+    def writers(self) -> list[str]:
+        """The incarnations of which something really writes: queries, or what a stop or a crash left behind."""
+        return [name for name, driver in self.drivers.items() if driver.writing]
+
+    def kill(self, incarnation: str) -> None:
+        """Kill a driver and its executors; on return they are confirmed gone."""
+        driver = self.drivers[incarnation]
+        driver.crash()
+        driver.writing = False
+        self.killed.add(incarnation)
+
+    def runs(self, deployment: str) -> bool:
+        """Whether the cluster has a driver of this deployment that gives signs of life."""
+        return any(d.lives for name, d in self.drivers.items() if deployment_of(name) == deployment)
+
+    def late_arrives(self) -> None:
+        seq, data = self.late.pop(0)
+        # Nobody can write a record that does not follow another one.
+        if seq == 1 or self.store.read(seq - 1) is not None:
+            try:
+                self.store.create(seq, data)
+            except SeqTaken:
+                return
+
+
+class Actor:
+    """Something that takes steps: `run` goes on to the next `point` each time that it is stepped."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.fault = Fault.NONE
+        self.choice = 0
+        self.frozen = False
+        self.cut = False
+        self.blind = False
+        self._greenlet = greenlet.greenlet(self.run, parent=world.main)
+        world.actors.append(self)
+
+    def run(self) -> None:
+        raise NotImplementedError
+
+    @property
+    def over(self) -> bool:
+        return bool(self._greenlet.dead)
+
+    def step(self, fault: Fault = Fault.NONE, choice: int = 0) -> None:
+        """Go on to the next point. `choice` answers what only chance knows: how a stop goes, how a rehearsal ends."""
+        self.fault, self.choice = fault, choice
+        self._greenlet.switch()
+
+    def point(self) -> None:
+        """Others may come between here."""
+        self.world.main.switch()
+
+    def crash(self) -> None:
+        self._greenlet.throw(greenlet.GreenletExit)
+
+
+class Wire:
+    """An actor's way to the store: where messages are lost, and where others come between a read and a write."""
+
+    def __init__(self, actor: Actor) -> None:
+        self._actor = actor
+        self._world = actor.world
+
+    def create(self, seq: int, data: bytes) -> None:
+        self._actor.point()
+        fault, self._actor.fault = self._actor.fault, Fault.NONE
+        self._reach()
+        if fault is Fault.LATE:
+            self._world.late.append((seq, data))
+        if fault in (Fault.LOST, Fault.LATE):
+            raise ControlUnavailable("The request was lost.")
+        self._world.store.create(seq, data)
+        if fault is Fault.REPEATED:
+            raise SeqTaken(f"{seq} is taken.")
+        if fault in (Fault.ANSWER_LOST, Fault.BLIND):
+            self._actor.blind = fault is Fault.BLIND
+            raise ControlUnavailable("The answer was lost.")
+
+    def read(self, seq: int) -> bytes | None:
+        self._reach()
+        if self._actor.blind:
+            self._actor.blind = False
+            raise ControlUnavailable("It cannot be read now.")
+        return self._world.store.read(seq)
+
+    def put_heartbeat(self, incarnation: str, data: bytes) -> None:
+        self._reach()
+        self._world.store.put_heartbeat(incarnation, data)
+
+    def heartbeat(self, incarnation: str) -> bytes | None:
+        self._reach()
+        return self._world.store.heartbeat(incarnation)
+
+    def heartbeats(self) -> list[str]:
+        self._reach()
+        return self._world.store.heartbeats()
+
+    def _reach(self) -> None:
+        if self._world.store_down or self._actor.cut:
+            raise ControlUnavailable("The store is out of reach.")

@@ -1,0 +1,296 @@
+"""The model check: whatever comes between two steps, the rules hold, and some driver can run the stream again.
+
+Hypothesis chooses who takes the next step, what is lost on the way, who is killed, frozen or cut off there. The code
+that it drives is the product's: ControlLog, the rules, `decide` in the drivers, `next_step` in the watch.
+
+    HYPOTHESIS_PROFILE=long pytest tests/unit/control/test_every_interleaving.py     # many more examples
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from airflow_stream_provider.control.store import Store
+from airflow_stream_provider.model.observe import Need, next_step
+from airflow_stream_provider.model.rules import live_standby
+from airflow_stream_provider.model.state import StreamPhase
+from tests.support.simulation.airflow import Task, Watch, boot, deploy, give_up, hand_over, retire, stop
+from tests.support.simulation.driver import TAKE_BACK_SECONDS, Driver, Luck
+from tests.support.simulation.oracle import Oracle
+from tests.support.simulation.world import Fault, Memory, World
+
+# Far more turns than any recovery needs; each actor takes several steps in one.
+ENOUGH = 120
+
+some = st.integers(0, 11)
+# What may befall one step: mostly nothing. One byte of a schedule says who goes on (3 bits) and with which of these.
+CHANCES = [(fault, Luck.GOOD) for fault in Fault] + [(Fault.NONE, luck) for luck in Luck]
+CHANCES = [(Fault.NONE, Luck.GOOD)] * (32 - len(CHANCES)) + CHANCES
+
+
+class Streams(RuleBasedStateMachine):
+    """One stream with all that can happen to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(self.new_store())
+        self.oracle = Oracle(self.world)
+        self.requests = 0
+        self.deployments: list[str] = []
+
+    def new_store(self) -> Store:
+        return Memory()
+
+    # -- a beginning that leads somewhere --------------------------------------------------------------------------
+
+    @initialize(stage=st.sampled_from(["", "running", "standby", "requested", "ready", "released"]))
+    def begin(self, stage: str) -> None:
+        """Nothing yet; or a running release, with a standby of the next beside it, and a hand-over as far as said."""
+        if stage:
+            self.deploy(0)
+            self.hand_over(0)
+        if stage not in ("", "running"):
+            self.deploy(1)
+        if stage in ("requested", "ready", "released"):
+            self.ask_for_a_hand_over(1)
+            self._until(lambda: (found := self.oracle.state.open_request) is not None and found.stage.value == stage)
+
+    def _settle(self, turns: int) -> None:
+        for _ in range(turns):
+            for actor in self.world.awake():
+                if not actor.over:
+                    actor.step()
+            self.oracle.look()
+
+    # -- what people and DAGs ask for ------------------------------------------------------------------------------
+
+    @rule(release=st.integers(0, 2))
+    @precondition(lambda self: len(self.deployments) < 5)
+    def deploy(self, release: int) -> None:
+        name = f"orders-{len(self.deployments) + 1}"
+        self.deployments.append(name)
+        Task(self.world, f"deploy-{name}", deploy(name, f"hash-{release}"))
+        self._settle(8)
+
+    @rule(which=some)
+    @precondition(lambda self: self.deployments)
+    def hand_over(self, which: int) -> None:
+        self._ask(hand_over(f"request-{self.requests}", self.deployments[which % len(self.deployments)]))
+        self._settle(10)
+
+    @rule(which=some)
+    @precondition(lambda self: self.deployments)
+    def ask_for_a_hand_over(self, which: int) -> None:
+        self._ask(hand_over(f"request-{self.requests}", self.deployments[which % len(self.deployments)]))
+
+    @rule()
+    def ask_for_a_stop(self) -> None:
+        self._ask(stop(f"request-{self.requests}"))
+
+    @rule(which=some)
+    @precondition(lambda self: self.deployments)
+    def ask_to_retire(self, which: int) -> None:
+        name = self.deployments[which % len(self.deployments)]
+        Task(self.world, f"retire-{name}", retire(name))
+
+    @rule()
+    @precondition(lambda self: self.requests)
+    def give_up(self) -> None:
+        request = f"request-{self.requests - 1}"
+        Task(self.world, request, give_up(request))
+
+    @rule(which=some)
+    def try_again(self, which: int) -> None:
+        """A task that ended or was killed is cleared, or retried."""
+        tasks = [actor for actor in self.world.actors if isinstance(actor, Task) and actor.over]
+        if tasks:
+            tasks[which % len(tasks)].again()
+
+    @rule()
+    @precondition(lambda self: sum(isinstance(actor, Watch) and not actor.over for actor in self.world.actors) < 2)
+    def watch(self) -> None:
+        Watch(self.world, "watch")
+
+    def _ask(self, work: Callable[[Task], None]) -> None:
+        Task(self.world, f"request-{self.requests}", work)
+        self.requests += 1
+
+    # -- time and chance -------------------------------------------------------------------------------------------
+
+    @rule(schedule=st.binary(min_size=1, max_size=16))
+    def some_go_on(self, schedule: bytes) -> None:
+        for chance in schedule:
+            awake = self.world.awake()
+            if awake:
+                awake[chance % 8 % len(awake)].step(*CHANCES[chance // 8])
+                self.oracle.look()
+
+    @rule(turns=st.integers(1, 6))
+    def all_go_on(self, turns: int) -> None:
+        self._settle(turns)
+
+    @rule(seconds=st.sampled_from([1.0, TAKE_BACK_SECONDS, 61.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.tick(seconds)
+
+    @rule(which=some)
+    def crash(self, which: int) -> None:
+        """kill -9 of a driver (its executors may write on for a while), of a task or of the watch."""
+        living = [actor for actor in self.world.actors if not actor.over]
+        if living:
+            living[which % len(living)].crash()
+
+    @rule(which=some)
+    def executors_end(self, which: int) -> None:
+        """The executors of dead drivers notice that they are."""
+        dead = [driver for driver in self.world.drivers.values() if driver.over]
+        if dead:
+            dead[which % len(dead)].writing = False
+
+    @rule(which=some, suspended=st.booleans())
+    def freeze(self, which: int, suspended: bool) -> None:
+        """SIGSTOP, or the whole machine sleeps: then the monotonic clock stands still as well."""
+        awake = self.world.awake()
+        if awake:
+            actor = awake[which % len(awake)]
+            actor.frozen = True
+            if isinstance(actor, Driver):
+                actor.suspended = suspended
+
+    @rule(which=some)
+    def cut_off(self, which: int) -> None:
+        awake = self.world.awake()
+        if awake:
+            awake[which % len(awake)].cut = True
+
+    @rule(which=some)
+    def terminate(self, which: int) -> None:
+        """SIGTERM."""
+        drivers = self._drivers()
+        if drivers:
+            drivers[which % len(drivers)].terminating = True
+
+    @rule(which=some, mishap=st.sampled_from(["failed", "torn", "finished"]))
+    def mishap(self, which: int, mishap: str) -> None:
+        """The queries end by themselves."""
+        drivers = self._drivers()
+        if drivers:
+            drivers[which % len(drivers)].mishap = mishap
+
+    @rule(which=some)
+    @precondition(lambda self: len(self.world.drivers) < 8)
+    def relaunch(self, which: int) -> None:
+        """A supervising cluster starts a driver again, beside its own orphan or not."""
+        submitted = self.world.submitted
+        if submitted:
+            boot(self.world, submitted[which % len(submitted)])
+
+    @rule(what=st.sampled_from(["store", "cluster"]))
+    def goes_away(self, what: str) -> None:
+        setattr(self.world, f"{what}_down", True)
+
+    @rule()
+    def all_comes_back(self) -> None:
+        """Store, cluster, network; what was frozen goes on, with what it knew then."""
+        self._reconnect()
+        for actor in self.world.actors:
+            actor.frozen = False
+            if isinstance(actor, Driver):
+                actor.suspended = False
+
+    @rule()
+    @precondition(lambda self: self.world.late)
+    def late_one_arrives(self) -> None:
+        self.world.late_arrives()
+
+    def _reconnect(self) -> None:
+        self.world.store_down = self.world.cluster_down = False
+        for actor in self.world.actors:
+            actor.cut = False
+
+    @invariant()
+    def rules_hold(self) -> None:
+        self.oracle.look()
+
+    def _drivers(self) -> list[Driver]:
+        return [driver for driver in self.world.drivers.values() if not driver.over]
+
+    # -- liveness --------------------------------------------------------------------------------------------------
+
+    def teardown(self) -> None:
+        """From wherever this came to: first the drivers alone, then with the watch, then with a person's start."""
+        self._heal()
+        self._drivers_alone()
+        self.world.late.clear()
+        watch = Watch(self.world, "watch")
+        self._until(lambda: self._runs() or self._rests())
+        if not self._runs():
+            self._start()
+        watch.crash()
+        for actor in self.world.actors:
+            if not actor.over:
+                actor.crash()
+
+    def _heal(self) -> None:
+        """Network, store and cluster are well again; what is frozen stays so, and every Airflow process dies."""
+        self._reconnect()
+        for actor in self.world.actors:
+            if not isinstance(actor, Driver) and not actor.over:
+                actor.crash()
+
+    def _drivers_alone(self) -> None:
+        """Airflow is not on the hot path: what was begun ends without it, if those who are needed live."""
+        for _ in range(30):
+            self.world.tick(1.0)
+            self._settle(1)
+        state = self.oracle.state
+        request = state.open_request
+        if state.holder is not None:
+            holder = self.world.drivers[state.holder]
+            assert holder.running or not self._well(state.holder)
+            if request is not None and self._well(state.holder):
+                assert request.to is not None, "a living holder did not stop"
+                assert not (self._well(request.to) and live_standby(state, request.to)), "a hand-over stands still"
+        elif request is not None and not state.must_fence:
+            parties = [request.to] + ([request.source] if request.stage.value == "released" else [])
+            able = [name for name in parties if name and live_standby(state, name) and self._well(name)]
+            assert not able, f"{able} could run the stream and does not"
+
+    def _well(self, incarnation: str) -> bool:
+        driver = self.world.drivers[incarnation]
+        return driver.lives and not driver.terminating
+
+    def _runs(self) -> bool:
+        holder = self.oracle.state.holder
+        return holder is not None and self._well(holder) and self.world.drivers[holder].writing
+
+    def _rests(self) -> bool:
+        """Nobody runs the stream, and nobody wants it to run."""
+        state = self.oracle.state
+        resting = state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED, StreamPhase.EMPTY)
+        alive = {name: driver.lives for name, driver in self.world.drivers.items()}
+        return resting and next_step(state, alive, self.world.now).need is Need.WAIT
+
+    def _start(self) -> None:
+        self.deployments.append("orders-start")
+        Task(self.world, "deploy", deploy("orders-start", "hash-0"))
+        self._until(lambda: any(live_standby(self.oracle.state, d.incarnation) for d in self._of("orders-start")))
+        Task(self.world, "start", hand_over("start", "orders-start"))
+        self._until(self._runs)
+
+    def _of(self, deployment: str) -> list[Driver]:
+        return [driver for driver in self.world.drivers.values() if driver.deployment == deployment]
+
+    def _until(self, reached: Callable[[], bool]) -> None:
+        for _ in range(ENOUGH):
+            if reached():
+                return
+            self.world.tick(1.0)
+            self._settle(1)
+        raise AssertionError(f"nobody runs the stream again: {self.oracle.state}")
+
+
+TestEveryInterleaving = Streams.TestCase

@@ -1,0 +1,171 @@
+"""The folder as a store: exclusive numbers, whole records, and never "not there" for what cannot be known."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.control import files as files_module
+from airflow_stream_provider.control import open_log
+from airflow_stream_provider.control.files import FilesStore, local_folder
+from airflow_stream_provider.model.errors import ControlUnavailable, SeqTaken, SpecError
+
+NAME = "orders-1-aaaa.00000001"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FilesStore:
+    made = FilesStore(tmp_path / "orders")
+    made.initialise()
+    return made
+
+
+def left_over(store: FilesStore) -> list[str]:
+    return sorted(path.name for path in (store.folder / "incoming").iterdir())
+
+
+def test_a_number_is_created_once(store: FilesStore) -> None:
+    store.create(1, b"first")
+    with pytest.raises(SeqTaken):
+        store.create(1, b"second")
+    assert (store.read(1), store.read(2)) == (b"first", None)
+    assert [path.name for path in (store.folder / "log").iterdir()] == ["00000000000000000001.json"]
+    assert left_over(store) == []
+
+
+def test_initialising_again_changes_nothing(store: FilesStore) -> None:
+    store.create(1, b"first")
+    store.initialise()
+    assert store.read(1) == b"first"
+
+
+def test_a_folder_that_is_gone_is_not_an_empty_log(store: FilesStore) -> None:
+    store.create(1, b"first")
+    store.folder.rename(store.folder.with_name("unmounted"))
+    for call in (
+        lambda: store.read(1),
+        lambda: store.read(2),
+        lambda: store.create(2, b"second"),
+        lambda: store.put_heartbeat(NAME, b"{}"),
+        lambda: store.heartbeat(NAME),
+        store.check,
+    ):
+        with pytest.raises(ControlUnavailable):
+            call()
+    store.folder.with_name("unmounted").rename(store.folder)
+    store.create(2, b"second")
+    assert store.read(2) == b"second"
+
+
+def test_an_older_copy_put_back_under_a_reader_is_not_a_free_number(store: FilesStore) -> None:
+    for seq in (1, 2, 3):
+        store.create(seq, b"record")
+    (store.folder / "log" / f"{3:020d}.json").unlink()
+    assert store.read(3) is None
+    with pytest.raises(ControlUnavailable):
+        store.read(4)
+
+
+def test_what_killed_writers_left_is_swept_once_its_number_is_taken(store: FilesStore) -> None:
+    incoming = store.folder / "incoming"
+    for seq in (1, 2):
+        (incoming / f"{seq:020d}.json.killed").write_bytes(b"tor")
+    store.create(1, b"first")
+    assert left_over(store) == [f"{2:020d}.json.killed"]
+    store.create(2, b"second")
+    assert left_over(store) == []
+
+
+def test_a_slow_writer_whose_file_was_swept_has_lost_and_says_so(
+    store: FilesStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+
+    def slow(source: Path, target: Path) -> None:
+        monkeypatch.setattr(os, "link", link)
+        store.create(1, b"quicker")
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", slow)
+    with pytest.raises((SeqTaken, ControlUnavailable)):
+        store.create(1, b"slow")
+    assert store.read(1) == b"quicker"
+
+
+def test_heartbeats_are_replaced_as_a_whole(store: FilesStore) -> None:
+    assert (store.heartbeat(NAME), store.heartbeats()) == (None, [])
+    store.put_heartbeat(NAME, b'{"counter": 1}')
+    store.put_heartbeat(NAME, b'{"counter": 2}')
+    assert (store.heartbeat(NAME), store.heartbeats()) == (b'{"counter": 2}', [NAME])
+
+
+def test_what_a_killed_writer_of_a_heartbeat_left_is_used_again(store: FilesStore) -> None:
+    (store.folder / "heartbeats" / f".{NAME}.json.new").write_bytes(b"{tor")
+    assert store.heartbeats() == []
+    store.put_heartbeat(NAME, b"{}")
+    assert [path.name for path in (store.folder / "heartbeats").iterdir()] == [f"{NAME}.json"]
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "orders", "orders.1", "", "orders-1.00000001/x"])
+def test_a_heartbeat_stays_in_its_folder(store: FilesStore, name: str) -> None:
+    with pytest.raises(SpecError):
+        store.put_heartbeat(name, b"{}")
+
+
+def test_a_file_system_where_both_creates_win_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def overwrite(source: Path, target: Path) -> None:
+        target.write_bytes(source.read_bytes())
+
+    monkeypatch.setattr(os, "link", overwrite)
+    store = FilesStore(tmp_path / "orders")
+    with pytest.raises(ControlUnavailable, match="2 won instead of one") as refusal:
+        store.initialise()
+    assert "hard links" in refusal.value.todo
+    with pytest.raises(ControlUnavailable):
+        store.check()
+
+
+def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsupported(source: Path, target: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", unsupported)
+    with pytest.raises(ControlUnavailable, match=r"0 won instead of one \(Operation not permitted\)"):
+        FilesStore(tmp_path / "orders").initialise()
+
+
+def test_looking_for_news_costs_one_open_and_one_stat(store: FilesStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.create(1, b"first")
+    calls: list[str] = []
+
+    def counting(name: str, original: Any) -> Any:
+        return lambda *args, **kwargs: (calls.append(name), original(*args, **kwargs))[1]
+
+    for name in ("open", "stat", "listdir", "scandir"):
+        monkeypatch.setattr(os, name, counting(name, getattr(os, name)))
+    monkeypatch.setattr(files_module.Path, "read_bytes", counting("open", Path.read_bytes))
+    assert store.read(2) is None
+    assert calls == ["open", "stat"]
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/streams", "file://host/streams", "streams", "/data/streams", "file:data"])
+def test_only_a_local_folder_is_understood(url: str) -> None:
+    with pytest.raises(SpecError, match="is not file:///an/absolute/folder"):
+        local_folder(url)
+
+
+def test_a_url_is_a_path_once_unquoted() -> None:
+    assert local_folder("file:///data/my%20streams") == Path("/data/my streams")
+    assert local_folder("file://localhost/data") == Path("/data")
+
+
+def test_opening_a_log(tmp_path: Path) -> None:
+    with pytest.raises(ControlUnavailable, match="There is no control log"):
+        open_log(tmp_path.as_uri(), "orders")
+    open_log(tmp_path.as_uri(), "orders", create=True)
+    assert open_log(tmp_path.as_uri(), "orders").refresh().seq == 0
+    with pytest.raises(SpecError):
+        open_log(tmp_path.as_uri(), "../orders", create=True)
