@@ -1,0 +1,57 @@
+"""The demo as a person runs it, and stops it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.drivers import wait_for
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(report: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "airflow_stream_provider.local.demo", "--report", str(report)]
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=(report / "output").open("w"), stderr=subprocess.STDOUT, text=True
+    )
+
+
+def left_behind(report: Path) -> Iterator[str]:
+    """Every process whose environment leads into this folder, which all of the stack's do."""
+    for process in psutil.process_iter():
+        try:
+            if any(str(report) in value for value in process.environ().values()):
+                yield " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+
+
+def test_the_story(tmp_path: Path) -> None:
+    demo = start(tmp_path)
+    assert demo.wait(1800) == 0, (tmp_path / "output").read_text()
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert [step["outcome"] for step in report["steps"]] == ["deployed", "handed-over", "refused", "rolled-back"]
+    assert set(report["steps"][1]["gap_seconds"]) == {"enrich", "totals"}
+    assert report["steps"][1]["boundary"] == {"enrich": "completed", "totals": "completed"}
+    assert report["records"]["produced"] == report["records"]["delivered"] > 0
+    assert report["records"]["lost"] == report["records"]["duplicated"] == 0
+    assert report["max_holders"] == 1
+    assert (tmp_path / "report.png").stat().st_size > 10_000
+    assert list(left_behind(tmp_path)) == []
+
+
+@pytest.mark.parametrize("moment", ["starting Kafka", "creating the topics", "deploy release 1: submit", "hand_over"])
+def test_ctrl_c_leaves_no_process_behind(moment: str, tmp_path: Path) -> None:
+    demo = start(tmp_path)
+    wait_for(f"the demo to say {moment!r}", lambda: moment in (tmp_path / "output").read_text(), 900)
+    demo.send_signal(signal.SIGINT)
+    assert demo.wait(120) == 130
+    assert list(left_behind(tmp_path)) == []
