@@ -1,4 +1,4 @@
-"""The rules of design.md said once more in other words than the product's: over the log as it is written, and the truth."""
+"""The rules of design.md in other words than the product's: over the log as it is written, and over the truth."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Oracle:
         self.released_for: dict[str, str] = {}
         self.over: set[str] = set()
         self.ended: set[str] = set()
+        self.lost: set[str] = set()
         self.wanted = False
         self.kinds: dict[str, int] = {}
 
@@ -57,6 +58,8 @@ class Oracle:
             self.wanted = not (asked_to_stop or record.kind == Kind.FINISHED)
             self.holder = None
             self.over |= {id for id, r in self.asked.items() if r["to"] is None}
+        if record.kind in (Kind.FAILED, Kind.FENCED):
+            self.lost.add(record.get("incarnation"))
         if record.kind in (Kind.FAILED, Kind.RELEASED) and record.get("boundary") == "interrupted":
             self.torn.add(record["incarnation"])
 
@@ -79,6 +82,7 @@ class Oracle:
         if r["id"] is not None:
             assert r["id"] not in self.over
             assert self.asked[r["id"]]["to"] is None or r["id"] in self.answered, "rule 3: released before ready"
+            assert self.asked[r["id"]]["to"] not in self.lost, "rule 3: released to a driver that is lost"
             self.released_for[r["id"]] = r["incarnation"]
 
     def _acquired(self, r: Record) -> None:

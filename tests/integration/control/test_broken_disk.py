@@ -1,0 +1,94 @@
+"""A control folder that is full, read-only or gone: unavailable, never taken, never torn, and well again afterwards.
+
+Full is made real twice. A file size limit (`RLIMIT_FSIZE`) makes the kernel cut a write short for any user on any
+machine. A tmpfs in a user namespace is a real file system that is really full, read-only or unmounted; it needs no
+root either, but some machines forbid such namespaces: there these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control.log import make_record
+from airflow_stream_provider.model.errors import ControlUnavailable
+from airflow_stream_provider.model.record import Record
+
+ROOT = Path(__file__).parents[3]
+NAME = "orders-1-aaaa.00000001"
+
+
+def note(text: str = "") -> Record:
+    return make_record("noted", "test", text=text)
+
+
+def names(log: ControlLog, folder: str) -> list[str]:
+    return sorted(path.name for path in (log.store.folder / folder).iterdir())  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> ControlLog:
+    made = open_log(tmp_path.as_uri(), "orders", create=True)
+    made.append(note(), 0)
+    return made
+
+
+@pytest.fixture
+def short_writes() -> Iterator[int]:
+    """No file may grow beyond this many bytes: a write is cut off there, as on a disk that fills up in the middle."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
+    yield 500
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_write_that_is_cut_off_is_never_seen(log: ControlLog, short_writes: int) -> None:
+    with pytest.raises(ControlUnavailable):
+        log.append(note("x" * 1000), 1)
+    with pytest.raises(ControlUnavailable):
+        log.beat(NAME, {"text": "x" * 1000})
+    assert log.append(note("short enough"), 1).seq == 2
+    assert (names(log, "log"), names(log, "incoming")) == ([f"{seq:020d}.json" for seq in (1, 2)], [])
+    assert log.heartbeat(NAME) is None
+    log.beat(NAME, {"counter": 1})
+    assert (log.heartbeats(), names(log, "heartbeats")) == ({NAME: {"counter": 1}}, [f"{NAME}.json"])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes where it may not; see the namespace below")
+def test_a_folder_without_permission_is_unavailable(log: ControlLog) -> None:
+    folder = log.store.folder  # type: ignore[attr-defined]
+    for each in ("incoming", "log", "heartbeats"):
+        (folder / each).chmod(0o555)
+    try:
+        with pytest.raises(ControlUnavailable):
+            log.append(note(), 1)
+        assert log.refresh().seq == 1
+    finally:
+        for each in ("incoming", "log", "heartbeats"):
+            (folder / each).chmod(0o755)
+    assert log.append(note(), 1).seq == 2
+
+
+def namespaces_allowed() -> bool:
+    probe = ["unshare", "--user", "--map-root-user", "--mount", "true"]
+    try:
+        return subprocess.run(probe, capture_output=True, timeout=60, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not namespaces_allowed(), reason="no user namespaces here")
+@pytest.mark.parametrize("trouble", ["full", "read_only", "unmounted"])
+def test_on_a_file_system_of_its_own(tmp_path: Path, trouble: str) -> None:
+    command = ["unshare", "--user", "--map-root-user", "--mount", "--kill-child"]
+    command += [sys.executable, "-m", "tests.support.small_disk", str(tmp_path), trouble]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("well again\n")

@@ -1,0 +1,117 @@
+"""Real processes that append to one log as fast as they can: exactly one wins each number, also amid kills."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control.log import make_record
+from airflow_stream_provider.model.record import Record
+
+ROOT = Path(__file__).parents[3]
+KILLS = 12
+
+
+class Writers:
+    """Processes that append; what each says goes to a file of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.control = (folder / "control").as_uri()
+        self.log = open_log(self.control, "orders", create=True)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self) -> str:
+        name = f"writer-{len(self.processes)}"
+        command = [sys.executable, "-m", "tests.support.append_on", self.control, "orders", name]
+        with open(self.folder / name, "wb") as said:
+            self.processes[name] = subprocess.Popen(command, cwd=ROOT, stdout=said)
+        return name
+
+    def kill(self, name: str) -> None:
+        self.processes[name].kill()
+        self.processes[name].wait()
+
+    def said(self, name: str) -> list[str]:
+        # A line that a kill cut off says nothing.
+        return [line.strip() for line in (self.folder / name).read_text().splitlines(keepends=True) if line[-1] == "\n"]
+
+    def claims(self, name: str) -> list[int]:
+        return [int(line) for line in self.said(name) if line.isdecimal()]
+
+    def grow(self, by: int) -> None:
+        """Wait until the log has grown by so many records."""
+        wanted = self.log.refresh().seq + by
+        deadline = time.monotonic() + 120
+        while self.log.refresh().seq < wanted:
+            assert time.monotonic() < deadline, f"the log stands still at {self.log.state.seq}"
+            time.sleep(0.005)
+
+
+@pytest.fixture
+def writers(tmp_path: Path) -> Iterator[Writers]:
+    running = Writers(tmp_path)
+    yield running
+    for name in running.processes:
+        running.kill(name)
+
+
+def whole_log(writers: Writers) -> list[Record]:
+    """Every record, read anew; there is no file beside them, and no number is missing."""
+    log = ControlLog(writers.log.store, "orders")
+    records = log.records()
+    names = sorted(path.name for path in (writers.folder / "control" / "orders" / "log").iterdir())
+    assert names == [f"{seq:020d}.json" for seq in range(1, len(records) + 1)]
+    assert len({record.nonce for record in records}) == len(records)
+    return records
+
+
+def check_claims(writers: Writers, records: list[Record]) -> None:
+    """Every number belongs to the one that said that it won it; nobody met an error."""
+    author = {record.seq: record.by for record in records}
+    written = Counter(author.values())
+    for name in writers.processes:
+        claims = writers.claims(name)
+        assert writers.said(name) == [str(seq) for seq in claims], "only numbers: others' deaths are no error"
+        assert {author[seq] for seq in claims} <= {name}
+        # Whoever was killed may have written one more than it lived to say.
+        assert written[name] - len(claims) in (0, 1)
+
+
+def test_exactly_one_wins_each_number(writers: Writers) -> None:
+    names = [writers.start(), writers.start()]
+    while not all(writers.claims(name) for name in names):
+        writers.grow(1)
+    both_run = writers.log.state.seq
+    writers.grow(300)
+    for name in names:
+        writers.kill(name)
+    records = whole_log(writers)
+    check_claims(writers, records)
+    assert {record.by for record in records[both_run:]} == set(names)
+
+
+def test_exactly_one_wins_each_number_while_writers_are_killed(writers: Writers) -> None:
+    chance = random.Random(3)
+    names = [writers.start() for _ in range(3)]
+    for _ in range(KILLS):
+        writers.grow(chance.randrange(1, 12))
+        time.sleep(chance.random() * 0.02)
+        victim = names.pop(chance.randrange(3))
+        writers.kill(victim)
+        names.append(writers.start())
+    writers.grow(5)
+    for name in writers.processes:
+        writers.kill(name)
+
+    check_claims(writers, whole_log(writers))
+    writers.log.propose(lambda state: make_record("noted", "the last one"))
+    assert list((writers.folder / "control" / "orders" / "incoming").iterdir()) == []
