@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from airflow_stream_provider.model.errors import CheckpointError
+
+# What Spark calls a checkpoint that the query names no place for.
+TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def local_path(location: str | os.PathLike[str]) -> Path:
@@ -51,7 +55,7 @@ def check_location(location: str | os.PathLike[str]) -> Path:
         `temporary-<uuid>` when no checkpointLocation is set and deletes it with the query), or not writable.
     """
     path = local_path(location)
-    if any(part.startswith("temporary-") for part in path.parts):
+    if any(TEMPORARY.fullmatch(part) for part in path.parts):
         raise CheckpointError(
             f"The checkpoint {path} is temporary: Spark deletes it when the query ends.",
             todo="Set the option checkpointLocation of the query to a folder that outlives the driver.",

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from airflow_stream_provider.checkpoint.location import local_path
-from airflow_stream_provider.checkpoint.logs import boundary, numbers
+from airflow_stream_provider.checkpoint.logs import boundary, numbers, unreadable
 from airflow_stream_provider.model.errors import CheckpointError
 
 POLL_SECONDS = 0.2
@@ -34,7 +34,7 @@ def owner_file(location: str | os.PathLike[str]) -> Path:
 def owner(location: str | os.PathLike[str]) -> Owner | None:
     """Return whose the checkpoint is; None when nobody has claimed it.
 
-    :raises CheckpointError: the owner file is not one of ours.
+    :raises CheckpointError: the owner file cannot be read, or is not one of ours.
     """
     path = owner_file(location)
     try:
@@ -42,6 +42,8 @@ def owner(location: str | os.PathLike[str]) -> Owner | None:
         return Owner(stream=str(value["stream"]), control=str(value["control"]))
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise unreadable(path, error) from error
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             f"The owner file {path} does not name a stream.",
@@ -79,9 +81,8 @@ def claim(location: str | os.PathLike[str], stream: str, control: str) -> None:
     path = owner_file(location)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _create(path, json.dumps(asdict(Owner(stream, control))) + "\n")
-    except FileExistsError:
-        check_owner(location, stream, control)
+        if not _create(path, json.dumps(asdict(Owner(stream, control))) + "\n"):
+            check_owner(location, stream, control)
     except OSError as error:
         raise CheckpointError(
             f"The owner file {path} cannot be written: {error.strerror or error}.",
@@ -131,14 +132,16 @@ def _patience(root: Path) -> float:
     return min(60.0, max(5.0, 3 * longest))
 
 
-def _create(path: Path, text: str) -> None:
-    """Create the file with its whole content, or raise FileExistsError: nobody sees an empty or torn one."""
+def _create(path: Path, text: str) -> bool:
+    """Create the file with its whole content, so that nobody sees an empty or torn one; False when it is there."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
             os.link(file.name, path)
+        except FileExistsError:
+            return False
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(file.name)
@@ -147,3 +150,4 @@ def _create(path: Path, text: str) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+    return True

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.checkpoint import check_location, local_path
+from airflow_stream_provider.model.errors import CheckpointError
+
+
+@pytest.mark.parametrize(
+    "location", ["/data/a b", "file:/data/a%20b", "file:///data/a%20b", "file://localhost/data/a%20b"]
+)
+def test_spark_and_people_write_one_folder_in_many_ways(location: str) -> None:
+    assert local_path(location) == Path("/data/a b")
+
+
+def test_a_percent_sign_in_a_plain_path_is_one() -> None:
+    assert local_path("/data/50%20") == Path("/data/50%20")
+
+
+@pytest.mark.parametrize("location", ["hdfs://namenode/cp", "s3a://bucket/cp", "file://elsewhere/cp", "dbfs:/cp"])
+def test_other_file_systems_are_named(location: str) -> None:
+    with pytest.raises(CheckpointError) as caught:
+        local_path(location)
+    assert location in str(caught.value)
+    assert caught.value.todo
+
+
+@pytest.mark.parametrize(("location", "why"), [("", "empty"), ("  ", "empty"), ("cp", "relative"), ("file:cp", "rel")])
+def test_empty_and_relative_locations_are_refused(location: str, why: str) -> None:
+    with pytest.raises(CheckpointError, match=why):
+        check_location(location)
+
+
+def test_a_location_that_spark_made_up_is_refused(tmp_path: Path) -> None:
+    made_up = tmp_path / "temporary-0b1c2d3e-1234-4000-8000-000000000001"
+    with pytest.raises(CheckpointError, match="temporary"):
+        check_location(str(made_up))
+    assert check_location(tmp_path / "temporary-orders") == tmp_path / "temporary-orders"
+
+
+def test_checking_leaves_nothing_behind(tmp_path: Path) -> None:
+    assert check_location(f"file:{tmp_path}/new/folder") == tmp_path / "new" / "folder"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match="is a file"):
+        check_location(tmp_path / "file" / "checkpoint")
+
+
+def test_a_folder_that_cannot_be_written_is_named() -> None:
+    # A kernel file system: nobody, not even root, creates files there.
+    folder = "/proc/self"
+    if not os.path.isdir(folder):
+        pytest.skip("no /proc")
+    with pytest.raises(CheckpointError, match="cannot be written"):
+        check_location(f"{folder}/checkpoint")

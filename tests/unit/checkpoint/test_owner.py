@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.checkpoint import Owner, check_owner, claim, moving, owner, refuse_moving
+from airflow_stream_provider.model.errors import CheckpointError
+from tests.unit.checkpoint import trees
+
+CONTROL = "file:///data/streams"
+
+
+def test_the_first_claim_stays(tmp_path: Path) -> None:
+    location = f"file:{tmp_path}/not/yet/there"
+    assert owner(location) is None
+    assert not check_owner(location, "orders", CONTROL)
+    for _ in range(2):
+        claim(location, "orders", CONTROL)
+        assert check_owner(location, "orders", CONTROL)
+    assert owner(location) == Owner("orders", CONTROL)
+    assert [path.name for path in (tmp_path / "not" / "yet").iterdir()] == ["there.owner"]
+
+
+@pytest.mark.parametrize(("stream", "control"), [("other", CONTROL), ("orders", "file:///elsewhere")])
+def test_a_checkpoint_has_one_owner(tmp_path: Path, stream: str, control: str) -> None:
+    claim(tmp_path / "cp", "orders", CONTROL)
+    for ask in (check_owner, claim):
+        with pytest.raises(CheckpointError, match=f"belongs to the stream orders of {CONTROL}"):
+            ask(tmp_path / "cp", stream, control)
+    assert owner(tmp_path / "cp") == Owner("orders", CONTROL)
+
+
+def test_of_many_claims_at_once_one_wins(tmp_path: Path) -> None:
+    for round in range(50):
+        location = tmp_path / str(round)
+        barrier = threading.Barrier(4)
+
+        def race(stream: str, location: Path = location, barrier: threading.Barrier = barrier) -> str | None:
+            barrier.wait()
+            try:
+                claim(location, stream, CONTROL)
+            except CheckpointError:
+                return None
+            return stream
+
+        with ThreadPoolExecutor(4) as pool:
+            winners = [name for name in pool.map(race, ["a", "b", "c", "d"]) if name]
+        found = owner(location)
+        assert found is not None
+        assert winners == [found.stream]
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"stream": "orders"}'])
+def test_an_owner_file_that_names_nobody_is_an_error(tmp_path: Path, content: str) -> None:
+    (tmp_path / "cp.owner").write_text(content)
+    with pytest.raises(CheckpointError, match="does not name a stream"):
+        check_owner(tmp_path / "cp", "orders", CONTROL)
+
+
+def test_a_folder_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        claim(tmp_path / "file" / "cp", "orders", CONTROL)
+    with pytest.raises(CheckpointError, match="cannot be written"):
+        claim("/proc/self/cp", "orders", CONTROL)
+
+
+def test_logs_that_stand_still_do_not_move(tmp_path: Path) -> None:
+    assert not moving(tmp_path / "nowhere", 0.0)
+    root = trees.new(tmp_path / "cp")
+    refuse_moving(root)  # no logs: nothing to watch
+    trees.plan(root, 0, "1")
+    trees.commit(root, 0)
+    assert not moving(root, 0.3)
+    refuse_moving(root, seconds=0.3)
+
+
+def test_logs_that_somebody_writes_move(tmp_path: Path) -> None:
+    root = trees.new(tmp_path / "cp")
+    trees.plan(root, 0, "1")
+    over = threading.Event()
+
+    def write() -> None:
+        batch = 0
+        while not over.is_set():
+            trees.commit(root, batch)
+            batch += 1
+            trees.plan(root, batch, "1")
+            time.sleep(0.05)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert moving(root, 60.0)
+        with pytest.raises(CheckpointError, match="no stream manages") as caught:
+            refuse_moving(root, 60.0)
+        assert "Stop that job" in caught.value.todo
+    finally:
+        over.set()
+        writer.join()

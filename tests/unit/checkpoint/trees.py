@@ -1,0 +1,89 @@
+"""Writes checkpoint trees byte for byte as Spark does."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+CONF = {
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state."
+    "HDFSBackedStateStoreProvider",
+    "spark.sql.shuffle.partitions": "2",
+}
+QUERY = "0b1c2d3e-0000-4000-8000-000000000001"
+
+
+def put(path: Path, content: str | bytes, *, checked: bool = True) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".{path.name}.1a2b.tmp"  # Spark too renames, so that nobody sees half a file
+    temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    temporary.rename(path)
+    if checked:
+        (path.parent / f".{path.name}.crc").write_bytes(b"crc\0")
+    return path
+
+
+def new(root: Path, id: str = QUERY) -> Path:
+    put(root / "metadata", json.dumps({"id": id}, separators=(",", ":")))
+    return root
+
+
+def kafka(**topics: Mapping[int, int]) -> str:
+    return json.dumps(
+        {topic: {str(p): offset for p, offset in parts.items()} for topic, parts in topics.items()},
+        separators=(",", ":"),
+    )
+
+
+def plan(root: Path, batch: int, *sources: str, conf: Mapping[str, str] = CONF) -> Path:
+    """offsets/N of format 1: the sources in the plan's order, "-" for none; no newline at the end."""
+    metadata = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1795228673093, "conf": conf})
+    return put(root / "offsets" / str(batch), "\n".join(["v1", metadata, *sources]))
+
+
+def plan_v2(root: Path, batch: int, **sources: str) -> Path:
+    """offsets/N of format 2: the sources by name."""
+    metadata = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1795228673093, "conf": CONF})
+    named = [f"{name}:{value}" for name, value in sources.items()]
+    return put(root / "offsets" / str(batch), "\n".join(["v2", metadata, *named]))
+
+
+def commit(root: Path, batch: int, *, version: int = 1, at: float | None = None) -> Path:
+    path = put(root / "commits" / str(batch), f'v{version}\n{{"nextBatchWatermarkMs":0}}')
+    if at is not None:
+        os.utime(path, (at, at))
+    return path
+
+
+def start(root: Path, source: str, offsets: str) -> Path:
+    """Where Kafka's source started: a zero byte, the version, the offsets."""
+    return put(root / "sources" / source / "0", b"\0v1\n" + offsets.encode())
+
+
+def operator(root: Path, number: int, name: str, partitions: int, *stores: str) -> Path:
+    infos = [
+        {"storeName": store, "numColsPrefixKey": 0, "numPartitions": partitions} for store in stores or ("default",)
+    ]
+    value = {"operatorInfo": {"operatorId": number, "operatorName": name}, "stateStoreInfo": infos}
+    put(root / "state" / str(number) / "0" / "_metadata" / "schema", "v2\nschema")
+    return put(root / "state" / str(number) / "_metadata" / "metadata", f"v1\n{json.dumps(value)}")
+
+
+def snapshot(folder: Path, name: str, *tables: str) -> Path:
+    """A RocksDB snapshot: a zip whose `metadata` lists the table files it shares with others."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(folder / name, "w") as file:
+        listed = [{"localFileName": table[:10], "dfsSstFileName": table, "sizeBytes": 1} for table in tables]
+        file.writestr("metadata", "v1\n" + json.dumps({"sstFiles": listed, "numKeys": 1}))
+    for table in tables:
+        put(folder / "SSTs" / table, "table")
+    return folder / name
+
+
+def names(folder: Path) -> set[str]:
+    """Every file below a folder, hidden ones left aside."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return {str(path.relative_to(folder)) for path in files}
