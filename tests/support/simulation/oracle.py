@@ -59,7 +59,7 @@ class Oracle:
             self.holder = None
             self.over |= {id for id, r in self.asked.items() if r["to"] is None}
         if record.kind in (Kind.FAILED, Kind.FENCED):
-            self.lost.add(record.get("incarnation"))
+            self.lost.add(record.get("incarnation") or "nobody")
         if record.kind in (Kind.FAILED, Kind.RELEASED) and record.get("boundary") == "interrupted":
             self.torn.add(record["incarnation"])
 

@@ -3,13 +3,15 @@
 Hypothesis chooses who takes the next step, what is lost on the way, who is killed, frozen or cut off there. The code
 that it drives is the product's: ControlLog, the rules, `decide` in the drivers, `next_step` in the watch.
 
-    HYPOTHESIS_PROFILE=long pytest tests/unit/control/test_every_interleaving.py     # many more examples
+    MODEL_CHECK_EXAMPLES=100000 pytest tests/unit/control/test_every_interleaving.py     # for hours
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -20,7 +22,7 @@ from airflow_stream_provider.model.state import StreamPhase
 from tests.support.simulation.airflow import Task, Watch, boot, deploy, give_up, hand_over, retire, stop
 from tests.support.simulation.driver import TAKE_BACK_SECONDS, Driver, Luck
 from tests.support.simulation.oracle import Oracle
-from tests.support.simulation.world import Fault, Memory, World
+from tests.support.simulation.world import Actor, Fault, Memory, World
 
 # Far more turns than any recovery needs; each actor takes several steps in one.
 ENOUGH = 120
@@ -46,24 +48,23 @@ class Streams(RuleBasedStateMachine):
 
     # -- a beginning that leads somewhere --------------------------------------------------------------------------
 
-    @initialize(stage=st.sampled_from(["", "running", "standby", "requested", "ready", "released"]))
+    @initialize(stage=st.sampled_from(["", "running", "standby", "requested", "ready", "released", "deserted"]))
     def begin(self, stage: str) -> None:
-        """Nothing yet; or a running release, with a standby of the next beside it, and a hand-over as far as said."""
+        """Nothing yet; or a running release, a standby of the next beside it, and a hand-over as far as said.
+
+        "deserted": released to a driver that died just then.
+        """
         if stage:
             self.deploy(0)
             self.hand_over(0)
         if stage not in ("", "running"):
             self.deploy(1)
-        if stage in ("requested", "ready", "released"):
-            self.ask_for_a_hand_over(1)
-            self._until(lambda: (found := self.oracle.state.open_request) is not None and found.stage.value == stage)
-
-    def _settle(self, turns: int) -> None:
-        for _ in range(turns):
-            for actor in self.world.awake():
-                if not actor.over:
-                    actor.step()
-            self.oracle.look()
+        if stage in ("requested", "ready", "released", "deserted"):
+            reached = "released" if stage == "deserted" else stage
+            self.ask("hand over", 1)
+            self._until(lambda: (found := self.oracle.state.open_request) is not None and found.stage.value == reached)
+        if stage == "deserted":
+            list(self.world.drivers.values())[-1].crash()
 
     # -- what people and DAGs ask for ------------------------------------------------------------------------------
 
@@ -78,29 +79,26 @@ class Streams(RuleBasedStateMachine):
     @rule(which=some)
     @precondition(lambda self: self.deployments)
     def hand_over(self, which: int) -> None:
-        self._ask(hand_over(f"request-{self.requests}", self.deployments[which % len(self.deployments)]))
+        self.ask("hand over", which)
         self._settle(10)
 
-    @rule(which=some)
+    @rule(what=st.sampled_from(["hand over", "hand over", "stop", "retire", "give up"]), which=some)
     @precondition(lambda self: self.deployments)
-    def ask_for_a_hand_over(self, which: int) -> None:
-        self._ask(hand_over(f"request-{self.requests}", self.deployments[which % len(self.deployments)]))
+    def ask(self, what: str, which: int) -> None:
+        deployment = self.deployments[which % len(self.deployments)]
+        if what == "retire":
+            Task(self.world, f"retire-{deployment}", retire(deployment))
+        elif what == "give up":
+            Task(self.world, self._request, give_up(self._request))
+        else:
+            self.requests += 1
+            work = stop(self._request) if what == "stop" else hand_over(self._request, deployment)
+            Task(self.world, self._request, work)
 
-    @rule()
-    def ask_for_a_stop(self) -> None:
-        self._ask(stop(f"request-{self.requests}"))
-
-    @rule(which=some)
-    @precondition(lambda self: self.deployments)
-    def ask_to_retire(self, which: int) -> None:
-        name = self.deployments[which % len(self.deployments)]
-        Task(self.world, f"retire-{name}", retire(name))
-
-    @rule()
-    @precondition(lambda self: self.requests)
-    def give_up(self) -> None:
-        request = f"request-{self.requests - 1}"
-        Task(self.world, request, give_up(request))
+    @property
+    def _request(self) -> str:
+        """The identity of the task that asked last."""
+        return f"request-{self.requests}"
 
     @rule(which=some)
     def try_again(self, which: int) -> None:
@@ -114,19 +112,15 @@ class Streams(RuleBasedStateMachine):
     def watch(self) -> None:
         Watch(self.world, "watch")
 
-    def _ask(self, work: Callable[[Task], None]) -> None:
-        Task(self.world, f"request-{self.requests}", work)
-        self.requests += 1
-
     # -- time and chance -------------------------------------------------------------------------------------------
 
     @rule(schedule=st.binary(min_size=1, max_size=16))
     def some_go_on(self, schedule: bytes) -> None:
-        for chance in schedule:
-            awake = self.world.awake()
-            if awake:
-                awake[chance % 8 % len(awake)].step(*CHANCES[chance // 8])
-                self.oracle.look()
+        self._go_on(self.world.awake, schedule)
+
+    @rule(schedule=st.binary(min_size=1, max_size=16))
+    def drivers_go_on(self, schedule: bytes) -> None:
+        self._go_on(lambda: [actor for actor in self.world.awake() if isinstance(actor, Driver)], schedule)
 
     @rule(turns=st.integers(1, 6))
     def all_go_on(self, turns: int) -> None:
@@ -136,57 +130,41 @@ class Streams(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.world.tick(seconds)
 
-    @rule(which=some)
-    def crash(self, which: int) -> None:
-        """kill -9 of a driver (its executors may write on for a while), of a task or of the watch."""
-        living = [actor for actor in self.world.actors if not actor.over]
-        if living:
-            living[which % len(living)].crash()
-
-    @rule(which=some)
-    def executors_end(self, which: int) -> None:
-        """The executors of dead drivers notice that they are."""
-        dead = [driver for driver in self.world.drivers.values() if driver.over]
-        if dead:
-            dead[which % len(dead)].writing = False
-
-    @rule(which=some, suspended=st.booleans())
-    def freeze(self, which: int, suspended: bool) -> None:
-        """SIGSTOP, or the whole machine sleeps: then the monotonic clock stands still as well."""
+    @rule(what=st.sampled_from(["killed", "frozen", "suspended", "cut off"]), which=some)
+    def befall(self, what: str, which: int) -> None:
+        """Any process: kill -9, SIGSTOP, a sleeping machine (its monotonic clock stands still), no network."""
         awake = self.world.awake()
-        if awake:
-            actor = awake[which % len(awake)]
+        if not awake:
+            return
+        actor = awake[which % len(awake)]
+        if what == "killed":
+            actor.crash()  # executors of a driver may write on for a while
+        elif what == "cut off":
+            actor.cut = True
+        else:
             actor.frozen = True
             if isinstance(actor, Driver):
-                actor.suspended = suspended
+                actor.suspended = what == "suspended"
+
+    @rule(what=st.sampled_from(["SIGTERM", "failed", "torn", "finished", "executors end"]), which=some)
+    def befall_a_driver(self, what: str, which: int) -> None:
+        """SIGTERM; its queries end by themselves, the second time inside a batch; executors notice that it is dead."""
+        drivers = [driver for driver in self.world.drivers.values() if driver.over == (what == "executors end")]
+        if not drivers:
+            return
+        driver = drivers[which % len(drivers)]
+        if what == "SIGTERM":
+            driver.terminating = True
+        elif what == "executors end":
+            driver.writing = False
+        else:
+            driver.mishap = what
 
     @rule(which=some)
-    def cut_off(self, which: int) -> None:
-        awake = self.world.awake()
-        if awake:
-            awake[which % len(awake)].cut = True
-
-    @rule(which=some)
-    def terminate(self, which: int) -> None:
-        """SIGTERM."""
-        drivers = self._drivers()
-        if drivers:
-            drivers[which % len(drivers)].terminating = True
-
-    @rule(which=some, mishap=st.sampled_from(["failed", "torn", "finished"]))
-    def mishap(self, which: int, mishap: str) -> None:
-        """The queries end by themselves."""
-        drivers = self._drivers()
-        if drivers:
-            drivers[which % len(drivers)].mishap = mishap
-
-    @rule(which=some)
-    @precondition(lambda self: len(self.world.drivers) < 8)
+    @precondition(lambda self: self.world.submitted and len(self.world.drivers) < 8)
     def relaunch(self, which: int) -> None:
         """A supervising cluster starts a driver again, beside its own orphan or not."""
-        submitted = self.world.submitted
-        if submitted:
-            boot(self.world, submitted[which % len(submitted)])
+        boot(self.world, self.world.submitted[which % len(self.world.submitted)])
 
     @rule(what=st.sampled_from(["store", "cluster"]))
     def goes_away(self, what: str) -> None:
@@ -206,6 +184,20 @@ class Streams(RuleBasedStateMachine):
     def late_one_arrives(self) -> None:
         self.world.late_arrives()
 
+    def _go_on(self, whom: Callable[[], Sequence[Actor]], schedule: bytes) -> None:
+        for chance in schedule:
+            able = whom()
+            if able:
+                able[chance % 8 % len(able)].step(*CHANCES[chance // 8])
+                self.oracle.look()
+
+    def _settle(self, turns: int) -> None:
+        for _ in range(turns):
+            for actor in self.world.awake():
+                if not actor.over:
+                    actor.step()
+            self.oracle.look()
+
     def _reconnect(self) -> None:
         self.world.store_down = self.world.cluster_down = False
         for actor in self.world.actors:
@@ -214,9 +206,6 @@ class Streams(RuleBasedStateMachine):
     @invariant()
     def rules_hold(self) -> None:
         self.oracle.look()
-
-    def _drivers(self) -> list[Driver]:
-        return [driver for driver in self.world.drivers.values() if not driver.over]
 
     # -- liveness --------------------------------------------------------------------------------------------------
 
@@ -294,3 +283,9 @@ class Streams(RuleBasedStateMachine):
 
 
 TestEveryInterleaving = Streams.TestCase
+TestEveryInterleaving.settings = settings(
+    max_examples=int(os.environ.get("MODEL_CHECK_EXAMPLES", "400")),
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
