@@ -124,6 +124,7 @@ class Airflow:
                 "core": {
                     "dags_folder": self.dags_folder,
                     "load_examples": False,
+                    "dagbag_import_timeout": 120,
                     "executor": "LocalExecutor",
                     "parallelism": PARALLELISM,
                     "fernet_key": urlsafe_b64encode(secrets.token_bytes(32)).decode(),
@@ -143,7 +144,14 @@ class Airflow:
                     "secret_key": secrets.token_urlsafe(32),
                 },
                 "api_auth": {"jwt_secret": secrets.token_urlsafe(64)},
-                "dag_processor": {"refresh_interval": 10, "min_file_process_interval": 30, "parsing_processes": 1},
+                # Where Spark works on the same few cores, the defaults (5 to 50 s) are not enough.
+                "workers": {"execution_api_timeout": 60},
+                "dag_processor": {
+                    "refresh_interval": 10,
+                    "min_file_process_interval": 30,
+                    "parsing_processes": 1,
+                    "dag_file_processor_timeout": 180,
+                },
                 # A test kills the scheduler or a task's process and wants to see what follows within a minute or two.
                 "scheduler": {
                     "orphaned_tasks_check_interval": 15,

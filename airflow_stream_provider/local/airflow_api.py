@@ -29,6 +29,8 @@ class AirflowApi:
     def healthy(self) -> bool:
         """Whether our password is taken and database, scheduler, triggerer and DAG processor are all healthy."""
         try:
+            # The first call to the tasks' API builds it, for longer than a task would wait.
+            _checked(self._session.get(f"{self.url}/execution/health", timeout=TIMEOUT))
             health = self.call("GET", "monitor/health")
         except (StackError, requests.RequestException):
             return False

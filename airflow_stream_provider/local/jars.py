@@ -80,12 +80,12 @@ def spark_connector(spark_home: Path) -> JarSet:
 
 
 def artifact_id(jar: str) -> str:
-    """The artifact id in a jar's file name: what stands before the first `-` that a digit follows and a dot after it.
+    """The artifact id in a jar's file name: what stands before the last `-` with a version such as `1.2` behind it.
 
     >>> artifact_id("spark-sql-kafka-0-10_2.13-4.0.0.jar")
     'spark-sql-kafka-0-10_2.13'
     """
-    match = re.match(r"(.+?)-\d+\.[\w.-]*jar$", jar)
+    match = re.fullmatch(r"(.+)-\d+\.\d[\w.-]*\.jar", jar)
     return match.group(1) if match else jar.removesuffix(".jar")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import queue
+import shutil
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -72,6 +73,7 @@ class LocalStack:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = _only_one(self.folder / "stack.lock")
         try:
+            shutil.rmtree(self.folder / "logs", ignore_errors=True)
             self._processes = Processes(self.folder / "logs")
             self._parts = self._make_parts(self._processes)
             _side_by_side([part.start for part in self._parts])
