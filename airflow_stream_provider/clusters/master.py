@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import quote
 
 import requests
 
@@ -103,7 +104,7 @@ def create(master: Master, request: Mapping[str, Any]) -> str:
 
 def ask(master: Master, verb: str, submission: str) -> dict[str, Any]:
     """Ask for a driver's `status` or its `kill` and return the answer; raise ClusterError when there is none."""
-    url = f"{master.rest}/v1/submissions/{verb}/{submission}"
+    url = f"{master.rest}/v1/submissions/{verb}/{quote(submission, safe='')}"
     try:
         answer = requests.request("GET" if verb == "status" else "POST", url, timeout=TIMEOUT)
     except requests.RequestException as error:

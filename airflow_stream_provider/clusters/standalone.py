@@ -85,19 +85,17 @@ class StandaloneCluster:
         """
         master = api.find_master(self._masters)
         oldest = since + master.clock_ahead - CLOCK_SLACK
-        alive, certain = [], True
-        for driver in master.active_drivers:
-            belongs = _belongs(master, driver, deployment)
-            if belongs:
-                alive.append(driver["id"])
-            elif belongs is None and _submitted(driver) >= oldest:
-                certain = False
-        ended = [
-            driver["id"]
-            for driver in master.completed_drivers
-            if _submitted(driver) >= oldest and _belongs(master, driver, deployment)
-        ]
-        return Found(tuple(alive), tuple(ended), certain)
+
+        def belongs(driver: Mapping[str, Any]) -> bool | None:
+            return _belongs(master, driver, deployment)
+
+        recent = [driver for driver in master.completed_drivers if _submitted(driver) >= oldest]
+        with ThreadPoolExecutor(_ASK_AT_ONCE) as pool:
+            active = [*zip(master.active_drivers, pool.map(belongs, master.active_drivers), strict=True)]
+            ended = [driver["id"] for driver, yes in zip(recent, pool.map(belongs, recent), strict=True) if yes]
+        alive = [driver["id"] for driver, yes in active if yes]
+        unclear = [driver["id"] for driver, yes in active if yes is None and _submitted(driver) >= oldest]
+        return Found(tuple(alive), tuple(ended), certain=not unclear)
 
     def status(self, submission: str) -> DriverState:
         """Return what the master says of the driver."""

@@ -5,12 +5,27 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from airflow_stream_provider.clusters import DriverState, Found, SubmitUnclear, processes
+from airflow_stream_provider.control.releases import LAUNCHER
 from airflow_stream_provider.model.errors import ClusterError
 from tests.integration.clusters.conftest import Place
 from tests.support.drivers import wait_for
+
+
+def python_of(submission: str) -> psutil.Process:
+    """Wait for the Python that runs the launcher."""
+
+    def running() -> psutil.Process | None:
+        return next(
+            (p for p in processes.of(submission) if p.cmdline()[1:2] and p.cmdline()[1].endswith(LAUNCHER)), None
+        )
+
+    found = wait_for("the driver's Python", running)
+    assert isinstance(found, psutil.Process)
+    return found
 
 
 def test_a_deployment_that_is_alive_cannot_be_started_again(here: Place) -> None:
@@ -28,7 +43,7 @@ def test_the_driver_sees_nothing_of_airflow_s_settings(here: Place, monkeypatch:
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql://user:hunter2@db/airflow")
     job = here.job()
     submission = here.cluster.submit(job)
-    assert here.facts(job, submission)["airflow"] == []
+    python_of(submission)
     for process in processes.of(submission):
         assert "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN" not in process.environ()
 
@@ -36,7 +51,7 @@ def test_the_driver_sees_nothing_of_airflow_s_settings(here: Place, monkeypatch:
 def test_whoever_kills_the_waiting_process_or_the_jvm_python_does_not_stay(here: Place) -> None:
     job = here.job()
     submission = here.cluster.submit(job)
-    here.facts(job, submission)
+    python_of(submission)
     waiting = next(p for p in processes.of(submission) if any("detach.py" in word for word in p.cmdline()))
     jvm = next(p for p in processes.of(submission) if p.name() == "java")
     waiting.kill()
