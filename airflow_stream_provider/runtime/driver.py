@@ -43,8 +43,7 @@ class Driver:
             "jvm_pid": os.getppid(),
             "host": socket.gethostname(),
             "spark_version": pyspark.__version__,
-            # A standalone worker runs each driver in a folder of the driver's id.
-            "submission": Path.cwd().name if Path.cwd().name.startswith("driver-") else "",
+            "submission": _submission(),
         }
 
     @property
@@ -114,6 +113,12 @@ class _Hook:
 
     class Java:
         implements = ["java.lang.Runnable"]  # noqa: RUF012 - py4j's convention
+
+
+def _submission() -> str:
+    """Return the cluster's id of this driver: a standalone worker runs each in a folder of the driver's id."""
+    folder = Path.cwd().name
+    return folder if folder.startswith("driver-") else os.environ.get("AIRFLOW_STREAM_SUBMISSION", "")
 
 
 def _name_application(name: str) -> None:
