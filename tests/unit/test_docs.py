@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,12 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def blocks(language: str) -> Iterator[object]:
-    for page in PAGES:
-        for number, text in enumerate(re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.M | re.S), 1):
-            yield pytest.param(text, id=f"{page.name}-{number}")
+def blocks(language: str) -> list[object]:
+    return [
+        pytest.param(text, id=f"{page.name}-{number}")
+        for page in PAGES
+        for number, text in enumerate(re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.M | re.S), 1)
+    ]
 
 
 @pytest.mark.parametrize("text", blocks("yaml"))
@@ -55,22 +56,27 @@ def test_every_target_of_the_makefile_is_documented() -> None:
         assert f"make {target}" in text, target
 
 
-def test_the_three_lines_of_the_readme_give_the_dag(tmp_path: Path) -> None:
-    readme = (ROOT / "README.md").read_text()
-    for language in ("yaml", "python"):
-        text = re.search(rf"^```{language}\n(# dags/(\S+)\n.*?)^```", readme, re.M | re.S)
-        assert text, language
-        path = tmp_path / text.group(2)
+def test_the_dag_files_shown_give_their_dags(tmp_path: Path) -> None:
+    named = r"^```(?:yaml|python)\n(# dags/(\S+)\n.*?)^```"
+    files = [found for page in PAGES for found in re.findall(named, page.read_text(), re.M | re.S)]
+    for text, name in files:
+        path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text(text.group(1))
-    (tmp_path / "apps").mkdir()
-    (tmp_path / "apps" / "orders.py").write_text("")
-    show = "import runpy, sys; print(*runpy.run_path(sys.argv[1]))"
+        path.write_text(text)
+    show = "import runpy, sys; print(*(n for f in sys.argv[1:] for n, v in runpy.run_path(f).items()))"
+    scripts = [str(tmp_path / name) for _, name in files if name.endswith(".py")]
     done = subprocess.run(
-        [sys.executable, "-c", show, str(tmp_path / "streams.py")],
-        env={**os.environ, "AIRFLOW_HOME": str(tmp_path / "airflow")},
+        [sys.executable, "-c", show, *scripts],
+        env={**os.environ, "AIRFLOW_HOME": str(tmp_path / "airflow"), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "orders__upgrade" in done.stdout.split(), done.stderr
+    assert done.returncode == 0, done.stderr
+    assert {"orders__upgrade", "stop", "start"} <= set(done.stdout.split())
+
+
+def test_every_python_block_is_a_dag_file() -> None:
+    for page in PAGES:
+        for text in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S):
+            assert text.startswith("# dags/"), "unnamed blocks would not be run by the test above"

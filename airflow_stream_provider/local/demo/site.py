@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from airflow_stream_provider.kafka.connect import admin
 from airflow_stream_provider.local.airflow_api import AirflowApi
 from airflow_stream_provider.runbook.spec import StreamSpec, load_spec
 
@@ -61,13 +62,8 @@ def lay_out(source: Path, target: Path, *, brokers: str, data: Path, changes: Ma
 
 def create_topics(brokers: str) -> None:
     """Create the stream's topics, those that are not there yet."""
-    from kafka.admin import KafkaAdminClient
-
-    admin = KafkaAdminClient(bootstrap_servers=brokers)
-    try:
-        there = set(admin.list_topics())
+    with admin("demo", {"bootstrap.servers": brokers}) as client:
+        there = set(client.list_topics())
         new = {name: {"num_partitions": count} for name, count in TOPICS.items() if name not in there}
         if new:
-            admin.create_topics(new, wait_for_metadata=True)
-    finally:
-        admin.close()
+            client.create_topics(new, wait_for_metadata=True)
