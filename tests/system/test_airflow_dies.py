@@ -1,0 +1,132 @@
+"""Airflow is not on the hot path: its processes die in the middle of a hand-over, its tasks are cleared at every step."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_stream_provider.checkpoint.read import read
+from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.local.demo.audit import count, deliveries, end_offsets
+from airflow_stream_provider.local.demo.producer import Producer
+from airflow_stream_provider.local.demo.site import Site, create_topics, lay_out
+from airflow_stream_provider.local.stack import LocalStack
+from airflow_stream_provider.model.names import deployment_of
+from airflow_stream_provider.model.record import Kind
+from tests.support.drivers import wait_for
+
+DAG = "orders__upgrade"
+ROOT = Path(__file__).parents[2]
+
+
+class World:
+    """The example stream on a whole stack of its own, release 1 running."""
+
+    def __init__(self, stack: LocalStack, site: Site) -> None:
+        self.stack = stack
+        self.site = site
+        self.log: ControlLog = open_log(site.spec.control, site.spec.name, create=True)
+        self.producer = Producer(site.brokers, "orders", 300)
+
+    def upgrade(self, version: str, *arguments: str) -> str:
+        """Trigger an upgrade as a user would; return the run."""
+        conf = {"version": version, "arguments": [*self.site.spec.arguments, *arguments]}
+        return self.site.airflow.trigger(DAG, conf)
+
+    def ends(self, run: str, wanted: str) -> None:
+        """Wait for the end of a run."""
+        assert self.site.airflow.wait_for_run(DAG, run, 600) == wanted, self.site.airflow.task_states(DAG, run)
+
+    def holding(self) -> str:
+        """The version of the release that holds now."""
+        deployment = self.log.refresh().holding_deployment
+        return str(deployment.release["version"]) if deployment else ""
+
+    def requested(self, version: str) -> bool:
+        """Whether a hand-over to this version was asked for."""
+        deployments = self.log.refresh().deployments
+        found = [r for r in self.log.records() if r.kind == Kind.REQUESTED and r.get("to")]
+        return any(deployments[deployment_of(r["to"])].release["version"] == version for r in found)
+
+    def audit(self) -> None:
+        """Stop producing and count: nothing lost, nothing twice."""
+        produced = self.producer.stop()
+        ends = end_offsets(self.site.brokers, "orders")
+        folder = self.site.checkpoints["enrich"]
+        wait_for("every order to be committed", lambda: read(folder).committed.get("orders") == ends)
+        found = count(produced, deliveries(self.site.brokers, "orders-enriched"))
+        assert (found.lost, found.duplicated, found.duplicated_by_failure) == (0, 0, 0)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("airflow")
+    dags = folder / "dags"
+    dags.mkdir()
+    with LocalStack(folder / "stack", dags_folder=dags, worker_cores=9) as stack:
+        lay_out(
+            ROOT / "dags",
+            dags,
+            brokers=stack.bootstrap_servers,
+            data=folder / "data",
+            changes={"upgrade": {"soak": "5s", "keep_previous": "0s"}, "conf": stack.spark.conf},
+        )
+        site = Site.at(dags, stack.airflow.api)
+        create_topics(site.brokers)
+        site.airflow.wait_for_dag(DAG)
+        site.airflow.unpause(DAG)
+        world = World(stack, site)
+        with world.producer:
+            world.ends(world.upgrade("1"), "success")
+            yield world
+
+
+def test_airflow_dies_in_the_middle_of_a_hand_over(world: World) -> None:
+    run = world.upgrade("2", "--vat")
+    wait_for("the request", lambda: world.requested("2"), 600)
+
+    # Scheduler with its task workers, and triggerer: whatever runs the task that asked is gone.
+    for part in ("scheduler", "triggerer"):
+        process = psutil.Process(world.stack.airflow.parts[part].pid)
+        for victim in [*process.children(recursive=True), process]:
+            victim.send_signal(signal.SIGKILL)
+
+    wait_for("the drivers to finish it among themselves", lambda: world.holding() == "2", 60)
+    epoch = world.log.refresh().epoch
+    for part in ("scheduler", "triggerer"):
+        world.stack.airflow.start_part(part)
+    world.ends(run, "success")
+
+    assert (world.holding(), world.log.refresh().epoch) == ("2", epoch)
+    assert [r["boundary"] for r in world.log.records() if r.kind == Kind.RELEASED] == ["completed"]
+
+
+@pytest.mark.parametrize("task", ["check", "submit", "hand_over", "watch", "report"])
+def test_a_task_cleared_afterwards_changes_nothing(world: World, task: str) -> None:
+    run = next(r.by.split("/")[1] for r in reversed(world.log.records()) if "/hand_over" in r.by)
+    before = world.log.refresh()
+
+    world.site.airflow.clear(DAG, run, [task], downstream=False)
+    time.sleep(2)
+    world.ends(run, "success")
+
+    after = world.log.refresh()
+    assert (after.holder, after.epoch, set(after.deployments)) == (before.holder, before.epoch, set(before.deployments))
+
+
+def test_a_task_cleared_while_it_waits_ends_the_same(world: World) -> None:
+    run = world.upgrade("1")
+    for task, state in (("submit", "deferred"), ("watch", "deferred")):
+        wait_for(f"{task} to wait", lambda t=task, s=state: world.site.airflow.task_states(DAG, run)[t] == s, 600)
+        world.site.airflow.clear(DAG, run, [task])
+    world.ends(run, "success")
+
+    assert world.holding() == "1"
+    taken = [r for r in world.log.records() if r.kind == Kind.ACQUIRED]
+    assert len(taken) == 3
+    world.audit()
