@@ -108,14 +108,13 @@ def scratch(location: str | os.PathLike[str], target: str | os.PathLike[str], ne
 
 
 def _logs(root: Path, drop_last_commit: bool) -> _Plan:
-    offsets = numbers(root / "offsets")
+    committed, offsets = _batches(root)
     if not offsets:
         raise CheckpointError(
             f"The checkpoint {root} has planned no batch yet: there is nothing to rehearse on.",
             todo="Wait for its first batch, or start without a rehearsal.",
             path=str(root),
         )
-    committed = _committed(root)
     # A batch that is planned and not committed is left out: the live query is in it, and its state is half written.
     last = committed[-1] if committed else offsets[0]
     # Spark reads the last offsets, the ones before them, and the last commit.
@@ -127,7 +126,7 @@ def _logs(root: Path, drop_last_commit: bool) -> _Plan:
 
 
 def _starting_points(root: Path) -> _Plan:
-    start = _committed(root)[-2:-1]
+    start = _batches(root)[0][-2:-1]
     if not start:  # the first batch: its start is in sources/ already
         return _Plan(0, [path for path in _tree(root / "sources") if path.name == "0"])
     entry = read_offsets(root / "offsets" / str(start[0]))
@@ -142,8 +141,11 @@ def _starting_points(root: Path) -> _Plan:
     )
 
 
-def _committed(root: Path) -> list[int]:
-    return sorted(set(numbers(root / "commits")) & set(numbers(root / "offsets")))
+def _batches(root: Path) -> tuple[list[int], list[int]]:
+    """Return the committed batches and the planned ones."""
+    commits = numbers(root / "commits")
+    offsets = numbers(root / "offsets")  # second: a batch that is committed meanwhile must not lack its offsets
+    return sorted(set(commits) & set(offsets)), offsets
 
 
 def _clone(
