@@ -222,7 +222,7 @@ def test_a_query_that_moves_on_and_purges_is_cloned_whole(root: Path, tmp_path: 
     writer = threading.Thread(target=run)
     writer.start()
     try:
-        for number in range(30):
+        for number in range(12):
             target = tmp_path / "clones" / str(number)
             made = clone_state(root, target, "new-id", LIMIT)
             committed = made.next_batch - 1

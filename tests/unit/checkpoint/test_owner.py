@@ -35,7 +35,7 @@ def test_a_checkpoint_has_one_owner(tmp_path: Path, stream: str, control: str) -
 
 
 def test_of_many_claims_at_once_one_wins(tmp_path: Path) -> None:
-    for round in range(50):
+    for round in range(20):
         location = tmp_path / str(round)
         barrier = threading.Barrier(4)
 

@@ -194,7 +194,7 @@ def test_reading_goes_on_while_a_query_writes_and_purges(root: Path) -> None:
     writer.start()
     try:
         seen = [0]
-        for _ in range(200):
+        for _ in range(80):
             found = read(root)
             assert found.committed == {"orders": {0: found.last_commit}}
             assert found.last_commit is not None
