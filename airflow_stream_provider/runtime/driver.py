@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.runtime import jvm
-from airflow_stream_provider.runtime.deadman import HALT_CODE, DeadMan
+from airflow_stream_provider.runtime.deadman import HALT_CODE, DeadMan, end_with_jvm
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ class Driver:
         self._over = threading.Event()
         self._hook = _Hook(self._over)
         SparkContext._ensure_initialized()  # the JVM, not yet a SparkContext: that is the script's to make
+        end_with_jvm()
         self._dead_man = DeadMan(lease_seconds)
         _name_application(app_name)
         self._facts: dict[str, Any] = {
