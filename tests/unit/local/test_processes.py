@@ -40,8 +40,10 @@ def test_closing_ends_every_descendant(processes: Processes, tmp_path: Path) -> 
     assert list(keeper.marked(processes.mark)) == []
 
 
+# A shell starts background jobs with SIGINT ignored, and so a test run in one; a person's terminal does not.
 OWNER = """
-import sys, threading
+import signal, sys, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
 from airflow_stream_provider.local.processes import Processes
 processes = Processes(Path(sys.argv[1]))
@@ -72,7 +74,10 @@ def test_nothing_outlives_an_owner_that_is_killed(number: signal.Signals, tmp_pa
         finally:
             # The whole foreground group gets Ctrl-C, so the keeper must not be in it.
             os.killpg(owner.pid, number)
-        owner.wait(60)
+        try:
+            owner.wait(60)
+        finally:
+            owner.kill()
         eventually(lambda: not list(keeper.marked(mark)))
 
 
