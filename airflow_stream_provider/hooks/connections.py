@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
@@ -23,8 +23,9 @@ class Connected:
 
     host: str
     port: int | None
-    extra: Mapping[str, Any]
-    kafka: Mapping[str, Any] | None = None
+    # Passwords are in there, and a dataclass shows its fields.
+    extra: Mapping[str, Any] = field(repr=False)
+    kafka: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @property
     def cluster(self) -> ClusterConnection:

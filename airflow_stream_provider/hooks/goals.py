@@ -240,8 +240,6 @@ class Soaked(Goal):
     limits: Mapping[str, Any]
     run: str
 
-    pace: ClassVar[float] = 5.0
-
     @property
     def says(self) -> str:
         """What is waited for."""
@@ -263,7 +261,7 @@ class Soaked(Goal):
             return Outcome(Ended.LOST, self.deployment, found.reason, evidence)
         if found.verdict is Verdict.SUPERSEDED:
             return Outcome(Ended.REACHED, self.deployment, found.reason, evidence)
-        if snapshot.at >= self.until and len(memory.samples) >= limits.samples:
+        if snapshot.at >= self.until and (not self.asks(snapshot, memory).lag or len(memory.samples) >= limits.samples):
             return Outcome(Ended.REACHED, self.deployment, "", evidence)
         return None
 

@@ -22,12 +22,16 @@ class Ended(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a wait ended, about which incarnation or deployment, why, and the evidence for it."""
+    """How a wait ended, about which incarnation or deployment, why, and the evidence for it.
+
+    `deadline`: of the whole task, seconds of the wall clock; it travels with the event from one wait to the next.
+    """
 
     ended: Ended
     subject: str = ""
     reason: str = ""
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    deadline: float = 0.0
 
     def to_event(self) -> dict[str, Any]:
         """Return the payload of the trigger's event."""
@@ -36,6 +40,7 @@ class Outcome:
             "subject": self.subject,
             "reason": self.reason,
             "evidence": dict(self.evidence),
+            "deadline": self.deadline,
         }
 
     @classmethod
@@ -43,7 +48,7 @@ class Outcome:
         """Return the outcome of a payload; raise StreamError when there is none or it is not one of ours."""
         # It crossed the metadata database: a task resumed by anything else must not take that for success.
         try:
-            return cls(Ended(event["ended"]), event["subject"], event["reason"], event["evidence"])
+            return cls(Ended(event["ended"]), event["subject"], event["reason"], event["evidence"], event["deadline"])
         except (TypeError, KeyError, ValueError) as error:
             raise StreamError(
                 f"The task was resumed with {event!r} instead of a stream event.",

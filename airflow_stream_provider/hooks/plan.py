@@ -167,11 +167,14 @@ def retire(view: Snapshot, author: Author, deployment: str, outcome: Outcome | N
     driver = view.drivers.get(deployment)
     if (driver is not None and driver.gone) or (outcome is not None and outcome.about(Ended.REACHED, deployment)):
         return Done({"stream": view.stream, "retired": deployment, "version": declared.release["version"]})
+    if not view.submission(deployment):
+        # Nothing is known to run. Should a lost submission start yet, its launcher reads the log first and leaves.
+        return Done({"stream": view.stream, "retired": deployment, "version": declared.release["version"]})
     gone = DriversGone(deployment, view.at + GRACE_SECONDS)
-    killed = outcome is not None and outcome.about(Ended.LOST, deployment)
-    # A driver that never announced itself does not read the log: nothing but a kill ends it.
-    silent = not view.state.of_deployment(deployment)
-    return Kill(deployment, gone) if killed or silent else Wait(gone)
+    stays = outcome is not None and outcome.about(Ended.LOST, deployment)
+    # One that has not announced itself yet may be busy with its rehearsal for minutes.
+    busy = not view.state.of_deployment(deployment)
+    return Kill(deployment, gone) if stays or busy else Wait(gone)
 
 
 def retire_all(
@@ -189,6 +192,12 @@ def leftovers(view: Snapshot, author: Author) -> tuple[str, ...]:
     """The deployments that earlier runs left warm: in the way of a new standby. None that came after this run began."""
     began = next((record.seq for record in view.records if record.by.startswith(author.run)), None)
     return _to_retire(view, author, began)
+
+
+def stoppable(view: Snapshot, author: Author) -> tuple[str, ...]:
+    """The deployments that a stop by this task ends: none that came after it was asked for."""
+    asked = (r.seq for r in view.records if r.kind == Kind.REQUESTED and r.by == author.by and r.get("to") is None)
+    return _to_retire(view, author, next(asked, None))
 
 
 def stop(view: Snapshot, author: Author, outcome: Outcome | None, reason: str) -> Step:
@@ -215,8 +224,7 @@ def stop(view: Snapshot, author: Author, outcome: Outcome | None, reason: str) -
         expires = view.at + _policy(view, view.holder).boundary_seconds + ANSWER_SECONDS
         fields = {"id": author.request(state.holder), "to": None, "expires": expires, "reason": reason}
         return Append(Kind.REQUESTED, fields)
-    asked_at = next((r.seq for r in view.records if last and r.kind == Kind.REQUESTED and r["id"] == last.id), None)
-    step = retire_all(view, author, _to_retire(view, author, asked_at), outcome, reason)
+    step = retire_all(view, author, stoppable(view, author), outcome, reason)
     return step or Done({"stream": view.stream, "stopped": True, "holder": "", "note": view.holder_sentence})
 
 

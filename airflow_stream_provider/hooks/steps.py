@@ -16,12 +16,18 @@ class Done:
 
     result: Mapping[str, Any]
 
+    def __str__(self) -> str:
+        return "done"
+
 
 @dataclass(frozen=True)
 class Skip:
     """There was nothing to do: the task is skipped, with this reason."""
 
     reason: str
+
+    def __str__(self) -> str:
+        return f"nothing to do: {self.reason}".rstrip(".")
 
 
 @dataclass(frozen=True)
@@ -30,12 +36,18 @@ class GiveUp:
 
     error: StreamError
 
+    def __str__(self) -> str:
+        return "giving up"
+
 
 @dataclass(frozen=True)
 class Wait:
     """Defer until the goal is reached."""
 
     goal: Goal
+
+    def __str__(self) -> str:
+        return f"waiting for {self.goal.says}"
 
 
 @dataclass(frozen=True)
@@ -45,12 +57,20 @@ class Append:
     kind: str
     fields: Mapping[str, Any]
 
+    def __str__(self) -> str:
+        names = ("deployment", "incarnation", "id", "to", "reason")
+        said = ", ".join(f"{name} {self.fields[name]}" for name in names if self.fields.get(name))
+        return f"appending {self.kind} ({said})"
+
 
 @dataclass(frozen=True)
 class Submit:
     """Submit a declared deployment, exactly once."""
 
     deployment: str
+
+    def __str__(self) -> str:
+        return f"submitting {self.deployment}"
 
 
 @dataclass(frozen=True)
@@ -59,6 +79,9 @@ class Kill:
 
     deployment: str
     then: Goal
+
+    def __str__(self) -> str:
+        return f"killing {self.deployment}, then waiting for {self.then.says}"
 
 
 Step = Done | Skip | GiveUp | Wait | Append | Submit | Kill

@@ -94,7 +94,7 @@ class StreamHook(BaseHook):
         drivers = self._drivers(asks.drivers)
         self._records += self.control_log.records(len(self._records) + 1)
         state = self.control_log.refresh()
-        heartbeats = self.control_log.heartbeats()
+        heartbeats = self._heartbeats(state)
         lag = self._lag(state, heartbeats, asks.seconds) if asks.lag else None
         return Snapshot(self.stream, time.time(), state, tuple(self._records), heartbeats, drivers, lag)
 
@@ -103,6 +103,17 @@ class StreamHook(BaseHook):
         if (asks.drivers or asks.lag) and self._connected is None:
             self._connected = await aconnect(self.cluster_conn_id, self.kafka_conn_id)
         return await asyncio.to_thread(self.observe, asks)
+
+    def _heartbeats(self, state: StreamState) -> Mapping[str, Mapping[str, Any]]:
+        """The heartbeats that can still mean something; those of years of ended drivers are not read again."""
+        found = {}
+        for name in self.control_log.store.heartbeats():
+            known = state.incarnations.get(name)
+            wanted = known is None or not known.state.terminal or name in (*state.must_fence, state.last_holder)
+            beat = self.control_log.heartbeat(name) if wanted else None
+            if beat is not None:
+                found[name] = beat
+        return found
 
     def _drivers(self, deployments: Iterable[str]) -> Mapping[str, DriverFacts]:
         found = {}
@@ -115,9 +126,8 @@ class StreamHook(BaseHook):
         return found
 
     def _submission(self, deployment: str) -> str:
-        return Snapshot(self.stream, 0.0, self.control_log.refresh(), (), self.control_log.heartbeats()).submission(
-            deployment
-        )
+        state = self.control_log.refresh()
+        return Snapshot(self.stream, 0.0, state, heartbeats=self._heartbeats(state)).submission(deployment)
 
     def _lag(self, state: StreamState, heartbeats: Mapping[str, Any], seconds: float | None) -> Lag | None:
         from airflow_stream_provider.kafka.connect import BrokerUnreachable, admin
@@ -213,8 +223,9 @@ class StreamHook(BaseHook):
     def links(self, deployment: str) -> dict[str, str]:
         """Return where a person looks at a deployment: the Spark UI and the driver's log, as far as they are known."""
         found: dict[str, str] = {}
-        state, beats = self.control_log.refresh(), self.control_log.heartbeats()
-        submission = Snapshot(self.stream, 0.0, state, (), beats).submission(deployment)
+        state = self.control_log.refresh()
+        beats = self._heartbeats(state)
+        submission = Snapshot(self.stream, 0.0, state, heartbeats=beats).submission(deployment)
         if submission:
             with contextlib.suppress(StreamError):
                 found.update(self.cluster.links(submission))

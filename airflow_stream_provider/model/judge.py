@@ -26,7 +26,7 @@ class Limits:
 
     max_records: int | None = None
     max_seconds: float | None = None
-    samples: int = 4
+    samples: int = 5
     silent_seconds: float = 60.0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -25,6 +25,15 @@ from airflow_stream_provider.triggers.stream import StreamTrigger
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.runbook.spec import StreamSpec
+
+
+@contextlib.contextmanager
+def failing_at_once() -> Iterator[None]:
+    """Fail without the retries when a person has to change something first."""
+    try:
+        yield
+    except SpecError as error:
+        raise AirflowFailException(str(error)) from error
 
 
 class StreamOperator(BaseOperator):
@@ -75,9 +84,12 @@ class StreamOperator(BaseOperator):
         """Return the next step."""
         raise NotImplementedError
 
-    def asks(self) -> Asks:
-        """What `plan` needs to know beyond the log and the heartbeats."""
+    def asks(self, view: Snapshot, author: Author) -> Asks:
+        """What `plan` needs to know beyond the log and the heartbeats that are in `view`."""
         return Asks()
+
+    def begin(self, context: Context) -> None:
+        """What comes before the first look."""
 
     def result(self, view: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
         """Return the XCom: what the plan says, with what only I/O can add."""
@@ -91,52 +103,61 @@ class StreamOperator(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Do what is left to do, or defer."""
-        return self._go(context, None, time.time() + self.wait_seconds)
+        with failing_at_once():
+            self.begin(context)
+            return self._go(context, None, time.time() + self.wait_seconds)
 
-    def resume(self, context: Context, event: Any, deadline: float) -> Any:
+    def resume(self, context: Context, event: Any = None) -> Any:
         """Go on after a wait."""
         outcome = Outcome.from_event(event)
-        if outcome.ended is Ended.TIMEOUT:
-            self._timed_out(context, outcome)
-        return self._go(context, outcome, deadline)
+        with failing_at_once():
+            if outcome.ended is Ended.TIMEOUT:
+                self._timed_out(context, outcome)
+            return self._go(context, outcome, outcome.deadline)
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
     def _go(self, context: Context, outcome: Outcome | None, deadline: float) -> Any:
         author = Author.of(context)
         first = False
-        try:
-            while True:
-                view = self.hook.observe(self.asks())
-                step = self.plan(view, author, outcome)
-                self.log.info("Record %s of %s: %s", view.state.seq, self.stream.name, step)
-                if isinstance(step, Append):
-                    written = self.hook.append(step.kind, author.by, view.state.seq, **step.fields)
-                    first = written and step.kind == Kind.DECLARED
+        while True:
+            view = self.hook.observe()
+            asks = self.asks(view, author)
+            if asks.drivers:
+                view = self.hook.observe(asks)
+            step = self.plan(view, author, outcome)
+            self.log.info("After record %s of %s: %s.", view.state.seq, self.stream.name, step)
+            if isinstance(step, Append):
+                written = self.hook.append(step.kind, author.by, view.state.seq, **step.fields)
+                first = written and step.kind == Kind.DECLARED
+                continue
+            if isinstance(step, Submit):
+                certain = self.hook.submit(step.deployment, author.by, first=first)
+                first = False
+                if certain:
                     continue
-                if isinstance(step, Submit):
-                    if not self.hook.submit(step.deployment, author.by, first=first):
-                        step = ask_again(view, step.deployment)
-                    first = False
-                self._leave_links(context, author)
-                if isinstance(step, Done):
-                    return self.result(view, step.result)
-                if isinstance(step, Skip):
-                    raise AirflowSkipException(step.reason)
-                if isinstance(step, GiveUp):
-                    raise AirflowFailException(str(step.error)) from step.error
-                if isinstance(step, Kill):
-                    self.hook.kill(step.deployment)
-                    self._defer(step.then, deadline)
-                if isinstance(step, Wait):
-                    self._defer(step.goal, deadline)
-        except SpecError as error:
-            # What a person wrote does not get better by itself.
-            raise AirflowFailException(str(error)) from error
+                step = ask_again(view, step.deployment)
+            self._leave_links(context, author)
+            return self._end(step, view, deadline)
+
+    def _end(self, step: Step, view: Snapshot, deadline: float) -> Any:
+        """Carry out a step after which this try of the task is over, or waits."""
+        if isinstance(step, Done):
+            return self.result(view, step.result)
+        if isinstance(step, Skip):
+            raise AirflowSkipException(step.reason)
+        if isinstance(step, GiveUp):
+            raise AirflowFailException(str(step.error)) from step.error
+        if isinstance(step, Kill):
+            self.hook.kill(step.deployment)
+            self._defer(step.then, deadline)
+        if isinstance(step, Wait):
+            self._defer(step.goal, deadline)
+        raise TypeError(f"{step!r} is not an end")
 
     def _defer(self, goal: Goal, deadline: float) -> NoReturn:
         trigger = StreamTrigger(self.hook.address, goal.to_json(), deadline)
-        self.defer(trigger=trigger, method_name="resume", kwargs={"deadline": deadline})
+        self.defer(trigger=trigger, method_name="resume")
 
     def _timed_out(self, context: Context, outcome: Outcome) -> NoReturn:
         says = "; ".join(f"{name} says {words!r}" for name, words in outcome.evidence.items())

@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.hooks.author import Author
 from airflow_stream_provider.hooks.plan import leftovers
-from airflow_stream_provider.model.errors import ClusterError, SpecError
+from airflow_stream_provider.model.errors import ClusterError, StreamError
 from airflow_stream_provider.operators.standby import ReleaseOperator
 
 
@@ -41,7 +41,8 @@ class CheckReleaseOperator(ReleaseOperator):
             view = self.hook.observe()
             self.hook.check_reachable()
             self._check_cluster(author, crowded=bool(leftovers(view, author)))
-        except SpecError as error:
+        except StreamError as error:
+            # A person waits for the answer: nothing is tried again.
             raise AirflowFailException(str(error)) from error
         return {
             "stream": self.stream.name,
@@ -54,10 +55,7 @@ class CheckReleaseOperator(ReleaseOperator):
         try:
             self.hook.cluster.check(self.wanted.job(self.hook, self.subject(author)))
         except ClusterError as error:
-            no_room = "free_cores" in error.fields
-            if not no_room:
+            full = any(name.startswith("free_") for name in error.fields)
+            if not full or (str(self.room) == "True" and not crowded):
                 raise
-            if crowded or str(self.room) != "True":
-                self.log.info("No room yet: %s", error.message)
-                return
-            raise AirflowFailException(str(error)) from error
+            self.log.info("No room yet: %s", error.message)

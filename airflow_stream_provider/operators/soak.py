@@ -52,9 +52,9 @@ class SoakOperator(StreamOperator):
             )
         )
 
-    def resume(self, context: Any, event: Any, deadline: float) -> Any:
+    def resume(self, context: Any, event: Any = None) -> Any:
         """Leave the verdict where the roll-back finds it, then go on."""
         outcome = Outcome.from_event(event)
         if outcome.ended is Ended.LOST:
             context["ti"].xcom_push(key="verdict", value=outcome.reason)
-        return super().resume(context, event, deadline)
+        return super().resume(context, event)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from airflow.sdk import Context
+
 from airflow_stream_provider.hooks.author import Author
 from airflow_stream_provider.hooks.outcome import Outcome
 from airflow_stream_provider.hooks.plan import stand_by
@@ -50,11 +52,10 @@ class ReleaseOperator(StreamOperator):
         """The deployment that this task declares."""
         return author.deployment(self.stream.name, self.wanted.version)
 
-    def execute(self, context: Any) -> Any:
+    def begin(self, context: Context) -> None:
         """Leave the deployment's id first: whoever cleans up after a failure needs it."""
         context["ti"].xcom_push(key="deployment", value=self.subject(Author.of(context)))
         self.hook.create()
-        return super().execute(context)
 
     def bring_up(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
         """Declare, submit and wait until the release stands by."""

@@ -10,7 +10,7 @@ from airflow_stream_provider.hooks.author import Author
 from airflow_stream_provider.hooks.commits import boundary
 from airflow_stream_provider.hooks.goals import Asks
 from airflow_stream_provider.hooks.outcome import Outcome
-from airflow_stream_provider.hooks.plan import leftovers, retire, retire_all, stop
+from airflow_stream_provider.hooks.plan import leftovers, retire, retire_all, stop, stoppable
 from airflow_stream_provider.hooks.snapshot import Snapshot
 from airflow_stream_provider.hooks.steps import Done, Step
 from airflow_stream_provider.model.record import Kind
@@ -27,9 +27,9 @@ class RetireOperator(StreamOperator):
         """Return the next step."""
         return retire(view, author, self.deployment, outcome, self.reason or author.by)
 
-    def asks(self) -> Asks:
-        """Whether its driver is gone."""
-        return Asks(drivers=(self.deployment,))
+    def asks(self, view: Snapshot, author: Author) -> Asks:
+        """Ask whether its driver is gone."""
+        return Asks(drivers=(self.deployment,) if self.deployment in view.state.deployments else ())
 
 
 class MakeRoomOperator(StreamOperator):
@@ -40,6 +40,10 @@ class MakeRoomOperator(StreamOperator):
         wanted = leftovers(view, author)
         step = retire_all(view, author, wanted, outcome, self.reason or f"superseded by {author.run}")
         return step or Done({"stream": view.stream, "retired": list(wanted)})
+
+    def asks(self, view: Snapshot, author: Author) -> Asks:
+        """Ask which of their drivers are gone."""
+        return Asks(drivers=leftovers(view, author))
 
 
 class StopStreamOperator(StreamOperator):
@@ -52,6 +56,10 @@ class StopStreamOperator(StreamOperator):
     def plan(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
         """Return the next step."""
         return stop(view, author, outcome, self.reason or author.by)
+
+    def asks(self, view: Snapshot, author: Author) -> Asks:
+        """Ask which drivers are gone, once nobody holds."""
+        return Asks(drivers=() if view.holder else stoppable(view, author))
 
     def result(self, view: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
         """Add where the queries stand."""

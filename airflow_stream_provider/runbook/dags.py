@@ -70,7 +70,7 @@ def upgrade_dag(spec: StreamSpec) -> DAG:
         doc_md=upgrade_dag.__doc__,
     ) as dag:
         check = CheckReleaseOperator(
-            task_id="check", stream=spec, room="{{ params.strategy == 'handover' }}", **_RELEASE
+            task_id="check", stream=spec, room="{{ params.strategy == 'handover' }}", retries=0, **_RELEASE
         )
         make_room = MakeRoomOperator(task_id="make_room", stream=spec)
         stop_first = StopFirstOperator(task_id="stop_first", stream=spec, strategy="{{ params.strategy }}")

@@ -76,7 +76,7 @@ class StreamSensor(BaseSensorOperator):
             trigger = StreamTrigger(self.hook.address, self.goal.to_json(), time.time() + self.timeout)
             self.defer(trigger=trigger, method_name="resume")
 
-    def resume(self, context: Context, event: Any) -> None:
+    def resume(self, context: Context, event: Any = None) -> None:
         """Finish, or fail when the time is over."""
         outcome = Outcome.from_event(event)
         if outcome.ended is not Ended.REACHED:

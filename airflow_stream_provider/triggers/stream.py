@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -59,12 +60,16 @@ class StreamTrigger(BaseTrigger):
                     self.log.warning("The stream cannot be read now: %s", error)
             if outcome is not None:
                 self.log.info("%s: %s", outcome.ended.value, outcome.reason or goal.says)
-                yield TriggerEvent(outcome.to_event())  # type: ignore[no-untyped-call]
+                yield self._event(outcome)
                 return
             await asyncio.sleep(goal.pace)
         reason = f"waited in vain for {goal.says}" + (f"; {trouble}" if trouble else "")
         timeout = Outcome(Ended.TIMEOUT, reason=reason, evidence=_last_words(last))
-        yield TriggerEvent(timeout.to_event())  # type: ignore[no-untyped-call]
+        yield self._event(timeout)
+
+    def _event(self, outcome: Outcome) -> TriggerEvent:
+        payload = replace(outcome, deadline=self.deadline).to_event()
+        return TriggerEvent(payload)  # type: ignore[no-untyped-call]
 
 
 def _last_words(view: Snapshot | None) -> Mapping[str, Any]:

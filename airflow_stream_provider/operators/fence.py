@@ -1,0 +1,45 @@
+"""Say that a driver is dead: confirmed by the cluster, or by a person."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_stream_provider.hooks.author import Author
+from airflow_stream_provider.hooks.outcome import Ended, Outcome
+from airflow_stream_provider.hooks.plan import fence
+from airflow_stream_provider.hooks.snapshot import Snapshot
+from airflow_stream_provider.hooks.steps import Done, Skip, Step
+from airflow_stream_provider.operators.base import StreamOperator
+
+
+class FenceOperator(StreamOperator):
+    """Kill every driver of a deployment and, once that is confirmed, say so in the log: then another may take over.
+
+    The other operators fence by themselves where they must. This one is for the person at night: a holder that
+    misbehaves, or a cluster that is gone for good and can confirm nothing any more.
+
+    :param confirmed_by: who has made sure that none of the drivers runs or can come back: the cluster is not asked
+        then, and if it is not so, two drivers write one checkpoint. (templated)
+
+    XCom: `fenced`, the incarnations that this fenced.
+    """
+
+    template_fields = (*StreamOperator.template_fields, "confirmed_by")
+
+    def __init__(self, *, confirmed_by: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.confirmed_by = confirmed_by
+
+    def plan(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+        """Return the next step."""
+        if self.deployment not in view.state.deployments:
+            return Skip(f"There is no deployment {self.deployment!r}.")
+        drivers = view.state.of_deployment(self.deployment)
+        left = [d.id for d in drivers if not d.state.terminal or d.id in view.state.must_fence]
+        if left:
+            if self.confirmed_by:
+                evidence = {"person": self.confirmed_by}
+                outcome = Outcome(Ended.DEAD, left[0], evidence=evidence)
+            return fence(view, left[0], outcome, self.reason or author.by)
+        fenced = [r["incarnation"] for r in view.records if r.kind == "fenced" and r.by == author.by]
+        return Done({"stream": view.stream, "deployment": self.deployment, "fenced": fenced})

@@ -1,0 +1,105 @@
+"""A process with Airflow in it that runs DAGs by `dag.test()`, one command (a line of JSON) after the other.
+
+A process of its own, because Airflow reads its settings when it is first imported; and one for many tests, because that
+import takes long. Triggers run inline, tasks in this process: everything else is as in production.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+
+
+def run(command: dict[str, Any]) -> dict[str, Any]:
+    from airflow.models.dagrun import DagRun
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    from airflow_stream_provider import stream_dags
+    from tests.integration.airflow.by_hand import by_hand_dags
+
+    folder = Path(os.environ["AIRFLOW__CORE__DAGS_FOLDER"]) / "streams"
+    dag = {**stream_dags(folder), **by_hand_dags(folder)}[command["dag"]]
+    for task in dag.tasks:
+        task.retry_delay = task.retry_delay * 0
+    with crashing(command.get("crash")):
+        logical = datetime.fromisoformat(command["logical_date"])
+        made = dag.test(logical_date=logical, run_conf=command.get("conf") or {})
+    with create_session() as session:
+        found = session.scalar(select(DagRun).where(DagRun.dag_id == dag.dag_id, DagRun.run_id == made.run_id))
+        assert found is not None
+        states = {ti.task_id: str(ti.state) for ti in found.get_task_instances(session=session)}
+        tries = {ti.task_id: ti.try_number for ti in found.get_task_instances(session=session)}
+        rows = session.scalars(select(XComModel).where(XComModel.run_id == made.run_id, XComModel.dag_id == dag.dag_id))
+        xcoms: dict[str, dict[str, Any]] = {}
+        for row in rows:
+            xcoms.setdefault(row.task_id, {})[row.key] = XComModel.deserialize_value(row)
+        others = session.scalars(select(DagRun).where(DagRun.dag_id != dag.dag_id))
+        queued = [
+            {"dag": r.dag_id, "state": str(r.state), "conf": r.conf, "at": r.run_after.timestamp()} for r in others
+        ]
+        return {"state": str(found.state), "states": states, "tries": tries, "xcoms": xcoms, "other_runs": queued}
+
+
+@contextmanager
+def crashing(plan: dict[str, Any] | None) -> Iterator[None]:
+    """Let the n-th acting call of the hook be the last thing that a try does: before or after it took effect."""
+    from airflow_stream_provider.hooks.stream import StreamHook
+
+    calls = 0
+    originals = {name: getattr(StreamHook, name) for name in ("append", "submit", "kill")}
+
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if plan and calls == plan["call"] and plan["when"] == "before":
+                raise RuntimeError("the worker is gone")
+            result = original(*args, **kwargs)
+            if plan and calls == plan["call"]:
+                raise RuntimeError("the worker is gone")
+            return result
+
+        return call
+
+    for name, original in originals.items():
+        setattr(StreamHook, name, wrap(original))
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(StreamHook, name, original)
+
+
+def without_spark() -> None:
+    """Let `spark-submit` be the driver without Spark; the rest of the local cluster is the real one."""
+    from airflow_stream_provider.clusters import local
+
+    local._spark_home = lambda: HERE / "spark_home"
+    local._check_java = lambda: None
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what tasks print goes to the log
+    without_spark()
+    for line in sys.stdin:
+        try:
+            answer = run(json.loads(line))
+        except Exception:  # noqa: BLE001 - the test shows it
+            answer = {"error": traceback.format_exc()}
+        print(json.dumps(answer, default=str), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
