@@ -1,133 +1,192 @@
-"""Airflow's side: tasks that can be killed and tried again at any moment, and the watch."""
+"""Airflow's side: the operators' real plans in tasks that are killed and tried again at any moment, and the watch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from airflow_stream_provider.clusters import Job
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.model.errors import ControlUnavailable, RuleBroken, SeqTaken
-from airflow_stream_provider.model.observe import Step, next_step
+from airflow_stream_provider.hooks import plan as plans
+from airflow_stream_provider.hooks.author import Author
+from airflow_stream_provider.hooks.goals import Asks, Goal, Memory
+from airflow_stream_provider.hooks.outcome import Outcome
+from airflow_stream_provider.hooks.snapshot import DriverFacts, Snapshot
+from airflow_stream_provider.hooks.steps import Append, Kill, Step, Submit, Wait
+from airflow_stream_provider.hooks.stillness import Stillness
+from airflow_stream_provider.hooks.submit import submit_once
+from airflow_stream_provider.model.errors import ClusterError, ControlUnavailable, RuleBroken, SeqTaken
+from airflow_stream_provider.model.names import deployment_of
+from airflow_stream_provider.model.observe import Step as Need
+from airflow_stream_provider.model.observe import next_step
 from airflow_stream_provider.model.record import Kind, Record
-from airflow_stream_provider.model.rules import live_standby, may_abort
+from airflow_stream_provider.model.rules import may_abort
 from airflow_stream_provider.model.state import StreamState
-from tests.support.simulation.driver import Driver
+from tests.support.simulation.cluster import Reach
 from tests.support.simulation.world import Actor, Wire, World
 
+WAIT_SECONDS = 900.0
 REQUEST_SECONDS = 60.0
+
+Plan = Callable[[Snapshot, Author, "Outcome | None"], Step]
 
 
 class Airflow(Actor):
-    """A process of Airflow: reads the log, sees the cluster, writes records in its own name."""
+    """A process of Airflow: reads the log, reaches the cluster, writes records in its own name."""
 
     def __init__(self, world: World, by: str) -> None:
         super().__init__(world)
+        # Airflow's machines do not quite agree on the time.
+        self.skew = (-20.0, 0.0, 20.0)[len(world.actors) % 3]
         self.by = by
         self.log = ControlLog(Wire(self), "orders")
+        self.cluster = Reach(self)
+        self._records: list[Record] = []
+
+    @property
+    def now(self) -> float:
+        return self.world.now + self.skew
 
     def record(self, kind: str, **fields: Any) -> Record:
-        return Record(kind, fields, by=self.by, at=self.world.now)
+        return Record(kind, fields, by=self.by, at=self.now)
 
-    def alive(self, state: StreamState) -> dict[str, bool | None]:
-        if self.world.cluster_down:
-            return {}
-        drivers = {name: self.world.drivers[name].lives for name in state.incarnations}
-        return {**drivers, **{name: self.world.runs(name) for name in state.deployments}}
-
-    def submit(self, deployment: str) -> None:
-        """Exactly once: looks on the cluster first."""
-        if self.world.cluster_down or any(d.deployment == deployment for d in self.world.drivers.values()):
-            return
-        self.world.submitted.append(deployment)
-        boot(self.world, deployment)
-
-
-def boot(world: World, deployment: str) -> Driver:
-    """The cluster starts a driver of a deployment."""
-    return Driver(world, f"{deployment}.{len(world.drivers) + 1:08x}")
+    def submit(self, deployment: str, *, first: bool) -> bool:
+        job = Job("orders", deployment, f"[{deployment}]", "", ("--deployment", deployment))
+        return submit_once(self.log, self.cluster, job, self.by, first=first)
 
 
 class Task(Airflow):
-    """One task of a DAG run; `again` is its next try, which knows nothing but its identity."""
+    """One try of a task, as StreamOperator and StreamTrigger run it; `again` is the next one."""
 
-    def __init__(self, world: World, by: str, work: Callable[[Task], None]) -> None:
-        super().__init__(world, by)
-        self.work = work
-
-    def run(self) -> None:
-        while True:
-            try:
-                self.work(self)
-                return
-            except ControlUnavailable:
-                self.point()
-            except RuleBroken:
-                return  # the task fails, saying which rule
+    def __init__(self, world: World, author: Author, plan: Plan, asks: Asks = Asks()) -> None:  # noqa: B008 - frozen
+        super().__init__(world, author.by)
+        self.author = author
+        self.plan = plan
+        self.asks = asks
 
     def again(self) -> Task:
-        return Task(self.world, self.by, self.work)
+        return Task(self.world, self.author, self.plan, self.asks)
 
-    def ask(self, id: str, to: Callable[[StreamState], str | None]) -> None:
-        """Append a request once, and wait for its end; `to` is looked for only when it has not been made yet."""
-
-        def build(now: StreamState) -> Record | None:
-            if id in now.requests:
-                return None
-            return self.record(Kind.REQUESTED, id=id, to=to(now), expires=self.world.now + REQUEST_SECONDS)
-
-        while self.log.propose(build).requests[id].stage.open:
+    def run(self) -> None:
+        outcome: Outcome | None = None
+        first, deadline = False, self.now + WAIT_SECONDS
+        while self.now < deadline:
             self.point()
+            try:
+                view = self.observe(self.asks)
+                step = self.plan(view, self.author, outcome)
+                if isinstance(step, Append):
+                    first = self._append(step, view.state.seq) and step.kind == Kind.DECLARED
+                    continue
+                if isinstance(step, Submit):
+                    unclear = not self.submit(step.deployment, first=first)
+                    first = False
+                    if unclear:
+                        step = plans.ask_again(view, step.deployment)
+                if isinstance(step, Kill):
+                    self._kill(step.deployment)
+                    outcome = self._wait(step.then, deadline)
+                elif isinstance(step, Wait):
+                    outcome = self._wait(step.goal, deadline)
+                elif not isinstance(step, Submit):
+                    return
+            except (ControlUnavailable, ClusterError, RuleBroken):
+                outcome, first = None, False  # the task fails; Airflow tries it again
+
+    def observe(self, asks: Asks) -> Snapshot:
+        facts = {}
+        for deployment in asks.drivers:
+            view = Snapshot("orders", 0.0, self.log.refresh(), (), self.log.heartbeats())
+            if submission := view.submission(deployment):
+                driver = self.cluster.status(submission)
+                gone = driver.terminal and self.cluster.gone(submission, deployment)
+                facts[deployment] = DriverFacts(submission, driver, gone)
+        self._records += self.log.records(len(self._records) + 1)
+        return Snapshot("orders", self.now, self.log.refresh(), tuple(self._records), self.log.heartbeats(), facts)
+
+    def _append(self, step: Append, seq: int) -> bool:
+        try:
+            self.log.append(self.record(step.kind, **step.fields), seq)
+        except SeqTaken:
+            return False
+        return True
+
+    def _kill(self, deployment: str) -> None:
+        known = {self.log.refresh().deployments[deployment].submission, *self.cluster.find(deployment, 0.0).alive}
+        for submission in sorted(known - {""}):
+            self.cluster.kill(submission)
+
+    def _wait(self, goal: Goal, deadline: float) -> Outcome | None:
+        memory = self._memory()
+        last: Snapshot | None = None
+        while self.now < deadline:
+            self.point()
+            try:
+                last = self.observe(goal.asks(last, memory))
+                outcome = goal.check(last, memory)
+            except (ControlUnavailable, ClusterError):
+                memory, outcome = self._memory(), None
+            if outcome is not None:
+                return outcome
+        return None
+
+    def _memory(self) -> Memory:
+        return Memory(still=Stillness(lambda: self.world.now))
 
 
-def deploy(deployment: str, release: str) -> Callable[[Task], None]:
-    """Declare, submit, say so: the way of every deployment."""
+def stand_by(deployment: str, release: str) -> Plan:
+    """As SubmitStandbyOperator: declare, submit, wait until it is warm."""
 
-    def work(task: Task) -> None:
-        declared = task.record(Kind.DECLARED, deployment=deployment, release={"hash": release})
-        state = task.log.propose(lambda now: None if deployment in now.deployments else declared)
-        task.point()
-        if not state.deployments[deployment].ended:
-            task.submit(deployment)
-        task.point()
-        submitted = task.record(Kind.SUBMITTED, deployment=deployment, submission=f"driver-{deployment}")
-        task.log.propose(lambda now: None if now.deployments[deployment].submission else submitted)
+    def plan(view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+        if deployment not in view.state.deployments:
+            content = {"version": release, "hash": release}
+            return Append(Kind.DECLARED, {"deployment": deployment, "release": content, "policy": {}, "reason": ""})
+        return plans.stand_by(view, deployment, outcome)
 
-    return work
+    return plan
 
 
-def hand_over(id: str, deployment: str) -> Callable[[Task], None]:
-    """Ask for a hand-over to the newest standby of a deployment; fails when there is none."""
-
-    def newest(state: StreamState) -> str:
-        names = [i.id for i in state.of_deployment(deployment) if live_standby(state, i.id)]
-        return names[-1] if names else "nobody"
-
-    return lambda task: task.ask(id, newest)
+def take_over(deployment: str) -> Plan:
+    """As HandOverOperator."""
+    return lambda view, author, outcome: plans.take_over(view, author, deployment, outcome, "wanted")
 
 
-def stop(id: str) -> Callable[[Task], None]:
-    return lambda task: task.ask(id, lambda state: None)
+def roll_back(deployment: str) -> Plan:
+    """As RollBackOperator."""
+
+    def plan(view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+        if deployment not in view.state.deployments:
+            return plans.Skip("Nothing to roll back.")
+        return plans.roll_back(view, author, deployment, outcome, "it is bad")
+
+    return plan
 
 
-def retire(deployment: str) -> Callable[[Task], None]:
-    def work(task: Task) -> None:
-        retired = task.record(Kind.RETIRED, deployment=deployment)
-        found = task.log.refresh().deployments.get(deployment)
-        if found is not None and not found.ended:
-            task.point()
-            task.log.propose(lambda now: None if now.deployments[deployment].ended else retired)
-
-    return work
+def stop() -> Plan:
+    """As StopStreamOperator."""
+    return lambda view, author, outcome: plans.stop(view, author, outcome, "wanted")
 
 
-def give_up(id: str) -> Callable[[Task], None]:
-    """Abort a request, by right of its author or because it has expired."""
+def retire(deployment: str) -> Plan:
+    """As RetireOperator."""
+    return lambda view, author, outcome: plans.retire(view, author, deployment, outcome, "not needed")
 
-    def work(task: Task) -> None:
-        aborted = task.record(Kind.ABORTED, id=id, reason="not wanted any more")
-        task.log.propose(lambda now: aborted if may_abort(now, aborted) else None)
 
-    return work
+class GiveUp(Airflow):
+    """A person aborts the open request, by right of its author or because it has expired."""
+
+    def run(self) -> None:
+        def build(now: StreamState) -> Record | None:
+            request = now.open_request
+            if request is None:
+                return None
+            aborted = Record(Kind.ABORTED, {"id": request.id, "reason": "not wanted"}, by=request.by, at=self.now)
+            return aborted if may_abort(now, aborted) else None
+
+        try:
+            self.log.propose(build)
+        except ControlUnavailable:
+            return
 
 
 class Watch(Airflow):
@@ -138,19 +197,26 @@ class Watch(Airflow):
             self.point()
             try:
                 state = self.log.refresh()
-                step = next_step(state, self.alive(state), self.world.now)
+                step = next_step(state, self.alive(state), self.now)
                 self.point()
                 getattr(self, f"_{step.need.value}")(state, step)
-            except (ControlUnavailable, SeqTaken, RuleBroken):
+            except (ControlUnavailable, ClusterError, SeqTaken, RuleBroken):
                 continue  # look again
 
-    def _wait(self, state: StreamState, step: Step) -> None:
+    def alive(self, state: StreamState) -> dict[str, bool | None]:
+        if self.world.cluster_down or self.cut:
+            return {}
+        drivers = {name: self.world.drivers[name].lives for name in state.incarnations}
+        return {**drivers, **{name: self._any_lives(name) for name in state.deployments}}
+
+    def _any_lives(self, deployment: str) -> bool:
+        return any(d.lives for name, d in self.world.drivers.items() if deployment_of(name) == deployment)
+
+    def _wait(self, state: StreamState, step: Need) -> None:
         return
 
-    def _fence(self, state: StreamState, step: Step) -> None:
-        if self.world.cluster_down:
-            return
-        self.world.kill(step.subject)
+    def _fence(self, state: StreamState, step: Need) -> None:
+        self.world.drivers[step.subject].kill()
         self.point()
         fenced = self.record(Kind.FENCED, incarnation=step.subject, reason=step.why, evidence="gone")
 
@@ -160,20 +226,18 @@ class Watch(Airflow):
 
         self.log.propose(build)
 
-    def _abort(self, state: StreamState, step: Step) -> None:
+    def _abort(self, state: StreamState, step: Need) -> None:
         self.log.append(self.record(Kind.ABORTED, id=step.subject, reason=step.why), state.seq)
 
-    def _request(self, state: StreamState, step: Step) -> None:
-        wanted = self.record(
-            Kind.REQUESTED, id=f"watch-{state.seq}", to=step.subject, expires=self.world.now + REQUEST_SECONDS
-        )
+    def _request(self, state: StreamState, step: Need) -> None:
+        expires = self.now + REQUEST_SECONDS
+        wanted = self.record(Kind.REQUESTED, id=f"watch-{state.seq}", to=step.subject, expires=expires)
         self.log.append(wanted, state.seq)
 
-    def _fail(self, state: StreamState, step: Step) -> None:
+    def _fail(self, state: StreamState, step: Need) -> None:
         self.log.append(self.record(Kind.FAILED, deployment=step.subject, reason=step.why), state.seq)
 
-    def _declare(self, state: StreamState, step: Step) -> None:
+    def _declare(self, state: StreamState, step: Need) -> None:
         new, release = f"watch-{state.seq}", state.deployments[step.subject].release
         self.log.append(self.record(Kind.DECLARED, deployment=new, release=release), state.seq)
-        self.point()
-        self.submit(new)
+        self.submit(new, first=True)

@@ -34,9 +34,10 @@ class Driver(Actor):
     themselves at the next look ("failed", "torn": failed inside a batch, "finished").
     """
 
-    def __init__(self, world: World, incarnation: str) -> None:
+    def __init__(self, world: World, incarnation: str, submission: str) -> None:
         super().__init__(world)
         self.incarnation = incarnation
+        self.submission = submission
         self.deployment = deployment_of(incarnation)
         self.log = ControlLog(Wire(self), "orders")
         self.writing = False
@@ -56,6 +57,11 @@ class Driver(Actor):
         """Whether an observer sees its heartbeat move."""
         return not (self.over or self.frozen or self.cut)
 
+    def kill(self) -> None:
+        """Kill it and its executors; on return they are gone."""
+        self.crash()
+        self.writing = False
+
     def run(self) -> None:
         if self._launched():
             while not self._turn():
@@ -74,7 +80,7 @@ class Driver(Actor):
         try:
             state = self.log.refresh()
             self._counter += 1
-            self.log.beat(self.incarnation, {"counter": self._counter})
+            self.log.beat(self.incarnation, {"counter": self._counter, "submission": self.submission})
             me = self._me(state)
         except ControlUnavailable:
             self.point()

@@ -93,12 +93,13 @@ class Oracle:
         assert r["id"] in self.answered
         assert r["incarnation"] in (self.asked[r["id"]]["to"], self.released_for.get(r["id"]))
         assert deployment_of(r["incarnation"]) not in self.ended, "rule 9: acquired after its deployment's end"
-        assert r["incarnation"] not in self.world.killed or r["incarnation"] in self.state.incarnations
         self.holder, self.epoch = r["incarnation"], self.epoch + 1
         self.over.add(r["id"])
 
     def _fenced(self, r: Record) -> None:
-        assert r["incarnation"] in self.world.killed, "rule 4: fenced without a confirmed kill"
+        driver = self.world.drivers[r["incarnation"]]
+        assert driver.over, "rule 4: fenced before it was gone"
+        assert not driver.writing, "rule 4: fenced before its executors were gone"
         self.torn.discard(r["incarnation"])
 
     def _aborted(self, r: Record) -> None:

@@ -9,7 +9,6 @@ import greenlet
 
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.model.errors import ControlUnavailable, SeqTaken
-from airflow_stream_provider.model.names import deployment_of
 
 if TYPE_CHECKING:
     from tests.support.simulation.driver import Driver
@@ -60,7 +59,6 @@ class World:
         self.now = 1000.0
         self.actors: list[Actor] = []
         self.drivers: dict[str, Driver] = {}
-        self.killed: set[str] = set()
         self.submitted: list[str] = []
         self.late: list[tuple[int, bytes]] = []
         self.store_down = False
@@ -79,17 +77,6 @@ class World:
     def writers(self) -> list[str]:
         """The incarnations of which something really writes: queries, or what a stop or a crash left behind."""
         return [name for name, driver in self.drivers.items() if driver.writing]
-
-    def kill(self, incarnation: str) -> None:
-        """Kill a driver and its executors; on return they are confirmed gone."""
-        driver = self.drivers[incarnation]
-        driver.crash()
-        driver.writing = False
-        self.killed.add(incarnation)
-
-    def runs(self, deployment: str) -> bool:
-        """Whether the cluster has a driver of this deployment that gives signs of life."""
-        return any(d.lives for name, d in self.drivers.items() if deployment_of(name) == deployment)
 
     def late_arrives(self) -> None:
         seq, data = self.late.pop(0)
@@ -131,6 +118,7 @@ class Actor:
         self.world.main.switch()
 
     def crash(self) -> None:
+        self._greenlet.parent = greenlet.getcurrent()  # where control goes when it is dead: back to the killer
         self._greenlet.throw(greenlet.GreenletExit)
 
 

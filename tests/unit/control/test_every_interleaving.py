@@ -1,7 +1,8 @@
 """The model check: whatever comes between two steps, the rules hold, and some driver can run the stream again.
 
 Hypothesis chooses who takes the next step, what is lost on the way, who is killed, frozen or cut off there. The code
-that it drives is the product's: ControlLog, the rules, `decide` in the drivers, `next_step` in the watch.
+that it drives is the product's: ControlLog, the rules, `decide` in the drivers, the operators' plans in Airflow's
+tasks, `next_step` in the watch.
 
     MODEL_CHECK_EXAMPLES=100000 pytest tests/unit/control/test_every_interleaving.py     # for hours
 """
@@ -15,17 +16,22 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.control.store import Store
+from airflow_stream_provider.hooks.author import Author
+from airflow_stream_provider.hooks.goals import Asks
 from airflow_stream_provider.model.observe import Need, next_step
+from airflow_stream_provider.model.record import Record
 from airflow_stream_provider.model.rules import live_standby
 from airflow_stream_provider.model.state import StreamPhase
-from tests.support.simulation.airflow import Task, Watch, boot, deploy, give_up, hand_over, retire, stop
+from tests.support.simulation.airflow import GiveUp, Plan, Task, Watch, retire, roll_back, stand_by, stop, take_over
+from tests.support.simulation.cluster import boot
 from tests.support.simulation.driver import TAKE_BACK_SECONDS, Driver, Luck
 from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.world import Actor, Fault, Memory, World
 
 # Far more turns than any recovery needs; each actor takes several steps in one.
-ENOUGH = 120
+ENOUGH = 400
 
 some = st.integers(0, 11)
 # What may befall one step: mostly nothing. One byte of a schedule says who goes on (3 bits) and with which of these.
@@ -40,20 +46,25 @@ class Streams(RuleBasedStateMachine):
         super().__init__()
         self.world = World(self.new_store())
         self.oracle = Oracle(self.world)
-        self.requests = 0
+        self.tasks = 0
         self.deployments: list[str] = []
+        self.watched = False
 
     def new_store(self) -> Store:
         return Memory()
 
     # -- a beginning that leads somewhere --------------------------------------------------------------------------
 
-    @initialize(stage=st.sampled_from(["", "running", "standby", "requested", "ready", "released", "deserted"]))
-    def begin(self, stage: str) -> None:
+    @initialize(
+        stage=st.sampled_from(["", "running", "standby", "requested", "ready", "released", "deserted"]),
+        watched=st.booleans(),
+    )
+    def begin(self, stage: str, watched: bool) -> None:
         """Nothing yet; or a running release, a standby of the next beside it, and a hand-over as far as said.
 
         "deserted": released to a driver that died just then.
         """
+        self.watched = watched
         if stage:
             self.deploy(0)
             self.hand_over(0)
@@ -73,7 +84,7 @@ class Streams(RuleBasedStateMachine):
     def deploy(self, release: int) -> None:
         name = f"orders-{len(self.deployments) + 1}"
         self.deployments.append(name)
-        Task(self.world, f"deploy-{name}", deploy(name, f"hash-{release}"))
+        self._task(stand_by(name, f"release-{release}"))
         self._settle(8)
 
     @rule(which=some)
@@ -82,27 +93,24 @@ class Streams(RuleBasedStateMachine):
         self.ask("hand over", which)
         self._settle(10)
 
-    @rule(what=st.sampled_from(["hand over", "hand over", "stop", "retire", "give up"]), which=some)
+    @rule(what=st.sampled_from(["hand over", "hand over", "roll back", "stop", "retire", "give up"]), which=some)
     @precondition(lambda self: self.deployments)
     def ask(self, what: str, which: int) -> None:
         deployment = self.deployments[which % len(self.deployments)]
-        if what == "retire":
-            Task(self.world, f"retire-{deployment}", retire(deployment))
-        elif what == "give up":
-            Task(self.world, self._request, give_up(self._request))
+        if what == "give up":
+            GiveUp(self.world, "somebody")
+        elif what == "retire":
+            self._task(retire(deployment), deployment)
         else:
-            self.requests += 1
-            work = stop(self._request) if what == "stop" else hand_over(self._request, deployment)
-            Task(self.world, self._request, work)
+            self._task({"hand over": take_over, "roll back": roll_back}[what](deployment) if what != "stop" else stop())
 
-    @property
-    def _request(self) -> str:
-        """The identity of the task that asked last."""
-        return f"request-{self.requests}"
+    def _task(self, plan: Plan, *drivers: str) -> Task:
+        self.tasks += 1
+        return Task(self.world, Author("orders", "run", f"task-{self.tasks}"), plan, Asks(drivers=drivers))
 
     @rule(which=some)
     def try_again(self, which: int) -> None:
-        """A task that ended or was killed is cleared, or retried."""
+        """A task is cleared, or retried."""
         tasks = [actor for actor in self.world.actors if isinstance(actor, Task) and actor.over]
         if tasks:
             tasks[which % len(tasks)].again()
@@ -111,6 +119,11 @@ class Streams(RuleBasedStateMachine):
     @precondition(lambda self: sum(isinstance(actor, Watch) and not actor.over for actor in self.world.actors) < 2)
     def watch(self) -> None:
         Watch(self.world, "watch")
+
+    @rule()
+    def newer_version_writes(self) -> None:
+        """A kind that nobody here knows stands in the middle of everything."""
+        ControlLog(self.world.store, "orders").propose(lambda state: Record("admired", by="a newer version"))
 
     # -- time and chance -------------------------------------------------------------------------------------------
 
@@ -164,7 +177,8 @@ class Streams(RuleBasedStateMachine):
     @precondition(lambda self: self.world.submitted and len(self.world.drivers) < 8)
     def relaunch(self, which: int) -> None:
         """A supervising cluster starts a driver again, beside its own orphan or not."""
-        boot(self.world, self.world.submitted[which % len(self.world.submitted)])
+        number = which % len(self.world.submitted)
+        boot(self.world, self.world.submitted[number], f"driver-{number + 1}")
 
     @rule(what=st.sampled_from(["store", "cluster"]))
     def goes_away(self, what: str) -> None:
@@ -210,15 +224,17 @@ class Streams(RuleBasedStateMachine):
     # -- liveness --------------------------------------------------------------------------------------------------
 
     def teardown(self) -> None:
-        """From wherever this came to: first the drivers alone, then with the watch, then with a person's start."""
+        """From wherever this came to: the drivers alone, then the watch or new runs of the DAG, bring it to run."""
         self._heal()
         self._drivers_alone()
-        self.world.late.clear()
-        watch = Watch(self.world, "watch")
-        self._until(lambda: self._runs() or self._rests())
-        if not self._runs():
-            self._start()
-        watch.crash()
+        if self.watched:
+            watch = Watch(self.world, "watch")
+            self._until(lambda: self._runs() or self._rests())
+            watch.crash()
+        for number in range(3):
+            if not self._runs():
+                self._upgrade(f"orders-again-{number}")
+        assert self._runs(), f"nobody runs the stream again: {self.oracle.state}"
         for actor in self.world.actors:
             if not actor.over:
                 actor.crash()
@@ -226,6 +242,7 @@ class Streams(RuleBasedStateMachine):
     def _heal(self) -> None:
         """Network, store and cluster are well again; what is frozen stays so, and every Airflow process dies."""
         self._reconnect()
+        self.world.late.clear()
         for actor in self.world.actors:
             if not isinstance(actor, Driver) and not actor.over:
                 actor.crash()
@@ -248,6 +265,13 @@ class Streams(RuleBasedStateMachine):
             able = [name for name in parties if name and live_standby(state, name) and self._well(name)]
             assert not able, f"{able} could run the stream and does not"
 
+    def _upgrade(self, deployment: str) -> None:
+        """A run of the DAG: standby, hand-over."""
+        for plan in (stand_by(deployment, "release-0"), take_over(deployment)):
+            task = self._task(plan)
+            self._until(lambda task=task: task.over)
+        self._settle(6)  # from `acquired` to running queries
+
     def _well(self, incarnation: str) -> bool:
         driver = self.world.drivers[incarnation]
         return driver.lives and not driver.terminating
@@ -263,23 +287,13 @@ class Streams(RuleBasedStateMachine):
         alive = {name: driver.lives for name, driver in self.world.drivers.items()}
         return resting and next_step(state, alive, self.world.now).need is Need.WAIT
 
-    def _start(self) -> None:
-        self.deployments.append("orders-start")
-        Task(self.world, "deploy", deploy("orders-start", "hash-0"))
-        self._until(lambda: any(live_standby(self.oracle.state, d.incarnation) for d in self._of("orders-start")))
-        Task(self.world, "start", hand_over("start", "orders-start"))
-        self._until(self._runs)
-
-    def _of(self, deployment: str) -> list[Driver]:
-        return [driver for driver in self.world.drivers.values() if driver.deployment == deployment]
-
     def _until(self, reached: Callable[[], bool]) -> None:
         for _ in range(ENOUGH):
             if reached():
                 return
             self.world.tick(1.0)
             self._settle(1)
-        raise AssertionError(f"nobody runs the stream again: {self.oracle.state}")
+        raise AssertionError(f"it stands still: {self.oracle.state}")
 
 
 TestEveryInterleaving = Streams.TestCase

@@ -1,0 +1,62 @@
+"""The cluster as one actor reaches it: submit, find, status, kill, gone."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.clusters import DriverState, Found, Job, SubmitUnclear
+from airflow_stream_provider.model.errors import ClusterError
+from airflow_stream_provider.model.names import deployment_of
+from tests.support.simulation.driver import Driver
+from tests.support.simulation.world import Actor, Fault, World
+
+
+def boot(world: World, deployment: str, submission: str) -> Driver:
+    """The cluster starts a driver of a deployment, for the first time or again."""
+    return Driver(world, f"{deployment}.{len(world.drivers) + 1:08x}", submission)
+
+
+class Reach:
+    """A `Cluster` for one actor: others come between its calls, and answers get lost."""
+
+    def __init__(self, actor: Actor) -> None:
+        self._actor = actor
+        self._world = actor.world
+
+    def submit(self, job: Job) -> str:
+        self._actor.point()
+        self._answer()
+        fault, self._actor.fault = self._actor.fault, Fault.NONE
+        if fault is Fault.LOST:
+            raise SubmitUnclear("The request was lost.")
+        submission = f"driver-{len(self._world.submitted) + 1}"
+        self._world.submitted.append(job.deployment)
+        boot(self._world, job.deployment, submission)
+        if fault is not Fault.NONE:
+            raise SubmitUnclear("The answer was lost.")
+        return submission
+
+    def find(self, deployment: str, since: float) -> Found:
+        self._answer()
+        drivers = [d for d in self._world.drivers.values() if d.deployment == deployment]
+        alive = {d.submission for d in drivers if not d.over}
+        return Found(tuple(sorted(alive)), tuple(sorted({d.submission for d in drivers} - alive)))
+
+    def status(self, submission: str) -> DriverState:
+        if self._world.cluster_down or self._actor.cut:
+            return DriverState.UNKNOWN
+        drivers = [d for d in self._world.drivers.values() if d.submission == submission]
+        return DriverState.RUNNING if any(not d.over for d in drivers) else DriverState.FAILED
+
+    def gone(self, submission: str, deployment: str) -> bool:
+        drivers = [d for name, d in self._world.drivers.items() if deployment_of(name) == deployment]
+        return not self._world.cluster_down and not any(d.writing or not d.over for d in drivers)
+
+    def kill(self, submission: str) -> None:
+        self._actor.point()
+        self._answer()
+        for driver in self._world.drivers.values():
+            if driver.submission == submission:
+                driver.kill()
+
+    def _answer(self) -> None:
+        if self._world.cluster_down or self._actor.cut:
+            raise ClusterError("The cluster does not answer.")
