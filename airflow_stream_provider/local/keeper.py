@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import sys
 import time
 from collections.abc import Iterator
@@ -42,9 +43,12 @@ def sweep(mark: str) -> None:
 
 def main() -> None:
     """Wait for the owner's end, then sweep."""
-    with contextlib.suppress(OSError):
-        while os.read(sys.stdin.fileno(), 1024):
-            pass
+    owner = os.getppid()
+    # A child that the owner has forked holds the pipe open too, so its end alone does not tell.
+    while os.getppid() == owner:
+        readable, _, _ = select.select([sys.stdin], [], [], 1.0)
+        if readable and not os.read(sys.stdin.fileno(), 1024):
+            break
     sweep(sys.argv[1])
 
 

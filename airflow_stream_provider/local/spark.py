@@ -32,7 +32,6 @@ class Spark:
     :param progress: called while jars are fetched
     :param cores: what the worker offers; may be more than the machine has, since the demo's tasks mostly wait
     :param memory: what the worker offers, in Spark's notation
-    :param home: the Spark to run; default the one inside this environment's pyspark
     """
 
     def __init__(
@@ -43,10 +42,9 @@ class Spark:
         *,
         cores: int,
         memory: str,
-        home: Path | None = None,
     ) -> None:
         self.folder = folder
-        self.home = home or bundled_spark()
+        self.home = bundled_spark()
         self.cores = cores
         self.memory = memory
         self.host = HOST
