@@ -82,17 +82,18 @@ def outcome(before: Sequence[Record], during: Sequence[Record]) -> Outcome:
     """
     start, end = fold(before), fold([*before, *during])
     taken = [record["incarnation"] for record in during if record.kind == Kind.ACQUIRED]
-    refused = [record for record in during if record.kind == Kind.FAILED]
+    # Refused by its own rehearsal (failed), or by the judge of it (retired).
+    given_up = [record for record in during if record.kind in (Kind.FAILED, Kind.RETIRED)]
     if start.holder is None and len(taken) == 1 and end.holder == taken[0]:
         return Outcome.DEPLOYED
     if start.holder is not None and end.holder is not None:
-        if not taken and refused:
+        if not taken and given_up:
             return Outcome.REFUSED
         if taken and deployment_of(end.holder) != deployment_of(start.holder):
             return Outcome.HANDED_OVER
         if len(taken) > 1:
             return Outcome.ROLLED_BACK
-    reasons = "; ".join(record["reason"] for record in refused)
+    reasons = "; ".join(record["reason"] for record in given_up)
     raise StreamError(
         f"The upgrade was neither carried out, refused nor rolled back: "
         f"holder {start.holder} before, {end.holder} after. {reasons}".strip(),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from airflow_stream_provider.local.demo.commits import Commits
+from airflow_stream_provider.local.demo.commits import Commits, crossing
 from airflow_stream_provider.local.demo.history import Outcome
 from airflow_stream_provider.local.demo.report import Step
 
@@ -16,6 +16,7 @@ _COLOURS = {
     Outcome.REFUSED: "#eeca3b",
     Outcome.ROLLED_BACK: "#e45756",
 }
+_ACROSS = ("data", "axes fraction")  # along the time, at a fixed height of the panel
 
 
 def draw(path: Path, commits: Mapping[str, Commits], steps: Sequence[Step]) -> None:
@@ -27,7 +28,7 @@ def draw(path: Path, commits: Mapping[str, Commits], steps: Sequence[Step]) -> N
 
     origin = min(at for times in commits.values() for at in times.values())
     figure, panels = pyplot.subplots(
-        len(commits), 1, figsize=(12, 2.6 * len(commits) + 1), sharex=True, squeeze=False, layout="constrained"
+        len(commits), 1, figsize=(12, 2.6 * len(commits) + 1.2), sharex=True, squeeze=False, layout="constrained"
     )
     figure.suptitle("Seconds between commits while the stream is upgraded under load", fontsize=13)
     for panel, (query, commit_times) in zip(panels[:, 0], commits.items(), strict=True):
@@ -42,17 +43,21 @@ def draw(path: Path, commits: Mapping[str, Commits], steps: Sequence[Step]) -> N
             panel.axvspan(step.started - origin, step.ended - origin, color=colour, alpha=0.12, linewidth=0)
             for change in step.changes:
                 panel.axvline(change.at - origin, color=colour, linewidth=1.5)
+                gap = crossing(commit_times, change.at)
+                if gap is not None:
+                    panel.annotate(f" {gap:.1f} s", (change.at - origin, 0.93), xycoords=_ACROSS, color=colour)
     for step in steps:
         panels[0, 0].annotate(
             f"{step.name}\n{step.outcome.value}",
-            ((step.started + step.ended) / 2 - origin, 1.0),
-            xycoords=("data", "axes fraction"),
-            xytext=(0, -4),
-            textcoords="offset points",
+            ((step.started + step.ended) / 2 - origin, 1.02),
+            xycoords=_ACROSS,
             ha="center",
-            va="top",
+            va="bottom",
             fontsize=9,
+            annotation_clip=False,
         )
-    panels[-1, 0].set_xlabel("seconds since the first commit; shaded: a DAG run; line: another driver takes over")
+    panels[-1, 0].set_xlabel(
+        "seconds since the first commit; shaded: a DAG run; line: another driver takes over, and the gap it left"
+    )
     figure.savefig(path, dpi=110)
     pyplot.close(figure)

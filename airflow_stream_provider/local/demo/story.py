@@ -21,7 +21,7 @@ from airflow_stream_provider.model.record import Record
 
 DAG = "orders__upgrade"
 RATE = 500  # orders per second: two queries read each, on two cores
-SETTLE_SECONDS = 20.0  # of steady running before each next step
+SETTLE_SECONDS = 15.0  # of steady running between two steps
 POLL_SECONDS = 1.0
 STEP_SECONDS = 600.0
 DRAIN_SECONDS = 180.0
@@ -78,9 +78,10 @@ class Story:
         self.site.airflow.wait_for_dag(DAG)
         self.site.airflow.unpause(DAG)
         with self.watcher, self.producer:
-            for chapter in self.chapters:
+            for number, chapter in enumerate(self.chapters):
+                if number:
+                    self._settle()
                 self._upgrade(chapter)
-                self._settle()
             self.say("stopping the producer and waiting for the last orders")
             produced = self.producer.stop()
             self._drain()
@@ -103,7 +104,8 @@ class Story:
         def ended() -> bool:
             states = self.site.airflow.task_states(DAG, run)
             busy = [task for task, state in states.items() if state in ("running", "deferred", "queued")]
-            self.say(f"{chapter.name}: {', '.join(busy) or 'between two tasks'}")
+            if busy:
+                self.say(f"{chapter.name}: {', '.join(busy)}")
             return self.site.airflow.run_state(DAG, run) in FINAL
 
         self._wait(f"the DAG run {run}", ended, STEP_SECONDS)

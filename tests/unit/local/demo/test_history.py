@@ -84,9 +84,10 @@ def test_a_fence_after_an_interrupted_release_keeps_what_was_released() -> None:
     assert changes(story.records)[-1].boundary == {"enrich": "completed", "totals": "interrupted"}
 
 
-def test_a_failed_standby_beside_an_untouched_holder_is_refused() -> None:
+@pytest.mark.parametrize("end", ["failed", "retired"])
+def test_a_standby_given_up_beside_an_untouched_holder_is_refused(end: str) -> None:
     story = deployed().say("declared", deployment="orders-3-c", release={})
-    story.say("failed", deployment="orders-3-c", incarnation=None, reason="the state does not fit", error="")
+    story.say(end, deployment="orders-3-c", incarnation=None, reason="the state does not fit", error="")
     assert outcome(story.records[:5], story.records[5:]) is Outcome.REFUSED
 
 
