@@ -110,6 +110,8 @@ def test_a_plan_is_rehearsed_on_the_logs_alone_while_the_query_runs_on(live: Liv
         assert query.id == new_id != original
         assert boundary(clone).offsets == made.next_batch  # the recorded batch, planned again
         live.await_batches(1)
+    if live.spark.version.startswith("3."):
+        return  # compares state schemas on the executors, when it loads state, and so only in a warm rehearsal
     clone = live.target()
     clone_logs(live.checkpoint, clone, str(uuid.uuid4()))
     _, error = live.start(clone, live.rows().groupBy("value", "timestamp").count(), "update", refuse)
