@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest import TestCase
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.hooks.author import Author
@@ -296,10 +300,31 @@ class Streams(RuleBasedStateMachine):
         raise AssertionError(f"it stands still: {self.oracle.state}")
 
 
-TestEveryInterleaving = Streams.TestCase
-TestEveryInterleaving.settings = settings(
-    max_examples=int(os.environ.get("MODEL_CHECK_EXAMPLES", "400")),
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+class StreamsOnFiles(Streams):
+    """The same on real files, which are slower; in memory where there is such a place, for the disks' sake."""
+
+    def new_store(self) -> Store:
+        self.folder = TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+        store = FilesStore(Path(self.folder.name) / "orders")
+        store.initialise()
+        return store
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.folder.cleanup()
+
+
+def checked(machine: type[RuleBasedStateMachine], examples: int) -> type[TestCase]:
+    """Return the machine as a test with so many examples."""
+    machine.TestCase.settings = settings(
+        max_examples=examples,
+        stateful_step_count=40,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    return machine.TestCase
+
+
+EXAMPLES = int(os.environ.get("MODEL_CHECK_EXAMPLES", "300"))
+TestEveryInterleaving = checked(Streams, EXAMPLES)
+TestEveryInterleavingOnFiles = checked(StreamsOnFiles, EXAMPLES // 5)
