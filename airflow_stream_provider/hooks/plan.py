@@ -135,10 +135,10 @@ def roll_back(view: Snapshot, author: Author, bad: str, outcome: Outcome | None,
         return take_over(view, author, deployment_of(done[-1].to), outcome, reason, escalate=True)
     previous = view.previous(bad)
     again = author.deployment(view.stream, state.deployments[previous].release["version"]) if previous else ""
-    if view.holder and not view.holds(bad):
+    held = any(deployment_of(record["incarnation"]) == bad for record in view.acquisitions())
+    asked = any(request.by.startswith(author.run) for request in state.requests.values())
+    if (view.holder and not view.holds(bad)) or not (held or asked):
         return Skip(f"Nothing to roll back: {view.holder_sentence}")
-    if not any(deployment_of(record["incarnation"]) == bad for record in view.acquisitions()) and view.holder:
-        return Skip(f"Nothing to roll back: {bad} never held the stream.")
     if not previous:
         return Skip(f"No release ran before {bad}, so there is none to go back to. {view.holder_sentence}")
     warm = next((d for d in (previous, again) if view.candidate(d)), "")

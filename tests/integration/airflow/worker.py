@@ -34,7 +34,8 @@ def run(command: dict[str, Any]) -> dict[str, Any]:
         task.retry_delay = task.retry_delay * 0
     with crashing(command.get("crash")):
         logical = datetime.fromisoformat(command["logical_date"])
-        made = dag.test(logical_date=logical, run_conf=command.get("conf") or {})
+        # The run's id is made of `run_after`: the same date again is the same run, cleared.
+        made = dag.test(logical_date=logical, run_after=logical, run_conf=command.get("conf") or {})
     with create_session() as session:
         found = session.scalar(select(DagRun).where(DagRun.dag_id == dag.dag_id, DagRun.run_id == made.run_id))
         assert found is not None
