@@ -18,6 +18,7 @@ from airflow_stream_provider.model.rules import may_acquire, may_release
 from airflow_stream_provider.model.state import StreamState
 from airflow_stream_provider.runtime.boundary import BoundaryMissed
 from airflow_stream_provider.runtime.crew import Crew
+from airflow_stream_provider.runtime.deadman import LeaseOver
 from airflow_stream_provider.runtime.describe import describe
 from airflow_stream_provider.runtime.driver import Driver
 from airflow_stream_provider.runtime.gate import Gate
@@ -100,6 +101,8 @@ class Agent:
                 self._act(state)
             except ControlUnavailable as error:
                 self._unreachable(error)
+            except LeaseOver:
+                self._driver.halt()
             except Exception as error:
                 log.exception("The agent failed")
                 self._fail("The runtime itself failed", error)

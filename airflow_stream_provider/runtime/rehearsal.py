@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pyspark
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -37,6 +38,8 @@ class Rehearsal:
         self._incarnation = incarnation
         self._say = say
         self._deadline = time.monotonic() + policy.rehearse_seconds
+        # Spark 3 compares state schemas where the state is loaded, not while it plans: there one real batch is a must.
+        self._batches = max(policy.rehearse_batches, 1 if pyspark.__version__.startswith("3.") else 0)
 
     def run(self, running: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Rehearse every query and return a summary by query's name.
@@ -69,7 +72,7 @@ class Rehearsal:
                 return summary  # nothing to take over; its first batch is the real one, however large
             self._say(f"rehearsing the plan of {query.label}")
             summary["plan_seconds"] = self._plan(query, str(folder / "plan"))
-            if self._policy.rehearse_batches:
+            if self._batches:
                 self._say(f"warming up {query.label}")
                 summary.update(self._warm(query, str(folder / "warm")))
                 self._warm_sink(query)
@@ -139,7 +142,7 @@ class Rehearsal:
         return "a scratch checkpoint"
 
     def _await_batches(self, run: StreamingQuery) -> list[dict[str, Any]]:
-        wanted, seen = self._policy.rehearse_batches, 0
+        wanted, seen = self._batches, 0
         idle_since = time.monotonic()
         try:
             while True:

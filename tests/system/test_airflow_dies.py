@@ -1,4 +1,4 @@
-"""Airflow is not on the hot path: its processes die in the middle of a hand-over, its tasks are cleared at every step."""
+"""Airflow is not on the hot path: its processes die in a hand-over, its tasks are cleared at every step."""
 
 from __future__ import annotations
 
