@@ -21,7 +21,7 @@ def gaps(view: Snapshot, acquired: Record) -> dict[str, float]:
     found = {}
     for query in view.state.incarnations[acquired["incarnation"]].queries:
         try:
-            commits = read_checkpoint(query["checkpoint"]).commits
+            commits = read_checkpoint(query.get("checkpoint", "")).commits
         except CheckpointError:
             continue
         before = [at for _, at in commits if at <= acquired.at]

@@ -157,7 +157,7 @@ class StreamHook(BaseHook):
         for query in holder.queries:
             name = query["name"]
             try:
-                sources: Sequence[Any] = [read_checkpoint(query["checkpoint"]).committed]
+                sources: Sequence[Any] = [read_checkpoint(query.get("checkpoint", "")).committed]
             except CheckpointError:
                 sources = beats.get(name, {}).get("committed") or ()
             sources = [source for source in sources if is_kafka(source)]

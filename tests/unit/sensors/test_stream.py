@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+
+from airflow_stream_provider.control import open_log
+from airflow_stream_provider.hooks.outcome import Ended, Outcome
+from airflow_stream_provider.model.state import StreamPhase
+from airflow_stream_provider.runbook.spec import StreamSpec
+from airflow_stream_provider.sensors.stream import StreamSensor
+from tests.unit.hooks.test_plan import RUNNING
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> StreamSpec:
+    fields = {"name": "orders", "application": "a.py", "version": "2", "cluster": "c", "control": f"file://{tmp_path}"}
+    log = open_log(fields["control"], "orders", create=True)
+    for seq, one in enumerate(RUNNING):
+        log.append(one, seq)
+    return StreamSpec.model_validate(fields)
+
+
+def sensor(spec: StreamSpec, **settings: Any) -> StreamSensor:
+    return StreamSensor(task_id="t", stream=spec, **settings)
+
+
+def test_it_looks_once_before_it_defers(spec: StreamSpec) -> None:
+    assert sensor(spec).execute({}) is None
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor(spec, phases=["stopped", StreamPhase.FAILED], version="1").execute({})
+    goal = deferred.value.trigger.serialize()[1]["goal"]
+    assert goal == {"goal": "InPhase", "phases": ("stopped", "failed"), "version": "1"}
+
+
+def test_it_can_poke(spec: StreamSpec) -> None:
+    assert sensor(spec, version="1").poke({})
+    assert not sensor(spec, version="2").poke({})
+
+
+def test_a_phase_that_does_not_exist_is_refused_when_the_dag_is_parsed(spec: StreamSpec) -> None:
+    with pytest.raises(ValueError, match="sleeping"):
+        sensor(spec, phases="sleeping")
+
+
+def test_time_that_is_over_fails(spec: StreamSpec) -> None:
+    with pytest.raises(AirflowFailException, match="orders: waited in vain"):
+        sensor(spec).resume({}, Outcome(Ended.TIMEOUT, reason="waited in vain").to_event())

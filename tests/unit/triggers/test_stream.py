@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+from airflow_stream_provider.control import open_log
+from airflow_stream_provider.control.log import make_record
+from airflow_stream_provider.hooks.goals import Goal, InPhase, StandbyUp
+from airflow_stream_provider.hooks.outcome import Ended, Outcome
+from airflow_stream_provider.triggers.stream import StreamTrigger
+
+
+def address(folder: Path) -> dict[str, Any]:
+    return {"stream": "orders", "control": f"file://{folder}", "cluster": "no_such_connection", "kafka": None}
+
+
+def outcomes(folder: Path, goal: Goal, deadline: float) -> list[Outcome]:
+    async def collect() -> list[Outcome]:
+        trigger = StreamTrigger(address(folder), goal.to_json(), deadline)
+        return [Outcome.from_event(event.payload) async for event in trigger.run()]
+
+    return asyncio.run(collect())
+
+
+def test_it_survives_the_metadata_database(tmp_path: Path) -> None:
+    kwargs = {"address": address(tmp_path), "goal": StandbyUp("d").to_json(), "deadline": 5.0}
+    path, again = StreamTrigger(**kwargs).serialize()
+    assert (path, again) == ("airflow_stream_provider.triggers.stream.StreamTrigger", kwargs)
+
+
+def test_it_never_acts_when_it_is_cleaned_up_or_killed() -> None:
+    assert "cleanup" not in vars(StreamTrigger)
+    assert "on_kill" not in vars(StreamTrigger)
+
+
+def test_what_is_reached_is_said_once_and_carries_the_deadline(tmp_path: Path) -> None:
+    open_log(f"file://{tmp_path}", "orders", create=True)
+    deadline = time.time() + 600
+    (found,) = outcomes(tmp_path, InPhase(("empty",)), deadline)
+    assert (found.ended, found.deadline) == (Ended.REACHED, deadline)
+
+
+def test_a_deadline_that_has_passed_is_seen_before_the_first_look(tmp_path: Path) -> None:
+    (found,) = outcomes(tmp_path, InPhase(("empty",)), time.time() - 1)
+    assert found.ended is Ended.TIMEOUT
+    assert found.reason == "waited in vain for the stream to be empty"
+
+
+def test_a_log_that_cannot_be_read_is_waited_for_and_named_in_the_end(tmp_path: Path) -> None:
+    (found,) = outcomes(tmp_path, InPhase(("empty",)), time.time() + 0.5)
+    assert found.ended is Ended.TIMEOUT
+    assert "There is no control log in" in found.reason
+
+
+def test_a_timeout_says_what_the_drivers_said_last(tmp_path: Path) -> None:
+    log = open_log(f"file://{tmp_path}", "orders", create=True)
+    log.append(make_record("declared", "test", deployment="orders-1", release={"version": "1"}), 0)
+    log.beat("orders-1.00000001", {"counter": 1, "phase": "rehearsing", "message": "warming up totals"})
+    (found,) = outcomes(tmp_path, InPhase(("running",)), time.time() + 3)
+    assert found.evidence == {"orders-1.00000001": "rehearsing: warming up totals"}
