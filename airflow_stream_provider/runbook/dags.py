@@ -8,6 +8,7 @@ from pathlib import Path
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, BaseOperator, Param, TriggerRule
+from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_stream_provider.model.errors import SpecError
 from airflow_stream_provider.operators.check import CheckReleaseOperator
@@ -65,7 +66,6 @@ def upgrade_dag(spec: StreamSpec) -> DAG:
         catchup=False,
         max_active_runs=1,  # upgrades queue; what they leave warm does not (see RetireLaterOperator)
         default_args=RETRIES,
-        params=_form(spec),
         tags=["stream", spec.name],
         doc_md=upgrade_dag.__doc__,
     ) as dag:
@@ -111,6 +111,9 @@ def upgrade_dag(spec: StreamSpec) -> DAG:
             before >> after
         watch >> roll_back >> discard >> report
         retire >> report
+    # Afterwards: Airflow copies the DAG's form for every operator that is made in it, which is most of the time that
+    # parsing takes. Tasks see it all the same.
+    dag.params = ParamsDict(_form(spec))
     return dag
 
 
