@@ -32,7 +32,9 @@ class ControlLog:
 
     def refresh(self) -> StreamState:
         """Read what is new and return the state; raise ControlUnavailable when that cannot be known now."""
-        self.state = fold(self.records(self.state.seq + 1), self.state)
+        news = self.records(self.state.seq + 1)
+        if news:
+            self.state = fold(news, self.state)
         return self.state
 
     def append(self, record: Record, expected_seq: int) -> Record:

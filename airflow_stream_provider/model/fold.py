@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_stream_provider.model.errors import StreamError
@@ -25,136 +25,154 @@ def fold(records: Iterable[Record], state: StreamState | None = None) -> StreamS
 
     :raises StreamError: a record that no append would have let through.
     """
-    state = state or StreamState()
+    draft = _Draft.of(state or StreamState())
     for record in records:
         apply = _APPLY.get(record.kind)
         try:
-            state = replace(apply(state, record) if apply else state, seq=record.seq)
+            if apply is not None:
+                apply(draft, record)
         except (KeyError, ValueError, TypeError) as error:
             raise StreamError(
                 f"Record {record.seq} of the control log ({record.kind!r}) cannot follow those before it: {error!r}.",
                 todo="Was it edited by hand, or written by a newer version? Restore it, or upgrade this one.",
                 seq=record.seq,
             ) from error
-    return state
+        draft.seq = record.seq
+    return StreamState(**vars(draft))
 
 
-def _incarnation(before: StreamState, name: str, **changes: Any) -> StreamState:
-    changed = replace(before.incarnations[name], **changes)
-    return replace(before, incarnations={**before.incarnations, name: changed})
+@dataclass
+class _Draft:
+    """A state under construction: its own, so that a long log is folded without a copy for each record."""
+
+    seq: int
+    epoch: int
+    holder: str | None
+    deployments: dict[str, Deployment]
+    incarnations: dict[str, Incarnation]
+    requests: dict[str, Request]
+    last_holder: str | None
+    last_end: str
+
+    @classmethod
+    def of(cls, state: StreamState) -> _Draft:
+        copies = {name: dict(getattr(state, name)) for name in ("deployments", "incarnations", "requests")}
+        return cls(**{**vars(state), **copies})
+
+    def deployment(self, name: str, **changes: Any) -> None:
+        self.deployments[name] = replace(self.deployments[name], **changes)
+
+    def incarnation(self, name: str, state: IncarnationState, **changes: Any) -> None:
+        self.incarnations[name] = replace(self.incarnations[name], state=state, **changes)
+
+    def request(self, name: str, stage: RequestStage) -> None:
+        self.requests[name] = replace(self.requests[name], stage=stage)
+
+    def free(self, name: str, how: str) -> None:
+        """Nobody holds from here on, if `name` did. Whoever asked for a stop has got it, however it came about."""
+        if self.holder != name:
+            return
+        self.holder, self.last_end = None, how
+        for request in list(self.requests.values())[-1:]:  # only the newest can be open
+            if request.stage.open and request.to is None:
+                self.request(request.id, RequestStage.DONE)
+                self.last_end = "stopped"
 
 
-def _deployment(before: StreamState, name: str, **changes: Any) -> StreamState:
-    changed = replace(before.deployments[name], **changes)
-    return replace(before, deployments={**before.deployments, name: changed})
-
-
-def _request(state: StreamState, name: str, stage: RequestStage) -> StreamState:
-    return replace(state, requests={**state.requests, name: replace(state.requests[name], stage=stage)})
-
-
-def _free(state: StreamState, name: str, how: str) -> StreamState:
-    """Nobody holds from here on, if `name` did. Whoever asked for a stop has got it, however it came about."""
-    if state.holder != name:
-        return state
-    request = state.open_request
-    if request is not None and request.to is None:
-        state, how = _request(state, request.id, RequestStage.DONE), "stopped"
-    return replace(state, holder=None, last_end=how)
-
-
-def _declared(state: StreamState, r: Record) -> StreamState:
-    new = Deployment(
+def _declared(draft: _Draft, r: Record) -> None:
+    draft.deployments[r["deployment"]] = Deployment(
         id=r["deployment"],
         release=r["release"],
         declared_at=r.at,
         policy=r.get("policy", {}),
         reason=r.get("reason", ""),
     )
-    return replace(state, deployments={**state.deployments, new.id: new})
 
 
-def _submitted(state: StreamState, r: Record) -> StreamState:
-    return _deployment(state, r["deployment"], submission=r["submission"], cluster=r.get("cluster", ""))
+def _submitted(draft: _Draft, r: Record) -> None:
+    draft.deployment(r["deployment"], submission=r["submission"], cluster=r.get("cluster", ""))
 
 
-def _standby(state: StreamState, r: Record) -> StreamState:
-    new = Incarnation(
+def _standby(draft: _Draft, r: Record) -> None:
+    draft.incarnations[r["incarnation"]] = Incarnation(
         id=r["incarnation"],
         deployment=r["deployment"],
         state=IncarnationState.STANDBY,
         queries=tuple(r.get("queries", ())),
         rehearsal=r.get("rehearsal", {}),
     )
-    return replace(state, incarnations={**state.incarnations, new.id: new})
 
 
-def _requested(state: StreamState, r: Record) -> StreamState:
-    new = Request(
+def _requested(draft: _Draft, r: Record) -> None:
+    draft.requests[r["id"]] = Request(
         id=r["id"],
         to=r.get("to"),
-        source=state.holder,
+        source=draft.holder,
         expires=r["expires"],
         stage=RequestStage.REQUESTED,
         by=r.by,
         reason=r.get("reason", ""),
     )
-    return replace(state, requests={**state.requests, new.id: new})
 
 
-def _ready(state: StreamState, r: Record) -> StreamState:
-    return _request(state, r["id"], RequestStage.READY)
+def _ready(draft: _Draft, r: Record) -> None:
+    draft.request(r["id"], RequestStage.READY)
 
 
-def _released(state: StreamState, r: Record) -> StreamState:
-    name = r["incarnation"]
+def _released(draft: _Draft, r: Record) -> None:
     completed = r["boundary"] == Boundary.COMPLETED.value
-    after = IncarnationState.STANDBY if completed else IncarnationState.INTERRUPTED
-    state = _free(_incarnation(state, name, state=after), name, "released")
-    return state if r.get("to") is None else _request(state, r["id"], RequestStage.RELEASED)
+    draft.incarnation(r["incarnation"], IncarnationState.STANDBY if completed else IncarnationState.INTERRUPTED)
+    draft.free(r["incarnation"], "released")
+    if r.get("to") is not None:
+        draft.request(r["id"], RequestStage.RELEASED)
 
 
-def _acquired(state: StreamState, r: Record) -> StreamState:
-    name, epoch = r["incarnation"], r["epoch"]
-    stage = RequestStage.DONE if state.requests[r["id"]].to == name else RequestStage.TAKEN_BACK
-    state = _incarnation(_request(state, r["id"], stage), name, state=IncarnationState.HOLDER, epoch=epoch)
-    return replace(state, holder=name, last_holder=name, last_end="", epoch=epoch)
+def _acquired(draft: _Draft, r: Record) -> None:
+    name = r["incarnation"]
+    appointed = draft.requests[r["id"]].to == name
+    draft.request(r["id"], RequestStage.DONE if appointed else RequestStage.TAKEN_BACK)
+    draft.incarnation(name, IncarnationState.HOLDER, epoch=r["epoch"])
+    draft.holder = draft.last_holder = name
+    draft.last_end, draft.epoch = "", r["epoch"]
 
 
-def _fenced(state: StreamState, r: Record) -> StreamState:
-    state = _incarnation(state, r["incarnation"], state=IncarnationState.FENCED, reason=r["reason"])
-    return _free(state, r["incarnation"], "fenced")
+def _fenced(draft: _Draft, r: Record) -> None:
+    draft.incarnation(r["incarnation"], IncarnationState.FENCED, reason=r["reason"])
+    draft.free(r["incarnation"], "fenced")
 
 
-def _aborted(state: StreamState, r: Record) -> StreamState:
-    return _request(state, r["id"], RequestStage.ABORTED)
+def _aborted(draft: _Draft, r: Record) -> None:
+    draft.request(r["id"], RequestStage.ABORTED)
 
 
-def _failed(state: StreamState, r: Record) -> StreamState:
+def _failed(draft: _Draft, r: Record) -> None:
     name, deployment = r.get("incarnation"), r["deployment"]
-    held = name is not None and state.holder == name
+    held = name is not None and draft.holder == name
     if name is not None:
-        if name not in state.incarnations:  # refused in its rehearsal
-            state = _standby(state, r)
+        if name not in draft.incarnations:  # refused in its rehearsal
+            _standby(draft, r)
         interrupted = r.get("boundary") == Boundary.INTERRUPTED.value
         after = IncarnationState.INTERRUPTED if interrupted else IncarnationState.FAILED
-        state = _free(_incarnation(state, name, state=after, reason=r["reason"]), name, "failed")
-    if not held and any(not i.state.terminal for i in state.of_deployment(deployment)):
-        return state  # a relaunched twin failed beside another driver: the deployment lives on
-    return _deployment(state, deployment, ended="failed", reason=r["reason"])
+        draft.incarnation(name, after, reason=r["reason"])
+        draft.free(name, "failed")
+    twins = (i for i in draft.incarnations.values() if i.deployment == deployment)
+    if held or all(twin.state.terminal for twin in twins):
+        draft.deployment(deployment, ended="failed", reason=r["reason"])
+    # Otherwise a relaunched twin failed beside another driver: the deployment lives on.
 
 
-def _finished(state: StreamState, r: Record) -> StreamState:
+def _finished(draft: _Draft, r: Record) -> None:
     name = r["incarnation"]
-    state = _free(_incarnation(state, name, state=IncarnationState.FINISHED), name, "finished")
-    return _deployment(state, state.incarnations[name].deployment, ended="finished")
+    draft.incarnation(name, IncarnationState.FINISHED)
+    draft.free(name, "finished")
+    draft.deployment(draft.incarnations[name].deployment, ended="finished")
 
 
-def _retired(state: StreamState, r: Record) -> StreamState:
-    for incarnation in state.of_deployment(r["deployment"]):
-        if incarnation.state is IncarnationState.STANDBY:
-            state = _incarnation(state, incarnation.id, state=IncarnationState.RETIRED)
-    return _deployment(state, r["deployment"], ended="retired", reason=r.get("reason", ""))
+def _retired(draft: _Draft, r: Record) -> None:
+    for twin in list(draft.incarnations.values()):
+        if twin.deployment == r["deployment"] and twin.state is IncarnationState.STANDBY:
+            draft.incarnation(twin.id, IncarnationState.RETIRED)
+    draft.deployment(r["deployment"], ended="retired", reason=r.get("reason", ""))
 
 
 _APPLY = {
