@@ -1,0 +1,77 @@
+"""What is refused before anything runs: one sentence each, and nothing is declared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_stream_provider.control import open_log
+from airflow_stream_provider.operators.check import CheckReleaseOperator
+from airflow_stream_provider.runbook.spec import StreamSpec, load_spec
+
+
+@pytest.fixture(autouse=True)
+def connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": 1, "extra": {"rest_port": 1}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_NOWHERE", json.dumps(nowhere))
+    broker = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_NOWHERE", json.dumps(broker))
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> StreamSpec:
+    for folder in ("streams", "apps"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "apps" / "a.py").write_text("x = 1\n")
+    fields = (
+        f"name: s\napplication: apps/a.py\nversion: v1\ncluster: spark_nowhere\ncontrol: file://{tmp_path}/control\n"
+    )
+    (tmp_path / "streams" / "s.yaml").write_text(fields)
+    return load_spec(tmp_path / "streams" / "s.yaml")
+
+
+def refusal(spec: StreamSpec, **settings: Any) -> str:
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="check", map_index=-1, xcom_push=lambda **_: None)
+    with pytest.raises(AirflowFailException) as caught:
+        CheckReleaseOperator(task_id="check", stream=spec, **settings).execute({"ti": ti})
+    return str(caught.value)
+
+
+def test_a_missing_application(spec: StreamSpec) -> None:
+    assert "There is no file" in refusal(spec, application="apps/none.py")
+
+
+def test_a_script_with_a_syntax_error(spec: StreamSpec) -> None:
+    spec.path("apps/a.py").write_text("if:\n")
+    assert "a.py, line 1: this is not Python" in refusal(spec)
+
+
+def test_a_secret_in_the_form_is_not_shown(spec: StreamSpec) -> None:
+    said = refusal(spec, arguments='["--password=hunter2"]')
+    assert "looks like a secret" in said
+    assert "hunter2" not in said
+
+
+def test_an_unreachable_master(spec: StreamSpec) -> None:
+    said = refusal(spec)
+    assert "127.0.0.1" in said
+    assert open_log(spec.control, spec.name).records() == []
+
+
+def test_an_unreachable_broker(spec: StreamSpec) -> None:
+    said = refusal(spec.model_copy(update={"kafka": "kafka_nowhere"}))
+    assert "Kafka at 127.0.0.1:1 (connection 'kafka_nowhere') does not answer" in said
+
+
+def test_a_connection_that_is_not_there(spec: StreamSpec) -> None:
+    assert "Create 'no_such' (type spark)" in refusal(spec.model_copy(update={"cluster": "no_such"}))
+
+
+def test_a_control_folder_that_cannot_be_made(spec: StreamSpec, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "cannot be used now" in refusal(spec.model_copy(update={"control": f"file://{tmp_path}/file/control"}))
