@@ -18,7 +18,7 @@ def read_orders(spark: SparkSession, kafka: str) -> DataFrame:
         .option("kafka.bootstrap.servers", kafka)
         .option("subscribe", "orders")
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", 3000)
+        .option("maxOffsetsPerTrigger", 10_000)
         .load()
     )
     return records.select(F.from_json(F.col("value").cast("string"), ORDER).alias("order")).select("order.*")
