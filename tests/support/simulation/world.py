@@ -74,6 +74,10 @@ class World:
         """Everything that could take a step now."""
         return [actor for actor in self.actors if not actor.over and not actor.frozen]
 
+    def living(self) -> list[Actor]:
+        """Everything that has not ended, frozen or not."""
+        return [actor for actor in self.actors if not actor.over]
+
     def writers(self) -> list[str]:
         """The incarnations of which something really writes: queries, or what a stop or a crash left behind."""
         return [name for name, driver in self.drivers.items() if driver.writing]

@@ -24,18 +24,13 @@ from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.hooks.author import Author
 from airflow_stream_provider.hooks.goals import Asks
-from airflow_stream_provider.model.observe import Need, next_step
 from airflow_stream_provider.model.record import Record
-from airflow_stream_provider.model.rules import live_standby
-from airflow_stream_provider.model.state import StreamPhase
 from tests.support.simulation.airflow import GiveUp, Plan, Task, Watch, retire, roll_back, stand_by, stop, take_over
 from tests.support.simulation.cluster import boot
 from tests.support.simulation.driver import TAKE_BACK_SECONDS, Driver, Luck
 from tests.support.simulation.oracle import Oracle
+from tests.support.simulation.recovery import Recovery
 from tests.support.simulation.world import Actor, Fault, Memory, World
-
-# Far more turns than any recovery needs; each actor takes several steps in one.
-ENOUGH = 400
 
 some = st.integers(0, 11)
 # What may befall one step: mostly nothing. One byte of a schedule says who goes on (3 bits) and with which of these.
@@ -50,6 +45,7 @@ class Streams(RuleBasedStateMachine):
         super().__init__()
         self.world = World(self.new_store())
         self.oracle = Oracle(self.world)
+        self.recovery = Recovery(self.world, self.oracle)
         self.tasks = 0
         self.deployments: list[str] = []
         self.watched = False
@@ -77,7 +73,9 @@ class Streams(RuleBasedStateMachine):
         if stage in ("requested", "ready", "released", "deserted"):
             reached = "released" if stage == "deserted" else stage
             self.ask("hand over", 1)
-            self._until(lambda: (found := self.oracle.state.open_request) is not None and found.stage.value == reached)
+            self.recovery.until(
+                lambda: (found := self.oracle.state.open_request) is not None and found.stage.value == reached
+            )
         if stage == "deserted":
             list(self.world.drivers.values())[-1].crash()
 
@@ -89,13 +87,13 @@ class Streams(RuleBasedStateMachine):
         name = f"orders-{len(self.deployments) + 1}"
         self.deployments.append(name)
         self._task(stand_by(name, f"release-{release}"))
-        self._settle(8)
+        self.recovery.settle(8)
 
     @rule(which=some)
     @precondition(lambda self: self.deployments)
     def hand_over(self, which: int) -> None:
         self.ask("hand over", which)
-        self._settle(10)
+        self.recovery.settle(10)
 
     @rule(what=st.sampled_from(["hand over", "hand over", "roll back", "stop", "retire", "give up"]), which=some)
     @precondition(lambda self: self.deployments)
@@ -114,8 +112,9 @@ class Streams(RuleBasedStateMachine):
 
     @rule(which=some)
     def try_again(self, which: int) -> None:
-        """A task is cleared, or retried."""
-        tasks = [actor for actor in self.world.actors if isinstance(actor, Task) and actor.over]
+        """A task is cleared, or retried, once its last try is over."""
+        last = {actor.by: actor for actor in self.world.actors if isinstance(actor, Task)}
+        tasks = [task for task in last.values() if task.over]
         if tasks:
             tasks[which % len(tasks)].again()
 
@@ -141,7 +140,7 @@ class Streams(RuleBasedStateMachine):
 
     @rule(turns=st.integers(1, 6))
     def all_go_on(self, turns: int) -> None:
-        self._settle(turns)
+        self.recovery.settle(turns)
 
     @rule(seconds=st.sampled_from([1.0, TAKE_BACK_SECONDS, 61.0]))
     def time_passes(self, seconds: float) -> None:
@@ -191,7 +190,7 @@ class Streams(RuleBasedStateMachine):
     @rule()
     def all_comes_back(self) -> None:
         """Store, cluster, network; what was frozen goes on, with what it knew then."""
-        self._reconnect()
+        self.recovery.reconnect()
         for actor in self.world.actors:
             actor.frozen = False
             if isinstance(actor, Driver):
@@ -209,95 +208,22 @@ class Streams(RuleBasedStateMachine):
                 able[chance % 8 % len(able)].step(*CHANCES[chance // 8])
                 self.oracle.look()
 
-    def _settle(self, turns: int) -> None:
-        for _ in range(turns):
-            for actor in self.world.awake():
-                if not actor.over:
-                    actor.step()
-            self.oracle.look()
-
-    def _reconnect(self) -> None:
-        self.world.store_down = self.world.cluster_down = False
-        for actor in self.world.actors:
-            actor.cut = False
-
     @invariant()
     def rules_hold(self) -> None:
         self.oracle.look()
 
-    # -- liveness --------------------------------------------------------------------------------------------------
-
     def teardown(self) -> None:
         """From wherever this came to: the drivers alone, then the watch or new runs of the DAG, bring it to run."""
-        self._heal()
-        self._drivers_alone()
+        self.recovery.heal()
+        self.recovery.drivers_alone()
         if self.watched:
-            watch = Watch(self.world, "watch")
-            self._until(lambda: self._runs() or self._rests())
-            watch.crash()
+            self.recovery.watch()
         for number in range(3):
-            if not self._runs():
-                self._upgrade(f"orders-again-{number}")
-        assert self._runs(), f"nobody runs the stream again: {self.oracle.state}"
-        for actor in self.world.actors:
-            if not actor.over:
-                actor.crash()
-
-    def _heal(self) -> None:
-        """Network, store and cluster are well again; what is frozen stays so, and every Airflow process dies."""
-        self._reconnect()
-        self.world.late.clear()
-        for actor in self.world.actors:
-            if not isinstance(actor, Driver) and not actor.over:
-                actor.crash()
-
-    def _drivers_alone(self) -> None:
-        """Airflow is not on the hot path: what was begun ends without it, if those who are needed live."""
-        for _ in range(30):
-            self.world.tick(1.0)
-            self._settle(1)
-        state = self.oracle.state
-        request = state.open_request
-        if state.holder is not None:
-            holder = self.world.drivers[state.holder]
-            assert holder.running or not self._well(state.holder)
-            if request is not None and self._well(state.holder):
-                assert request.to is not None, "a living holder did not stop"
-                assert not (self._well(request.to) and live_standby(state, request.to)), "a hand-over stands still"
-        elif request is not None and not state.must_fence:
-            parties = [request.to] + ([request.source] if request.stage.value == "released" else [])
-            able = [name for name in parties if name and live_standby(state, name) and self._well(name)]
-            assert not able, f"{able} could run the stream and does not"
-
-    def _upgrade(self, deployment: str) -> None:
-        """A run of the DAG: standby, hand-over."""
-        for plan in (stand_by(deployment, "release-0"), take_over(deployment)):
-            task = self._task(plan)
-            self._until(lambda task=task: task.over)
-        self._settle(6)  # from `acquired` to running queries
-
-    def _well(self, incarnation: str) -> bool:
-        driver = self.world.drivers[incarnation]
-        return driver.lives and not driver.terminating
-
-    def _runs(self) -> bool:
-        holder = self.oracle.state.holder
-        return holder is not None and self._well(holder) and self.world.drivers[holder].writing
-
-    def _rests(self) -> bool:
-        """Nobody runs the stream, and nobody wants it to run."""
-        state = self.oracle.state
-        resting = state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED, StreamPhase.EMPTY)
-        alive = {name: driver.lives for name, driver in self.world.drivers.items()}
-        return resting and next_step(state, alive, self.world.now).need is Need.WAIT
-
-    def _until(self, reached: Callable[[], bool]) -> None:
-        for _ in range(ENOUGH):
-            if reached():
-                return
-            self.world.tick(1.0)
-            self._settle(1)
-        raise AssertionError(f"it stands still: {self.oracle.state}")
+            if not self.recovery.runs():
+                self.recovery.upgrade(f"orders-again-{number}")
+        assert self.recovery.runs(), f"nobody runs the stream again: {self.oracle.state}"
+        for actor in self.world.living():
+            actor.crash()
 
 
 class StreamsOnFiles(Streams):

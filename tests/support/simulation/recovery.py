@@ -1,0 +1,107 @@
+"""Liveness: from whatever state, what the drivers, the watch and the DAG do by themselves brings the stream to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airflow_stream_provider.hooks.author import Author
+from airflow_stream_provider.model.observe import Need, next_step
+from airflow_stream_provider.model.rules import live_standby
+from airflow_stream_provider.model.state import RequestStage, StreamPhase
+from tests.support.simulation.airflow import Task, Watch, stand_by, take_over
+from tests.support.simulation.driver import Driver
+from tests.support.simulation.oracle import Oracle
+from tests.support.simulation.world import World
+
+# Far more turns, and seconds, than any recovery needs.
+ENOUGH = 400
+
+
+class Recovery:
+    """Lets everything go on without further trouble, and says what should have come of it."""
+
+    def __init__(self, world: World, oracle: Oracle) -> None:
+        self.world = world
+        self.oracle = oracle
+
+    def settle(self, turns: int) -> None:
+        """Let everybody take a step, so many times."""
+        for _ in range(turns):
+            for actor in self.world.awake():
+                if not actor.over:
+                    actor.step()
+            self.oracle.look()
+
+    def until(self, reached: Callable[[], bool]) -> None:
+        """Let everybody go on, and time pass, until this is so."""
+        for _ in range(ENOUGH):
+            if reached():
+                return
+            self.world.tick(1.0)
+            self.settle(1)
+        raise AssertionError(f"it stands still: {self.oracle.state}")
+
+    def reconnect(self) -> None:
+        """Store, cluster and network are well again."""
+        self.world.store_down = self.world.cluster_down = False
+        for actor in self.world.actors:
+            actor.cut = False
+
+    def heal(self) -> None:
+        """No more trouble; what is frozen stays so, and every Airflow process dies."""
+        self.reconnect()
+        self.world.late.clear()
+        for actor in self.world.living():
+            if not isinstance(actor, Driver):
+                actor.crash()
+
+    def drivers_alone(self) -> None:
+        """Airflow is not on the hot path: what was begun ends without it, if those who are needed live."""
+        for _ in range(30):
+            self.world.tick(1.0)
+            self.settle(1)
+        state = self.oracle.state
+        request = state.open_request
+        if state.holder is not None and self._well(state.holder):
+            assert self.world.drivers[state.holder].running
+            if request is not None:
+                assert request.to is not None, "a living holder did not stop"
+                assert not self._able(request.to), "a hand-over stands still"
+        elif state.holder is None and request is not None and not state.must_fence:
+            assert not self._able(request.to), f"{request.to} is appointed and does not acquire"
+            taken_back = request.stage is not RequestStage.RELEASED or not self._able(request.source)
+            assert taken_back, f"{request.source} does not take back"
+
+    def watch(self) -> None:
+        """The watch brings back what died, and leaves alone what a person stopped."""
+        watch = Watch(self.world, "watch")
+        self.until(lambda: self.runs() or self._rests())
+        watch.crash()
+
+    def upgrade(self, deployment: str) -> None:
+        """A new run of the DAG: standby, hand-over."""
+        for number, plan in enumerate((stand_by(deployment, "release-0"), take_over(deployment))):
+            self._finish(Task(self.world, Author("orders__upgrade", deployment, f"task-{number}"), plan))
+        self.settle(6)  # from `acquired` to running queries
+
+    def _finish(self, task: Task) -> None:
+        self.until(lambda: task.over)
+
+    def runs(self) -> bool:
+        """Whether a driver holds the stream, lives, and really runs the queries."""
+        holder = self.oracle.state.holder
+        return holder is not None and self._well(holder) and self.world.drivers[holder].writing
+
+    def _rests(self) -> bool:
+        """Nobody runs the stream, and nobody wants it to run."""
+        state = self.oracle.state
+        resting = state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED, StreamPhase.EMPTY)
+        alive = {name: driver.lives for name, driver in self.world.drivers.items()}
+        return resting and next_step(state, alive, self.world.now).need is Need.WAIT
+
+    def _able(self, incarnation: str | None) -> bool:
+        return live_standby(self.oracle.state, incarnation) and self._well(str(incarnation))
+
+    def _well(self, incarnation: str) -> bool:
+        driver = self.world.drivers[incarnation]
+        return driver.lives and not driver.terminating
