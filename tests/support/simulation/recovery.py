@@ -9,7 +9,7 @@ from airflow_stream_provider.model.observe import Need, next_step
 from airflow_stream_provider.model.rules import live_standby
 from airflow_stream_provider.model.state import RequestStage, StreamPhase
 from tests.support.simulation.airflow import Task, Watch, stand_by, take_over
-from tests.support.simulation.driver import Driver
+from tests.support.simulation.driver import Driver, Luck
 from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.world import World
 
@@ -24,21 +24,21 @@ class Recovery:
         self.world = world
         self.oracle = oracle
 
-    def settle(self, turns: int) -> None:
+    def settle(self, turns: int, luck: Luck = Luck.GOOD) -> None:
         """Let everybody take a step, so many times."""
         for _ in range(turns):
             for actor in self.world.awake():
                 if not actor.over:
-                    actor.step()
+                    actor.step(choice=luck)
             self.oracle.look()
 
-    def until(self, reached: Callable[[], bool]) -> None:
+    def until(self, reached: Callable[[], bool], luck: Luck = Luck.GOOD) -> None:
         """Let everybody go on, and time pass, until this is so."""
         for _ in range(ENOUGH):
             if reached():
                 return
             self.world.tick(1.0)
-            self.settle(1)
+            self.settle(1, luck)
         raise AssertionError(f"it stands still: {self.oracle.state}")
 
     def reconnect(self) -> None:
