@@ -15,7 +15,9 @@ TICK_SECONDS = 0.05
 
 
 class Producer:
-    """Sends orders 0, 1, 2, … from a thread of its own, from `with` to `stop`, each exactly once and acknowledged.
+    """Sends orders 0, 1, 2, … from a thread of its own, from `start` to `stop`, each exactly once and acknowledged.
+
+    As a context manager it starts at once and stops at the end.
 
     :param rate: orders per second on average; what a pause of the machine held up is caught up at once.
     """
@@ -29,21 +31,24 @@ class Producer:
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="producer", daemon=True)
 
+    def start(self) -> None:
+        """Begin; nothing happens when it has begun."""
+        if self._thread.ident is None:
+            self._thread.start()
+
     def __enter__(self) -> Producer:
-        self._thread.start()
+        self.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._stopped.set()
-        self._thread.join()
+        self._end()
 
     def stop(self) -> int:
         """Stop, and return how many orders the broker has acknowledged: their ids are 0 up to this number.
 
         :raises StreamError: one was not acknowledged, so that what must come out is not known.
         """
-        self._stopped.set()
-        self._thread.join()
+        self._end()
         self.check()
         return self.sent
 
@@ -54,6 +59,11 @@ class Producer:
                 f"Order {self.sent} or one before it could not be produced: {self._error}.",
                 todo="Look at the broker's log; the counts of this run mean nothing.",
             ) from self._error
+
+    def _end(self) -> None:
+        self._stopped.set()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         from kafka import KafkaProducer
