@@ -36,11 +36,11 @@ lint: $(READY) ## ruff and mypy
 
 .PHONY: test
 test: lint ## lint, types, unit, integration, and one hand-over with three faults on the real stack (15 min)
-	$(BIN)/pytest -m "demo or not system"
+	$(BIN)/pytest -m "demo or not system" --ignore=tests/integration/airflow
 
 .PHONY: test-system
 test-system: $(READY) ## every test of the whole stack (45 min)
-	$(BIN)/pytest tests/system
+	$(BIN)/pytest tests/integration/airflow tests/system
 
 .PHONY: test-spark
 test-spark: $(SPARK_VERSIONS:%=test-spark-%) ## the runtime's contract on Spark 3.5, 4.0 and 4.2

@@ -189,7 +189,12 @@ def retire_all(
 
 
 def leftovers(view: Snapshot, author: Author) -> tuple[str, ...]:
-    """The deployments that earlier runs left warm: in the way of a new standby. None that came after this run began."""
+    """The deployments that earlier runs left warm: in the way of a new standby. None that came after this run began.
+
+    Once this run has declared its own there was room, and whoever is warm now is there for its roll-back.
+    """
+    if any(record.kind == Kind.DECLARED and record.by.startswith(author.run) for record in view.records):
+        return ()
     began = next((record.seq for record in view.records if record.by.startswith(author.run)), None)
     return _to_retire(view, author, began)
 

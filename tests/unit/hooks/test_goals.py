@@ -161,7 +161,8 @@ def test_a_soak_ends_good_bad_or_superseded() -> None:
     assert goal.asks(None, memory).lag
     for _ in range(3):
         assert goal.check(seen(UPGRADED, {NEW: 1}, lag=Lag(0)), memory) is None
-    good = goal.check(seen(UPGRADED, {NEW: 1}, lag=Lag(0), at=201.0), memory)
+    assert goal.check(seen(UPGRADED, {NEW: 1}, lag=Lag(0), at=201.0), memory) is None, "it may have died just now"
+    good = goal.check(seen(UPGRADED, {NEW: 2}, lag=Lag(0), at=202.0), memory)
     assert good is not None
     assert good.ended is Ended.REACHED
     assert not good.reason
