@@ -35,7 +35,7 @@ lint: $(READY) ## ruff and mypy
 	$(BIN)/mypy
 
 .PHONY: test
-test: lint ## lint, types, unit, integration, and one hand-over with three faults on the real stack (15 min)
+test: lint ## lint, types, unit, integration, and a hand-over on the real stack (15 min)
 	$(BIN)/pytest -m "demo or not system" --ignore=tests/integration/airflow
 
 .PHONY: test-system
