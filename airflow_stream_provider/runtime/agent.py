@@ -82,13 +82,8 @@ class Agent:
 
     def script_finished(self) -> None:
         """All queries ended by themselves and the script is over."""
-        self._journal.append(
-            lambda state: (
-                self._journal.record(Kind.FINISHED, incarnation=self.incarnation)
-                if state.holder == self.incarnation
-                else None
-            )
-        )
+        record = self._journal.record(Kind.FINISHED, incarnation=self.incarnation)
+        self._journal.append_patiently(lambda state: record if state.holder == self.incarnation else None)
 
     # -- the loop --------------------------------------------------------------------------------------------------
 
