@@ -7,6 +7,7 @@ root either, but some machines forbid such namespaces: there these tests are ski
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import subprocess
@@ -40,21 +41,27 @@ def log(tmp_path: Path) -> ControlLog:
     return made
 
 
-@pytest.fixture
-def short_writes() -> Iterator[int]:
-    """No file may grow beyond this many bytes: a write is cut off there, as on a disk that fills up in the middle."""
+@contextlib.contextmanager
+def short_writes() -> Iterator[None]:
+    """No file may grow beyond 500 bytes: a write is cut off there, as on a disk that fills up in the middle.
+
+    Not a fixture: pytest's own output may go to a file, which must not be cut off.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
-    yield 500
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_write_that_is_cut_off_is_never_seen(log: ControlLog, short_writes: int) -> None:
-    with pytest.raises(ControlUnavailable):
-        log.append(note("x" * 1000), 1)
-    with pytest.raises(ControlUnavailable):
-        log.beat(NAME, {"text": "x" * 1000})
-    assert log.append(note("short enough"), 1).seq == 2
+def test_a_write_that_is_cut_off_is_never_seen(log: ControlLog) -> None:
+    with short_writes():
+        with pytest.raises(ControlUnavailable):
+            log.append(note("x" * 1000), 1)
+        with pytest.raises(ControlUnavailable):
+            log.beat(NAME, {"text": "x" * 1000})
+        assert log.append(note("short enough"), 1).seq == 2
     assert (names(log, "log"), names(log, "incoming")) == ([f"{seq:020d}.json" for seq in (1, 2)], [])
     assert log.heartbeat(NAME) is None
     log.beat(NAME, {"counter": 1})
