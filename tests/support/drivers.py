@@ -22,7 +22,7 @@ from airflow_stream_provider.model.policy import Policy
 from airflow_stream_provider.model.record import Record
 from airflow_stream_provider.model.state import StreamState
 
-DEADLINE = 240.0
+DEADLINE = 600.0
 
 
 def wait_for(what: str, condition: Callable[[], object], seconds: float = DEADLINE) -> object:
