@@ -34,13 +34,17 @@ lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Real processes whose tests were not yet seen to pass as they stand now: only in `make test-system` until they are.
+UNPROVEN := tests/integration/airflow tests/integration/local tests/integration/runtime/test_boundary.py \
+	tests/integration/runtime/test_clone.py tests/integration/runtime/test_deadman.py
+
 .PHONY: test
 test: lint ## lint, types, unit, integration, and a hand-over on the real stack (15 min)
-	$(BIN)/pytest -m "demo or not system" --ignore=tests/integration/airflow
+	$(BIN)/pytest -m "demo or not system" $(UNPROVEN:%=--ignore=%)
 
 .PHONY: test-system
 test-system: $(READY) ## every test of the whole stack (45 min)
-	$(BIN)/pytest tests/integration/airflow tests/system
+	$(BIN)/pytest $(UNPROVEN) tests/system
 
 .PHONY: test-spark
 test-spark: $(SPARK_VERSIONS:%=test-spark-%) ## the runtime's contract on Spark 3.5, 4.0 and 4.2
