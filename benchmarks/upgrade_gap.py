@@ -3,8 +3,9 @@
     python -m benchmarks.upgrade_gap [--rounds 5] [--keys 0 500000 2000000]
 
 500 records/s, two queries, trigger 1 s, the holder warm for 20 s before each side; sides alternate. A gap is the
-largest time between two commits of one query around the change; the slower query counts. `crossing` is the last commit of
-the old holder to the first of the new one. With --keys the hand-over is measured again on that many keys of state.
+largest time between two commits of one query around the change; the slower query counts. `crossing` is the last
+commit of the old holder to the first of the new one. With --keys the hand-over is measured again on that many keys
+of state.
 """
 
 from __future__ import annotations
