@@ -84,7 +84,7 @@ class StandbyUp(Goal):
 
 @dataclass(frozen=True)
 class RequestOver(Goal):
-    """A request is not open any more, or somebody it needs gives no sign of life, or it has expired."""
+    """A request is not open any more, or somebody it needs ended or gives no sign of life, or it has expired."""
 
     request: str
     expires: float
@@ -110,7 +110,7 @@ class RequestOver(Goal):
     def check(self, snapshot: Snapshot, memory: Memory) -> Outcome | None:
         """Return REACHED, SILENT with the driver's incarnation, or LOST when it has expired and all are alive."""
         request = snapshot.state.requests[self.request]
-        if not request.stage.open:
+        if not request.stage.open or any(self._ended(snapshot, incarnation) for incarnation in self.watched):
             return Outcome(Ended.REACHED, self.request)
         seconds = {i: memory.still.seconds(snapshot, i) for i in self.watched}
         for incarnation, silent in seconds.items():
@@ -121,10 +121,11 @@ class RequestOver(Goal):
             return Outcome(Ended.LOST, self.request, "it was not acted upon in time")
         return None
 
-    def _silent(self, snapshot: Snapshot, incarnation: str, seconds: float) -> bool:
+    def _ended(self, snapshot: Snapshot, incarnation: str) -> bool:
         found = snapshot.state.incarnations.get(incarnation)
-        if found is None or found.state.terminal:
-            return False
+        return found is not None and found.state.terminal
+
+    def _silent(self, snapshot: Snapshot, incarnation: str, seconds: float) -> bool:
         driver = snapshot.drivers.get(deployment_of(incarnation))
         # A driver that holds still while the control folder is away is alive: only the cluster's word shortens this.
         dead = driver is not None and driver.state.terminal

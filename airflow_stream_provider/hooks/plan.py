@@ -104,6 +104,9 @@ def take_over(
 
 def follow(view: Snapshot, author: Author, request: Request, outcome: Outcome | None) -> Step:
     """Wait for the open request; fence whoever is dead in it; abort it when nobody can act on it any more."""
+    step = _fence_first(view, outcome)
+    if step is not None:
+        return step
     drivers = tuple(name for name in (request.source, request.to) if name)
     for name in drivers:
         if outcome is not None and outcome.about(Ended.SILENT, name) and _may_fence(view, name):

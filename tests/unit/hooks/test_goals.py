@@ -26,7 +26,8 @@ from airflow_stream_provider.hooks.stillness import Stillness
 from airflow_stream_provider.kafka.lag import Lag
 from airflow_stream_provider.model.errors import StreamError
 from airflow_stream_provider.model.judge import Limits
-from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, declared, submitted
+from airflow_stream_provider.model.names import deployment_of
+from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, declared, record, submitted
 from tests.unit.hooks.test_plan import ASKED, BOTH, RUNNING, UPGRADED, view
 
 ALL: list[Goal] = [
@@ -152,6 +153,15 @@ def test_a_request_expires_only_when_everybody_is_alive() -> None:
 
 def test_a_request_that_is_done_is_over() -> None:
     over = RequestOver("mine", 0.0, (OLD, NEW), 30.0).check(seen(UPGRADED, {}), Memory())
+    assert over == Outcome(Ended.REACHED, "mine")
+
+
+@pytest.mark.parametrize("ended", [OLD, NEW])
+def test_a_request_is_decided_anew_once_somebody_in_it_has_ended(ended: str) -> None:
+    """Its heartbeat stands still for good: neither silence nor expiry would ever be found."""
+    deployment = deployment_of(ended)
+    torn = record("failed", deployment=deployment, incarnation=ended, reason="it broke", boundary="interrupted")
+    over = RequestOver("mine", 200.0, (OLD, NEW), 30.0).check(seen([*ASKED, torn], {}), Memory())
     assert over == Outcome(Ended.REACHED, "mine")
 
 

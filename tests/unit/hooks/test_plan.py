@@ -120,6 +120,13 @@ def test_a_done_hand_over_waits_for_the_first_batch_and_then_stays_done() -> Non
     assert cleared.result["holder"] == OLD_DEPLOYMENT
 
 
+def test_a_holder_that_broke_inside_a_batch_is_fenced_whoever_follows_the_request() -> None:
+    torn = record("failed", deployment=OLD_DEPLOYMENT, incarnation=OLD, reason="it broke", boundary="interrupted")
+    killing = Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
+    assert take(*ASKED, torn) == killing
+    assert retire(view(*ASKED, torn), ME, NEW_DEPLOYMENT, None, "why") == killing
+
+
 def test_without_a_holder_the_standby_is_appointed() -> None:
     step = take(*up(NEW))
     assert isinstance(step, Append)
