@@ -6,7 +6,7 @@ from airflow_stream_provider.checkpoint.clone import Clone, StateTooLarge, clone
 from airflow_stream_provider.checkpoint.location import check_location, local_path
 from airflow_stream_provider.checkpoint.logs import LogEnds, boundary
 from airflow_stream_provider.checkpoint.owner import Owner, check_owner, claim, moving, owner, refuse_moving
-from airflow_stream_provider.checkpoint.read import Checkpoint, Operator, Source, read
+from airflow_stream_provider.checkpoint.read import Checkpoint, Operator, Source, merged, read, recent
 
 __all__ = [
     "Checkpoint",
@@ -23,9 +23,11 @@ __all__ = [
     "clone_logs",
     "clone_state",
     "local_path",
+    "merged",
     "moving",
     "owner",
     "read",
+    "recent",
     "refuse_moving",
     "scratch",
 ]

@@ -114,6 +114,40 @@ def read(location: str | os.PathLike[str]) -> Checkpoint:
     ) from missing
 
 
+def recent(checkpoint: Checkpoint, count: int) -> tuple[tuple[float, Offsets], ...]:
+    """Return time (seconds since 1970) and Kafka offsets of the last committed batches, oldest first.
+
+    A batch that has been purged since the checkpoint was read is left out, as is one that never had offsets.
+
+    :param count: how many batches at most.
+    :raises CheckpointError: an offsets file is damaged.
+    """
+    found: list[tuple[float, Offsets]] = []
+    for batch, at in reversed(checkpoint.commits):
+        if len(found) == count:
+            break
+        path = Path(checkpoint.path) / "offsets" / str(batch)
+        try:
+            sources = read_offsets(path).sources
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise unreadable(path, error) from error
+        found.append((at, merged(kafka_offsets(source) for source in sources.values())))
+    return tuple(reversed(found))
+
+
+def merged(parts: Iterable[Offsets | None]) -> Offsets:
+    """Join the offsets of several sources; a partition that two of them read stands where the slower one is."""
+    joined: dict[str, dict[int, int]] = {}
+    for part in parts:
+        for topic, partitions in (part or {}).items():
+            known = joined.setdefault(topic, {})
+            for number, offset in partitions.items():
+                known[number] = min(offset, known.get(number, offset))
+    return joined
+
+
 def query_id(root: Path) -> str | None:
     """Return Spark's id of the query, None when the file is missing."""
     path = root / "metadata"
@@ -142,8 +176,8 @@ def _read(root: Path) -> Checkpoint:
         id=query_id(root),
         last_commit=last_commit,
         last_offsets=newest,
-        committed=_merged(source.topics for source in sources),
-        planned=_merged(kafka_offsets(source.planned) for source in sources) if planned else None,
+        committed=merged(source.topics for source in sources),
+        planned=merged(kafka_offsets(source.planned) for source in sources) if planned else None,
         commits=tuple(_times(root / "commits", commits)),
         sources=sources,
         operators=tuple(_operators(root / "state")),
@@ -175,17 +209,6 @@ def _initial(path: Path) -> Offsets | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return kafka_offsets(text[text.find("\n") + 1 :])
-
-
-def _merged(parts: Iterable[Offsets | None]) -> Offsets:
-    """Join the offsets of several sources; a partition that two of them read stands where the slower one is."""
-    merged: dict[str, dict[int, int]] = {}
-    for part in parts:
-        for topic, partitions in (part or {}).items():
-            known = merged.setdefault(topic, {})
-            for number, offset in partitions.items():
-                known[number] = min(offset, known.get(number, offset))
-    return merged
 
 
 def _times(folder: Path, batches: Iterable[int]) -> Iterable[tuple[int, float]]:

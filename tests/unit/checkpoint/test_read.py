@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.checkpoint import Operator, boundary, read
+from airflow_stream_provider.checkpoint import Operator, boundary, read, recent
 from airflow_stream_provider.model.errors import CheckpointError
 from tests.unit.checkpoint import trees
 
@@ -92,6 +92,28 @@ def test_of_two_sources_on_one_partition_the_slower_counts(root: Path) -> None:
     trees.plan(root, 0, trees.kafka(orders={0: 9, 1: 4}), trees.kafka(orders={0: 7, 1: 6, 2: 1}))
     trees.commit(root, 0)
     assert read(root).committed == {"orders": {0: 7, 1: 4, 2: 1}}
+
+
+def test_the_last_commits_with_their_times(root: Path) -> None:
+    for batch in range(5):
+        trees.plan(root, batch, trees.kafka(a={0: batch}), "-", trees.kafka(b={0: 10 * batch}))
+        trees.commit(root, batch, at=1000.0 + batch)
+    trees.plan(root, 5, trees.kafka(a={0: 5}))  # planned only
+    trees.commit(root, 6)  # asynchronous progress: its offsets were never written
+    found = read(root)
+    (root / "offsets" / "2").unlink()  # purged in between
+    assert recent(found, 3) == tuple((1000.0 + n, {"a": {0: n}, "b": {0: 10 * n}}) for n in (1, 3, 4))
+    assert [at for at, _ in recent(found, 10)] == [1000.0, 1001.0, 1003.0, 1004.0]
+    assert recent(read(trees.new(root.with_name("new"))), 10) == ()
+
+
+def test_a_damaged_file_among_the_last_commits_is_named(root: Path) -> None:
+    for batch in range(2):
+        trees.plan(root, batch, trees.kafka(a={0: batch}))
+        trees.commit(root, batch)
+    trees.put(root / "offsets" / "0", "")
+    with pytest.raises(CheckpointError, match="damaged"):
+        recent(read(root), 10)
 
 
 def test_only_integer_names_are_batches(root: Path) -> None:
