@@ -33,6 +33,7 @@ def describe(query: ManagedQuery) -> dict[str, Any]:
         "sink": query.recipe.sink,
         "target": query.recipe.sink_target,
         "sources": _sources(plan),
+        "read_committed": _reads_committed(plan),
         "fingerprint": fingerprint(plan.toString()),
         "conf": {name: conf.get(name, None) for name in PINNED_CONF},
     }
@@ -51,10 +52,8 @@ def fingerprint(plan: str) -> list[str]:
 
 
 def _sources(plan: Any) -> list[str]:
-    leaves = plan.collectLeaves()
     found = []
-    for position in range(leaves.size()):
-        leaf = leaves.apply(position)
+    for leaf in _leaves(plan):
         if leaf.getClass().getSimpleName() == "StreamingRelationV2":
             options = {name: leaf.extraOptions().get(name) for name in _SOURCE_OPTIONS}
             named = ",".join(f"{name}={value}" for name, value in options.items() if value)
@@ -62,6 +61,18 @@ def _sources(plan: Any) -> list[str]:
         elif leaf.isStreaming():
             found.append(leaf.getClass().getSimpleName())
     return found
+
+
+def _leaves(plan: Any) -> list[Any]:
+    leaves = plan.collectLeaves()
+    return [leaves.apply(position) for position in range(leaves.size())]
+
+
+def _reads_committed(plan: Any) -> bool:
+    """Whether every Kafka source reads up to the last stable offset only: the lag is measured against the same end."""
+    relations = [leaf for leaf in _leaves(plan) if leaf.getClass().getSimpleName() == "StreamingRelationV2"]
+    levels = [leaf.extraOptions().get("kafka.isolation.level") for leaf in relations if leaf.sourceName() == "kafka"]
+    return bool(levels) and all(level == "read_committed" for level in levels)
 
 
 def progress(query: ManagedQuery) -> dict[str, Any]:
