@@ -1,74 +1,105 @@
-"""How far a stream is behind Kafka: in records, and whether a record of a given age still waits."""
+"""Measure how far queries are behind Kafka: what they have committed first, then what there is."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_stream_provider.kafka.committed import Committed, CommittedOffsets
+from airflow_stream_provider.kafka.logs import Logs
+from airflow_stream_provider.kafka.oldest import Unread, oldest
+from airflow_stream_provider.kafka.window import verdicts
+from airflow_stream_provider.model.lag import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
 
 if TYPE_CHECKING:
-    from kafka import KafkaAdminClient, TopicPartition
+    from kafka import TopicPartition
 
-# Topic -> partition -> offset of the first record that is not committed, as Spark's Kafka source writes it.
-Offsets = Mapping[str, Mapping[str, int]]
+    from airflow_stream_provider.kafka.client import KafkaClient
+
+K = TypeVar("K", bound=Hashable)
+Partitions = Mapping["TopicPartition", PartitionLag]
 
 
-@dataclass(frozen=True)
-class Lag:
-    """How far a stream is behind: its slowest query in `records`, all of them in `queries`.
+def measure(client: KafkaClient, sources: Iterable[CommittedOffsets]) -> LagReport:
+    """Return the lag of these queries; one that reads nothing from Kafka is left out.
 
-    `late`: whether a query has not committed a record that is older than the seconds asked for; None if not asked.
+    Needs DESCRIBE on the topics and the group, and DESCRIBE_CONFIGS on the topics to know when unread records are
+    deleted. What cannot be read is unknown in the report, and its query says why.
+
+    :raises StreamError: Kafka does not answer, or refuses us altogether.
     """
+    # Before the ends: a batch that is committed in between would seem to be ahead of them.
+    found = [source.read() for source in sources]
+    queries = [query for query in found if query.offsets or query.problem]
+    logs = Logs(client, queries)
+    return LagReport(logs.at, tuple(_lag_of(query, logs) for query in queries))
 
-    records: int
-    late: bool | None = None
-    queries: Mapping[str, int] = field(default_factory=dict)
 
-
-def is_kafka(offsets: Any) -> bool:
-    """Whether a source's offset is that of Spark's Kafka source: topics, each with numbered partitions."""
-    return (
-        isinstance(offsets, Mapping)
-        and bool(offsets)
-        and all(isinstance(p, Mapping) and p and all(str(n).isdigit() for n in p) for p in offsets.values())
+def _lag_of(query: Committed, logs: Logs) -> QueryLag:
+    if not query.offsets:
+        return QueryLag(query.query, problem=query.problem, found=query.found)
+    partitions = {tp: logs.lag(query, tp) for tp in logs.partitions(query)}
+    known = {tp: partition for tp, partition in partitions.items() if partition.lag is not None}
+    unread = {tp: partition for tp, partition in known.items() if partition.lag}
+    retention = logs.retention({tp.topic for tp in unread})
+    oldest_by_retention, seconds = _ages(query, unread, retention, logs)
+    judged = _verdicts(query, known, logs)
+    age = max(0.0, logs.at - query.window[-1][0]) if query.window else None
+    return QueryLag(
+        query.query,
+        tuple(
+            replace(
+                partition,
+                seconds=seconds.get(tp, 0.0 if partition.lag == 0 else None),
+                commit_age=age,
+                verdict=Verdict.REWIND if partition.state is PartitionState.AHEAD_OF_END else judged.get(tp),
+            )
+            for tp, partition in partitions.items()
+        ),
+        commit_age=age,
+        batch=query.batch,
+        seconds=max(oldest_by_retention.values(), default=None if unread or not known else 0.0),
+        retention_seconds=min(
+            (max(0.0, limit - old) for limit, old in oldest_by_retention.items() if limit is not None), default=None
+        ),
+        held_seconds=_held(partitions, logs),
+        problem=logs.problem(partitions),
     )
 
 
-def measure(client: KafkaAdminClient, committed: Mapping[str, Sequence[Offsets]], seconds: float | None) -> Lag:
-    """Return the lag of these queries.
-
-    :param committed: by query, the committed offsets of its Kafka sources. Read them before calling this, so that the
-        end of a partition is never older than the commit it is held against.
-    :param seconds: also say whether a record older than this waits. Exact: the first offset of that age or younger is
-        asked from the broker, nothing is interpolated.
-    :raises kafka.errors.KafkaError: a broker does not answer, or a partition is unknown or has no leader.
-    """
-    from kafka.admin import OffsetSpec
-
-    partitions = {partition for sources in committed.values() for source in sources for partition, _ in _each(source)}
-    if not partitions:
-        return Lag(0, None if seconds is None else False, dict.fromkeys(committed, 0))
-    ends = {tp: found.offset for tp, found in _list(client, partitions, OffsetSpec.LATEST).items()}
-    due: dict[TopicPartition, int] = {}
-    if seconds is not None:
-        at = int((time.time() - seconds) * 1000)
-        # -1: no record is that young, so all there is should be committed.
-        due = {tp: f.offset if f.offset >= 0 else ends[tp] for tp, f in _list(client, partitions, at).items()}
-    queries = {
-        name: sum(max(0, ends[tp] - offset) for source in sources for tp, offset in _each(source))
-        for name, sources in committed.items()
+def _ages(
+    query: Committed, unread: Partitions, retention: Mapping[str, float | None], logs: Logs
+) -> tuple[dict[float | None, float], dict[TopicPartition, float]]:
+    """Return the age of the oldest unread record by the retention of its topic, and an estimate of it by partition."""
+    waiting = {
+        tp: Unread(partition.position or 0, partition.end or 0, retention.get(tp.topic))
+        for tp, partition in unread.items()
     }
-    late = any(offset < due[tp] for s in committed.values() for source in s for tp, offset in _each(source) if due)
-    return Lag(max(queries.values()), None if seconds is None else late, queries)
+    now = round(logs.at * 1000)
+    groups, times = oldest(logs.lookup(query.read_committed), waiting, now)
+    return _seconds(groups, now), _seconds(times, now)
 
 
-def _list(client: KafkaAdminClient, partitions: set[TopicPartition], spec: int) -> Mapping[TopicPartition, Any]:
-    found: Mapping[TopicPartition, Any] = client.list_partition_offsets(dict.fromkeys(partitions, spec))
-    return found
+def _held(partitions: Partitions, logs: Logs) -> float | None:
+    """Return the age of the oldest record behind an open transaction; None for a query that reads those too."""
+    held = {
+        tp: Unread(partition.end or 0, (partition.end or 0) + partition.held, None)
+        for tp, partition in partitions.items()
+        if partition.held is not None
+    }
+    if not held:
+        return None
+    now = round(logs.at * 1000)
+    waiting = {tp: unread for tp, unread in held.items() if unread.end > unread.position}
+    return _seconds(oldest(logs.lookup(False), waiting, now)[0], now).get(None, 0.0)
 
 
-def _each(source: Offsets) -> list[tuple[TopicPartition, int]]:
-    from kafka import TopicPartition
+def _verdicts(query: Committed, known: Partitions, logs: Logs) -> dict[TopicPartition, Verdict | None]:
+    lags = {tp: partition.lag or 0 for tp, partition in known.items()}
+    ends = {tp: partition.end or 0 for tp, partition in known.items()}
+    return verdicts(logs.lookup(query.read_committed), query.window, lags, ends, logs.at)
 
-    return [(TopicPartition(t, int(p)), int(o)) for t, partitions in source.items() for p, o in partitions.items()]
+
+def _seconds(times: Mapping[K, int], now: int) -> dict[K, float]:
+    return {key: max(0, now - at) / 1000 for key, at in times.items()}

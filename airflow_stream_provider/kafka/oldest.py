@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 # How close a time is found, in milliseconds.
 RESOLUTION = 500
@@ -17,6 +17,7 @@ RESOLUTION = 500
 PIVOTS = 8
 
 P = TypeVar("P", bound=Hashable)
+G = TypeVar("G", bound=Hashable)
 
 # Asks for the first record not older than a time (milliseconds since 1970): its offset and its time. A partition that
 # has no such record, or cannot be read, is left out of the answer.
@@ -24,7 +25,7 @@ Lookup = Callable[[Mapping[P, int]], Mapping[P, tuple[int, int]]]
 
 
 @dataclass(frozen=True)
-class Unread:
+class Unread(Generic[G]):
     """The records of a partition that wait: from `position` up to `end`, which is not one of them.
 
     The oldest record is found for every `group` of partitions.
@@ -32,7 +33,7 @@ class Unread:
 
     position: int
     end: int
-    group: Hashable = None
+    group: G
 
 
 @dataclass
@@ -67,7 +68,7 @@ class _Search:
             self.high_offset = answer[0] if answer is not None else self.high_offset
 
 
-def times_of(lookup: Lookup[P], unread: Mapping[P, Unread], now: int) -> dict[P, int]:
+def times_of(lookup: Lookup[P], unread: Mapping[P, Unread[G]], now: int) -> dict[P, int]:
     """Return the time of each first unread record in milliseconds, at most RESOLUTION too early, never after `now`."""
     starts = lookup(dict.fromkeys(unread, 0))
     searches = {
@@ -86,14 +87,14 @@ def times_of(lookup: Lookup[P], unread: Mapping[P, Unread], now: int) -> dict[P,
             searches[partition].learn(at, answers.get(partition))
 
 
-def oldest(lookup: Lookup[P], unread: Mapping[P, Unread], now: int) -> tuple[dict[Hashable, int], dict[P, int]]:
+def oldest(lookup: Lookup[P], unread: Mapping[P, Unread[G]], now: int) -> tuple[dict[G, int], dict[P, int]]:
     """Return by group the time of its oldest unread record, exact, and by partition an estimate of it; milliseconds.
 
     Few partitions are searched: those with the most records. The others are asked once whether they hold an older
     unread record, and only those that do are looked at further. The estimate of the rest lies on the line from there
     to the end of the log.
     """
-    by_group: dict[Hashable, int] = {}
+    by_group: dict[G, int] = {}
     times: dict[P, int] = {}
     left = dict(unread)
     while left:
@@ -117,9 +118,9 @@ def oldest(lookup: Lookup[P], unread: Mapping[P, Unread], now: int) -> tuple[dic
     return by_group, times
 
 
-def _pivots(unread: Mapping[P, Unread]) -> dict[P, Unread]:
-    chosen: dict[P, Unread] = {}
-    counts: dict[Hashable, int] = {}
+def _pivots(unread: Mapping[P, Unread[G]]) -> dict[P, Unread[G]]:
+    chosen: dict[P, Unread[G]] = {}
+    counts: dict[G, int] = {}
     for partition, waits in sorted(unread.items(), key=lambda each: each[1].position - each[1].end):
         counts[waits.group] = counts.get(waits.group, 0) + 1
         if counts[waits.group] <= PIVOTS:

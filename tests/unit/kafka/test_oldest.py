@@ -28,7 +28,7 @@ def every(seconds: float, count: int, *, until: int = NOW, first: int = 0) -> li
     return [(first + n, until - round((count - n) * seconds * 1000)) for n in range(count)]
 
 
-def waits(log: list[tuple[int, int]], position: int, group: str = "a") -> Unread:
+def waits(log: list[tuple[int, int]], position: int, group: str = "a") -> Unread[str]:
     return Unread(position, log[-1][0] + 1, group)
 
 
@@ -86,16 +86,16 @@ def test_only_a_few_of_many_partitions_are_searched() -> None:
 
 def test_a_record_that_is_gone_is_taken_for_older_not_for_younger() -> None:
     log = [(0, 1000), (5, 500_000), (9, 900_000)]  # compacted
-    assert times_of(Logs({0: log}), {0: Unread(3, 10)}, NOW)[0] == 1000
+    assert times_of(Logs({0: log}), {0: Unread(3, 10, None)}, NOW)[0] == 1000
 
 
 def test_a_log_cut_behind_the_position_starts_with_the_oldest_record() -> None:
-    assert times_of(Logs({0: [(7, 5000)]}), {0: Unread(3, 10)}, NOW) == {0: 5000}
+    assert times_of(Logs({0: [(7, 5000)]}), {0: Unread(3, 10, None)}, NOW) == {0: 5000}
 
 
 def test_a_time_in_the_future_is_now() -> None:
-    assert times_of(Logs({0: [(0, NOW + 5000)]}), {0: Unread(0, 1)}, NOW) == {0: NOW}
-    assert times_of(Logs({0: [(0, NOW - 5000), (1, NOW + 5000)]}), {0: Unread(1, 2)}, NOW)[0] > NOW - RESOLUTION
+    assert times_of(Logs({0: [(0, NOW + 5000)]}), {0: Unread(0, 1, None)}, NOW) == {0: NOW}
+    assert times_of(Logs({0: [(0, NOW - 5000), (1, NOW + 5000)]}), {0: Unread(1, 2, None)}, NOW)[0] > NOW - RESOLUTION
 
 
 def test_a_partition_that_does_not_answer_is_left_out() -> None:
