@@ -158,7 +158,7 @@ def retire(view: Snapshot, author: Author, deployment: str, outcome: Outcome | N
     """End a deployment that does not hold: say so, let its driver go, kill it when it does not."""
     declared = view.state.deployments.get(deployment)
     if declared is None:
-        return Skip(f"There is no deployment {deployment!r}.")
+        return Skip(f"There is no deployment {deployment!r}." if deployment else "There is nothing to retire.")
     if view.holds(deployment):
         return Skip(f"{deployment} holds the stream and is kept.")
     request = view.state.open_request
