@@ -34,10 +34,11 @@ lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Beside each other, the longest first: most of them wait for a process most of the time.
+# Beside each other, the longest first: most of them wait for a process most of the time. No JVM here lives long enough
+# for its second compiler to pay: a third of the CPU time.
 .PHONY: test
 test: lint ## lint, types, unit, integration, a hand-over and three faults on the real stack (15 min)
-	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "demo or not system" tests/system tests/integration tests/unit
+	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder -m "demo or not system" tests/system tests/integration tests/unit
 
 .PHONY: test-system
 test-system: $(READY) ## every test of the whole stack (45 min)
