@@ -21,6 +21,7 @@ class Memory:
 
     still: Stillness = field(default_factory=Stillness)
     samples: list[Sample] = field(default_factory=list)
+    over: bool = False  # at the last look the time was over
 
 
 @dataclass(frozen=True)
@@ -262,10 +263,11 @@ class Soaked(Goal):
             return Outcome(Ended.LOST, self.deployment, found.reason, evidence)
         if found.verdict is Verdict.SUPERSEDED:
             return Outcome(Ended.REACHED, self.deployment, found.reason, evidence)
-        # A driver that died at the end of the time must not pass by being silent for too short: it is seen to beat.
-        beats = len(memory.samples) > 1 and memory.samples[-1].silent == 0.0
+        # A driver that died at the end of the time must not pass by being silent for too short: it beats afterwards.
+        was_over, memory.over = memory.over, snapshot.at >= self.until
+        beats = was_over and memory.samples[-1].silent == 0.0
         measured = not self.asks(snapshot, memory).lag or len(memory.samples) >= limits.samples
-        if snapshot.at >= self.until and beats and measured:
+        if beats and measured:
             return Outcome(Ended.REACHED, self.deployment, "", evidence)
         return None
 

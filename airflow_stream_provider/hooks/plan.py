@@ -158,7 +158,7 @@ def retire(view: Snapshot, author: Author, deployment: str, outcome: Outcome | N
     """End a deployment that does not hold: say so, let its driver go, kill it when it does not."""
     declared = view.state.deployments.get(deployment)
     if declared is None:
-        return Skip(f"There is no deployment {deployment!r}.")
+        return Skip(f"There is no deployment {deployment!r}." if deployment else "There is nothing to retire.")
     if view.holds(deployment):
         return Skip(f"{deployment} holds the stream and is kept.")
     request = view.state.open_request
@@ -263,8 +263,9 @@ def _taken(view: Snapshot, request: Request, outcome: Outcome | None) -> Step:
     to = request.to or ""
     acquired = next((r for r in view.acquisitions() if r["id"] == request.id and r["incarnation"] == to), None)
     result = {**holder_result(view, deployment_of(to)), "request": request.id}
-    if acquired is None or view.state.holder != to or (outcome is not None and outcome.subject == to):
-        return Done(result)
+    known = outcome is not None and outcome.subject == to
+    if acquired is None or view.state.holder != to or not result["previous"] or known:
+        return Done(result)  # the first release of all leaves no gap
     until = acquired.at + FIRST_COMMIT_SECONDS
     if view.at >= until:
         return Done(result)

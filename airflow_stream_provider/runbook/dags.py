@@ -36,6 +36,8 @@ _NEW = "{{ ti.xcom_pull(task_ids='submit', key='deployment') or '' }}"
 _OLD = "{{ (ti.xcom_pull(task_ids='hand_over') or {}).get('previous', '') }}"
 _FAULT = "{{ ti.xcom_pull(task_ids='watch', key='verdict') or '' }}"
 _VERDICT = "{{ (ti.xcom_pull(task_ids='watch') or {}).get('verdict', '') }}"
+# Nothing when the watch ended well: whoever took over since may keep this release warm for a roll-back.
+_UNFIT = "{% if not (ti.xcom_pull(task_ids='watch') or {}).get('verdict') %}" + _NEW + "{% endif %}"
 
 
 def stream_dags(folder: str | Path) -> dict[str, DAG]:
@@ -91,7 +93,7 @@ def upgrade_dag(spec: StreamSpec) -> DAG:
         discard = RetireOperator(
             task_id="discard",
             stream=spec,
-            deployment=_NEW,
+            deployment=_UNFIT,
             reason="It did not stay.",
             trigger_rule=TriggerRule.ALL_DONE,
         )

@@ -68,6 +68,7 @@ class Death:
         assert found.duplicated_by_failure <= self.in_flight
 
 
+@pytest.mark.demo
 def test_holder_dies_in_mid_batch(pair: Pair, drag: Path) -> None:
     orders, one, two = pair
     hang(orders, drag)
@@ -101,6 +102,7 @@ def test_holder_dies_between_requested_and_released(pair: Pair, drag: Path) -> N
     death.audit(orders)
 
 
+@pytest.mark.demo
 def test_standby_dies_between_ready_and_acquired(pair: Pair, drag: Path) -> None:
     orders, one, two = pair
     hang(orders, drag)
@@ -191,6 +193,7 @@ def test_standby_dies_in_rehearsal(orders: Stream) -> None:
     assert (found.lost, found.duplicated) == (0, 0)
 
 
+@pytest.mark.demo
 def test_holder_whose_python_is_frozen_halts_itself(pair: Pair) -> None:
     orders, one, two = pair
     frozen = next(p for p in orders.processes(one) if p.pid == orders.beat(one)["pid"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from itertools import pairwise
 
@@ -19,6 +20,7 @@ from airflow_stream_provider.local.demo.story import Story
 _STYLES = {Outcome.REFUSED: "yellow", Outcome.ROLLED_BACK: "yellow"}
 _BARS = "▁▂▃▄▅▆▇█"
 _FULL_BAR_SECONDS = 4.0
+_DIGITS = re.compile(r"\d+")
 
 
 class Display:
@@ -41,8 +43,8 @@ class Display:
             self._live.stop()
 
     def say(self, what: str) -> None:
-        """Say what is going on."""
-        if what != self._said and not self._console.is_terminal:
+        """Say what is going on; without a terminal, not again for each number that counts up."""
+        if _DIGITS.sub("", what) != _DIGITS.sub("", self._said) and not self._console.is_terminal:
             self._console.print(f"{self._elapsed():>5.0f} s  {what}")
         self._said = what
 

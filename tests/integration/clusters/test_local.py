@@ -15,13 +15,19 @@ from tests.integration.clusters.conftest import Place
 from tests.support.drivers import wait_for
 
 
+def words(process: psutil.Process) -> list[str]:
+    """Return a process's command line; a process that ends while we look has none."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
+
+
 def python_of(submission: str) -> psutil.Process:
     """Wait for the Python that runs the launcher."""
 
     def running() -> psutil.Process | None:
-        return next(
-            (p for p in processes.of(submission) if p.cmdline()[1:2] and p.cmdline()[1].endswith(LAUNCHER)), None
-        )
+        return next((p for p in processes.of(submission) if any(w.endswith(LAUNCHER) for w in words(p)[1:2])), None)
 
     found = wait_for("the driver's Python", running)
     assert isinstance(found, psutil.Process)
@@ -52,8 +58,8 @@ def test_whoever_kills_the_waiting_process_or_the_jvm_python_does_not_stay(here:
     job = here.job()
     submission = here.cluster.submit(job)
     python_of(submission)
-    waiting = next(p for p in processes.of(submission) if any("detach.py" in word for word in p.cmdline()))
-    jvm = next(p for p in processes.of(submission) if p.name() == "java")
+    waiting = next(p for p in processes.of(submission) if any("detach.py" in word for word in words(p)))
+    jvm = next(p for p in processes.of(submission) if words(p)[:1] and words(p)[0].endswith("java"))
     waiting.kill()
     assert here.cluster.status(submission) is DriverState.RUNNING
     with pytest.raises(SubmitUnclear):

@@ -133,6 +133,11 @@ def test_without_a_holder_the_standby_is_appointed() -> None:
     assert step.kind == "requested"
 
 
+def test_the_first_release_of_all_is_not_waited_for() -> None:
+    first = [*up(NEW), requested("mine", NEW, by=ME.by), ready("mine", NEW), acquired(NEW, "mine", 1)]
+    assert isinstance(take(*first), Done)
+
+
 def test_without_a_standby_there_is_no_hand_over() -> None:
     gone = record("retired", deployment=NEW_DEPLOYMENT, reason="")
     assert isinstance(take(*BOTH, gone), GiveUp)
