@@ -1,89 +1,127 @@
-"""From an Airflow connection to a Kafka client."""
+"""Open a client of kafka-python for a connection, leave nothing behind when that fails, and say why it did."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+import collections
+import logging
+import traceback
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_stream_provider.model.errors import SpecError, StreamError
+from airflow_stream_provider.kafka.settings import client_settings
+from airflow_stream_provider.model.errors import StreamError
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
 
-# The `kafka` connection keeps librdkafka's names in its extra; kafka-python has its own.
-_NAMES = {
-    "bootstrap.servers": "bootstrap_servers",
-    "security.protocol": "security_protocol",
-    "sasl.mechanism": "sasl_mechanism",
-    "sasl.mechanisms": "sasl_mechanism",
-    "sasl.username": "sasl_plain_username",
-    "sasl.password": "sasl_plain_password",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-    "client.id": "client_id",
-}
 # A broker that answers at all answers within this; the constructor alone would wait for 30 s.
 CONNECT_MS = 10_000
+# Eight threads on one client had a quarter of their calls refused with the default of 5 (3.0.12).
+IN_FLIGHT = 100
+# A broker that comes back is asked again within this, not after half a minute.
+BACKOFF_MAX_MS = 2_000
 
 
 class BrokerUnreachable(StreamError):
-    """Kafka does not answer, or refuses us."""
+    """Kafka does not answer, or cannot do what it was asked for."""
 
 
-def client_settings(conn_id: str, extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return kafka-python's settings for a connection's extra; raise SpecError naming a key that cannot be mapped."""
-    unknown = sorted(set(extra) - set(_NAMES))
-    if unknown:
-        raise SpecError(
-            f"The Kafka connection {conn_id!r} has settings that are not known here: {', '.join(unknown)}.",
-            todo=f"Remove them from its extra; known are {', '.join(_NAMES)}.",
-            conn_id=conn_id,
-        )
-    if not extra.get("bootstrap.servers"):
-        raise SpecError(
-            f"The Kafka connection {conn_id!r} names no broker.",
-            todo='Put {"bootstrap.servers": "host:port"} into its extra.',
-            conn_id=conn_id,
-        )
-    return {_NAMES[name]: value for name, value in extra.items()}
+class KafkaDenied(StreamError):
+    """Kafka refuses the user of the connection: its credentials, or what it was asked for."""
 
 
-@contextlib.contextmanager
-def admin(conn_id: str, extra: Mapping[str, Any]) -> Iterator[KafkaAdminClient]:
-    """Open an admin client and close it afterwards.
+def connect(conn_id: str, extra: Mapping[str, Any]) -> KafkaAdminClient:
+    """Return a client that has reached a broker; its thread and sockets are there until its `close()`.
 
-    :raises SpecError: the connection cannot be used. :raises BrokerUnreachable: no broker answers within 10 s.
+    :raises SpecError: the connection cannot be used. :raises KafkaDenied: the brokers refuse its credentials.
+    :raises BrokerUnreachable: no broker answers within 10 s.
     """
     from kafka import KafkaAdminClient
     from kafka.errors import KafkaError
     from kafka.net.compat import KafkaNetClient
+    from kafka.net.manager import KafkaConnectionManager
+    from kafka.net.selector import NetworkSelector
 
     settings = client_settings(conn_id, extra)
-    made: list[Any] = []
+    made: list[NetworkSelector] = []
+    causes: collections.deque[Exception] = collections.deque(maxlen=1)
 
-    def remember(**configs: Any) -> Any:
-        made.append(KafkaNetClient(**configs))
-        return made[-1]
+    def failed(error: Exception) -> None:
+        # The bootstrap only says that no connection came about.
+        causes.append(error)
+        # A socket that could not connect is not closed but left to the garbage collector, in the error's frames.
+        traceback.clear_frames(error.__traceback__)
 
-    client = None
+    class Manager(KafkaConnectionManager):  # type: ignore[misc]
+        """Hears of every connection that fails."""
+
+        async def _connect(self, node: Any, conn: Any, **options: Any) -> None:
+            conn.init_future.add_errback(failed)
+            await super()._connect(node, conn, **options)
+
+    def remember(**configs: Any) -> KafkaNetClient:
+        made.append(NetworkSelector(**configs))
+        return KafkaNetClient(net=made[0], manager=Manager(made[0], **configs))
+
+    _keep_credentials_out_of_logs()
     try:
-        client = KafkaAdminClient(**settings, bootstrap_timeout_ms=CONNECT_MS, kafka_client=remember)
-        yield client
-    except (KafkaError, OSError) as error:
-        raise BrokerUnreachable(
-            f"Kafka at {settings['bootstrap_servers']} (connection {conn_id!r}) does not answer: "
-            f"{type(error).__name__}: {error}".rstrip(". ")
-            + ".",
-            todo="Check that the broker runs and that this machine reaches its advertised listeners.",
+        return KafkaAdminClient(
+            bootstrap_timeout_ms=CONNECT_MS,
+            max_in_flight_requests_per_connection=IN_FLIGHT,
+            reconnect_backoff_max_ms=BACKOFF_MAX_MS,
+            kafka_client=remember,
+            **settings,
+        )
+    except (KafkaError, OSError, ValueError) as error:
+        # A constructor that cannot bootstrap leaves its thread and its sockets behind (3.0.12).
+        for net in made:
+            net.stop()
+            net.close()
+        cause = causes[0] if causes else error
+        raise failure(conn_id, settings["bootstrap_servers"], "to connect", cause) from error
+
+
+def failure(conn_id: str, servers: list[str], what: str, error: BaseException) -> StreamError:
+    """Return the error to be raised for one of kafka-python's.
+
+    :param what: what was asked for, as in "Kafka refuses us `to connect`".
+    """
+    from kafka.errors import AuthorizationError, KafkaError, SaslAuthenticationFailedError
+
+    where = f"Kafka at {','.join(servers)} (connection {conn_id!r})"
+    # Only texts that cannot hold a secret: an `oauth_cb` may raise anything. Kafka's begin with the error's name.
+    reason = (str(error) if isinstance(error, KafkaError) else "") or type(error).__name__
+    reason = reason.rstrip(". ")
+    if isinstance(error, SaslAuthenticationFailedError):
+        return KafkaDenied(
+            f"{where} refuses the connection's credentials: {reason}.",
+            todo="Correct its user, password or token.",
             conn_id=conn_id,
-        ) from error
-    finally:
-        if client is not None:
-            client.close()
-        elif made:
-            # A constructor that cannot bootstrap leaves its thread and sockets behind (3.0.12).
-            made[0].close()
-            made[0]._manager._net.stop()
+        )
+    if isinstance(error, AuthorizationError):
+        return KafkaDenied(
+            f"{where} refuses the connection's user {what}: {reason}.",
+            todo="Grant the user the ACL for it (see the README for those that are needed).",
+            conn_id=conn_id,
+        )
+    return BrokerUnreachable(
+        f"{where} does not answer when asked {what}: {reason}.",
+        todo="Check that the brokers run, that this machine reaches their advertised listeners, and the connection's"
+        " security settings.",
+        conn_id=conn_id,
+    )
+
+
+class _NoCredentials(logging.Filter):
+    """Drops what kafka-python's debug log says of a log-in: it would be the password or the token."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        args = record.args if isinstance(record.args, tuple) else ()
+        return not any(type(arg).__name__.startswith("Sasl") for arg in args)
+
+
+_no_credentials = _NoCredentials()
+
+
+def _keep_credentials_out_of_logs() -> None:
+    logging.getLogger("kafka.net.connection").addFilter(_no_credentials)  # the same one is added but once

@@ -65,23 +65,23 @@ class Broker:
 
     def create_topics(self, partitions: Mapping[str, int]) -> None:
         """Create topics with these numbers of partitions, and wait until every partition has a leader."""
-        from airflow_stream_provider.kafka.connect import admin
+        from airflow_stream_provider.kafka.client import KafkaClient
 
-        with admin("local", self.connection["extra"]) as client:
-            wanted = {name: {"num_partitions": count, "replication_factor": 1} for name, count in partitions.items()}
-            client.create_topics(wanted, wait_for_metadata=True)
+        with KafkaClient("local", self.connection["extra"]) as client:
+            client.create_topics(partitions)
 
     def stop(self) -> None:
         """Stop it; nothing happens when it does not run."""
         stop(self.process)
 
     def _serves(self) -> bool:
-        from airflow_stream_provider.kafka.connect import BrokerUnreachable, admin
+        from airflow_stream_provider.kafka.client import KafkaClient
+        from airflow_stream_provider.kafka.connect import BrokerUnreachable
 
         if not listening(self.port):
             return False
         try:
-            with admin("local", self.connection["extra"]) as client:
+            with KafkaClient("local", self.connection["extra"]) as client:
                 return bool(client.describe_cluster()["brokers"])
         except BrokerUnreachable:
             return False

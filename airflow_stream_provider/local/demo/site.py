@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from airflow_stream_provider.kafka.connect import admin
+from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.local.airflow_api import AirflowApi
 from airflow_stream_provider.runbook.spec import StreamSpec, load_spec
 
@@ -62,8 +62,5 @@ def lay_out(source: Path, target: Path, *, brokers: str, data: Path, changes: Ma
 
 def create_topics(brokers: str) -> None:
     """Create the stream's topics, those that are not there yet."""
-    with admin("demo", {"bootstrap.servers": brokers}) as client:
-        there = set(client.list_topics())
-        new = {name: {"num_partitions": count} for name, count in TOPICS.items() if name not in there}
-        if new:
-            client.create_topics(new, wait_for_metadata=True)
+    with KafkaClient("demo", {"bootstrap.servers": brokers}) as client:
+        client.create_topics(TOPICS)

@@ -1,0 +1,152 @@
+"""The one client of Kafka: what this package asks a cluster for, from any thread."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow_stream_provider.kafka.connect import connect, failure
+from airflow_stream_provider.kafka.requests import Answers, Requests
+from airflow_stream_provider.model.errors import StreamError
+
+if TYPE_CHECKING:
+    from kafka import TopicPartition
+    from kafka.structs import OffsetAndTimestamp
+
+T = TypeVar("T")
+
+
+class KafkaClient:
+    """One connection to a Kafka cluster, for as many threads as want to ask it.
+
+    Looking never creates a topic. Not to be carried into another process: there every call raises StreamError. After
+    KafkaDenied for its credentials it stays refused; make a new one.
+
+    :param conn_id: Airflow connection id, for messages. :param extra: the connection's extra.
+    :raises SpecError: the connection cannot be used. :raises BrokerUnreachable: no broker answers within 10 s.
+    :raises KafkaDenied: the brokers refuse its credentials.
+    """
+
+    def __init__(self, conn_id: str, extra: Mapping[str, Any]) -> None:
+        self.conn_id = conn_id
+        self._process = os.getpid()
+        self._closed = False
+        self._admin = connect(conn_id, extra)
+        self._requests = Requests(self._admin)
+
+    def __enter__(self) -> KafkaClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close it; nothing happens the second time, or in a process that it was not made in."""
+        if not self._closed and self._process == os.getpid():
+            self._closed = True
+            self._admin.close()
+
+    def topics(self, names: Iterable[str] | None = None) -> Answers[str, dict[str, Any]]:
+        """Describe topics, by default all: `topic_id` and `partitions`, each with its leader and replicas."""
+        return self._run("to describe topics", self._requests.topics, None if names is None else sorted(set(names)))
+
+    def create_topics(self, partitions: Mapping[str, int]) -> None:
+        """Create topics with these numbers of partitions, those that are not there yet, and wait for their leaders."""
+        there = self.topics(partitions)
+        new = {name: {"num_partitions": count} for name, count in partitions.items() if name not in there}
+        if new:
+            with self._asking("to create topics"):
+                self._admin.create_topics(new, wait_for_metadata=True)
+
+    def offsets(
+        self, specs: Mapping[TopicPartition, int], read_committed: bool = False
+    ) -> Answers[TopicPartition, OffsetAndTimestamp]:
+        """Return for each partition the offset that a spec stands for, all leaders asked side by side.
+
+        :param specs: -2: the start of the log, -1: its end, -3: the record with the largest timestamp, or a time in
+            milliseconds since 1970: the first record not older (offset -1 when there is none).
+        :param read_committed: the end is the last stable offset.
+        """
+        from kafka.structs import OffsetAndTimestamp
+
+        level = 1 if read_committed else 0
+
+        def request(wanted: Mapping[TopicPartition, int]) -> Any:
+            return self._admin._list_partition_offsets_request(wanted, level)
+
+        def answer(found: Any) -> OffsetAndTimestamp:
+            return OffsetAndTimestamp(found.offset, found.timestamp, None)
+
+        return self._run("for offsets", self._requests.of_leaders, dict(specs), request, answer)
+
+    def producers(self, partitions: Iterable[TopicPartition]) -> Answers[TopicPartition, list[dict[str, Any]]]:
+        """Return the producers that each partition knows, with `current_txn_start_offset` (-1: none is open)."""
+
+        def request(wanted: Mapping[TopicPartition, None]) -> Any:
+            topics: dict[str, list[int]] = {}
+            for partition in wanted:
+                topics.setdefault(partition.topic, []).append(partition.partition)
+            return self._admin._describe_producers_request(topics)
+
+        def answer(found: Any) -> list[dict[str, Any]]:
+            return [producer.to_dict() for producer in found.active_producers]
+
+        return self._run("for producers", self._requests.of_leaders, dict.fromkeys(partitions), request, answer)
+
+    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
+        """Return all that a consumer group has committed; nothing for a group that is not known.
+
+        Kafka leaves out, without a word, the topics that the user may not describe.
+
+        :raises KafkaDenied: the user may not describe the group.
+        """
+        return self._run(f"to describe the group {group}", self._requests.group_offsets, group)
+
+    def groups(self) -> dict[str, str]:
+        """Return the state of every consumer group that the user may describe."""
+        found = self._run("to list groups", self._admin._async_list_groups)
+        return {each["group_id"]: str(each.get("group_state", "")) for each in found}
+
+    def commit_group(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
+        """Commit offsets for a consumer group that has no members.
+
+        :raises StreamError: the group has members, or Kafka refuses some of them: those others are committed.
+        """
+        self._run(f"to commit for the group {group}", self._requests.commit_group, group, dict(offsets), metadata)
+
+    def configs(
+        self, *, topics: Iterable[str] = (), brokers: Iterable[int] = (), keys: Iterable[str] | None = None
+    ) -> Answers[str | int, dict[str, str | None]]:
+        """Return the settings in force of topics (by name) and brokers (by number), defaults included.
+
+        :param keys: only these; by default all.
+        """
+        wanted = None if keys is None else sorted(keys)
+        return self._run("for configs", self._requests.configs, sorted(set(topics)), sorted(set(brokers)), wanted)
+
+    def describe_cluster(self) -> dict[str, Any]:
+        """Return `cluster_id`, `controller_id` and `brokers`, each with `broker_id`, `host`, `port` and `rack`."""
+        return self._run("to describe the cluster", self._admin._describe_cluster)
+
+    @contextlib.contextmanager
+    def _asking(self, what: str) -> Iterator[None]:
+        from kafka.errors import KafkaError
+
+        if self._process != os.getpid():
+            raise StreamError("This Kafka client was made in another process.", todo="Make one after the fork.")
+        if self._closed:
+            raise StreamError("This Kafka client is closed.", todo="Make a new one.")
+        try:
+            yield
+        except (KafkaError, OSError) as error:
+            raise failure(self.conn_id, self._admin.config["bootstrap_servers"], what, error) from error
+
+    def _run(self, what: str, call: Callable[..., Awaitable[T]], *args: Any) -> T:
+        with self._asking(what):
+            answer: T = self._admin._manager.run(call, *args)
+            return answer

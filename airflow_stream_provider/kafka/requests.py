@@ -1,0 +1,257 @@
+"""The requests this package makes of Kafka, as coroutines of kafka-python's own thread.
+
+Its admin calls fail altogether when one partition of thousands has no leader, ask one broker after the other, never
+forget a coordinator that has moved, and do not look at the errors of `describe_configs` (3.0.12). Here every
+partition, topic and broker has its answer or the reason why there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from kafka import KafkaAdminClient, TopicPartition
+
+K = TypeVar("K")
+V = TypeVar("V")
+R = TypeVar("R")
+
+# Pauses in seconds before what a broker that changes its part may answer is asked again.
+PAUSES = (0.1, 0.4, 1.0)
+# The first group of a cluster makes the topic of all groups' offsets.
+COORDINATOR_PAUSES = (*PAUSES, 2.0, 4.0)
+# Kafka's own numbers.
+UNKNOWN_TOPIC_OR_PARTITION = 3
+LEADER_NOT_AVAILABLE = 5
+NO_ANSWER = -1
+TOPIC, BROKER = 2, 4
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why there is no answer for one thing: Kafka's error code, or NO_ANSWER, and a sentence for a person."""
+
+    code: int
+    reason: str
+
+
+class Answers(dict[K, V], Generic[K, V]):
+    """What Kafka answered; `problems` says by key why there is no answer for the others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problems: dict[K, Problem] = {}
+
+
+class Requests:
+    """Asks the brokers that a client has found; everything but the making runs on the client's thread."""
+
+    def __init__(self, admin: KafkaAdminClient) -> None:
+        self._admin = admin
+        self._manager = admin._manager
+        self._leaders: dict[str, dict[int, int]] = {}
+
+    async def _send(self, request: Callable[[], Any], node: int | None = None) -> Any:
+        """Send a request, and again while its broker is busy or out of reach."""
+        from kafka.errors import KafkaConnectionError, NodeNotReadyError
+
+        for pause in PAUSES:
+            try:
+                return await self._manager.send(request(), node_id=node)
+            except (NodeNotReadyError, KafkaConnectionError):
+                await self._manager._net.sleep(pause)
+        return await self._manager.send(request(), node_id=node)
+
+    async def topics(self, names: list[str] | None) -> Answers[str, dict[str, Any]]:
+        """Describe topics, all for None; leaders are remembered."""
+        from kafka.protocol.metadata import MetadataRequest
+
+        topic = MetadataRequest.MetadataRequestTopic
+
+        def request() -> Any:
+            return MetadataRequest(
+                topics=None if names is None else [topic(name=name) for name in names],
+                allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=False,
+                include_topic_authorized_operations=False,
+            )
+
+        found: Answers[str, dict[str, Any]] = Answers()
+        response = await self._send(request)
+        if {broker.node_id for broker in response.brokers} - {b.node_id for b in self._manager.cluster.brokers()}:
+            await self._manager.cluster.refresh_metadata()
+        for each in response.topics:
+            if each.error_code:
+                self._leaders.pop(each.name, None)
+                found.problems[each.name] = Problem(each.error_code, _sentence(each.error_code, f"topic {each.name}"))
+            else:
+                found[each.name] = described = each.to_dict()
+                self._leaders[each.name] = {p["partition_index"]: p["leader_id"] for p in described["partitions"]}
+        return found
+
+    async def of_leaders(
+        self,
+        wanted: dict[TopicPartition, V],
+        request: Callable[[Mapping[TopicPartition, V]], Any],
+        answer: Callable[[Any], R],
+    ) -> Answers[TopicPartition, R]:
+        """Ask the leader of each partition, all leaders at once; again where leaders change meanwhile."""
+        from kafka import TopicPartition
+        from kafka.errors import KafkaError, RequestTimedOutError, RetriableError, for_code
+
+        found: Answers[TopicPartition, R] = Answers()
+        left = wanted
+        for pause in (*PAUSES, None):
+            again: dict[TopicPartition, V] = {}
+            sent: list[tuple[int, Mapping[TopicPartition, V], Awaitable[Any]]] = [
+                (leader, asked, self._manager.call_soon(self._manager.send, request(asked), leader))
+                for leader, asked in (await self._by_leader(left, found.problems)).items()
+            ]
+            for leader, asked, future in sent:
+                try:
+                    response = await future
+                except (KafkaError, OSError) as error:
+                    reason = f"Broker {leader} does not answer: {error}".rstrip(". ") + "."
+                    found.problems.update(dict.fromkeys(asked, Problem(NO_ANSWER, reason)))
+                    if not isinstance(error, RequestTimedOutError):
+                        again.update(asked)
+                    continue
+                for topic in response.topics:
+                    for each in topic.partitions:
+                        partition = TopicPartition(topic.name, each.partition_index)
+                        if each.error_code == 0:
+                            found[partition] = answer(each)
+                            continue
+                        what = f"partition {partition.partition} of the topic {partition.topic}"
+                        found.problems[partition] = Problem(each.error_code, _sentence(each.error_code, what))
+                        if issubclass(for_code(each.error_code), RetriableError):
+                            again[partition] = wanted[partition]
+            if not again or pause is None:
+                break
+            # What was known of their leaders is out of date.
+            for partition in again:
+                self._leaders.pop(partition.topic, None)
+            await self._manager._net.sleep(pause)
+            left = again
+        for partition in found:
+            found.problems.pop(partition, None)
+        return found
+
+    async def _by_leader(
+        self, wanted: Mapping[TopicPartition, V], problems: dict[TopicPartition, Problem]
+    ) -> dict[int, dict[TopicPartition, V]]:
+        unknown = {tp.topic for tp in wanted if self._leaders.get(tp.topic, {}).get(tp.partition, -1) < 0}
+        described = await self.topics(sorted(unknown)) if unknown else Answers[str, dict[str, Any]]()
+        by_leader: dict[int, dict[TopicPartition, V]] = {}
+        for partition, value in wanted.items():
+            leader = self._leaders.get(partition.topic, {}).get(partition.partition)
+            what = f"partition {partition.partition} of the topic {partition.topic}"
+            if leader is not None and leader >= 0:
+                by_leader.setdefault(leader, {})[partition] = value
+            elif partition.topic in described.problems:
+                problems[partition] = described.problems[partition.topic]
+            else:
+                code = UNKNOWN_TOPIC_OR_PARTITION if leader is None else LEADER_NOT_AVAILABLE
+                problems[partition] = Problem(code, _sentence(code, what))
+        return by_leader
+
+    async def _with_coordinator(self, group: str, request: Callable[[], Any], read: Callable[[Any], R]) -> R:
+        """Ask the group's coordinator, and look for it again while it moves."""
+        from kafka.errors import (
+            CoordinatorLoadInProgressError,
+            CoordinatorNotAvailableError,
+            NotCoordinatorError,
+            for_code,
+        )
+        from kafka.protocol.metadata import FindCoordinatorRequest
+
+        async def ask() -> R:
+            # The last version for one key alone, which every broker has; the client would never forget its answer.
+            found = await self._send(lambda: FindCoordinatorRequest(key=group, key_type=0, max_version=3))
+            if found.error_code:
+                raise for_code(found.error_code)(found.error_message or "")
+            return read(await self._send(request, found.node_id))
+
+        for pause in COORDINATOR_PAUSES:
+            try:
+                return await ask()
+            except (CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError):
+                await self._manager._net.sleep(pause)
+        return await ask()
+
+    async def group_offsets(self, group: str) -> dict[TopicPartition, int]:
+        """Return what a group has committed."""
+
+        def request() -> Any:
+            (_, made), *_ = self._admin._list_group_offsets_requests({group: None})
+            return made
+
+        def read(response: Any) -> dict[TopicPartition, int]:
+            found = self._admin._list_group_offsets_process_response(response, group_id=group)[group]
+            return {partition: each.offset for partition, each in found.items() if each.offset >= 0}
+
+        return await self._with_coordinator(group, request, read)
+
+    async def commit_group(self, group: str, offsets: dict[TopicPartition, int], metadata: str) -> None:
+        """Commit for a group; raise the first error of a partition."""
+        from kafka.errors import NoError
+        from kafka.structs import OffsetAndMetadata
+
+        committed = {partition: OffsetAndMetadata(offset, metadata, -1) for partition, offset in offsets.items()}
+
+        def read(response: Any) -> None:
+            found = self._admin._alter_group_offsets_process_response(response)
+            refused = {partition: error for partition, error in found.items() if error is not NoError}
+            for partition, error in refused.items():
+                others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+                raise error(f"partition {partition.partition} of the topic {partition.topic}{others}")
+
+        if committed:
+            await self._with_coordinator(
+                group, lambda: self._admin._alter_group_offsets_request(group, committed), read
+            )
+
+    async def configs(
+        self, topics: list[str], brokers: list[int], keys: list[str] | None
+    ) -> Answers[str | int, dict[str, str | None]]:
+        """Return the settings in force of topics and brokers."""
+        from kafka.errors import KafkaError
+        from kafka.protocol.admin import DescribeConfigsRequest
+
+        found: Answers[str | int, dict[str, str | None]] = Answers()
+        # A broker's settings are known to itself alone; any broker knows those of all topics.
+        asked: list[tuple[int | None, int, Mapping[str, str | int]]] = [(b, BROKER, {str(b): b}) for b in brokers]
+        if topics:
+            asked.append((None, TOPIC, {topic: topic for topic in topics}))
+        for node, kind, names in asked:
+            resources = [(kind, name, keys) for name in names]
+            try:
+                response = await self._send(lambda r=resources: DescribeConfigsRequest(resources=r), node)  # type: ignore[misc]
+            except (KafkaError, OSError) as error:
+                if node is None:
+                    raise
+                found.problems[node] = Problem(NO_ANSWER, f"Broker {node} does not answer: {error}.")
+                continue
+            for each in response.results:
+                name = names[each.resource_name]
+                if each.error_code:
+                    what = f"{'topic' if kind == TOPIC else 'broker'} {each.resource_name}"
+                    found.problems[name] = Problem(each.error_code, _sentence(each.error_code, what))
+                else:
+                    found[name] = {config.name: config.value for config in each.configs}
+        return found
+
+
+def _sentence(code: int, what: str) -> str:
+    from kafka.errors import AuthorizationError, for_code
+
+    if code == UNKNOWN_TOPIC_OR_PARTITION:
+        return f"There is no {what}."
+    if code == LEADER_NOT_AVAILABLE:
+        return f"{what[0].upper()}{what[1:]} has no leader."
+    error = for_code(code)
+    if issubclass(error, AuthorizationError):
+        return f"Kafka refuses the connection's user the {what}: {error.__name__}."
+    return f"Kafka does not answer for the {what}: {error.__name__}."

@@ -1,0 +1,225 @@
+"""From an Airflow connection of type `kafka` to the settings of kafka-python.
+
+The connection keeps librdkafka's names in its extra, since that is what Airflow's own Kafka provider uses. Each is
+translated, known to mean nothing to a client that only looks, or refused by its name: nothing is silently dropped.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from airflow_stream_provider.model.errors import SpecError
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MECHANISMS = (*_PASSWORD_MECHANISMS, "OAUTHBEARER")
+_SERVER = re.compile(r"([^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?")
+# A token is fetched anew this long before it expires, in seconds.
+_TOKEN_MARGIN = 60.0
+
+_NUMBERS = {
+    "metadata.max.age.ms": "metadata_max_age_ms",
+    "reconnect.backoff.ms": "reconnect_backoff_ms",
+    "retry.backoff.ms": "retry_backoff_ms",
+    "socket.timeout.ms": "request_timeout_ms",
+    "receive.message.max.bytes": "receive_message_max_bytes",
+    "socket.receive.buffer.bytes": "receive_buffer_bytes",
+    "socket.send.buffer.bytes": "send_buffer_bytes",
+}
+_SSL = (
+    *("ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.key.location", "ssl.key.password"),
+    *("ssl.crl.location", "ssl.endpoint.identification.algorithm", "enable.ssl.certificate.verification"),
+)
+_OTHERS = (
+    *("bootstrap.servers", "client.id", "security.protocol", "sasl.mechanism", "sasl.mechanisms"),
+    *("sasl.username", "sasl.password", "oauth_cb", "sasl.oauthbearer.config"),
+)
+# One connection often serves producers and consumers too; to a client that only looks these mean nothing.
+_NOT_OURS = (
+    *("group.id", "group.instance.id", "group.protocol", "auto.offset.reset", "isolation.level", "check.crcs"),
+    *("enable.auto.commit", "auto.commit.interval.ms", "enable.auto.offset.store", "enable.partition.eof"),
+    *("session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "partition.assignment.strategy"),
+    *("fetch.min.bytes", "fetch.max.bytes", "fetch.wait.max.ms", "max.partition.fetch.bytes"),
+    *("allow.auto.create.topics", "acks", "request.required.acks", "enable.idempotence", "transactional.id"),
+    *("retries", "message.send.max.retries", "linger.ms", "queue.buffering.max.ms", "batch.size"),
+    *("compression.type", "compression.codec", "delivery.timeout.ms", "message.timeout.ms", "request.timeout.ms"),
+    *("message.max.bytes", "max.in.flight.requests.per.connection", "partitioner", "log_level", "debug"),
+    *("statistics.interval.ms", "socket.keepalive.enable", "broker.address.family", "client.rack"),
+)
+
+
+class _Hidden(str):
+    """A password: kafka-python writes its settings into its debug log."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
+def client_settings(conn_id: str, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return kafka-python's settings for a connection's extra.
+
+    :raises SpecError: a key is not known here, a value cannot be used, or one is missing; no message shows a secret.
+    """
+    known = {*_NUMBERS, *_SSL, *_OTHERS, *_NOT_OURS}
+    unknown = sorted(set(extra) - known)
+    if unknown:
+        raise _refused(
+            conn_id,
+            f"has settings that are not known here: {', '.join(unknown)}",
+            f"Remove them from its extra; known are {', '.join(sorted(known - set(_NOT_OURS)))}.",
+        )
+    protocol = _choice(conn_id, extra, "security.protocol", _PROTOCOLS, "PLAINTEXT")
+    return {
+        "bootstrap_servers": _servers(conn_id, extra.get("bootstrap.servers")),
+        "security_protocol": protocol,
+        **({"client_id": str(extra["client.id"])} if "client.id" in extra else {}),
+        **{ours: _number(conn_id, name, extra[name]) for name, ours in _NUMBERS.items() if name in extra},
+        **(_sasl(conn_id, extra) if protocol.startswith("SASL") else {}),
+        **({"ssl_context": _ssl_context(conn_id, extra)} if protocol.endswith("SSL") else {}),
+    }
+
+
+def _servers(conn_id: str, value: Any) -> list[str]:
+    servers = [server.strip() for server in str(value or "").split(",") if server.strip()]
+    todo = 'Put {"bootstrap.servers": "host:port"} into its extra.'
+    if not servers:
+        raise _refused(conn_id, "names no broker", todo)
+    wrong = next((server for server in servers if not _SERVER.fullmatch(server)), None)
+    if wrong is not None:
+        raise _refused(conn_id, f"names a broker that is not a host and a port: {wrong}", todo)
+    return servers
+
+
+def _sasl(conn_id: str, extra: Mapping[str, Any]) -> dict[str, Any]:
+    name = "sasl.mechanisms" if "sasl.mechanisms" in extra else "sasl.mechanism"
+    mechanism = _choice(conn_id, extra, name, _MECHANISMS, "")
+    if mechanism == "OAUTHBEARER":
+        return {"sasl_mechanism": mechanism, "sasl_oauth_token_provider": _token_provider(conn_id, extra)}
+    missing = [key for key in ("sasl.username", "sasl.password") if not extra.get(key)]
+    if missing:
+        raise _refused(conn_id, f"lacks {' and '.join(missing)} for {mechanism}", "Put them into its extra.")
+    return {
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": str(extra["sasl.username"]),
+        "sasl_plain_password": _Hidden(extra["sasl.password"]),
+    }
+
+
+def _token_provider(conn_id: str, extra: Mapping[str, Any]) -> Any:
+    """Return what fetches tokens from the connection's `oauth_cb`, called and answering as librdkafka has it."""
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    callback = _callback(conn_id, extra.get("oauth_cb"))
+    config = str(extra.get("sasl.oauthbearer.config", ""))
+
+    class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
+        """(token, expiry in seconds since 1970, and perhaps a principal and extensions), kept until it expires."""
+
+        answer: tuple[Any, ...] = ("", 0.0)
+
+        def token(self) -> str:
+            if time.time() > float(self.answer[1]) - _TOKEN_MARGIN:
+                self.answer = tuple(callback(config))
+            return str(self.answer[0])
+
+        def extensions(self) -> dict[str, str]:
+            return dict(self.answer[3]) if len(self.answer) > 3 else {}
+
+    return TokenProvider()
+
+
+def _callback(conn_id: str, path: Any) -> Callable[[str], Any]:
+    """Return the function at a dotted path, if Airflow's configuration trusts it."""
+    from airflow.sdk.configuration import conf
+
+    if not isinstance(path, str) or "." not in path:
+        raise _refused(
+            conn_id, "lacks oauth_cb for OAUTHBEARER", "Put the dotted path of a function into its extra as oauth_cb."
+        )
+    allowed = {each.strip() for each in (conf.get("apache_kafka", "callback_allowlist", fallback="") or "").split(",")}
+    if path not in allowed:
+        raise _refused(
+            conn_id,
+            f"names a callback that is not trusted: {path}",
+            "Add it to `callback_allowlist` in the section [apache_kafka] of Airflow's configuration.",
+        )
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise _refused(
+            conn_id, f"names a callback that cannot be imported: {path} ({error})", "Install it here."
+        ) from error
+    if not callable(found):
+        raise _refused(conn_id, f"names a callback that cannot be called: {path}", "Name a function.")
+    return cast("Callable[[str], Any]", found)
+
+
+def _ssl_context(conn_id: str, extra: Mapping[str, Any]) -> ssl.SSLContext:
+    """Return the context at once, rather than have every attempt to connect fail over a wrong file."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    algorithm = str(extra.get("ssl.endpoint.identification.algorithm", "https")).lower()
+    if algorithm not in ("https", "none"):
+        raise _refused(conn_id, f"has ssl.endpoint.identification.algorithm {algorithm!r}", "Use https or none.")
+    context.check_hostname = algorithm == "https"
+    if str(extra.get("enable.ssl.certificate.verification", True)).lower() == "false":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    certificate, key = extra.get("ssl.certificate.location"), extra.get("ssl.key.location")
+    if key and not certificate:
+        raise _refused(conn_id, "has ssl.key.location without ssl.certificate.location", "Add the certificate.")
+    try:
+        _load_authorities(context, extra)
+        if certificate:
+            # An empty password rather than none: OpenSSL would ask for it on the terminal.
+            context.load_cert_chain(certificate, key, password=str(extra.get("ssl.key.password") or ""))
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise _refused(
+            conn_id,
+            f"has certificates or keys that cannot be loaded: {error}",
+            f"Check {', '.join(name for name in _SSL if name in extra)} on this machine.",
+        ) from error
+    return context
+
+
+def _load_authorities(context: ssl.SSLContext, extra: Mapping[str, Any]) -> None:
+    location, text = extra.get("ssl.ca.location"), extra.get("ssl.ca.pem")
+    if text:
+        context.load_verify_locations(cadata=str(text))
+    if location and Path(str(location)).is_dir():
+        context.load_verify_locations(capath=str(location))
+    elif location:
+        context.load_verify_locations(cafile=str(location))
+    elif not text:
+        context.load_default_certs()
+    if extra.get("ssl.crl.location"):
+        context.load_verify_locations(cafile=str(extra["ssl.crl.location"]))
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+
+def _choice(conn_id: str, extra: Mapping[str, Any], name: str, choices: tuple[str, ...], default: str) -> str:
+    value = str(extra.get(name, default)).upper()
+    if value not in choices:
+        found = f"has {name} {extra[name]!r}" if name in extra else f"lacks {name}"
+        raise _refused(conn_id, f"{found}, which is none of {', '.join(choices)}", "Use one of them.")
+    return value
+
+
+def _number(conn_id: str, name: str, value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError) as error:
+        raise _refused(conn_id, f"has {name} {value!r}, which is not a whole number", "Correct it.") from error
+
+
+def _refused(conn_id: str, what: str, todo: str) -> SpecError:
+    return SpecError(f"The Kafka connection {conn_id!r} {what}.", todo=todo, conn_id=conn_id)
