@@ -13,9 +13,11 @@ from urllib.parse import unquote, urlsplit
 from airflow_stream_provider.model.errors import ControlUnavailable, SeqTaken, SpecError
 from airflow_stream_provider.model.names import INCARNATION, check_id, check_stream_name
 
+SAMPLES = "lag.json"
+
 
 class FilesStore:
-    """Records as ``log/<20 digits>.json``, heartbeats as ``heartbeats/<incarnation>.json`` under one folder.
+    """Records as ``log/<20 digits>.json``, heartbeats as ``heartbeats/<incarnation>.json``, samples as ``lag.json``.
 
     A record is written to a file in ``incoming/``, synced, and linked to its number: the link fails when the number is
     taken, and no reader can see an empty or torn record. Hadoop's local file system gives no such promise and is never
@@ -96,6 +98,26 @@ class FilesStore:
         with _unavailable(self.folder):
             names = (name.removesuffix(".json") for name in os.listdir(self._heartbeats))
             return sorted(name for name in names if INCARNATION.fullmatch(name))
+
+    def put_samples(self, data: bytes) -> None:
+        """Replace the samples."""
+        temporary = self._incoming / f"{SAMPLES}.{uuid.uuid4().hex}"
+        with _unavailable(self.folder):
+            try:
+                # Not synced, as heartbeats are not.
+                temporary.write_bytes(data)
+                temporary.replace(self.folder / SAMPLES)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    def samples(self) -> bytes | None:
+        """Return the samples, or None when there are none yet."""
+        with _unavailable(self.folder):
+            try:
+                return (self.folder / SAMPLES).read_bytes()
+            except FileNotFoundError:
+                os.stat(self._log)
+                return None
 
     def _path(self, seq: int) -> Path:
         return self._log / f"{seq:020d}.json"

@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Store(Protocol):
-    """Numbered records that are created once and never changed, and one replaceable heartbeat per incarnation.
+    """Numbered records that are created once and never changed; replaceable: a heartbeat per incarnation, the samples.
 
     Every method raises ControlUnavailable when it cannot tell: unknown is never reported as "not there".
     """
@@ -29,3 +29,9 @@ class Store(Protocol):
 
     def heartbeats(self) -> list[str]:
         """Return the incarnations that wrote a heartbeat."""
+
+    def put_samples(self, data: bytes) -> None:
+        """Replace what the watch keeps (see `control.samples`) as a whole."""
+
+    def samples(self) -> bytes | None:
+        """Return what the watch keeps, or None when it never kept anything."""

@@ -1,0 +1,97 @@
+"""The last samples of a stream's lag and health, kept by its watch beside the log: for the UI, the CLI and alerts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from airflow_stream_provider.control.store import Store
+from airflow_stream_provider.model.lag import Ceilings, LagReport
+
+# At one a minute: eight hours, and about 100 KB for each query.
+KEPT = 500
+
+
+@dataclass(frozen=True)
+class QuerySample:
+    """One query: records and seconds behind (None = not known), Burrow's verdict, and the alarms beside it."""
+
+    records: int | None = None
+    seconds: float | None = None
+    verdict: str = ""
+    alarms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LagSample:
+    """One look of the watch.
+
+    `at`: seconds since 1970. `phase`: of the stream (see StreamPhase). `version`: of the release that holds; empty for
+    none. `queries`: by name; empty when the lag could not be measured, and `problem` says why. `incidents`: what is
+    wrong, each with the id that its alerts carry from its first sample to its last. `counters`: of the heartbeats.
+    """
+
+    at: float
+    phase: str = ""
+    version: str = ""
+    queries: Mapping[str, QuerySample] = field(default_factory=dict)
+    problem: str = ""
+    incidents: Mapping[str, str] = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def records(self) -> int | None:
+        """Lag of the slowest query; None when none is known."""
+        return max((q.records for q in self.queries.values() if q.records is not None), default=None)
+
+    @property
+    def seconds(self) -> float | None:
+        """Age of the oldest record that some query has not committed; None when none is known."""
+        return max((q.seconds for q in self.queries.values() if q.seconds is not None), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the sample as a JSON object."""
+        return {**asdict(self), "queries": {name: asdict(query) for name, query in self.queries.items()}}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LagSample:
+        """Return the sample again; fields that this version does not know are ignored."""
+        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        return cls(**{**known, "queries": {name: _query(query) for name, query in data.get("queries", {}).items()}})
+
+
+def queries_of(report: LagReport, ceilings: Ceilings) -> dict[str, QuerySample]:
+    """Return what a sample says of a report's queries."""
+    return {
+        query.query: QuerySample(
+            query.records, query.seconds, query.verdict.value, tuple(alarm.value for alarm in query.alarms(ceilings))
+        )
+        for query in report.queries
+    }
+
+
+def read(store: Store) -> list[LagSample]:
+    """Return the samples, oldest first; none when nobody watched yet.
+
+    :raises ControlUnavailable: they cannot be read now.
+    """
+    data = store.samples()
+    return [] if data is None else [LagSample.from_json(sample) for sample in json.loads(data)["samples"]]
+
+
+def append(store: Store, sample: LagSample) -> None:
+    """Add a sample; only the last 500 are kept.
+
+    One writer at a time: of two at once, one's sample may be lost, never the others.
+
+    :raises ControlUnavailable: it was not written, or is not known to be.
+    """
+    kept = [*read(store), sample][-KEPT:]
+    store.put_samples(json.dumps({"samples": [each.to_json() for each in kept]}).encode())
+
+
+def _query(data: Mapping[str, Any]) -> QuerySample:
+    known = {f.name: data[f.name] for f in fields(QuerySample) if f.name in data}
+    return QuerySample(**{**known, "alarms": tuple(known.get("alarms", ()))})
