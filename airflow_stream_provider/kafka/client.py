@@ -133,6 +133,49 @@ class KafkaClient:
         """Return `cluster_id`, `controller_id` and `brokers`, each with `broker_id`, `host`, `port` and `rack`."""
         return self._run("to describe the cluster", self._admin._describe_cluster)
 
+    def eligible_leaders(self, topics: Iterable[str]) -> dict[TopicPartition, tuple[int, ...]]:
+        """Return the replicas that could lead each partition without loss though they are out of sync (KIP-966).
+
+        :raises StreamError: these brokers cannot say; they are older than 3.7.
+        """
+        from kafka import TopicPartition
+
+        describe, names = self._admin._async_describe_topic_partitions, sorted(set(topics))
+        found: dict[TopicPartition, tuple[int, ...]] = {}
+        cursor: dict[str, Any] | None = None
+        while names:
+            page = self._run("to describe partitions", describe, names, 2000, cursor)
+            for topic in page["topics"]:
+                for each in topic["partitions"]:
+                    brokers = {*(each["eligible_leader_replicas"] or ()), *(each["last_known_elr"] or ())}
+                    found[TopicPartition(topic["name"], each["partition_index"])] = tuple(sorted(brokers))
+            cursor = page["next_cursor"]
+            if cursor is None:
+                break
+        return found
+
+    def log_sizes(self, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the bytes of each partition's log on its leader, where that names a size."""
+        from kafka import TopicPartition
+
+        topics: dict[str, list[int]] = {}
+        for partition in leaders:
+            topics.setdefault(partition.topic, []).append(partition.partition)
+        brokers = sorted({leader for leader in leaders.values() if leader >= 0})
+        answers = self._run(
+            "to describe log folders", self._admin._async_describe_log_dirs, list(topics.items()), brokers
+        )
+        return {
+            partition: int(each["partition_size"])
+            for answer in answers
+            for folder in answer["log_dirs"]
+            for topic in folder["topics"]
+            for each in topic["partitions"]
+            # A copy that is being moved to another disk has an entry of its own.
+            if leaders.get(partition := TopicPartition(topic["name"], each["partition_index"])) == answer["broker"]
+            and not each["is_future_key"]
+        }
+
     @contextlib.contextmanager
     def _asking(self, what: str) -> Iterator[None]:
         from kafka.errors import KafkaError

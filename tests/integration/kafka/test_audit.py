@@ -1,0 +1,240 @@
+"""The audit of three real brokers: what it finds is there, and the commands it names put it right."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+
+from airflow_stream_provider.kafka.audit import AuditReport, Outcome, Severity, audit, tools
+from airflow_stream_provider.kafka.audit.checks import CHECKS
+from airflow_stream_provider.kafka.client import KafkaClient
+from airflow_stream_provider.operators.audit import AuditFailed, KafkaTopicAuditOperator
+from tests.support.audited import NEEDS
+from tests.support.cluster_of_three import ClusterOfThree
+
+DEADLINE = 90.0
+HOUR = 3600.0
+# By default a record may be as old as it likes.
+SOUND = {"message.timestamp.before.max.ms": "604800000"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfThree]:
+    with ClusterOfThree(tmp_path_factory.mktemp("three")) as started:
+        yield started
+
+
+@pytest.fixture
+def admin(cluster: ClusterOfThree) -> Iterator[KafkaAdminClient]:
+    client = KafkaAdminClient(bootstrap_servers=cluster.extra["bootstrap.servers"].split(","))
+    yield client
+    client.close()
+
+
+def look(cluster: ClusterOfThree, *topics: str, **needs: Any) -> AuditReport:
+    with KafkaClient("three", cluster.extra) as client:
+        return audit(client, topics, replace(NEEDS, **needs), tools(cluster.extra))
+
+
+def look_until(cluster: ClusterOfThree, ready: Callable[[AuditReport], bool], *topics: str) -> AuditReport:
+    deadline = time.monotonic() + DEADLINE
+    while True:
+        report = look(cluster, *topics)
+        if ready(report) or time.monotonic() > deadline:
+            return report
+        time.sleep(0.5)
+
+
+def found(report: AuditReport) -> dict[str, Outcome]:
+    return {finding.check: finding.outcome for finding in report.findings}
+
+
+def create(admin: KafkaAdminClient, topic: str, *replicas: list[int], partitions: int = 6, **settings: str) -> None:
+    configs = {**SOUND, **{key.replace("_", "."): value for key, value in settings.items()}}
+    placed = {"assignments": dict(enumerate(replicas))} if replicas else {"num_partitions": partitions}
+    admin.create_topics({topic: {**placed, "configs": configs}}, wait_for_metadata=True)
+
+
+def produce(cluster: ClusterOfThree, topic: str, count: int, *, age: float, **settings: Any) -> KafkaProducer:
+    producer = KafkaProducer(bootstrap_servers=cluster.extra["bootstrap.servers"].split(","), **settings)
+    if settings:
+        producer.init_transactions()
+        producer.begin_transaction()
+    at = round((time.time() - age) * 1000)
+    for _ in range(count):
+        producer.send(topic, b"x" * 100, partition=0, timestamp_ms=at)
+    producer.flush()
+    return producer
+
+
+def test_a_sound_topic_on_sound_brokers_has_no_finding(cluster: ClusterOfThree, admin: KafkaAdminClient) -> None:
+    create(admin, "sound")
+    report = look(cluster, "sound")
+    assert [str(finding) for finding in report.findings] == []
+    assert set(report.held) == {check.name for check in CHECKS}
+    assert report.held["auto-create"] == 3
+
+
+def test_a_topic_that_is_not_there_is_found_and_not_made(cluster: ClusterOfThree, admin: KafkaAdminClient) -> None:
+    worst = look(cluster, "nowhere").failing(Severity.CRITICAL)
+    assert [(finding.check, finding.outcome) for finding in worst] == [("topic-readable", Outcome.BROKEN)]
+    assert "nowhere" not in admin.list_topics()
+
+
+def test_the_commands_put_right_what_was_found(cluster: ClusterOfThree, admin: KafkaAdminClient) -> None:
+    """Run as they are, in a shell, by Kafka's own tools; a topic that a careless pattern would match stays as it is."""
+    create(
+        admin,
+        "frail.1",
+        [1],
+        [2],
+        min_insync_replicas="1",
+        unclean_leader_election_enable="true",
+        retention_ms="3600000",
+        cleanup_policy="compact,delete",
+        flush_ms="1000",
+        message_timestamp_after_max_ms="86400000",
+    )
+    create(admin, "frail-1", partitions=2)
+    report = look(cluster, "frail.1")
+    assert set(found(report)) == {
+        *("single-replica", "min-insync", "unclean-election", "retention-time", "compaction", "tombstones", "flush"),
+        *("timestamps-past", "timestamps-future", "partitions"),
+    }
+    for _ in range(3):  # the command for one finding can leave another: added partitions have as few copies
+        for fix in dict.fromkeys(finding.fix for finding in report.findings):
+            cluster.shell(fix)
+        report = look_until(cluster, lambda now: "under-replicated" not in found(now), "frail.1")
+        if not report.findings:
+            break
+    assert [str(finding) for finding in report.findings] == []
+    assert len(admin.describe_topics(["frail-1"])[0]["partitions"]) == 2
+
+
+def test_a_transaction_that_never_ends_is_found_and_aborted(cluster: ClusterOfThree, admin: KafkaAdminClient) -> None:
+    for topic in ("young", "held"):
+        create(admin, topic, retention_ms="-1")
+    young = produce(cluster, "young", 1, age=0, transactional_id="young", transaction_timeout_ms=600_000)
+    assert "open-transactions" not in found(look(cluster, "young"))
+    young.commit_transaction()
+    young.close()
+    hanging = produce(cluster, "held", 1, age=HOUR, transactional_id="hanging", transaction_timeout_ms=600_000)
+    report = look_until(cluster, lambda now: "open-transactions" in found(now), "held")
+    assert set(found(report)) == {"open-transactions"}
+    cluster.shell(report.findings[0].fix)
+    report = look_until(cluster, lambda now: not now.findings, "held")
+    assert [str(finding) for finding in report.findings] == []
+    hanging.close(timeout=0)
+
+
+def test_internal_topics_are_audited_once_they_are_there(cluster: ClusterOfThree, admin: KafkaAdminClient) -> None:
+    with KafkaClient("three", cluster.extra) as client:
+        client.commit_group("somebody", {TopicPartition("sound", 0): 0})
+    look_until(cluster, lambda now: now.held["single-replica"] > 1, "sound")
+    resource = {"__consumer_offsets": {"min.insync.replicas": "1"}}
+    set_configs(admin, resource)
+    report = look_until(cluster, lambda now: bool(now.findings), "sound")
+    assert [(each.check, each.subject) for each in report.findings] == [("min-insync", "topic __consumer_offsets")]
+    cluster.shell(report.findings[0].fix)
+    assert look_until(cluster, lambda now: not now.findings, "sound").findings == ()
+
+
+def set_configs(admin: KafkaAdminClient, topics: dict[str, dict[str, str]]) -> None:
+    from kafka.admin import ConfigResource, ConfigResourceType
+
+    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, configs) for name, configs in topics.items()])
+
+
+def test_retention_is_held_against_what_the_logs_say(cluster: ClusterOfThree, admin: KafkaAdminClient) -> None:
+    create(admin, "fading", retention_bytes="100000", message_timestamp_before_max_ms="604800000")
+    produce(cluster, "fading", 200, age=HOUR).close()
+    report = look(cluster, "fading")
+    (size,) = report.findings  # 200 records of some 110 bytes in an hour: 100 kB last five hours
+    assert size.check == "retention-size"
+    assert size.found.startswith("partition 0: 100000 bytes last ")
+    admin.delete_records({TopicPartition("fading", 0): 150})
+    report = look_until(cluster, lambda now: "retention-observed" in found(now), "fading")
+    observed = next(finding for finding in report.findings if finding.check == "retention-observed")
+    assert observed.found.startswith("partition 0: records have been deleted, and the oldest left is 1")
+
+
+def test_what_may_not_be_read_is_said(cluster: ClusterOfThree, admin: KafkaAdminClient) -> None:
+    create(admin, "secret")
+    create(admin, "hidden")
+    rules = [
+        ("secret", ACLOperation.ALL, ACLPermissionType.ALLOW),
+        ("secret", ACLOperation.DESCRIBE_CONFIGS, ACLPermissionType.DENY),
+        ("hidden", ACLOperation.DESCRIBE, ACLPermissionType.DENY),
+    ]
+    admin.create_acls(
+        [ACL("User:*", "*", what, kind, ResourcePattern(ResourceType.TOPIC, name)) for name, what, kind in rules]
+    )
+    report = look_until(cluster, lambda now: len(set(found(now).values())) == 1, "secret", "sound")
+    mine = [finding for finding in report.findings if finding.subject == "topic secret"]
+    assert {finding.outcome for finding in report.findings} == {Outcome.UNREAD}
+    assert {"min-insync", "retention-time", "below-min-insync", "compaction"} <= {finding.check for finding in mine}
+    assert all("TopicAuthorizationFailedError" in finding.found for finding in mine)
+    assert "single-replica" in report.held, "replicas may be described"
+    hidden = look_until(cluster, lambda now: "topic-readable" in found(now), "hidden")
+    assert [(each.check, each.outcome) for each in hidden.failing(Severity.CRITICAL)] == [
+        ("topic-readable", Outcome.UNREAD)
+    ]
+
+
+def test_the_operator_reports_and_fails_by_severity(
+    cluster: ClusterOfThree, admin: KafkaAdminClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_THREE", json.dumps({"conn_type": "kafka", "extra": cluster.extra}))
+    create(admin, "careless", unclean_leader_election_enable="true")
+    pushed: dict[str, Any] = {}
+
+    class Task:
+        def xcom_push(self, key: str, value: Any) -> None:
+            pushed[key] = json.loads(json.dumps(value))
+
+    context: Any = {"ti": Task()}
+    operator = KafkaTopicAuditOperator(task_id="audit", conn_id="three", topics=["careless"], fail_on="critical")
+    report = operator.execute(context)
+    assert pushed == {}
+    assert "unclean-election" in {finding["check"] for finding in report["findings"]}
+    operator.fail_on = "high"
+    with pytest.raises(AuditFailed, match="unclean-election, topic careless"):
+        operator.execute(context)
+    assert pushed["return_value"]["findings"][0]["check"] == "unclean-election"
+
+
+def test_a_broker_that_is_gone_shows_in_every_live_check(cluster: ClusterOfThree, admin: KafkaAdminClient) -> None:
+    """The last of this file: it stops a broker, and starts it again."""
+    create(admin, "strict", min_insync_replicas="3")
+    create(admin, "alone", [3], [1])
+    topics = ("sound", "strict", "alone")
+    gone = cluster.nodes[2]
+    gone.stop()
+    wanted = {
+        "offline-partitions": "topic alone",
+        "below-min-insync": "topic strict",
+        "at-min-insync": "topic sound",
+        "under-replicated": "topic sound",
+        "offline-replicas": "topic sound",
+        "eligible-leaders": "topic strict",
+        "enough-brokers": "the cluster",
+        "fenced-brokers": "the cluster",
+    }
+    report = look_until(
+        cluster, lambda now: set(wanted.items()) <= {(each.check, each.subject) for each in now.findings}, *topics
+    )
+    broken = {(each.check, each.subject): each for each in report.findings if each.outcome is Outcome.BROKEN}
+    assert set(wanted.items()) <= set(broken)
+    assert "no leader" in broken["offline-partitions", "topic alone"].found
+    assert broken["below-min-insync", "topic strict"].fix.endswith("start brokers 3")
+    assert broken["fenced-brokers", "the cluster"].found == "fenced: 3"
+    gone.revive()
+    report = look_until(cluster, lambda now: not set(wanted) & set(found(now)), *topics)
+    assert not set(wanted) & set(found(report))

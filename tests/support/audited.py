@@ -1,0 +1,84 @@
+"""Facts about a cluster that every check of the audit is content with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from airflow_stream_provider.kafka.audit.facts import Broker, Facts, Needs, Partition, Settings, Topic
+
+NOW = 1_800_000_000.0
+DAY = 86_400.0
+NEVER = str(2**63 - 1)
+
+TOPIC = {
+    "cleanup.policy": "delete",
+    "delete.retention.ms": "86400000",
+    "flush.messages": NEVER,
+    "flush.ms": NEVER,
+    "local.retention.ms": "-2",
+    "max.message.bytes": "1048588",
+    "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.before.max.ms": "604800000",
+    "message.timestamp.type": "CreateTime",
+    "min.insync.replicas": "2",
+    "remote.storage.enable": "false",
+    "retention.bytes": "-1",
+    "retention.ms": "604800000",
+    "unclean.leader.election.enable": "false",
+}
+BROKER = {
+    "auto.create.topics.enable": "false",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.retention.minutes": "10080",
+    "offsets.topic.replication.factor": "3",
+    "replica.fetch.max.bytes": "1048576",
+    "transaction.max.timeout.ms": "900000",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.replication.factor": "3",
+}
+NEEDS = Needs(
+    outage=DAY,
+    catch_up=3600.0,
+    executor_cores=2,
+    producer={"acks": "all", "enable.idempotence": True},
+    source={"maxOffsetsPerTrigger": 100_000},
+    sink={},
+)
+
+
+def partition(number: int, **changed: Any) -> Partition:
+    whole = Partition(
+        number,
+        leader=1,
+        replicas=(1, 2, 3),
+        in_sync=(1, 2, 3),
+        lost_leaders=(),
+        start=0,
+        end=500,
+        oldest=NOW - 3600,
+        size=3600_000,
+    )
+    return replace(whole, **changed)
+
+
+def topic(name: str = "orders", partitions: int = 6, **settings: str) -> Topic:
+    found = {key.replace("_", "."): value for key, value in settings.items()}
+    return Topic(name, tuple(partition(n) for n in range(partitions)), Settings(f"topic {name}", {**TOPIC, **found}))
+
+
+def broker(number: int, **settings: str) -> Broker:
+    found = {key.replace("_", "."): value for key, value in settings.items()}
+    return Broker(number, f"zone-{number}", False, Settings(f"broker {number}", {**BROKER, **found}))
+
+
+def facts(**changed: Any) -> Facts:
+    whole = Facts(
+        at=NOW,
+        server=("--bootstrap-server", "kafka:9092"),
+        topics=(topic(),),
+        internal=(topic("__consumer_offsets", 50, cleanup_policy="compact"), topic("__transaction_state", 50)),
+        brokers=(broker(1), broker(2), broker(3)),
+    )
+    return replace(whole, **changed)
