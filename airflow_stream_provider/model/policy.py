@@ -19,6 +19,7 @@ class Policy:
     `lease_seconds`: how long a holder may be silent before it halts itself and others may take it for dead.
     `take_back_seconds`: how long a releaser waits for the new holder before it takes the stream back.
     `changed_checkpoints`: query checkpoints that this deployment adds, drops or renames on purpose.
+    `offsets_group`: consumer group that the holder commits its finished batches to; empty = none.
     """
 
     rehearse_batches: int = 3
@@ -29,6 +30,7 @@ class Policy:
     lease_seconds: float = 30.0
     take_back_seconds: float = 10.0
     changed_checkpoints: tuple[str, ...] = ()
+    offsets_group: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the policy as the JSON object that `declared` carries."""

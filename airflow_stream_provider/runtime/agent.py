@@ -23,6 +23,8 @@ from airflow_stream_provider.runtime.describe import describe
 from airflow_stream_provider.runtime.driver import Driver
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.journal import Journal
+from airflow_stream_provider.runtime.kafka_group import KafkaGroup
+from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
 from airflow_stream_provider.runtime.pulse import Pulse
 from airflow_stream_provider.runtime.rehearsal import Rehearsal, spark_says
 
@@ -31,6 +33,8 @@ TICK_SECONDS = 1.0
 HURRY_SECONDS = 0.05
 # SIGTERM leaves this long before the worker kills (spark.worker.driverTerminateTimeout is 10 s by default).
 TERMINATE_SECONDS = 8.0
+# The last word to the offsets group, when nobody follows who would say it.
+FLUSH_SECONDS = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +49,9 @@ class Agent:
         self._gate = gate
         self._driver = driver
         self._deployment = self._journal.deployment
-        self._pulse = Pulse(gate, driver)
+        group = KafkaGroup(policy.offsets_group, lambda: gate.queries) if policy.offsets_group else None
+        self._offsets = OffsetsGroup(group, self._holds)
+        self._pulse = Pulse(gate, driver, self._offsets)
         self._crew = Crew(gate, lambda query: driver.claim(query.checkpoint))
         self._wake = threading.Event()
         self._work: threading.Thread | None = None
@@ -61,6 +67,7 @@ class Agent:
     def start(self) -> None:
         """Begin to beat and to act, in a daemon thread."""
         threading.Thread(target=self._run, name="stream-agent", daemon=True).start()
+        self._offsets.start()
 
     def terminate(self) -> None:
         """SIGTERM has come: release at the boundary to nobody, then go. Called from the JVM's shutdown hook."""
@@ -76,12 +83,18 @@ class Agent:
                 todo="Nothing: the batch is not committed, whoever holds runs it again.",
             )
 
+    def _holds(self) -> bool:
+        """Whether this driver holds the stream, and has seen so within its lease."""
+        fresh = time.monotonic() - self._renewed < self._policy.lease_seconds
+        return self._running and fresh and self._journal.state.holder == self.incarnation
+
     def script_failed(self, reason: str, error: BaseException) -> None:
         """The script raised, or cannot be used: say so in the log, stop what runs, leave with code 50."""
         self._fail(reason, error)
 
     def script_finished(self) -> None:
         """All queries ended by themselves and the script is over."""
+        self._offsets.flush(self._pulse.queries, FLUSH_SECONDS)
         record = self._journal.record(Kind.FINISHED, incarnation=self.incarnation)
         self._journal.append_patiently(lambda state: record if state.holder == self.incarnation else None)
 
@@ -253,7 +266,10 @@ class Agent:
             "id": request,
             "to": to,
         }
+        if to is None:
+            self._offsets.flush(self._pulse.queries, FLUSH_SECONDS)
         self._running = False
+        self._offsets.withdraw()
         self._released_at = time.monotonic()
         self._pulse.phase = "standby"
 

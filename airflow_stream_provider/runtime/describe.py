@@ -70,9 +70,18 @@ def _leaves(plan: Any) -> list[Any]:
 
 def _reads_committed(plan: Any) -> bool:
     """Whether every Kafka source reads up to the last stable offset only: the lag is measured against the same end."""
-    relations = [leaf for leaf in _leaves(plan) if leaf.getClass().getSimpleName() == "StreamingRelationV2"]
-    levels = [leaf.extraOptions().get("kafka.isolation.level") for leaf in relations if leaf.sourceName() == "kafka"]
+    levels = [relation.extraOptions().get("kafka.isolation.level") for relation in _kafka(plan)]
     return bool(levels) and all(level == "read_committed" for level in levels)
+
+
+def kafka_relations(query: ManagedQuery) -> list[Any]:
+    """Return the relations of a query's plan that read from Kafka."""
+    return _kafka(query.writer._df._jdf.queryExecution().analyzed())
+
+
+def _kafka(plan: Any) -> list[Any]:
+    relations = [leaf for leaf in _leaves(plan) if leaf.getClass().getSimpleName() == "StreamingRelationV2"]
+    return [relation for relation in relations if relation.sourceName() == "kafka"]
 
 
 def progress(query: ManagedQuery) -> dict[str, Any]:

@@ -1,0 +1,198 @@
+"""What reaches the consumer group, and what never does: a Kafka that is away or hangs costs the stream nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.runtime import offsets_group
+from airflow_stream_provider.runtime.offsets_group import Finished, OffsetsGroup, slowest
+from tests.unit.checkpoint.trees import commit, kafka, new, plan
+
+Commits = Mapping[tuple[str, int], tuple[int, str]]
+
+
+class Recorder:
+    """A consumer group that notes what it is told, and may be away, hang, or know two clusters."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, dict[tuple[str, int], tuple[int, str]]]] = []
+        self.where: dict[str, str] = {"out": "one", "totals": "one"}
+        self.away: set[str] = set()
+        self.tries = 0
+        self.closed = 0
+        self.open = threading.Event()
+        self.open.set()
+
+    def clusters(self) -> Mapping[str, str]:
+        return self.where
+
+    def commit(self, cluster: str, commits: Commits) -> None:
+        self.tries += 1
+        assert self.open.wait(30)
+        if cluster in self.away:
+            raise RuntimeError("no broker answers")
+        self.told.append((cluster, dict(commits)))
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Holder:
+    def __init__(self, group: Recorder) -> None:
+        self.holds = True
+        self.group = group
+        self.offsets = OffsetsGroup(group, lambda: self.holds)
+        self.offsets.start()
+
+    def turn(self, *queries: Mapping[str, Any]) -> None:
+        """What the heartbeat does; waits until the group's thread has looked at it."""
+        self.offsets.flush(lambda: queries, 30)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offsets_group, "PACE_SECONDS", 0.02)
+    monkeypatch.setattr(offsets_group, "LONGEST_PAUSE_SECONDS", 0.05)
+
+
+@pytest.fixture
+def group() -> Iterator[Recorder]:
+    recorder = Recorder()
+    yield recorder
+    recorder.open.set()
+
+
+@pytest.fixture
+def holder(group: Recorder) -> Iterator[Holder]:
+    made = Holder(group)
+    yield made
+    made.holds = False  # its thread has nothing more to do
+
+
+def ran(name: str, batch: int, *sources: object, checkpoint: str = "/nowhere") -> dict[str, Any]:
+    return {"name": name, "checkpoint": checkpoint, "batch": batch, "committed": list(sources)}
+
+
+def soon(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_each_finished_batch_is_committed_once_with_its_number(holder: Holder, group: Recorder) -> None:
+    holder.turn(ran("out", 7, {"orders": {"0": 10, "1": 20}}))
+    holder.turn(ran("out", 7, {"orders": {"0": 10, "1": 20}}))
+    holder.turn(ran("out", 8, {"orders": {"0": 15, "1": 20}}))
+    assert group.told == [
+        ("one", {("orders", 0): (10, "7"), ("orders", 1): (20, "7")}),
+        ("one", {("orders", 0): (15, "8"), ("orders", 1): (20, "8")}),
+    ]
+    assert "at" in holder.offsets.status
+
+
+def test_all_kafka_sources_and_no_others(holder: Holder, group: Recorder) -> None:
+    holder.turn(ran("out", 1, {"orders": {"0": 1}}, {"logOffset": 5}, None, {"clicks": {"0": 2}}))
+    assert group.told == [("one", {("orders", 0): (1, "1"), ("clicks", 0): (2, "1")})]
+
+
+def test_while_kafka_hangs_only_the_newest_is_kept(holder: Holder, group: Recorder) -> None:
+    group.open.clear()
+    holder.offsets.offer([ran("out", 0, {"orders": {"0": 0}})])
+    soon(lambda: group.tries)
+    began = time.monotonic()
+    for batch in range(1, 1001):
+        holder.offsets.offer([ran("out", batch, {"orders": {"0": batch}})])
+    assert time.monotonic() - began < 5, "offering must never wait for Kafka"
+    group.open.set()
+    soon(lambda: len(group.told) == 2)
+    assert [told for _, told in group.told] == [{("orders", 0): (0, "0")}, {("orders", 0): (1000, "1000")}]
+
+
+def test_a_kafka_that_is_away_is_told_when_it_is_back(holder: Holder, group: Recorder) -> None:
+    group.away = {"one"}
+    holder.turn(ran("out", 3, {"orders": {"0": 3}}))
+    soon(lambda: group.tries >= 3)
+    assert "no broker answers" in str(holder.offsets.status["problem"])
+    assert group.closed >= 2, "a client that failed is not kept"
+    group.away = set()
+    soon(lambda: group.told)
+    assert group.told == [("one", {("orders", 0): (3, "3")})]
+    soon(lambda: "problem" not in holder.offsets.status)
+
+
+def test_one_cluster_that_is_away_does_not_keep_the_other_waiting(holder: Holder, group: Recorder) -> None:
+    group.where, group.away = {"out": "one", "totals": "two"}, {"one"}
+    holder.turn(ran("out", 3, {"orders": {"0": 3}}), ran("totals", 4, {"orders": {"0": 4}}))
+    assert ("two", {("orders", 0): (4, "4")}) in group.told
+
+
+def test_two_queries_on_one_topic_stand_where_the_slower_is() -> None:
+    fast, slow = Finished(9, {"orders": {0: 90, 1: 10}}), Finished(3, {"orders": {0: 30, 1: 11}, "clicks": {0: 5}})
+    assert slowest([fast, slow]) == {("orders", 0): (30, "3"), ("orders", 1): (10, "9"), ("clicks", 0): (5, "3")}
+    assert slowest([]) == {}
+
+
+def test_who_does_not_hold_commits_nothing(holder: Holder, group: Recorder) -> None:
+    holder.holds = False
+    holder.turn(ran("out", 1, {"orders": {"0": 1}}))
+    assert group.told == []
+    holder.holds = True
+    holder.turn(ran("out", 1, {"orders": {"0": 1}}))
+    assert len(group.told) == 1
+
+
+def test_who_has_handed_over_forgets_what_it_knew_and_gives_up_what_is_under_way(
+    holder: Holder, group: Recorder
+) -> None:
+    holder.turn(ran("out", 1, {"orders": {"0": 1}}))
+    group.away = {"one"}
+    holder.turn(ran("out", 2, {"orders": {"0": 2}}))
+    closed = group.closed
+    holder.offsets.withdraw()
+    assert group.closed > closed
+    group.away = set()
+    soon(lambda: group.tries)
+    time.sleep(0.2)
+    assert len(group.told) == 1, "the next holder has said more since"
+    # Holding again: it says so even if nothing has changed here, for the other one may have.
+    holder.turn(ran("out", 1, {"orders": {"0": 1}}))
+    assert [told for _, told in group.told] == [{("orders", 0): (1, "1")}] * 2
+
+
+def test_a_query_that_has_run_no_batch_yet_stands_where_its_checkpoint_does(
+    holder: Holder, group: Recorder, tmp_path: Path
+) -> None:
+    root = new(tmp_path / "out")
+    for batch in (1, 2):
+        plan(root, batch, kafka(orders={0: batch * 10}))
+        commit(root, batch)
+    plan(root, 3, kafka(orders={0: 30}))  # planned, not done
+    idle = {"name": "out", "checkpoint": str(tmp_path / "out"), "sink": "kafka"}
+    holder.turn(idle, {"name": "totals", "checkpoint": str(tmp_path / "none"), "sink": "kafka"})
+    assert group.told == [("one", {("orders", 0): (20, "2")})]
+
+
+def test_kafka_is_told_again_before_it_forgets_an_idle_group(
+    holder: Holder, group: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder.turn(ran("out", 1, {"orders": {"0": 1}}))
+    monkeypatch.setattr(offsets_group, "AGAIN_SECONDS", 0.0)
+    soon(lambda: len(group.told) >= 3)
+    assert len({str(told) for told in group.told}) == 1
+
+
+def test_without_a_group_there_is_no_thread() -> None:
+    before = threading.active_count()
+    none = OffsetsGroup(None, lambda: True)
+    none.start()
+    none.offer([ran("out", 1, {"orders": {"0": 1}})])
+    none.flush(lambda: [], 30)
+    none.withdraw()
+    assert threading.active_count() == before
