@@ -118,6 +118,8 @@ def _with_logs(
     held = {tp: at for tp, at in behind.items() if tp in young and not 0 <= young[tp].offset <= at}
     lost = _tried("lost_leaders", problems, lambda: client.eligible_leaders(tp.topic for tp in leaders))
     sizes = _tried("size", problems, lambda: client.log_sizes(leaders))
+    if any(tp not in sizes for tp in served):
+        problems.setdefault("size", "Kafka did not say how large the logs are; DESCRIBE on the cluster may be missing.")
 
     def known(topic: str, partition: Partition) -> Partition:
         tp = TopicPartition(topic, partition.number)
@@ -152,4 +154,3 @@ def _tried(
     except StreamError as error:
         problems[field] = error.message
         return {}
-

@@ -78,6 +78,13 @@ def test_a_topic_that_may_not_be_described_is_one_finding_that_fails() -> None:
     ]
 
 
+def test_an_internal_topic_that_may_not_be_described_is_not_taken_for_one_to_come() -> None:
+    hidden = Topic("__consumer_offsets", problem="Kafka refuses it.")
+    report = judge(facts(internal=(hidden,), brokers=(broker(1, offsets_topic_replication_factor="1"),)), NEEDS)
+    outcomes = {f.check: f.outcome for f in report.findings if f.check in ("topic-readable", "consumer-offsets-topic")}
+    assert outcomes == {"topic-readable": Outcome.UNREAD, "consumer-offsets-topic": Outcome.UNREAD}
+
+
 @pytest.mark.parametrize("name", ["start", "oldest", "size", "held", "lost_leaders"])
 def test_logs_that_could_not_be_read_are_said(name: str) -> None:
     limited = topic(retention_bytes="1000000000000")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_stream_provider.kafka.audit.check import BROKERS, Broken, Check, Severity, check
-from airflow_stream_provider.kafka.audit.facts import Broker, Facts, Needs
+from airflow_stream_provider.kafka.audit.facts import Broker, Facts, Needs, NotRead
 from airflow_stream_provider.kafka.audit.fix import COPIES, broker_file
 
 
@@ -65,8 +65,12 @@ def default_min_insync(broker: Broker, facts: Facts, needs: Needs) -> Broken | N
     return _at_least(broker, "min.insync.replicas", 2)
 
 
-def _coming(facts: Facts, topic: str) -> bool:
-    return any(each.name == topic and each.missing for each in facts.internal)
+def _coming(facts: Facts, name: str) -> bool:
+    """Whether an internal topic is still to be made; raise NotRead when that cannot be seen."""
+    topic = next((each for each in facts.internal if each.name == name), None)
+    if topic is not None and topic.problem and not topic.missing:
+        raise NotRead(topic.problem)
+    return topic is not None and topic.missing
 
 
 @check(
