@@ -10,7 +10,7 @@ _PACKAGE = "airflow_stream_provider"
 
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's metadata, as Airflow's schema wants it."""
-    operators = ("audit", "check", "fence", "handover", "judge", "soak", "standby", "start", "stop")
+    operators = ("audit", "check", "fence", "handover", "judge", "lag", "soak", "standby", "start", "stop")
     return {
         "package-name": "airflow-stream-provider",
         "name": _NAME,
@@ -27,7 +27,16 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             {"integration-name": _NAME, "python-modules": [f"{_PACKAGE}.operators.{name}" for name in operators]}
         ],
-        "sensors": [{"integration-name": _NAME, "python-modules": [f"{_PACKAGE}.sensors.stream"]}],
-        "triggers": [{"integration-name": _NAME, "python-modules": [f"{_PACKAGE}.triggers.stream"]}],
+        "sensors": [
+            {"integration-name": _NAME, "python-modules": [f"{_PACKAGE}.sensors.{name}" for name in ("lag", "stream")]}
+        ],
+        "triggers": [
+            {
+                "integration-name": _NAME,
+                "python-modules": [f"{_PACKAGE}.triggers.{name}" for name in ("lag", "lag_event", "stream")],
+            }
+        ],
+        "notifications": [f"{_PACKAGE}.notifications.lag.LagNotifier"],
+        "cli": [f"{_PACKAGE}.cli.definition.get_streams_cli_commands"],
         "extra-links": [f"{_PACKAGE}.links.stream.SparkUiLink", f"{_PACKAGE}.links.stream.DriverLogLink"],
     }

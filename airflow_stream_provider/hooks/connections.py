@@ -52,6 +52,35 @@ async def aconnect(cluster: str, kafka: str | None) -> Connected:
         raise _missing(cluster, kafka, error) from error
 
 
+def kafka_extra(kafka: str) -> Mapping[str, Any]:
+    """Read the extra of a connection to Kafka; for tasks. Raise SpecError when there is no such connection."""
+    try:
+        return _extra(BaseHook.get_connection(kafka))
+    except AirflowException as error:
+        raise _no_kafka(kafka, error) from error
+
+
+async def akafka_extra(kafka: str) -> Mapping[str, Any]:
+    """Read the extra of a connection to Kafka; for triggers. Raise SpecError when there is no such connection."""
+    try:
+        return _extra(await BaseHook.aget_connection(kafka))
+    except AirflowException as error:
+        raise _no_kafka(kafka, error) from error
+
+
+def _extra(connection: Connection) -> Mapping[str, Any]:
+    extra: Mapping[str, Any] = connection.extra_dejson
+    return extra
+
+
+def _no_kafka(kafka: str, error: Exception) -> SpecError:
+    return SpecError(
+        f"The Airflow connection {kafka!r} cannot be read: {error}".rstrip(".") + ".",
+        todo="Create it, with type kafka.",
+        conn_id=kafka,
+    )
+
+
 def _of(cluster: Connection, kafka: Connection | None) -> Connected:
     return Connected(
         host=cluster.host or "",

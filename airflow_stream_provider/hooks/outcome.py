@@ -17,6 +17,7 @@ class Ended(StrEnum):
     DEAD = "dead"  # a driver is confirmed dead: it may be fenced
     SILENT = "silent"  # a driver gives no sign of life: it must be killed and confirmed before it is fenced
     LOST = "lost"  # what was waited for cannot come any more
+    UNKNOWN = "unknown"  # whether it is there cannot be known
     TIMEOUT = "timeout"
 
 

@@ -6,9 +6,11 @@ contains it.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from airflow_stream_provider.model.verdict import GroupVerdict, Verdict, evaluate, group_verdict
@@ -98,6 +100,8 @@ class QueryLag:
     committed, exact within a second; 0 when there is none. `retention_seconds`: until Kafka deletes, by the topic's
     `retention.ms`, a record that is not committed (not less; None: never, or not known). `held_seconds`: age of the
     oldest record behind an open transaction. `problem`: why it, or a part of it, is not known.
+
+    What follows from the partitions is worked out once: there may be thousands, and hundreds of sensors that ask.
     """
 
     query: str
@@ -110,38 +114,58 @@ class QueryLag:
     problem: str = ""
     found: bool = True
 
-    @property
+    @cached_property
     def unknown(self) -> tuple[PartitionLag, ...]:
         """The partitions whose lag is not known."""
         return tuple(partition for partition in self.partitions if partition.lag is None)
 
-    @property
+    @cached_property
     def complete(self) -> bool:
         """Whether every partition's lag is known; one that cannot be read at all has none and is not."""
         return bool(self.partitions) and not self.unknown
 
-    @property
+    @cached_property
     def records(self) -> int | None:
         """Sum of the known lags; None when none is known."""
         known = [partition.lag for partition in self.partitions if partition.lag is not None]
         return sum(known) if known else None
 
-    @property
+    @cached_property
     def max_records(self) -> int | None:
         """Largest known lag of a partition; None when none is known."""
-        return max((p.lag for p in self.partitions if p.lag is not None), default=None)
+        return None if self.worst is None else self.worst.lag
 
-    @property
+    @cached_property
+    def worst(self) -> PartitionLag | None:
+        """The partition with the largest known lag; None when none is known."""
+        return max((p for p in self.partitions if p.lag is not None), key=lambda p: p.lag or 0, default=None)
+
+    @cached_property
+    def furthest(self) -> tuple[PartitionLag, ...]:
+        """The partitions to look at first, at most 100: those that are not known, then by their lag."""
+        unknown = self.unknown[:100]
+        known = (partition for partition in self.partitions if partition.lag is not None)
+        return (*unknown, *heapq.nlargest(100 - len(unknown), known, key=lambda p: p.lag or 0))
+
+    @cached_property
+    def by_verdict(self) -> Mapping[Verdict | None, tuple[PartitionLag, ...]]:
+        """The partitions by Burrow's verdict on them."""
+        found: dict[Verdict | None, list[PartitionLag]] = {}
+        for partition in self.partitions:
+            found.setdefault(partition.verdict, []).append(partition)
+        return {verdict: tuple(partitions) for verdict, partitions in found.items()}
+
+    @cached_property
     def lost(self) -> int:
         """Records that Kafka deleted before they were read."""
         return sum(partition.lost for partition in self.partitions)
 
-    @property
+    @cached_property
     def verdict(self) -> GroupVerdict:
         """Burrow's verdict on all its partitions; UNKNOWN when nothing is known, NOTFOUND when nobody committed."""
         if not self.found:
             return GroupVerdict.NOTFOUND
-        return group_verdict([partition.verdict for partition in self.partitions] or [None])
+        return group_verdict(self.by_verdict or [None])
 
     def alarms(self, ceilings: Ceilings) -> tuple[Alarm, ...]:
         """Return what is wrong beyond Burrow's rules."""
@@ -214,7 +238,8 @@ class LagReport:
         """Return whether a record older than this is not committed; None when that is not known."""
         if self.seconds is not None and self.seconds > seconds:
             return True
-        return False if self.complete and self.seconds is not None else None
+        known = self.complete and all(query.seconds is not None for query in self.queries)
+        return False if known else None
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as a JSON object; None and derived values are left out."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +24,8 @@ from airflow_stream_provider.control.files import local_folder
 from airflow_stream_provider.hooks.arguments import check_arguments
 from airflow_stream_provider.model.errors import SpecError
 from airflow_stream_provider.model.judge import Limits
+from airflow_stream_provider.model.lag import Ceilings
+from airflow_stream_provider.model.limits import LagLimits
 from airflow_stream_provider.model.names import check_stream_name
 from airflow_stream_provider.model.policy import Policy
 from airflow_stream_provider.runbook.yamlfile import YamlFile
@@ -122,10 +125,39 @@ class UpgradeSpec(_Part):
 
 
 class LagSpec(_Part):
-    """How far the stream may be behind Kafka: `max_records`, and `max_seconds` as a duration; unset = not judged."""
+    """How far the stream may be behind Kafka; durations, unset = not judged.
+
+    `max_records`: of each query. `max_seconds`: age of its oldest record that is not committed. `commit_age`: time
+    since its last commit, while records as old wait. `retention`: how long before Kafka deletes what is not read.
+    """
 
     max_records: int | None = Field(default=None, ge=0)
     max_seconds: Seconds | None = None
+    commit_age: Seconds | None = None
+    retention: Seconds = Ceilings.retention
+
+    @property
+    def limits(self) -> LagLimits:
+        """What sensors, watch and command line judge by; Burrow's verdicts and the alarms are always among it."""
+        return LagLimits(self.max_records, self.max_seconds, ceilings=Ceilings(self.commit_age, self.retention))
+
+
+class WatchSpec(_Part):
+    """How the stream is watched.
+
+    `schedule`: how often, as a duration; null = only when a person triggers it. `for_at_least`: how long the lag must
+    be too much before people are told, and well before they are told that it is over.
+    """
+
+    schedule: Annotated[Seconds, Field(ge=5)] | None = 60.0
+    for_at_least: Seconds = 120.0
+
+
+class NotifySpec(_Part):
+    """What tells people: a notifier of Airflow (its class), or a function that takes an alert; with its arguments."""
+
+    call: Annotated[Text, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
+    arguments: dict[str, Any] = Field(default_factory=dict)
 
 
 class StreamSpec(_Part):
@@ -133,7 +165,8 @@ class StreamSpec(_Part):
 
     `cluster` and `kafka` are Airflow connection ids; `control` is the URL of the control folder, which Airflow and all
     drivers mount. Relative paths (`application`, `py_files`) start at the folder that holds the folder of the YAML
-    files: with `dags/streams/orders.yaml`, `apps/orders.py` is `dags/apps/orders.py`.
+    files: with `dags/streams/orders.yaml`, `apps/orders.py` is `dags/apps/orders.py`. `offsets_group`: a consumer group
+    that the stream's drivers commit their finished batches to, so that Kafka's own tools see them.
     """
 
     name: StreamName
@@ -147,6 +180,9 @@ class StreamSpec(_Part):
     conf: dict[str, Word] = Field(default_factory=dict)
     upgrade: UpgradeSpec = UpgradeSpec()
     lag: LagSpec = LagSpec()
+    offsets_group: Text | None = None
+    watch: WatchSpec = WatchSpec()
+    notify: tuple[NotifySpec, ...] = ()
     _source: Path = PrivateAttr(default=Path("streams/stream.yaml"))
 
     @field_validator("conf")
@@ -165,8 +201,18 @@ class StreamSpec(_Part):
 
     @property
     def limits(self) -> Limits:
-        """What the soak watch judges by."""
-        return Limits(max_records=self.lag.max_records, max_seconds=self.lag.max_seconds)
+        """What the soak watch judges by; the lag as the watch does, if it is known where Kafka is."""
+        return Limits(lag=self.lag.limits if self.kafka else None)
+
+    def policy(self, changed_checkpoints: tuple[str, ...] = ()) -> Policy:
+        """Return what of this travels to the drivers."""
+        return replace(self.upgrade.policy(changed_checkpoints), offsets_group=self.offsets_group or "")
+
+    def recipients(self) -> list[Any]:
+        """Return what tells people, ready to be called; raise SpecError when it is not there."""
+        from airflow_stream_provider.notifications.deliver import recipient
+
+        return [recipient(each.call, each.arguments) for each in self.notify]
 
 
 def load_spec(path: str | Path) -> StreamSpec:

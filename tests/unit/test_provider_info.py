@@ -32,8 +32,8 @@ def test_everything_named_is_there() -> None:
         for entry in info[part]:
             for module in entry["python-modules"]:
                 importlib.import_module(module)
-    for link in info["extra-links"]:
-        module, _, name = link.rpartition(".")
+    for named in (*info["extra-links"], *info["notifications"], *info["cli"]):
+        module, _, name = named.rpartition(".")
         assert hasattr(importlib.import_module(module), name)
     assert info["versions"] == [__version__]
 

@@ -1,0 +1,50 @@
+"""The commands, as Airflow's command line wants them. Read at each of its starts: nothing else is imported here."""
+
+from __future__ import annotations
+
+from airflow.cli.cli_config import ActionCommand, Arg, CLICommand, GroupCommand, lazy_load_command
+
+_COMMANDS = "airflow_stream_provider.cli.commands"
+
+_NAME = Arg(("name",), help="Name of the stream")
+_FOLDER = Arg(
+    ("-f", "--folder"), metavar="FOLDER", type=str, help="Folder of the streams' YAML files; default: streams/ in the DAGs folder"
+)
+_JSON = Arg(("--json",), action="store_true", help="Print JSON, for programs")
+_WATCH = Arg(("--watch",), action="store_true", help="Look again every 5 seconds until Ctrl-C")
+_LAST = Arg(("-n", "--last"), type=int, default=30, help="So many samples; default: 30")
+
+_CODES = "Exit code: 0 = well, 1 = falls behind (WARN), 2 = bad, 3 = not known."
+
+
+def get_streams_cli_commands() -> list[CLICommand]:
+    """Return `airflow streams`."""
+    return [
+        GroupCommand(
+            name="streams",
+            help="Watch Spark streams",
+            subcommands=(
+                ActionCommand(
+                    name="lag",
+                    help="Measure how far a stream is behind Kafka",
+                    func=lazy_load_command(f"{_COMMANDS}.lag"),
+                    args=(_NAME, _FOLDER, _JSON, _WATCH),
+                    epilog=_CODES,
+                ),
+                ActionCommand(
+                    name="status",
+                    help="Show all streams: what runs, and what their watch measured last",
+                    func=lazy_load_command(f"{_COMMANDS}.status"),
+                    args=(_FOLDER, _JSON),
+                    epilog=_CODES,
+                ),
+                ActionCommand(
+                    name="history",
+                    help="Show what the watch of a stream has measured",
+                    func=lazy_load_command(f"{_COMMANDS}.history"),
+                    args=(_NAME, _FOLDER, _JSON, _LAST),
+                    epilog=f"{_CODES[:-1]}, by the last sample.",
+                ),
+            ),
+        )
+    ]

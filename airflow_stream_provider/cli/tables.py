@@ -1,0 +1,122 @@
+"""The tables of `airflow streams`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from airflow_stream_provider.control.samples import LagSample
+from airflow_stream_provider.hooks.lag_history import health_of
+from airflow_stream_provider.model.lag import Ceilings, LagReport, QueryLag
+from airflow_stream_provider.model.limits import Health, Judgement, LagLimits
+from airflow_stream_provider.model.words import count, duration
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.cli.commands import StreamStatus
+
+PARTITIONS = 20
+
+_COLOURS = {Health.PASS: "green", Health.FAIL: "red", Health.UNKNOWN: "yellow"}
+
+
+def lag_view(stream: str, report: LagReport | None, judged: Judgement, ceilings: Ceilings) -> RenderableType:
+    """Return how far a stream is behind, and the partitions to look at first."""
+    colour = _COLOURS[judged.health]
+    parts: list[RenderableType] = [Text(f"{stream}: {judged.health.value.upper()}", style=f"bold {colour}")]
+    if report is not None and report.queries:
+        parts.append(_queries(report, ceilings))
+        parts += [_partitions(query) for query in report.queries if query.partitions]
+    parts += [Text(reason, style=colour) for reason in judged.reasons]
+    return Group(*parts)
+
+
+def status_table(lines: Sequence[StreamStatus], now: float) -> RenderableType:
+    """Return one row for each stream; a problem follows below."""
+    table = Table("stream", "phase", "version", "behind", "oldest", "verdict", "measured")
+    problems = []
+    for line in lines:
+        sample = line.sample
+        table.add_row(
+            line.stream,
+            line.phase or "?",
+            line.version or "-",
+            count(sample.records if sample else None),
+            duration(sample.seconds if sample else None),
+            Text(_verdicts(sample) if sample else "?", style=("green", "yellow", "red", "yellow")[line.code]),
+            f"{duration(now - sample.at)} ago" if sample else "never",
+        )
+        if line.problem:
+            problems.append(Text(f"{line.stream}: {line.problem}", style="yellow"))
+    return Group(table, *problems)
+
+
+def history_table(stream: str, samples: Sequence[LagSample], limits: LagLimits) -> RenderableType:
+    """Return one row for each sample, oldest first."""
+    table = Table("at", "phase", "version", "behind", "oldest", "verdict", "incidents", title=stream)
+    for sample in samples:
+        table.add_row(
+            f"{datetime.fromtimestamp(sample.at).astimezone():%Y-%m-%d %H:%M:%S}",
+            sample.phase,
+            sample.version or "-",
+            count(sample.records),
+            duration(sample.seconds),
+            Text(_verdicts(sample), style=_COLOURS[health_of(sample, limits)]),
+            ", ".join(sorted(set(sample.incidents.values()))) or sample.problem,
+        )
+    return table
+
+
+def _queries(report: LagReport, ceilings: Ceilings) -> Table:
+    table = Table("query", "verdict", "behind", "oldest", "last commit", "lost", "deleted in", "alarms")
+    for query in report.queries:
+        table.add_row(
+            query.query,
+            query.verdict.value,
+            count(query.records),
+            duration(query.seconds),
+            "?" if query.commit_age is None else f"{duration(query.commit_age)} ago",
+            count(query.lost),
+            "-" if query.retention_seconds is None else duration(query.retention_seconds),
+            ", ".join(alarm.value for alarm in query.alarms(ceilings)) or "-",
+        )
+    return table
+
+
+def _partitions(query: QueryLag) -> Table:
+    shown = query.furthest[:PARTITIONS]
+    more = len(query.partitions) - len(shown)
+    table = Table(
+        "topic",
+        "partition",
+        "state",
+        "verdict",
+        "committed",
+        "end",
+        "behind",
+        "oldest",
+        title=query.query,
+        caption=f"{more} partitions that are less behind are not shown" if more else None,
+    )
+    for partition in shown:
+        table.add_row(
+            partition.topic,
+            str(partition.partition),
+            partition.state.value,
+            partition.verdict.value if partition.verdict else "?",
+            "-" if partition.committed is None else str(partition.committed),
+            "?" if partition.end is None else str(partition.end),
+            count(partition.lag),
+            duration(partition.seconds),
+        )
+    return table
+
+
+def _verdicts(sample: LagSample) -> str:
+    words = {query.verdict for query in sample.queries.values()}
+    words.update(alarm for query in sample.queries.values() for alarm in query.alarms)
+    return ", ".join(sorted(word for word in words if word)) or "?"

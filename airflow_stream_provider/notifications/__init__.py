@@ -1,0 +1,1 @@
+"""What tells people that a stream is behind."""

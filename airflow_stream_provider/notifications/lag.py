@@ -1,0 +1,150 @@
+"""Tell people that a stream is behind, by whatever notifiers Airflow has."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseNotifier, Context
+
+from airflow_stream_provider.control import FilesStore
+from airflow_stream_provider.control.samples import LagSample, read
+from airflow_stream_provider.hooks.connections import akafka_extra, kafka_extra
+from airflow_stream_provider.hooks.lag import LagTarget, measure_lag
+from airflow_stream_provider.hooks.lag_history import bad_since
+from airflow_stream_provider.model.errors import StreamError
+from airflow_stream_provider.model.incident import Incident
+from airflow_stream_provider.model.lag import LagReport
+from airflow_stream_provider.model.limits import Health, LagLimits
+from airflow_stream_provider.notifications.alert import LagAlert, growth
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.runbook.spec import StreamSpec
+
+Recipient = BaseNotifier | Callable[[LagAlert], Any]
+
+
+class LagNotifier(BaseNotifier):
+    """Say how far a stream is behind, since when, how fast that grows and how it will end.
+
+    For `on_failure_callback` of a `KafkaLagSensor`, and for everything else that takes a notifier. It measures anew, so
+    that it is right also when it is called late, and reads the samples of the stream's watch for what was before. A lag
+    that cannot be measured now is told too, with the reason.
+
+        KafkaLagSensor(..., on_failure_callback=LagNotifier(
+            stream=spec, to=[SmtpNotifier(to="on-call@example.org", subject="{{ alert.subject }}",
+                                          html_content="<pre>{{ alert.text }}</pre>")]
+        ))
+
+    :param stream: the stream, as read by `load_spec`; or else
+    :param group: a consumer group, with `kafka`, Airflow connection of type `kafka`.
+    :param to: what brings it to people: notifiers of Airflow, in whose templates `alert` is a `LagAlert`, or functions
+        that take one. It is also written to the task's log.
+    """
+
+    def __init__(
+        self,
+        *,
+        stream: StreamSpec | None = None,
+        group: str = "",
+        kafka: str = "",
+        to: Sequence[Recipient] = (),
+        context: Context | None = None,
+    ) -> None:
+        super().__init__(context=context)
+        self.stream = stream
+        self.target = LagTarget.of(stream, group, kafka)
+        self.to = tuple(to)
+
+    def notify(self, context: Context) -> None:
+        """Measure and send; from a task or the DAG processor."""
+        try:
+            report, problem = measure_lag(self.target, kafka_extra(self.target.kafka)), ""
+        except StreamError as error:
+            report, problem = None, str(error)
+        alert = self._alert(context, report, problem)
+        self.log.warning("%s\n%s", alert.subject, alert.text)
+        send(alert, self.to, context)
+
+    async def async_notify(self, context: Context) -> None:
+        """Measure and send; from the triggerer."""
+        try:
+            extra = await akafka_extra(self.target.kafka)
+            report, problem = await asyncio.to_thread(measure_lag, self.target, extra), ""
+        except StreamError as error:
+            report, problem = None, str(error)
+        alert = await asyncio.to_thread(self._alert, context, report, problem)
+        self.log.warning("%s\n%s", alert.subject, alert.text)
+        for recipient in self.to:
+            if isinstance(recipient, BaseNotifier):
+                notifier = copy.copy(recipient)
+                notifier.context = _with(context, alert)
+                await notifier
+            else:
+                await asyncio.to_thread(recipient, alert)
+
+    def _alert(self, context: Mapping[str, Any], report: LagReport | None, problem: str) -> LagAlert:
+        limits = self.stream.lag.limits if self.stream else LagLimits(verdicts=())
+        return alert_of(self.target.name, report, problem or str(context.get("exception") or ""), self._samples(), limits)
+
+    def _samples(self) -> list[LagSample]:
+        if not self.target.stream:
+            return []
+        try:
+            return read(FilesStore.at(self.target.control, self.target.stream))
+        except StreamError as error:
+            self.log.warning("What was before is not known: %s", error)
+            return []
+
+
+def alert_of(
+    name: str,
+    report: LagReport | None,
+    problem: str,
+    samples: Sequence[LagSample],
+    limits: LagLimits,
+    incident: Incident | None = None,
+    links: Mapping[str, str] | None = None,
+) -> LagAlert:
+    """Return what is to be told of a lag.
+
+    :param report: None when it could not be measured, and `problem` says why; else that is told where the limits find
+        nothing wrong (somebody else did, with limits of his own).
+    :param samples: of the stream's watch, oldest first.
+    :param incident: which one, when the caller keeps count; default: it began with the first of the bad samples.
+    """
+    at = time.time() if report is None else report.at
+    found = None if report is None else limits.judge(report)
+    bad = found is not None and found.health is not Health.PASS
+    incident = incident or Incident.of(name, bad_since(samples, limits, at))
+    points = [(sample.at, sample.records) for sample in samples]
+    return LagAlert(
+        stream=name,
+        incident=incident.id,
+        since=incident.since,
+        at=at,
+        reasons=found.reasons if found and bad else tuple(filter(None, (problem,))),
+        records=report.records if report else None,
+        seconds=report.seconds if report else None,
+        growth=growth([*points, (at, report.records if report else None)]),
+        deleted_in=min((q.retention_seconds for q in report.queries if q.retention_seconds is not None), default=None)
+        if report
+        else None,
+        links=links or {},
+    )
+
+
+def send(alert: LagAlert, to: Sequence[Recipient], context: Mapping[str, Any]) -> None:
+    """Give an alert to notifiers of Airflow, and to functions."""
+    for recipient in to:
+        if isinstance(recipient, BaseNotifier):
+            copy.copy(recipient)(_with(context, alert))  # a copy: rendering replaces its templates
+        else:
+            recipient(alert)
+
+
+def _with(context: Mapping[str, Any], alert: LagAlert) -> Any:
+    return {**context, "alert": alert}

@@ -1,0 +1,90 @@
+"""Measure how far a stream or a consumer group is behind Kafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_stream_provider.hooks.connections import kafka_extra
+from airflow_stream_provider.hooks.lag import LagTarget, measure_lag
+from airflow_stream_provider.hooks.lag_goals import Measured
+from airflow_stream_provider.hooks.lag_summary import summary
+from airflow_stream_provider.hooks.outcome import Ended, Outcome
+from airflow_stream_provider.model.errors import StreamError
+from airflow_stream_provider.model.limits import LagLimits
+from airflow_stream_provider.operators.base import failing_at_once
+from airflow_stream_provider.triggers.lag import LagTrigger
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.runbook.spec import StreamSpec
+
+
+class KafkaLagOperator(BaseOperator):
+    """Return how far a stream, or a consumer group, is behind Kafka: whatever it is, the task succeeds.
+
+    Looks only. Needs DESCRIBE on the topics and the group, and DESCRIBE_CONFIGS on the topics to know when Kafka
+    deletes what is not read.
+
+    :param stream: the stream, as read by `load_spec`; or else
+    :param group: a consumer group, with `kafka`. (templated)
+    :param kafka: Airflow connection of type `kafka`, for a group. (templated)
+    :param wait_seconds: fail when Kafka has not answered after so many seconds.
+    :param deferrable: ask from the triggerer, by the reader that all sensors of this Kafka share; with False, from the
+        worker with a connection of its own.
+
+    XCom: `records`, `seconds` (None = not known), `verdict`, `complete`, and `queries` with the 100 partitions of each
+    that are furthest behind or not known.
+    """
+
+    template_fields: Sequence[str] = ("group", "kafka")
+    ui_color = "#e6f3f8"
+
+    def __init__(
+        self,
+        *,
+        stream: StreamSpec | None = None,
+        group: str = "",
+        kafka: str = "",
+        wait_seconds: float = 120.0,
+        deferrable: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+        self.group = group
+        self.kafka = kafka
+        self.wait_seconds = wait_seconds
+        self.deferrable = deferrable
+        self.limits = stream.lag.limits if stream else LagLimits()
+        LagTarget.of(stream, group, kafka)  # refused when the DAG is parsed
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Measure, here or in the triggerer."""
+        with failing_at_once():
+            target = LagTarget.of(self.stream, self.group, self.kafka)
+            if not self.deferrable:
+                return summary(measure_lag(target, kafka_extra(target.kafka)), self.limits.ceilings)
+        trigger = LagTrigger(
+            target.to_json(),
+            Measured(self.limits.to_json()).to_json(),
+            min(10.0, self.wait_seconds),
+            time.time() + self.wait_seconds,
+            partitions=True,
+        )
+        self.defer(trigger=trigger, method_name="resume")
+
+    def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
+        """Return what was measured.
+
+        :raises StreamError: Kafka did not answer in time; it is tried again.
+        """
+        outcome = Outcome.from_event(event)
+        if outcome.ended is Ended.REACHED:
+            return dict(outcome.evidence)
+        if outcome.ended is Ended.LOST:
+            raise AirflowFailException(outcome.reason)
+        raise StreamError(f"{outcome.subject}: {outcome.reason} for {self.wait_seconds:.0f} s.")

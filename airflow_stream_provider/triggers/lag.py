@@ -1,0 +1,101 @@
+"""The trigger behind all that waits for a lag. It never acts, and shares its reader with all others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_stream_provider.hooks.lag import LagTarget
+from airflow_stream_provider.hooks.lag_goals import Look, lag_goal_from_json
+from airflow_stream_provider.hooks.lag_summary import summary
+from airflow_stream_provider.hooks.outcome import Ended, Outcome
+from airflow_stream_provider.model.errors import SpecError
+from airflow_stream_provider.model.incident import Spells
+from airflow_stream_provider.model.lag import Ceilings
+from airflow_stream_provider.triggers.reader import SharedReader, next_tick, shared_reader
+
+
+class LagTrigger(BaseTrigger):
+    """Look at a lag until a goal is reached, lost, cannot be known, or its time is over.
+
+    :param target: whose lag; see `LagTarget`.
+    :param goal: what to wait for; see `hooks.lag_goals`.
+    :param interval: seconds between two looks. All triggers with the same interval look at the same moments of the
+        wall clock, so that Kafka is asked once for all of them.
+    :param deadline: seconds of the wall clock. Absolute, so that a restarted triggerer does not begin anew.
+    :param partitions: the event tells of partitions too, not of queries only.
+    """
+
+    def __init__(
+        self,
+        target: dict[str, Any],
+        goal: dict[str, Any],
+        interval: float,
+        deadline: float,
+        partitions: bool = False,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.target = target
+        self.goal = goal
+        self.interval = interval
+        self.deadline = deadline
+        self.partitions = partitions
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what another triggerer needs to go on."""
+        path = f"{type(self).__module__}.{type(self).__qualname__}"
+        return path, {
+            "target": self.target,
+            "goal": self.goal,
+            "interval": self.interval,
+            "deadline": self.deadline,
+            "partitions": self.partitions,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield one event: the outcome of the wait."""
+        # Left before the event: what comes after it may never run.
+        async with shared_reader(self.target["kafka"]) as reader:
+            outcome = await self._wait(reader)
+        self.log.info("%s: %s", outcome.ended.value, outcome.reason or "as wanted")
+        payload = replace(outcome, subject=self._name, deadline=self.deadline).to_event()
+        yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
+
+    async def _wait(self, reader: SharedReader) -> Outcome:
+        target, goal, spells = LagTarget(**self.target), lag_goal_from_json(self.goal), Spells()
+        look: Look | None = None
+        trouble = ""
+        since = time.time() - self.interval
+        self.log.info("Waiting for %s: %s.", self._name, goal.says)
+        while (left := self.deadline - time.time()) > 0:
+            try:
+                look = await asyncio.wait_for(reader.look(target, since), left)
+            except TimeoutError:
+                break
+            except SpecError as error:
+                # A person has to change something first: nothing is gained by waiting.
+                return Outcome(Ended.LOST, reason=str(error))
+            if look.problem and look.problem != trouble:
+                self.log.warning("The lag cannot be known now: %s", look.problem)
+            trouble = look.problem
+            outcome = goal.check(look, spells)
+            if outcome is not None:
+                return replace(outcome, evidence=self._evidence(look))
+            since = await next_tick(self.interval, self.deadline)
+        reason = f"waited in vain for {goal.says}" + (f"; {trouble}" if trouble else "")
+        return Outcome(Ended.TIMEOUT, reason=reason, evidence=self._evidence(look))
+
+    @property
+    def _name(self) -> str:
+        return str(self.target.get("stream") or self.target.get("group"))
+
+    def _evidence(self, look: Look | None) -> Mapping[str, Any]:
+        if look is None or look.report is None:
+            return {}
+        ceilings = Ceilings(**self.goal.get("limits", {}).get("ceilings", {}))
+        return summary(look.report, ceilings, partitions=self.partitions)

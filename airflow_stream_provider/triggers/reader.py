@@ -1,0 +1,171 @@
+"""One reader of lag for each Kafka in a triggerer, however many triggers there are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from airflow_stream_provider.hooks.connections import akafka_extra
+from airflow_stream_provider.hooks.lag import LagReader, LagTarget
+from airflow_stream_provider.hooks.lag_goals import Look
+from airflow_stream_provider.hooks.lag_summary import summary
+from airflow_stream_provider.metrics import emit
+from airflow_stream_provider.model.errors import SpecError, StreamError
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.kafka.client import KafkaClient
+
+log = logging.getLogger(__name__)
+
+# Those who wake up at the same tick ask within this.
+GATHER_SECONDS = 0.1
+# What was found is kept for so long, for those who do not ask for anything newer.
+KEPT_SECONDS = 60.0
+
+
+class SharedReader:
+    """Looks at the lag of all who ask, together: one thread, one connection to Kafka, one measurement at a time.
+
+    Who asks while one runs is answered by the next one, with all the others who asked meanwhile. So the requests to
+    Kafka grow neither with the number of triggers nor with how often each of them asks.
+
+    :param kafka: Airflow connection of type `kafka`. Read anew for every connection that is made.
+    """
+
+    def __init__(self, kafka: str) -> None:
+        self.kafka = kafka
+        self.users = 0
+        self.measurements = 0
+        self._asked: dict[LagTarget, list[asyncio.Future[Look]]] = {}
+        self._last: dict[LagTarget, Look] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"lag-{kafka}")
+        self._client: KafkaClient | None = None
+        self._reader: LagReader | None = None
+
+    async def look(self, target: LagTarget, since: float) -> Look:
+        """Return what was found, not before this moment (seconds since 1970).
+
+        :raises SpecError: the connection cannot be used.
+        """
+        last = self._last.get(target)
+        if last is not None and last.at >= since:
+            return last
+        found: asyncio.Future[Look] = asyncio.get_running_loop().create_future()
+        self._asked.setdefault(target, []).append(found)
+        if self._task is None:
+            self._task = asyncio.create_task(self._measure_all(), name=f"lag of {self.kafka}")
+        return await found
+
+    def close(self) -> None:
+        """End the thread and its connection, once it has ended what it does."""
+        if self._task is not None:
+            self._task.cancel()
+        self._thread.submit(self._disconnect)
+        self._thread.shutdown(wait=False)
+
+    # -- in the event loop -------------------------------------------------------------------------------------------
+
+    async def _measure_all(self) -> None:
+        try:
+            while self._asked:
+                await asyncio.sleep(GATHER_SECONDS)
+                asked, self._asked = self._asked, {}
+                await self._answer(asked)
+        finally:
+            self._task = None
+
+    async def _answer(self, asked: Mapping[LagTarget, list[asyncio.Future[Look]]]) -> None:
+        # Who has given up meanwhile has cancelled its future.
+        waiting = [(target, future) for target, futures in asked.items() for future in futures]
+        try:
+            looks = await self._measure(list(asked))
+        except asyncio.CancelledError:
+            for _, future in waiting:
+                future.cancel()
+            raise
+        except Exception as error:  # noqa: BLE001 - it is for those who wait
+            for _, future in waiting:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        kept = {target: look for target, look in self._last.items() if look.at > time.time() - KEPT_SECONDS}
+        self._last = {**kept, **looks}
+        for target, future in waiting:
+            if not future.done():
+                future.set_result(looks[target])
+
+    async def _measure(self, targets: list[LagTarget]) -> dict[LagTarget, Look]:
+        loop = asyncio.get_running_loop()
+        self.measurements += 1
+        began = time.time()
+        try:
+            extra = {} if self._client is not None else await akafka_extra(self.kafka)
+            return await loop.run_in_executor(self._thread, self._read, targets, extra)
+        except SpecError:
+            raise
+        except StreamError as error:
+            trouble = str(error)
+        log.warning("The lag by the connection %s cannot be read now: %s", self.kafka, trouble)
+        # It may be of no more use; the next look makes another one, with the credentials as they are then.
+        await loop.run_in_executor(self._thread, self._disconnect)
+        return {target: Look(began, None, trouble) for target in targets}
+
+    # -- in the thread -----------------------------------------------------------------------------------------------
+
+    def _read(self, targets: list[LagTarget], extra: Mapping[str, Any]) -> dict[LagTarget, Look]:
+        from airflow_stream_provider.kafka.client import KafkaClient
+
+        if self._client is None or self._reader is None:
+            self._client = KafkaClient(self.kafka, extra)
+            self._reader = LagReader(self._client)
+        looks = {}
+        for target, found in self._reader.read(targets).items():
+            if isinstance(found, StreamError):
+                looks[target] = Look(time.time(), None, str(found))
+            else:
+                # Here, not in the event loop: there may be thousands of partitions, and hundreds of triggers.
+                summary(found)
+                emit(target.name, found)
+                looks[target] = Look(found.at, found)
+        return looks
+
+    def _disconnect(self) -> None:
+        client, self._client, self._reader = self._client, None, None
+        if client is not None:
+            client.close()
+
+
+_readers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, SharedReader]] = WeakKeyDictionary()
+
+
+@contextlib.asynccontextmanager
+async def shared_reader(kafka: str) -> AsyncIterator[SharedReader]:
+    """Share the reader of a connection with all others of this event loop; the last one to leave closes it."""
+    readers = _readers.setdefault(asyncio.get_running_loop(), {})
+    if kafka not in readers:
+        readers[kafka] = SharedReader(kafka)
+    reader = readers[kafka]
+    reader.users += 1
+    try:
+        yield reader
+    finally:
+        reader.users -= 1
+        if reader.users == 0:
+            del readers[kafka]
+            reader.close()
+
+
+async def next_tick(interval: float, deadline: float = math.inf) -> float:
+    """Sleep until the next moment at which all triggers with this interval look, and return it."""
+    now = time.time()
+    tick = min(now - now % interval + interval, deadline)
+    await asyncio.sleep(tick - now)
+    return tick

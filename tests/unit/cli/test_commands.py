@@ -1,0 +1,193 @@
+"""What the commands print and exit with; the command line itself is in tests/integration/airflow."""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.cli.cli_config import ActionCommand, GroupCommand
+
+from airflow_stream_provider.cli import commands
+from airflow_stream_provider.cli.commands import Code
+from airflow_stream_provider.cli.definition import get_streams_cli_commands
+from airflow_stream_provider.control import open_log
+from airflow_stream_provider.control.samples import LagSample, QuerySample, append
+from airflow_stream_provider.kafka.connect import BrokerUnreachable
+from airflow_stream_provider.model.lag import LagReport, Verdict
+from tests.unit.hooks.test_plan import RUNNING
+from tests.unit.model.test_limits import partition, report
+
+YAML = """\
+name: {name}
+application: a.py
+version: "1"
+cluster: c
+kafka: k
+control: {control}
+lag: {{max_records: 10}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    streams = tmp_path / "streams"
+    streams.mkdir()
+    for name in ("orders", "new"):
+        (streams / f"{name}.yaml").write_text(YAML.format(name=name, control=f"file://{tmp_path}"))
+    log = open_log(f"file://{tmp_path}", "orders", create=True)
+    for seq, one in enumerate(RUNNING):
+        log.append(one, seq)
+    return streams
+
+
+def watched(tmp_path: Path, at: float, verdict: str = "OK", records: int = 5) -> None:
+    store = open_log(f"file://{tmp_path}", "orders").store
+    incidents = {"lag": "orders-1"} if verdict == "ERR" else {}
+    append(store, LagSample(at, "running", "1", {"enrich": QuerySample(records, 3.0, verdict)}, incidents=incidents))
+
+
+def run(command: Callable[[Namespace], Any], folder: Path, **more: Any) -> int:
+    given = {"folder": str(folder), "json": False, "watch": False, "last": 30, "name": "orders", **more}
+    with pytest.raises(SystemExit) as found:
+        command(Namespace(**given))
+    assert isinstance(found.value.code, int)
+    return found.value.code
+
+
+def measuring(monkeypatch: pytest.MonkeyPatch, *found: LagReport | Exception) -> None:
+    left = list(found)
+
+    def measure(target: Any, extra: Any) -> LagReport:
+        if not left:
+            raise KeyboardInterrupt
+        one = left.pop(0)
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    monkeypatch.setattr(commands, "kafka_extra", lambda kafka: {})
+    monkeypatch.setattr(commands, "measure_lag", measure)
+    monkeypatch.setattr(commands, "WATCH_SECONDS", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("found", "code", "says"),
+    [
+        (report(partition(5)), Code.WELL, "PASS"),
+        (report(partition(5, verdict=Verdict.WARN)), Code.WARN, "WARN"),
+        (report(partition(11)), Code.BAD, "enrich is behind by 11 records; 10 are allowed."),
+        (report(partition(5), partition(None, 1)), Code.UNKNOWN, "no_leader"),
+        (BrokerUnreachable("Kafka does not answer."), Code.UNKNOWN, "Kafka does not answer."),
+    ],
+)
+def test_lag_is_shown_and_told_by_the_exit_code(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    found: LagReport | Exception,
+    code: Code,
+    says: str,
+) -> None:
+    measuring(monkeypatch, found)
+    assert run(commands.lag, folder) == code
+    assert says in capsys.readouterr().out
+
+
+def test_lag_is_json_for_programs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measuring(monkeypatch, report(partition(11)))
+    assert run(commands.lag, folder, json=True) == Code.BAD
+    found = json.loads(capsys.readouterr().out)
+    assert (found["stream"], found["health"], found["records"]) == ("orders", "fail", 11)
+    assert found["queries"][0]["partitions"][0]["lag"] == 11
+    measuring(monkeypatch, BrokerUnreachable("Kafka does not answer."))
+    assert run(commands.lag, folder, json=True) == Code.UNKNOWN
+    found = json.loads(capsys.readouterr().out)
+    assert (found["verdict"], found["reasons"], found.get("records")) == ("UNKNOWN", ["Kafka does not answer."], None)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_watch_looks_until_ctrl_c_and_exits_by_its_last_look(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    measuring(monkeypatch, report(partition(5)), report(partition(11)))
+    assert run(commands.lag, folder, watch=True, json=as_json) == Code.BAD
+    if as_json:
+        assert [json.loads(line)["records"] for line in capsys.readouterr().out.splitlines()] == [5, 11]
+
+
+def test_only_the_partitions_to_look_at_first_are_shown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measuring(monkeypatch, report(*(partition(n, n) for n in range(50))))
+    run(commands.lag, folder)
+    shown = capsys.readouterr().out
+    assert "30 partitions that are less behind are not shown" in shown
+    assert len(shown.splitlines()) < 50
+
+
+def test_a_stream_that_is_not_there_is_named_with_those_that_are(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(commands.lag, folder, name="order") == Code.UNKNOWN
+    assert "There is no stream order" in (said := capsys.readouterr().err)
+    assert "new, orders" in said
+    assert run(commands.status, folder / "nowhere") == Code.UNKNOWN
+    assert "There is no folder" in capsys.readouterr().err
+
+
+def test_status_shows_all_streams_and_the_worst_code(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watched(tmp_path, time.time() - 30)
+    (folder / "broken.yaml").write_text("name: [")
+    assert run(commands.status, folder) == Code.UNKNOWN
+    shown = capsys.readouterr().out
+    assert "running" in shown
+    assert "30 s ago" in shown or "31 s ago" in shown
+    assert "broken" in shown
+    assert run(commands.status, folder, json=True) == Code.UNKNOWN
+    lines = {line["stream"]: line for line in json.loads(capsys.readouterr().out)}
+    assert (lines["orders"]["code"], lines["orders"]["lag"]["queries"]["enrich"]["records"]) == (0, 5)
+    assert lines["new"]["problem"].startswith("There is no control log")
+
+
+@pytest.mark.parametrize(
+    ("age", "verdict", "records", "code"),
+    [(30, "OK", 5, 0), (30, "WARN", 5, 1), (30, "OK", 11, 2), (30, "ERR", 5, 2), (30, "UNKNOWN", 5, 3), (901, "OK", 5, 3)],
+)
+def test_a_stream_that_runs_is_as_well_as_its_last_sample(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], age: int, verdict: str, records: int, code: int
+) -> None:
+    (folder / "new.yaml").unlink()
+    watched(tmp_path, time.time() - age, verdict, records)
+    assert run(commands.status, folder) == code
+
+
+def test_history_shows_the_last_samples(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(commands.history, folder) == Code.UNKNOWN
+    assert "orders__watch" in capsys.readouterr().out
+    for age, verdict in ((120, "OK"), (60, "OK"), (0, "ERR")):
+        watched(tmp_path, time.time() - age, verdict)
+    assert run(commands.history, folder, last=2) == Code.BAD
+    shown = capsys.readouterr().out
+    assert ("ERR" in shown, "orders-1" in shown, shown.count("running")) == (True, True, 2)
+    assert run(commands.history, folder, json=True) == Code.BAD
+    assert [len(json.loads(capsys.readouterr().out))] == [3]
+
+
+def test_the_commands_are_found_by_their_names() -> None:
+    (group,) = get_streams_cli_commands()
+    assert isinstance(group, GroupCommand)
+    names = []
+    for command in group.subcommands:
+        assert isinstance(command, ActionCommand)
+        assert callable(getattr(commands, command.name))
+        names.append(command.name)
+    assert names == ["lag", "status", "history"]

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+
+from airflow_stream_provider.hooks.outcome import Ended, Outcome
+from airflow_stream_provider.model.errors import SpecError
+from airflow_stream_provider.model.lag import Ceilings
+from airflow_stream_provider.model.limits import LagLimits
+from airflow_stream_provider.operators.lag import KafkaLagOperator
+from airflow_stream_provider.runbook.spec import StreamSpec
+from airflow_stream_provider.sensors.lag import KafkaLagSensor, StreamCaughtUpSensor
+
+
+class Ti:
+    def __init__(self) -> None:
+        self.xcoms: dict[str, Any] = {}
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.xcoms[key] = value
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> StreamSpec:
+    lag = {"max_records": 10, "max_seconds": "1m", "commit_age": "5m", "retention": "2h"}
+    return StreamSpec.model_validate(
+        {
+            "name": "orders",
+            "application": "a.py",
+            "version": "2",
+            "cluster": "c",
+            "kafka": "kafka_default",
+            "control": f"file://{tmp_path}",
+            "lag": lag,
+        }
+    )
+
+
+def deferred(task: Any) -> dict[str, Any]:
+    with pytest.raises(TaskDeferred) as found:
+        task.execute({"ti": Ti()})
+    assert found.value.method_name == "resume"
+    kwargs: dict[str, Any] = found.value.trigger.serialize()[1]
+    return kwargs
+
+
+def test_it_judges_by_the_streams_yaml_unless_told_otherwise(spec: StreamSpec) -> None:
+    ceilings = Ceilings(300.0, 7200.0)
+    assert KafkaLagSensor(task_id="t", stream=spec).limits == LagLimits(10, 60.0, ceilings=ceilings)
+    own = KafkaLagSensor(task_id="t", stream=spec, max_records=0, max_seconds=5, verdicts=["WARN"], alarms=[])
+    assert own.limits == LagLimits(0, 5, False, ("WARN",), (), ceilings)  # type: ignore[arg-type]
+    assert KafkaLagSensor(task_id="t", group="g", kafka="k").limits == LagLimits(verdicts=())
+
+
+def test_it_defers_without_a_connection_of_its_own(spec: StreamSpec) -> None:
+    sensor = KafkaLagSensor(
+        task_id="t", stream=spec, timeout=100, poke_interval=7, for_at_least=timedelta(minutes=2), unknown="skip"
+    )
+    kwargs = deferred(sensor)
+    assert kwargs["target"] == {
+        "kafka": "kafka_default",
+        "stream": "orders",
+        "control": spec.control,
+        "group": "",
+        "read_committed": False,
+    }
+    assert kwargs["goal"] == {
+        "goal": "WithinLimits",
+        "limits": sensor.limits.to_json(),
+        "seconds": 120.0,
+        "unknown": "skip",
+    }
+    assert kwargs["interval"] == 7
+    assert 90 < kwargs["deadline"] - time.time() <= 100
+
+
+def test_what_was_found_is_the_xcom_whatever_it_was(spec: StreamSpec) -> None:
+    sensor, evidence = KafkaLagSensor(task_id="t", stream=spec), {"records": 5}
+    assert sensor.resume({"ti": Ti()}, Outcome(Ended.REACHED, evidence=evidence).to_event()) == evidence
+    ti = Ti()
+    with pytest.raises(AirflowFailException, match=r"^orders: enrich is behind by 50 records\.$"):
+        sensor.resume({"ti": ti}, Outcome(Ended.LOST, "", "enrich is behind by 50 records.", evidence).to_event())
+    assert ti.xcoms == {"return_value": evidence}
+
+
+@pytest.mark.parametrize(
+    ("settings", "ended", "error"),
+    [
+        ({}, Ended.UNKNOWN, AirflowFailException),
+        ({"unknown": "skip"}, Ended.UNKNOWN, AirflowSkipException),
+        ({"unknown": "skip"}, Ended.LOST, AirflowFailException),
+        ({}, Ended.TIMEOUT, AirflowFailException),
+        ({"soft_fail": True}, Ended.TIMEOUT, AirflowSkipException),
+    ],
+)
+def test_it_ends_as_was_asked_for(
+    spec: StreamSpec, settings: dict[str, Any], ended: Ended, error: type[Exception]
+) -> None:
+    sensor = KafkaLagSensor(task_id="t", stream=spec, **settings)
+    with pytest.raises(error, match="no leader"):
+        sensor.resume({"ti": Ti()}, Outcome(ended, reason="There is no leader").to_event())
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"group": "g"}, "Which Kafka"),
+        ({}, "The lag of what"),
+        ({"group": "g", "kafka": "k", "verdicts": ["STOP"]}, "cannot be judged by Burrow"),
+        ({"group": "g", "kafka": "k", "mode": "reschedule", "deferrable": False}, "would forget"),
+    ],
+)
+def test_what_cannot_work_is_refused_when_the_dag_is_parsed(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(SpecError, match=says):
+        KafkaLagSensor(task_id="t", **settings)
+
+
+@pytest.mark.parametrize("settings", [{"verdicts": ["SLOW"]}, {"alarms": ["FIRE"]}, {"unknown": "guess"}])
+def test_words_that_do_not_exist_are_refused_when_the_dag_is_parsed(spec: StreamSpec, settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="SLOW|FIRE|guess"):
+        KafkaLagSensor(task_id="t", stream=spec, **settings)
+
+
+def test_the_gate_waits_for_what_was_there_when_it_began_or_at_a_moment(spec: StreamSpec) -> None:
+    began = time.time()
+    goal = deferred(StreamCaughtUpSensor(task_id="t", stream=spec))["goal"]
+    assert began <= goal["moment"] <= time.time()
+    for moment in ("2026-01-31T12:00:00+00:00", "2026-01-31T12:00Z", "2026-01-31 12:00"):
+        goal = deferred(StreamCaughtUpSensor(task_id="t", stream=spec, moment=moment))["goal"]
+        assert goal == {"goal": "CaughtUp", "moment": 1769860800.0}
+
+
+def test_a_moment_that_is_none_fails_without_retries(spec: StreamSpec) -> None:
+    with pytest.raises(AirflowFailException, match="not a moment in ISO 8601"):
+        StreamCaughtUpSensor(task_id="t", stream=spec, moment="tomorrow").execute({"ti": Ti()})
+
+
+def test_the_operator_returns_whatever_was_measured(spec: StreamSpec) -> None:
+    operator = KafkaLagOperator(task_id="t", stream=spec)
+    kwargs = deferred(operator)
+    assert kwargs["goal"]["goal"] == "Measured"
+    assert kwargs["goal"]["limits"]["ceilings"]["retention"] == 7200.0
+    assert kwargs["partitions"] is True
+    evidence = {"records": None, "verdict": "UNKNOWN"}
+    assert operator.resume({}, Outcome(Ended.REACHED, evidence=evidence).to_event()) == evidence
+
+
+def test_the_operator_is_tried_again_when_kafka_does_not_answer_and_not_without_a_connection(spec: StreamSpec) -> None:
+    operator = KafkaLagOperator(task_id="t", stream=spec)
+    with pytest.raises(AirflowFailException, match="no connection"):
+        operator.resume({}, Outcome(Ended.LOST, reason="There is no connection.").to_event())
+    with pytest.raises(Exception, match="waited in vain") as found:
+        operator.resume({}, Outcome(Ended.TIMEOUT, "orders", "waited in vain").to_event())
+    assert not isinstance(found.value, AirflowFailException)

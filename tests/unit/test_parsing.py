@@ -1,0 +1,27 @@
+"""What a DAG file that is parsed must not import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+PARSED = """
+import sys
+import airflow_stream_provider.notifications.lag
+import airflow_stream_provider.operators.lag
+import airflow_stream_provider.sensors.lag
+import airflow_stream_provider.triggers.lag_event
+from airflow_stream_provider import stream_dags
+stream_dags("dags/streams")
+print(sorted({"kafka", "pyspark", "py4j"} & set(sys.modules)))
+"""
+
+
+def test_parsing_imports_neither_kafka_nor_spark(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    environment = {"AIRFLOW_HOME": str(tmp_path), "PYTHONPATH": str(root)}
+    ran = subprocess.run(
+        [sys.executable, "-c", PARSED], env=environment, cwd=root, check=True, capture_output=True, text=True, timeout=120
+    )
+    assert ran.stdout.splitlines()[-1] == "[]", ran.stdout
