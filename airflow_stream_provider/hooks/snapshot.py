@@ -13,7 +13,7 @@ from airflow_stream_provider.model.state import Incarnation, StreamState
 
 if TYPE_CHECKING:
     from airflow_stream_provider.clusters import DriverState
-    from airflow_stream_provider.kafka.lag import Lag
+    from airflow_stream_provider.model.lag import LagReport
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Snapshot:
     records: tuple[Record, ...] = ()
     heartbeats: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     drivers: Mapping[str, DriverFacts] = field(default_factory=dict)
-    lag: Lag | None = None
+    lag: LagReport | None = None
 
     @property
     def holder(self) -> str:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
-from airflow_stream_provider.checkpoint.read import read as read_checkpoint
 from airflow_stream_provider.clusters import Cluster, open_cluster
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.files import local_folder
@@ -20,16 +19,19 @@ from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.control.releases import Release, publish
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect
 from airflow_stream_provider.hooks.goals import Asks
+from airflow_stream_provider.hooks.lag import stream_sources
 from airflow_stream_provider.hooks.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.hooks.submit import job_of, submit_once
-from airflow_stream_provider.kafka.lag import Lag, is_kafka, measure
-from airflow_stream_provider.model.errors import CheckpointError, SeqTaken, SpecError, StreamError
+from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
+from airflow_stream_provider.model.errors import SeqTaken, SpecError, StreamError
 from airflow_stream_provider.model.names import check_stream_name, deployment_of
 from airflow_stream_provider.model.record import Record
 from airflow_stream_provider.model.state import StreamState
 
 if TYPE_CHECKING:
     from airflow_stream_provider.clusters import Job
+    from airflow_stream_provider.kafka.committed import Offsets
+    from airflow_stream_provider.model.lag import LagReport
 
 
 class StreamHook(BaseHook):
@@ -95,7 +97,7 @@ class StreamHook(BaseHook):
         self._records += self.control_log.records(len(self._records) + 1)
         state = self.control_log.refresh()
         heartbeats = self._heartbeats(state)
-        lag = self._lag(state, heartbeats, asks.seconds) if asks.lag else None
+        lag = self._lag(state, heartbeats) if asks.lag else None
         return Snapshot(self.stream, time.time(), state, tuple(self._records), heartbeats, drivers, lag)
 
     async def aobserve(self, asks: Asks) -> Snapshot:
@@ -129,41 +131,28 @@ class StreamHook(BaseHook):
         state = self.control_log.refresh()
         return Snapshot(self.stream, 0.0, state, heartbeats=self._heartbeats(state)).submission(deployment)
 
-    def _lag(self, state: StreamState, heartbeats: Mapping[str, Any], seconds: float | None) -> Lag | None:
-        from airflow_stream_provider.kafka.connect import BrokerUnreachable, admin
+    def _lag(self, state: StreamState, heartbeats: Mapping[str, Any]) -> LagReport | None:
+        from airflow_stream_provider.kafka.client import KafkaClient
+        from airflow_stream_provider.kafka.lag import measure
 
         extra = self._connections.kafka
-        committed = self.committed(state, heartbeats)
-        if extra is None or self.kafka_conn_id is None or not committed:
+        sources = stream_sources(self.stream, self.control, state, heartbeats)
+        if extra is None or self.kafka_conn_id is None or not sources:
             return None
         try:
-            with admin(self.kafka_conn_id, extra) as client:
-                return measure(client, committed, seconds)
-        except BrokerUnreachable as error:
+            with KafkaClient(self.kafka_conn_id, extra) as client:
+                return measure(client, sources)
+        except (BrokerUnreachable, KafkaDenied) as error:
             self.log.warning("How far %s is behind is not known: %s", self.stream, error)
             return None
 
-    def committed(self, state: StreamState, heartbeats: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+    def committed(self, state: StreamState, heartbeats: Mapping[str, Any]) -> dict[str, list[Offsets]]:
         """Return the committed Kafka offsets of the last holder's queries: what a driver starting now reads next.
 
-        By query, for each of its sources. From the checkpoint where this machine can read it, else from the holder's
-        heartbeat; a query of which neither is known is left out.
+        By query, a query of which they are not known left out.
         """
-        holder = state.incarnations.get(state.last_holder or "")
-        found: dict[str, Sequence[Any]] = {}
-        if holder is None:
-            return found
-        beats = {q["name"]: q for q in heartbeats.get(holder.id, {}).get("queries", ())}
-        for query in holder.queries:
-            name = query["name"]
-            try:
-                sources: Sequence[Any] = [read_checkpoint(query.get("checkpoint", "")).committed]
-            except CheckpointError:
-                sources = beats.get(name, {}).get("committed") or ()
-            sources = [source for source in sources if is_kafka(source)]
-            if sources:
-                found[name] = sources
-        return found
+        found = (source.read() for source in stream_sources(self.stream, self.control, state, heartbeats))
+        return {query.query: [query.offsets] for query in found if query.offsets}
 
     # -- acting ----------------------------------------------------------------------------------------------------
 
@@ -236,12 +225,12 @@ class StreamHook(BaseHook):
 
     def check_reachable(self) -> None:
         """Raise SpecError or BrokerUnreachable unless the Kafka that the connection names answers."""
-        from airflow_stream_provider.kafka.connect import admin
+        from airflow_stream_provider.kafka.client import KafkaClient
 
         if self.kafka_conn_id is None:
             return
         extra = self._connections.kafka
         if extra is None:
             raise SpecError(f"The connection {self.kafka_conn_id!r} has no extra.", todo="See the README.")
-        with admin(self.kafka_conn_id, extra) as client:
+        with KafkaClient(self.kafka_conn_id, extra) as client:
             client.describe_cluster()

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.kafka.connect import connect, failure
+from airflow_stream_provider.kafka.group_requests import GroupRequests
 from airflow_stream_provider.kafka.requests import Answers, Requests
 from airflow_stream_provider.model.errors import StreamError
 
@@ -36,6 +37,7 @@ class KafkaClient:
         self._closed = False
         self._admin = connect(conn_id, extra)
         self._requests = Requests(self._admin)
+        self._groups = GroupRequests(self._admin, self._requests)
 
     def __enter__(self) -> KafkaClient:
         return self
@@ -101,11 +103,24 @@ class KafkaClient:
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
         """Return all that a consumer group has committed; nothing for a group that is not known.
 
-        Kafka leaves out, without a word, the topics that the user may not describe.
-
         :raises KafkaDenied: the user may not describe the group.
         """
-        return self._run(f"to describe the group {group}", self._requests.group_offsets, group)
+        from kafka.errors import for_code
+
+        found = self.groups_offsets([group])
+        if group in found.problems:
+            problem = found.problems[group]
+            error = for_code(problem.code)(problem.reason if problem.code < 0 else "")
+            raise self._failure(f"to describe the group {group}", error)
+        return found[group]
+
+    def groups_offsets(self, groups: Iterable[str]) -> Answers[str, dict[TopicPartition, int]]:
+        """Return all that these groups have committed: however many they are, one request for each coordinator.
+
+        Kafka leaves out, without a word, the topics that the user may not describe.
+        """
+        wanted = sorted(set(groups))
+        return self._run("to describe groups", self._groups.offsets, wanted) if wanted else Answers()
 
     def groups(self) -> dict[str, str]:
         """Return the state of every consumer group that the user may describe."""
@@ -117,7 +132,7 @@ class KafkaClient:
 
         :raises StreamError: the group has members, or Kafka refuses some of them: those others are committed.
         """
-        self._run(f"to commit for the group {group}", self._requests.commit_group, group, dict(offsets), metadata)
+        self._run(f"to commit for the group {group}", self._groups.commit, group, dict(offsets), metadata)
 
     def configs(
         self, *, topics: Iterable[str] = (), brokers: Iterable[int] = (), keys: Iterable[str] | None = None
@@ -187,7 +202,10 @@ class KafkaClient:
         try:
             yield
         except (KafkaError, OSError) as error:
-            raise failure(self.conn_id, self._admin.config["bootstrap_servers"], what, error) from error
+            raise self._failure(what, error) from error
+
+    def _failure(self, what: str, error: Exception) -> StreamError:
+        return failure(self.conn_id, self._admin.config["bootstrap_servers"], what, error)
 
     def _run(self, what: str, call: Callable[..., Awaitable[T]], *args: Any) -> T:
         with self._asking(what):

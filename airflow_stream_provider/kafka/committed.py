@@ -13,7 +13,10 @@ from airflow_stream_provider.checkpoint.logs import kafka_offsets
 from airflow_stream_provider.model.errors import CheckpointError
 
 if TYPE_CHECKING:
+    from kafka import TopicPartition
+
     from airflow_stream_provider.kafka.client import KafkaClient
+    from airflow_stream_provider.kafka.requests import Answers
 
 # Burrow's window. Spark keeps at least 100 batches.
 WINDOW = 10
@@ -112,21 +115,27 @@ class HeartbeatOffsets:
 
 @dataclass(frozen=True)
 class GroupOffsets:
-    """A consumer group of Kafka. It tells no times, and forgets a group `offsets.retention.minutes` after its end."""
+    """A consumer group of Kafka. It tells no times, and forgets a group `offsets.retention.minutes` after its end.
+
+    :param fetched: what `KafkaClient.groups_offsets` has just answered, for this group among others; None: ask.
+    """
 
     client: KafkaClient
     group: str
     read_committed: bool = False
+    fetched: Answers[str, dict[TopicPartition, int]] | None = None
 
     def read(self) -> Committed:
         """Ask the group's coordinator.
 
-        :raises StreamError: Kafka does not answer, or refuses us.
+        :raises BrokerUnreachable: Kafka does not answer.
         """
+        answers = self.client.groups_offsets([self.group]) if self.fetched is None else self.fetched
+        if self.group in answers.problems:
+            return Committed(self.query, problem=answers.problems[self.group].reason)
         found: dict[str, dict[int, int]] = {}
-        for partition, offset in self.client.group_offsets(self.group).items():
-            if offset >= 0:
-                found.setdefault(partition.topic, {})[partition.partition] = offset
+        for partition, offset in answers[self.group].items():
+            found.setdefault(partition.topic, {})[partition.partition] = offset
         if not found:
             return Committed(self.query, problem=f"There is no commit of a group {self.group}.", found=False)
         return Committed(self.query, found, read_committed=self.read_committed, missing=Missing.UNKNOWN)

@@ -1,10 +1,14 @@
-"""Measure how far queries are behind Kafka: what they have committed first, then what there is."""
+"""Measure how far queries are behind Kafka: what they have committed first, then what there is.
+
+All that is asked of Kafka is asked for all queries together, so that the requests do not grow with their number.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.kafka.committed import Committed, CommittedOffsets
 from airflow_stream_provider.kafka.logs import Logs
@@ -16,9 +20,9 @@ if TYPE_CHECKING:
     from kafka import TopicPartition
 
     from airflow_stream_provider.kafka.client import KafkaClient
+    from airflow_stream_provider.kafka.together import Asking
 
 K = TypeVar("K", bound=Hashable)
-Partitions = Mapping["TopicPartition", PartitionLag]
 
 
 def measure(client: KafkaClient, sources: Iterable[CommittedOffsets]) -> LagReport:
@@ -33,73 +37,95 @@ def measure(client: KafkaClient, sources: Iterable[CommittedOffsets]) -> LagRepo
     found = [source.read() for source in sources]
     queries = [query for query in found if query.offsets or query.problem]
     logs = Logs(client, queries)
-    return LagReport(logs.at, tuple(_lag_of(query, logs) for query in queries))
+    measured = [_Query(query, logs) for query in queries]
+    retention = logs.retention({tp.topic for query in measured for tp in query.unread})
+    askings = [asking for query in measured for asking in query.askings(retention)]
+    answers = iter(logs.ask(askings))
+    return LagReport(logs.at, tuple(query.lag(*(next(answers) for _ in range(3))) for query in measured))
 
 
-def _lag_of(query: Committed, logs: Logs) -> QueryLag:
-    if not query.offsets:
-        return QueryLag(query.query, problem=query.problem, found=query.found)
-    partitions = {tp: logs.lag(query, tp) for tp in logs.partitions(query)}
-    known = {tp: partition for tp, partition in partitions.items() if partition.lag is not None}
-    unread = {tp: partition for tp, partition in known.items() if partition.lag}
-    retention = logs.retention({tp.topic for tp in unread})
-    oldest_by_retention, seconds = _ages(query, unread, retention, logs)
-    judged = _verdicts(query, known, logs)
-    age = max(0.0, logs.at - query.window[-1][0]) if query.window else None
-    return QueryLag(
-        query.query,
-        tuple(
-            replace(
-                partition,
-                seconds=seconds.get(tp, 0.0 if partition.lag == 0 else None),
-                commit_age=age,
-                verdict=Verdict.REWIND if partition.state is PartitionState.AHEAD_OF_END else judged.get(tp),
-            )
-            for tp, partition in partitions.items()
-        ),
-        commit_age=age,
-        batch=query.batch,
-        seconds=max(oldest_by_retention.values(), default=None if unread or not known else 0.0),
-        retention_seconds=min(
-            (max(0.0, limit - old) for limit, old in oldest_by_retention.items() if limit is not None), default=None
-        ),
-        held_seconds=_held(partitions, logs),
-        problem=logs.problem(partitions),
-    )
+class _Query:
+    """A query on its way from what it has committed to its lag."""
+
+    def __init__(self, committed: Committed, logs: Logs) -> None:
+        self._committed = committed
+        self._logs = logs
+        self._now = round(logs.at * 1000)
+        self._partitions = {tp: logs.lag(committed, tp) for tp in logs.partitions(committed)}
+
+    @cached_property
+    def known(self) -> dict[TopicPartition, PartitionLag]:
+        """The partitions whose lag is known."""
+        return {tp: partition for tp, partition in self._partitions.items() if partition.lag is not None}
+
+    @cached_property
+    def unread(self) -> dict[TopicPartition, PartitionLag]:
+        """Those of them with records to read."""
+        return {tp: partition for tp, partition in self.known.items() if partition.lag}
+
+    def askings(self, retention: Mapping[str, float | None]) -> list[tuple[bool, Asking[TopicPartition, Any]]]:
+        """Return what finds the ages of the oldest records, of those held back, and the verdicts."""
+        level = self._committed.read_committed
+        waiting = {
+            tp: Unread(partition.position or 0, partition.end or 0, retention.get(tp.topic))
+            for tp, partition in self.unread.items()
+        }
+        # Behind an open transaction: from the last stable offset to the high watermark.
+        held = {
+            tp: Unread(partition.end or 0, (partition.end or 0) + partition.held, None)
+            for tp, partition in self._partitions.items()
+            if partition.held
+        }
+        lags = {tp: partition.lag or 0 for tp, partition in self.known.items()}
+        ends = {tp: partition.end or 0 for tp, partition in self.known.items()}
+        return [
+            (level, oldest(waiting, self._now)),
+            (False, oldest(held, self._now)),
+            (level, verdicts(self._committed.window, lags, ends, self._logs.at)),
+        ]
+
+    def lag(
+        self,
+        oldest_times: tuple[Mapping[float | None, int], Mapping[TopicPartition, int]],
+        held_times: tuple[Mapping[None, int], Mapping[TopicPartition, int]],
+        judged: Mapping[TopicPartition, Verdict | None],
+    ) -> QueryLag:
+        """Return the lag, from what was asked for."""
+        query, logs = self._committed, self._logs
+        if not query.offsets:
+            return QueryLag(query.query, problem=query.problem, found=query.found)
+        by_retention, seconds = self._seconds(oldest_times[0]), self._seconds(oldest_times[1])
+        # A leader may be lost at any of the questions.
+        failed = [tp for tp in self.known if not logs.readable(tp)]
+        partitions = self._partitions | {tp: logs.lag(query, tp) for tp in failed}
+        age = max(0.0, logs.at - query.window[-1][0]) if query.window else None
+        waits = any(partition.held is not None for partition in partitions.values())
+        return QueryLag(
+            query.query,
+            tuple(
+                replace(
+                    partition,
+                    seconds=seconds.get(tp, 0.0 if partition.lag == 0 else None) if partition.state.known else None,
+                    commit_age=age,
+                    verdict=_verdict(partition, judged.get(tp)),
+                )
+                for tp, partition in partitions.items()
+            ),
+            commit_age=age,
+            batch=query.batch,
+            seconds=None if failed or not self.known else max(by_retention.values(), default=0.0),
+            retention_seconds=min(
+                (max(0.0, limit - old) for limit, old in by_retention.items() if limit is not None), default=None
+            ),
+            held_seconds=self._seconds(held_times[0]).get(None, 0.0) if waits else None,
+            problem=logs.problem(partitions),
+        )
+
+    def _seconds(self, times: Mapping[K, int]) -> dict[K, float]:
+        return {key: max(0, self._now - at) / 1000 for key, at in times.items()}
 
 
-def _ages(
-    query: Committed, unread: Partitions, retention: Mapping[str, float | None], logs: Logs
-) -> tuple[dict[float | None, float], dict[TopicPartition, float]]:
-    """Return the age of the oldest unread record by the retention of its topic, and an estimate of it by partition."""
-    waiting = {
-        tp: Unread(partition.position or 0, partition.end or 0, retention.get(tp.topic))
-        for tp, partition in unread.items()
-    }
-    now = round(logs.at * 1000)
-    groups, times = oldest(logs.lookup(query.read_committed), waiting, now)
-    return _seconds(groups, now), _seconds(times, now)
-
-
-def _held(partitions: Partitions, logs: Logs) -> float | None:
-    """Return the age of the oldest record behind an open transaction; None for a query that reads those too."""
-    held = {
-        tp: Unread(partition.end or 0, (partition.end or 0) + partition.held, None)
-        for tp, partition in partitions.items()
-        if partition.held is not None
-    }
-    if not held:
-        return None
-    now = round(logs.at * 1000)
-    waiting = {tp: unread for tp, unread in held.items() if unread.end > unread.position}
-    return _seconds(oldest(logs.lookup(False), waiting, now)[0], now).get(None, 0.0)
-
-
-def _verdicts(query: Committed, known: Partitions, logs: Logs) -> dict[TopicPartition, Verdict | None]:
-    lags = {tp: partition.lag or 0 for tp, partition in known.items()}
-    ends = {tp: partition.end or 0 for tp, partition in known.items()}
-    return verdicts(logs.lookup(query.read_committed), query.window, lags, ends, logs.at)
-
-
-def _seconds(times: Mapping[K, int], now: int) -> dict[K, float]:
-    return {key: max(0, now - at) / 1000 for key, at in times.items()}
+def _verdict(partition: PartitionLag, judged: Verdict | None) -> Verdict | None:
+    if partition.state is PartitionState.AHEAD_OF_END:
+        return Verdict.REWIND
+    return judged if partition.state.known else None

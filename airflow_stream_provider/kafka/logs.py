@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.kafka.committed import Committed, Missing
-from airflow_stream_provider.kafka.oldest import Lookup
+from airflow_stream_provider.kafka.requests import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, Problem
+from airflow_stream_provider.kafka.together import Asking, together
 from airflow_stream_provider.model.lag import PartitionLag, PartitionState
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
+    from kafka.structs import OffsetAndTimestamp
 
     from airflow_stream_provider.kafka.client import KafkaClient
 
@@ -19,25 +21,31 @@ if TYPE_CHECKING:
 LOOK_AGAIN_SECONDS = 1.0
 EARLIEST, LATEST = -2, -1
 
+_STATES = {
+    UNKNOWN_TOPIC_OR_PARTITION: PartitionState.UNKNOWN_TOPIC,
+    LEADER_NOT_AVAILABLE: PartitionState.NO_LEADER,
+}
+
 
 class Logs:
     """The logs of all partitions that these queries read, as they are now (`at`, seconds since 1970).
+
+    A partition that once could not be read is not asked again, and unknown from then on.
 
     :raises StreamError: Kafka does not answer, or refuses us altogether.
     """
 
     def __init__(self, client: KafkaClient, queries: Sequence[Committed]) -> None:
         self._client = client
-        self._states: dict[TopicPartition, PartitionState] = {}
-        self._reasons: dict[TopicPartition, str] = {}
-        self._partitions = self._describe({topic for query in queries for topic in query.offsets})
+        self._problems: dict[TopicPartition, Problem] = {}
+        self._retention_problems: dict[str, str] = {}
+        self._partitions = self._describe(queries)
         by_level: dict[bool, set[TopicPartition]] = {}
         for query in queries:
             by_level.setdefault(query.read_committed, set()).update(self.partitions(query))
         self._starts = self._offsets(set().union(*by_level.values()), EARLIEST, False)
         self._ends = {level: self._offsets(partitions, LATEST, level) for level, partitions in by_level.items()}
-        for query in queries:
-            self._look_again(query)
+        self._look_again(queries)
         # After the last stable offsets, which then are never ahead of it.
         self._watermarks = self._offsets(by_level.get(True, ()), LATEST, False)
         self.at = time.time()
@@ -54,64 +62,111 @@ class Logs:
     def lag(self, query: Committed, partition: TopicPartition) -> PartitionLag:
         """Return where a query stands in one of its partitions."""
         committed = query.offsets[partition.topic].get(partition.partition)
-        end, start = self._ends[query.read_committed].get(partition), self._starts.get(partition)
-        if end is None or start is None:
-            state = self._states.get(partition, PartitionState.UNREADABLE)
-        elif committed is None and query.missing is Missing.UNKNOWN and start < end:
-            state = PartitionState.NO_COMMIT
-        elif committed is None:
-            state = PartitionState.NEW_PARTITION
+        if partition in self._problems:
+            state = _STATES.get(self._problems[partition].code, PartitionState.UNREADABLE)
+            return PartitionLag(partition.topic, partition.partition, state, committed)
+        end, start = self._ends[query.read_committed][partition], self._starts[partition]
+        if committed is None:
+            unknown = query.missing is Missing.UNKNOWN and start < end
+            state = PartitionState.NO_COMMIT if unknown else PartitionState.NEW_PARTITION
         else:
             state = PartitionState.AHEAD_OF_END if committed > end else PartitionState.OK
-        watermark = self._watermarks.get(partition) if query.read_committed else None
-        held = None if watermark is None or end is None else max(0, watermark - end)
+        held = max(0, self._watermarks[partition] - end) if query.read_committed else None
         return PartitionLag(partition.topic, partition.partition, state, committed, start, end, held)
 
-    def problem(self, partitions: Iterable[TopicPartition]) -> str:
-        """Return why the first of these partitions that cannot be read cannot; empty when all can."""
-        return next((self._reasons[tp] for tp in partitions if tp in self._reasons), "")
+    def readable(self, partition: TopicPartition) -> bool:
+        """Whether all that was asked of a partition was answered so far."""
+        return partition not in self._problems
 
-    def lookup(self, read_committed: bool) -> Lookup[TopicPartition]:
-        """Return what asks for the first record not older than a time, as `oldest` and `window` do."""
+    def problem(self, partitions: Mapping[TopicPartition, PartitionLag]) -> str:
+        """Return why something of these partitions is not known, the first reason of perhaps many; or nothing."""
+        for partition, lag in partitions.items():
+            if not lag.state.known:
+                return self._problems[partition].reason if partition in self._problems else _reason(lag)
+        topics = {partition.topic for partition in partitions}
+        return next((reason for topic, reason in self._retention_problems.items() if topic in topics), "")
 
-        def ask(times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, tuple[int, int]]:
-            found = self._ask(times, read_committed)
-            return {tp: (each.offset, each.timestamp) for tp, each in found.items() if each.offset >= 0}
+    def ask(self, askings: Sequence[tuple[bool, Asking[TopicPartition, Any]]]) -> list[Any]:
+        """Return what each of them finds out; the first of each pair is whether it reads committed records only."""
+        results: list[Any] = [None] * len(askings)
+        for level in (False, True):
+            numbers = [number for number, (read_committed, _) in enumerate(askings) if read_committed is level]
 
-        return ask
+            def lookup(
+                times: Mapping[TopicPartition, int], level: bool = level
+            ) -> dict[TopicPartition, tuple[int, int]]:
+                found = self._ask(times, level)
+                return {tp: (each.offset, each.timestamp) for tp, each in found.items() if each.offset >= 0}
 
-    def retention(self, topics: Iterable[str]) -> Mapping[str, float | None]:
+            for number, result in zip(numbers, together(lookup, [askings[n][1] for n in numbers]), strict=True):
+                results[number] = result
+        return results
+
+    def retention(self, topics: Iterable[str]) -> dict[str, float | None]:
         """Return after how many seconds Kafka deletes a topic's records; None = never, or not to be known."""
-        return {topic: None for topic in topics}
+        wanted = set(topics)
+        if not wanted:
+            return {}
+        answers = self._client.configs(topics=wanted, keys=("cleanup.policy", "retention.ms"))
+        for topic, problem in answers.problems.items():
+            reason = f"When Kafka deletes unread records of the topic {topic} is not known: {problem.reason}"
+            self._retention_problems[str(topic)] = reason
+        return {topic: _seconds(answers.get(topic, {})) for topic in wanted}
 
-    def _describe(self, topics: Iterable[str]) -> dict[str, list[TopicPartition]]:
+    def _describe(self, queries: Sequence[Committed]) -> dict[str, list[TopicPartition]]:
         from kafka import TopicPartition
 
-        found = {topic: [] for topic in topics}
-        for topic, described in self._client.topics(found).items():
-            for partition in described["partitions"]:
-                tp = TopicPartition(topic, partition["partition_index"])
-                found[topic].append(tp)
-                if partition["leader_id"] < 0:
-                    self._states[tp] = PartitionState.NO_LEADER
+        wanted = {topic for query in queries for topic in query.offsets}
+        found: dict[str, list[TopicPartition]] = {topic: [] for topic in wanted}
+        topics = self._client.topics(wanted)
+        for topic, described in topics.items():
+            found[topic] = [TopicPartition(topic, each["partition_index"]) for each in described["partitions"]]
+        for query in queries:
+            for topic, numbers in query.offsets.items():
+                if topic in topics.problems:
+                    problem = topics.problems[topic]
+                    self._problems.update({TopicPartition(topic, number): problem for number in numbers})
         return found
 
-    def _ask(self, times, read_committed):
-        known = {tp for tps in self._partitions.values() for tp in tps}
-        wanted = {tp: at for tp, at in times.items() if tp in known and tp not in self._states}
-        for tp in times:
-            if tp not in known:
-                self._states[tp] = PartitionState.UNKNOWN_TOPIC
-        return self._client.offsets(wanted, read_committed) if wanted else {}
-
-    def _look_again(self, query: Committed) -> None:
-        ends = self._ends[query.read_committed]
-        ahead = [tp for tp, end in ends.items() if query.offsets.get(tp.topic, {}).get(tp.partition, end) > end]
-        if ahead:
-            time.sleep(LOOK_AGAIN_SECONDS)
-            ends.update(self._offsets(ahead, LATEST, query.read_committed))
+    def _ask(
+        self, times: Mapping[TopicPartition, int], read_committed: bool
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        answers = self._client.offsets({tp: at for tp, at in times.items() if self.readable(tp)}, read_committed)
+        self._problems.update(answers.problems)
+        return answers
 
     def _offsets(
         self, partitions: Iterable[TopicPartition], spec: int, read_committed: bool
     ) -> dict[TopicPartition, int]:
         return {tp: each.offset for tp, each in self._ask(dict.fromkeys(partitions, spec), read_committed).items()}
+
+    def _look_again(self, queries: Sequence[Committed]) -> None:
+        """Ask once more for the ends that something seems to have been read beyond, of all queries at once."""
+        ahead: dict[bool, set[TopicPartition]] = {}
+        for query in queries:
+            ends = self._ends[query.read_committed]
+            passed = (
+                tp for tp, end in ends.items() if query.offsets.get(tp.topic, {}).get(tp.partition, end) > end
+            )
+            ahead.setdefault(query.read_committed, set()).update(passed)
+        if any(ahead.values()):
+            time.sleep(LOOK_AGAIN_SECONDS)
+            for level, partitions in ahead.items():
+                self._ends[level].update(self._offsets(partitions, LATEST, level))
+
+
+def _reason(lag: PartitionLag) -> str:
+    where = f"partition {lag.partition} of the topic {lag.topic}"
+    if lag.state is PartitionState.NO_COMMIT:
+        return f"There is no commit for {where}."
+    return (
+        f"{where[0].upper()}{where[1:]} ends at {lag.end}, before what is committed ({lag.committed}): "
+        "the topic was made anew, or cut off."
+    )
+
+
+def _seconds(settings: Mapping[str, str | None]) -> float | None:
+    """Return `retention.ms` in seconds; None where nothing is deleted by age, or it is not known."""
+    milliseconds = int(settings.get("retention.ms") or -1)
+    deletes = "delete" in (settings.get("cleanup.policy") or "")
+    return milliseconds / 1000 if deletes and milliseconds >= 0 else None

@@ -7,9 +7,11 @@ Where the record at an offset is gone (compaction) the time is that of the one b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from airflow_stream_provider.kafka.together import Asking
 
 # How close a time is found, in milliseconds.
 RESOLUTION = 500
@@ -18,10 +20,6 @@ PIVOTS = 8
 
 P = TypeVar("P", bound=Hashable)
 G = TypeVar("G", bound=Hashable)
-
-# Asks for the first record not older than a time (milliseconds since 1970): its offset and its time. A partition that
-# has no such record, or cannot be read, is left out of the answer.
-Lookup = Callable[[Mapping[P, int]], Mapping[P, tuple[int, int]]]
 
 
 @dataclass(frozen=True)
@@ -68,9 +66,12 @@ class _Search:
             self.high_offset = answer[0] if answer is not None else self.high_offset
 
 
-def times_of(lookup: Lookup[P], unread: Mapping[P, Unread[G]], now: int) -> dict[P, int]:
-    """Return the time of each first unread record in milliseconds, at most RESOLUTION too early, never after `now`."""
-    starts = lookup(dict.fromkeys(unread, 0))
+def times_of(unread: Mapping[P, Unread[G]], now: int) -> Asking[P, dict[P, int]]:
+    """Find the time of each first unread record in milliseconds, at most RESOLUTION too early, never after `now`.
+
+    A partition that cannot be read is left out.
+    """
+    starts = yield dict.fromkeys(unread, 0)
     searches = {
         partition: _Search(unread[partition].position, min(at, now), offset, now, unread[partition].end)
         for partition, (offset, at) in starts.items()
@@ -82,13 +83,13 @@ def times_of(lookup: Lookup[P], unread: Mapping[P, Unread[G]], now: int) -> dict
         asked = {partition: search.next() for partition, search in searches.items() if not search.over}
         if not asked:
             return {**found, **{partition: min(search.low, now) for partition, search in searches.items()}}
-        answers = lookup(asked)
+        answers = yield asked
         for partition, at in asked.items():
             searches[partition].learn(at, answers.get(partition))
 
 
-def oldest(lookup: Lookup[P], unread: Mapping[P, Unread[G]], now: int) -> tuple[dict[G, int], dict[P, int]]:
-    """Return by group the time of its oldest unread record, exact, and by partition an estimate of it; milliseconds.
+def oldest(unread: Mapping[P, Unread[G]], now: int) -> Asking[P, tuple[dict[G, int], dict[P, int]]]:
+    """Find by group the time of its oldest unread record, exact, and by partition an estimate of it; milliseconds.
 
     Few partitions are searched: those with the most records. The others are asked once whether they hold an older
     unread record, and only those that do are looked at further. The estimate of the rest lies on the line from there
@@ -99,13 +100,13 @@ def oldest(lookup: Lookup[P], unread: Mapping[P, Unread[G]], now: int) -> tuple[
     left = dict(unread)
     while left:
         pivots = _pivots(left)
-        found = times_of(lookup, pivots, now)
+        found = yield from times_of(pivots, now)
         times.update(found)
         for partition, at in found.items():
             group = unread[partition].group
             by_group[group] = min(at, by_group.get(group, now))
         asked = {p: by_group.get(u.group, now) - RESOLUTION for p, u in left.items() if p not in pivots}
-        answers = lookup(asked) if asked else {}
+        answers = (yield asked) if asked else {}
         left = {}
         for partition, at in asked.items():
             waits = unread[partition]

@@ -20,8 +20,6 @@ R = TypeVar("R")
 
 # Pauses in seconds before what a broker that changes its part may answer is asked again.
 PAUSES = (0.1, 0.4, 1.0)
-# The first group of a cluster makes the topic of all groups' offsets.
-COORDINATOR_PAUSES = (*PAUSES, 2.0, 4.0)
 # Kafka's own numbers.
 UNKNOWN_TOPIC_OR_PARTITION = 3
 LEADER_NOT_AVAILABLE = 5
@@ -49,11 +47,10 @@ class Requests:
     """Asks the brokers that a client has found; everything but the making runs on the client's thread."""
 
     def __init__(self, admin: KafkaAdminClient) -> None:
-        self._admin = admin
         self._manager = admin._manager
         self._leaders: dict[str, dict[int, int]] = {}
 
-    async def _send(self, request: Callable[[], Any], node: int | None = None) -> Any:
+    async def send(self, request: Callable[[], Any], node: int | None = None) -> Any:
         """Send a request, and again while its broker is busy or out of reach."""
         from kafka.errors import KafkaConnectionError, NodeNotReadyError
 
@@ -79,13 +76,13 @@ class Requests:
             )
 
         found: Answers[str, dict[str, Any]] = Answers()
-        response = await self._send(request)
+        response = await self.send(request)
         if {broker.node_id for broker in response.brokers} - {b.node_id for b in self._manager.cluster.brokers()}:
             await self._manager.cluster.refresh_metadata()
         for each in response.topics:
             if each.error_code:
                 self._leaders.pop(each.name, None)
-                found.problems[each.name] = Problem(each.error_code, _sentence(each.error_code, f"topic {each.name}"))
+                found.problems[each.name] = Problem(each.error_code, sentence(each.error_code, f"topic {each.name}"))
             else:
                 found[each.name] = described = each.to_dict()
                 self._leaders[each.name] = {p["partition_index"]: p["leader_id"] for p in described["partitions"]}
@@ -113,8 +110,7 @@ class Requests:
                 try:
                     response = await future
                 except (KafkaError, OSError) as error:
-                    reason = f"Broker {leader} does not answer: {error}".rstrip(". ") + "."
-                    found.problems.update(dict.fromkeys(asked, Problem(NO_ANSWER, reason)))
+                    found.problems.update(dict.fromkeys(asked, no_answer(leader, error)))
                     if not isinstance(error, RequestTimedOutError):
                         again.update(asked)
                     continue
@@ -125,7 +121,7 @@ class Requests:
                             found[partition] = answer(each)
                             continue
                         what = f"partition {partition.partition} of the topic {partition.topic}"
-                        found.problems[partition] = Problem(each.error_code, _sentence(each.error_code, what))
+                        found.problems[partition] = Problem(each.error_code, sentence(each.error_code, what))
                         if issubclass(for_code(each.error_code), RetriableError):
                             again[partition] = wanted[partition]
             if not again or pause is None:
@@ -154,64 +150,8 @@ class Requests:
                 problems[partition] = described.problems[partition.topic]
             else:
                 code = UNKNOWN_TOPIC_OR_PARTITION if leader is None else LEADER_NOT_AVAILABLE
-                problems[partition] = Problem(code, _sentence(code, what))
+                problems[partition] = Problem(code, sentence(code, what))
         return by_leader
-
-    async def _with_coordinator(self, group: str, request: Callable[[], Any], read: Callable[[Any], R]) -> R:
-        """Ask the group's coordinator, and look for it again while it moves."""
-        from kafka.errors import (
-            CoordinatorLoadInProgressError,
-            CoordinatorNotAvailableError,
-            NotCoordinatorError,
-            for_code,
-        )
-        from kafka.protocol.metadata import FindCoordinatorRequest
-
-        async def ask() -> R:
-            # The last version for one key alone, which every broker has; the client would never forget its answer.
-            found = await self._send(lambda: FindCoordinatorRequest(key=group, key_type=0, max_version=3))
-            if found.error_code:
-                raise for_code(found.error_code)(found.error_message or "")
-            return read(await self._send(request, found.node_id))
-
-        for pause in COORDINATOR_PAUSES:
-            try:
-                return await ask()
-            except (CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError):
-                await self._manager._net.sleep(pause)
-        return await ask()
-
-    async def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """Return what a group has committed."""
-
-        def request() -> Any:
-            (_, made), *_ = self._admin._list_group_offsets_requests({group: None})
-            return made
-
-        def read(response: Any) -> dict[TopicPartition, int]:
-            found = self._admin._list_group_offsets_process_response(response, group_id=group)[group]
-            return {partition: each.offset for partition, each in found.items() if each.offset >= 0}
-
-        return await self._with_coordinator(group, request, read)
-
-    async def commit_group(self, group: str, offsets: dict[TopicPartition, int], metadata: str) -> None:
-        """Commit for a group; raise the first error of a partition."""
-        from kafka.errors import NoError
-        from kafka.structs import OffsetAndMetadata
-
-        committed = {partition: OffsetAndMetadata(offset, metadata, -1) for partition, offset in offsets.items()}
-
-        def read(response: Any) -> None:
-            found = self._admin._alter_group_offsets_process_response(response)
-            refused = {partition: error for partition, error in found.items() if error is not NoError}
-            for partition, error in refused.items():
-                others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
-                raise error(f"partition {partition.partition} of the topic {partition.topic}{others}")
-
-        if committed:
-            await self._with_coordinator(
-                group, lambda: self._admin._alter_group_offsets_request(group, committed), read
-            )
 
     async def configs(
         self, topics: list[str], brokers: list[int], keys: list[str] | None
@@ -228,23 +168,24 @@ class Requests:
         for node, kind, names in asked:
             resources = [(kind, name, keys) for name in names]
             try:
-                response = await self._send(lambda r=resources: DescribeConfigsRequest(resources=r), node)  # type: ignore[misc]
+                response = await self.send(lambda r=resources: DescribeConfigsRequest(resources=r), node)  # type: ignore[misc]
             except (KafkaError, OSError) as error:
                 if node is None:
                     raise
-                found.problems[node] = Problem(NO_ANSWER, f"Broker {node} does not answer: {error}.")
+                found.problems[node] = no_answer(node, error)
                 continue
             for each in response.results:
                 name = names[each.resource_name]
                 if each.error_code:
                     what = f"{'topic' if kind == TOPIC else 'broker'} {each.resource_name}"
-                    found.problems[name] = Problem(each.error_code, _sentence(each.error_code, what))
+                    found.problems[name] = Problem(each.error_code, sentence(each.error_code, what))
                 else:
                     found[name] = {config.name: config.value for config in each.configs}
         return found
 
 
-def _sentence(code: int, what: str) -> str:
+def sentence(code: int, what: str) -> str:
+    """Return what one of Kafka's error codes means for a thing that was asked about."""
     from kafka.errors import AuthorizationError, for_code
 
     if code == UNKNOWN_TOPIC_OR_PARTITION:
@@ -255,3 +196,8 @@ def _sentence(code: int, what: str) -> str:
     if issubclass(error, AuthorizationError):
         return f"Kafka refuses the connection's user the {what}: {error.__name__}."
     return f"Kafka does not answer for the {what}: {error.__name__}."
+
+
+def no_answer(broker: int, error: Exception) -> Problem:
+    """Return the problem of all that a broker was asked."""
+    return Problem(NO_ANSWER, f"Broker {broker} does not answer: {error}".rstrip(". ") + ".")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from airflow_stream_provider.kafka.committed import Offsets
-from airflow_stream_provider.kafka.oldest import Lookup
+from airflow_stream_provider.kafka.together import Asking
 from airflow_stream_provider.model.verdict import Verdict, evaluate
 
 # Fewer commits have no pace that the present silence could be held against.
@@ -21,9 +21,9 @@ Window = Sequence[tuple[float, Offsets]]
 
 
 def verdicts(
-    lookup: Lookup[P], window: Window, lags: Mapping[P, int], ends: Mapping[P, int], now: float
-) -> dict[P, Verdict | None]:
-    """Return a verdict for each partition (topic and number first) in `lags`; None where there are too few commits yet.
+    window: Window, lags: Mapping[P, int], ends: Mapping[P, int], now: float
+) -> Asking[P, dict[P, Verdict | None]]:
+    """Find a verdict for each partition (topic and number first) in `lags`; None where there are too few commits yet.
 
     How far the log's end was at some time is asked by timestamp, at most once for each commit, and only of partitions
     whose verdict hangs on it; see `test_a_lag_that_becomes_known_never_makes_it_worse_than_a_warning`.
@@ -34,8 +34,8 @@ def verdicts(
     past: dict[P, dict[int, int]] = {p: {} for p in lags}
     lately: dict[P, int] = {}
 
-    def ends_at(partitions: Sequence[P], seconds: float) -> dict[P, int]:
-        answers = lookup(dict.fromkeys(partitions, round(seconds * 1000))) if partitions else {}
+    def ends_at(partitions: Sequence[P], seconds: float) -> Asking[P, dict[P, int]]:
+        answers = (yield dict.fromkeys(partitions, round(seconds * 1000))) if partitions else {}
         return {p: answers[p][0] if p in answers else ends[p] for p in partitions}
 
     def judge(p: P) -> Verdict | None:
@@ -47,11 +47,11 @@ def verdicts(
     found = {p: judge(p) for p in lags}
     stopped = [p for p, verdict in found.items() if verdict is Verdict.STOP]
     if stopped:
-        lately = ends_at(stopped, now - _ring(window))
+        lately = yield from ends_at(stopped, now - _ring(window))
         found.update({p: judge(p) for p in stopped})
     for number in reversed(range(len(window))):
         unsure = [p for p, verdict in found.items() if verdict in (Verdict.WARN, Verdict.STALL)]
-        for p, end in ends_at(unsure, window[number][0]).items():
+        for p, end in (yield from ends_at(unsure, window[number][0])).items():
             past[p][number] = end
             found[p] = judge(p)
     return found

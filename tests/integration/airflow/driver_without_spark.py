@@ -142,7 +142,9 @@ class Driver:
     # -- one method per action ---------------------------------------------------------------------------------------
 
     def announce(self, state: StreamState) -> None:
-        queries = [{"name": q.name, "checkpoint": str(q.checkpoint)} for q in self.queries]
+        queries = [
+            {"name": q.name, "checkpoint": str(q.checkpoint), "sources": ["kafka:subscribe=orders"]} for q in self.queries
+        ]
         rehearsal = {"queries": {q.name: {"last_batch_seconds": 0.01, "batches": 3} for q in self.queries}, "notes": []}
         fields = {"deployment": self.deployment, "incarnation": self.incarnation}
         self.append(lambda _: self.record(Kind.STANDBY, **fields, queries=queries, rehearsal=rehearsal))

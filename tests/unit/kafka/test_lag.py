@@ -1,90 +1,198 @@
+"""What is made of Kafka's answers; what the real one answers is in the integration tests."""
+
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from kafka import TopicPartition
 from kafka.structs import OffsetAndTimestamp
 
-from airflow_stream_provider.kafka.connect import client_settings
-from airflow_stream_provider.kafka.lag import Lag, is_kafka, measure
-from airflow_stream_provider.model.errors import SpecError
+from airflow_stream_provider.kafka import logs
+from airflow_stream_provider.kafka.committed import Committed, GroupOffsets, Missing
+from airflow_stream_provider.kafka.lag import measure
+from airflow_stream_provider.kafka.requests import Answers, Problem
+from airflow_stream_provider.model.lag import GroupVerdict, LagReport, PartitionState, QueryLag, Verdict
 
-LATEST = -1
-
-
-class Broker:
-    """Answers ListOffsets for one topic; what the real one says is in the integration tests."""
-
-    def __init__(self, ends: Mapping[int, int], young: Mapping[int, int]) -> None:
-        self.answers = {LATEST: ends}
-        self.young = young
-
-    def list_partition_offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Any]:
-        return {
-            tp: OffsetAndTimestamp(self.answers.get(spec, self.young)[tp.partition], -1, None)
-            for tp, spec in wanted.items()
-        }
+NOW = time.time()
+LOST = Problem(5, "It has no leader.")
 
 
-def lag(broker: Broker, committed: Mapping[str, Any], seconds: float | None = None) -> Lag:
-    return measure(broker, committed, seconds)  # type: ignore[arg-type]
+@dataclass
+class Kafka:
+    """Partitions of the topic `t`, each with its log start and the ages in seconds of the records after it."""
+
+    logs: dict[int, tuple[int, Sequence[float]]]
+    problems: dict[int, Problem] = field(default_factory=dict)
+    lost_at: int | None = None
+    retention: str | None = "3600000"
+    ends: list[int] = field(default_factory=list)
+    questions: int = 0
+
+    def topics(self, names: Iterable[str]) -> Answers[str, Any]:
+        found: Answers[str, Any] = Answers()
+        for name in names:
+            if name == "t":
+                found[name] = {"partitions": [{"partition_index": number} for number in {**self.logs, **self.problems}]}
+            else:
+                found.problems[name] = Problem(3, f"There is no topic {name}.")
+        return found
+
+    def offsets(self, specs: Mapping[TopicPartition, int], read_committed: bool) -> Answers[TopicPartition, Any]:
+        self.questions += 1
+        found: Answers[TopicPartition, Any] = Answers()
+        for tp, spec in specs.items():
+            if tp.partition in self.problems or self.questions == self.lost_at:
+                found.problems[tp] = self.problems.get(tp.partition, LOST)
+            else:
+                found[tp] = OffsetAndTimestamp(*self._answer(tp.partition, spec), None)
+        return found
+
+    def _answer(self, partition: int, spec: int) -> tuple[int, int]:
+        start, ages = self.logs[partition]
+        if spec == logs.EARLIEST:
+            return start, -1
+        if spec == logs.LATEST:
+            return (self.ends.pop(0) if self.ends else start + len(ages)), -1
+        times = [round((NOW - age) * 1000) for age in ages]
+        return next(((start + n, at) for n, at in enumerate(times) if at >= spec), (-1, -1))
+
+    def configs(self, topics: Iterable[str], keys: Iterable[str]) -> Answers[str, Any]:
+        found: Answers[str, Any] = Answers()
+        for topic in topics:
+            if self.retention is None:
+                found.problems[topic] = Problem(29, "Kafka refuses us.")
+            else:
+                found[topic] = {"cleanup.policy": "delete", "retention.ms": self.retention}
+        return found
+
+    def groups_offsets(self, groups: Iterable[str]) -> Answers[str, dict[TopicPartition, int]]:
+        found: Answers[str, dict[TopicPartition, int]] = Answers()
+        found.problems = {group: Problem(30, f"Kafka refuses us the group {group}.") for group in groups}
+        return found
 
 
-def test_the_lag_is_that_of_the_slowest_query() -> None:
-    broker = Broker({0: 100, 1: 50}, {})
-    committed = {"a": [{"t": {"0": 90, "1": 50}}], "b": [{"t": {0: 60, 1: 40}}]}
-    assert lag(broker, committed) == Lag(50, None, {"a": 10, "b": 50})
+@dataclass
+class Known:
+    """Offsets that are known beforehand."""
+
+    committed: Committed
+
+    def read(self) -> Committed:
+        return self.committed
 
 
-def test_a_commit_ahead_of_the_end_is_no_lag() -> None:
-    assert lag(Broker({0: 100}, {}), {"a": [{"t": {"0": 120}}]}).records == 0
+def report(kafka: Kafka, *queries: Committed) -> LagReport:
+    return measure(kafka, [Known(query) for query in queries])  # type: ignore[arg-type]
+
+
+def one(kafka: Kafka, offsets: Mapping[int, int], **more: Any) -> QueryLag:
+    (found,) = report(kafka, Committed("q", {"t": offsets}, **more)).queries
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "LOOK_AGAIN_SECONDS", 0.0)
+
+
+def test_the_lag_counts_from_what_is_committed_or_the_start_of_the_log() -> None:
+    found = one(Kafka({0: (0, [9, 8, 7]), 1: (5, [9, 8]), 2: (0, [4])}), {0: 1, 1: 2})
+    assert [(p.lag, p.lost, p.state.value) for p in found.partitions] == [
+        (2, 0, "ok"),
+        (2, 3, "ok"),
+        (1, 0, "new_partition"),
+    ]
+    assert (found.records, found.lost, found.complete, found.problem) == (5, 3, True, "")
+
+
+def test_what_some_queries_have_in_common_is_asked_once() -> None:
+    kafka = Kafka({0: (0, [9, 8, 7])})
+    alone = one(kafka, {0: 1}) and kafka.questions
+    kafka.questions = 0
+    found = report(kafka, *(Committed(str(n), {"t": {0: 1}}) for n in range(50)))
+    assert (len(found.queries), kafka.questions) == (50, alone)
+
+
+def test_the_oldest_unread_record_says_how_many_seconds() -> None:
+    found = one(Kafka({0: (0, [900, 600, 10]), 1: (0, [2000, 5])}), {0: 1, 1: 1})
+    assert found.seconds == pytest.approx(600, abs=3)
+    assert found.retention_seconds == pytest.approx(3000, abs=3)
+    assert one(Kafka({0: (0, [900])}), {0: 1}).seconds == 0.0
 
 
 @pytest.mark.parametrize(
-    ("committed", "young", "late"),
+    ("code", "state"),
     [
-        (99, 100, True),  # one record is older than that and not committed
-        (100, 100, False),  # all that is older is committed
-        (150, 100, False),
-        (200, -1, False),  # no record is that young, and all are committed
-        (199, -1, True),
+        (3, PartitionState.UNKNOWN_TOPIC),
+        (5, PartitionState.NO_LEADER),
+        (29, PartitionState.UNREADABLE),
+        (-1, PartitionState.UNREADABLE),
     ],
 )
-def test_late_is_exact(committed: int, young: int, late: bool) -> None:
-    found = lag(Broker({0: 200}, {0: young}), {"a": [{"t": {"0": committed}}]}, 30.0)
-    assert found.late is late
+def test_what_kafka_does_not_answer_is_unknown_and_said(code: int, state: PartitionState) -> None:
+    found = one(Kafka({0: (0, [9, 8])}, {1: Problem(code, "Because.")}), {0: 1, 1: 1})
+    assert [p.state for p in found.partitions] == [PartitionState.OK, state]
+    assert (found.records, found.seconds is not None, found.complete, found.problem) == (1, True, False, "Because.")
+    assert found.verdict is GroupVerdict.UNKNOWN
 
 
-def test_a_stream_without_kafka_sources_has_no_lag() -> None:
-    assert lag(Broker({}, {}), {"a": []}, 30.0) == Lag(0, False, {"a": 0})
+def test_a_topic_that_is_gone_is_unknown() -> None:
+    (found,) = report(Kafka({}), Committed("q", {"gone": {0: 5, 1: 5}})).queries
+    assert {p.state for p in found.partitions} == {PartitionState.UNKNOWN_TOPIC}
+    assert (found.records, found.seconds, found.problem) == (None, None, "There is no topic gone.")
 
 
-@pytest.mark.parametrize("offsets", [None, "x", {}, {"logOffset": 5}, {"t": {}}, {"t": {"a": 1}}, 7])
-def test_other_sources_are_told_apart(offsets: Any) -> None:
-    assert not is_kafka(offsets)
-    assert is_kafka({"t": {"0": 1}})
+@pytest.mark.parametrize("question", range(1, 8))
+def test_a_leader_lost_while_it_is_measured_is_never_no_lag(question: int) -> None:
+    kafka = Kafka({0: (0, [900, 600, 10])}, lost_at=question)
+    found = one(kafka, {0: 1})
+    assert kafka.questions >= question, "there are no more questions to lose it at"
+    assert (found.records, found.seconds, found.complete) == (None, None, False)
+    assert found.partitions[0].state is PartitionState.NO_LEADER
+    assert found.verdict is GroupVerdict.UNKNOWN
 
 
-def test_a_connection_becomes_settings_of_the_client() -> None:
-    extra = {"bootstrap.servers": "a:1,b:2", "security.protocol": "SASL_SSL", "sasl.password": "hunter2"}
-    assert client_settings("k", extra) == {
-        "bootstrap_servers": "a:1,b:2",
-        "security_protocol": "SASL_SSL",
-        "sasl_plain_password": "hunter2",
-    }
+def test_a_commit_ahead_of_the_end_is_looked_at_twice() -> None:
+    again = one(Kafka({0: (0, [9, 8, 7])}, ends=[2]), {0: 3})
+    assert (again.records, again.partitions[0].state) == (0, PartitionState.OK)
+    anew = one(Kafka({0: (0, [9])}), {0: 3})
+    assert (anew.partitions[0].raw_lag, anew.records) == (-2, None)
+    assert (anew.partitions[0].verdict, anew.verdict) == (Verdict.REWIND, GroupVerdict.ERR)
+    assert anew.problem == (
+        "Partition 0 of the topic t ends at 1, before what is committed (3): the topic was made anew, or cut off."
+    )
 
 
 @pytest.mark.parametrize(
-    ("extra", "sentence"),
+    ("missing", "states"),
     [
-        ({}, "The Kafka connection 'k' names no broker."),
-        ({"bootstrap.servers": "a:1", "socket.magic": "hunter2"}, "settings that are not known here: socket.magic"),
+        (Missing.FROM_START, ["ok", "new_partition", "new_partition"]),
+        (Missing.UNKNOWN, ["ok", "no_commit", "new_partition"]),
+        (Missing.NOT_READ, ["ok"]),
     ],
 )
-def test_a_connection_that_cannot_be_used_is_refused(extra: dict[str, str], sentence: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        client_settings("k", extra)
-    assert sentence in str(caught.value)
-    assert "hunter2" not in str(caught.value)
+def test_a_partition_without_a_commit_is_what_the_reader_makes_of_it(missing: Missing, states: list[str]) -> None:
+    found = one(Kafka({0: (0, [9]), 1: (0, [9]), 2: (7, [])}), {0: 0}, missing=missing)
+    assert [p.state.value for p in found.partitions] == states
+
+
+def test_retention_that_is_not_known_is_said_and_changes_nothing_else() -> None:
+    found = one(Kafka({0: (0, [9, 8])}, retention=None), {0: 1})
+    assert (found.retention_seconds, found.records, found.complete) == (None, 1, True)
+    assert found.problem == "When Kafka deletes unread records of the topic t is not known: Kafka refuses us."
+    assert one(Kafka({0: (0, [9, 8])}, retention="-1"), {0: 1}).retention_seconds is None
+
+
+def test_a_group_that_may_not_be_read_is_unknown() -> None:
+    kafka: Any = Kafka({})
+    found = measure(kafka, [GroupOffsets(kafka, "g")])
+    assert found.verdict is GroupVerdict.UNKNOWN
+    assert found.queries[0].problem == "Kafka refuses us the group g."
+
+
+def test_a_query_that_reads_no_kafka_has_no_lag() -> None:
+    assert report(Kafka({}), Committed("q")).queries == ()

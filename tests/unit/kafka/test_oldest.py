@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_stream_provider.kafka.oldest import PIVOTS, RESOLUTION, Unread, oldest, times_of
+from airflow_stream_provider.kafka.together import Asking, together
 
 NOW = 10**9
+R = TypeVar("R")
 
 
 class Logs:
@@ -22,6 +25,10 @@ class Logs:
         found = {p: next((r for r in self.logs[p] if r[1] >= at), None) for p, at in times.items()}
         return {p: record for p, record in found.items() if record is not None}
 
+    def tell(self, asking: Asking[int, R]) -> R:
+        (found,) = together(self, [asking])
+        return cast("R", found)
+
 
 def every(seconds: float, count: int, *, until: int = NOW, first: int = 0) -> list[tuple[int, int]]:
     """So many records, one every so many seconds."""
@@ -34,7 +41,7 @@ def waits(log: list[tuple[int, int]], position: int, group: str = "a") -> Unread
 
 def test_records_that_come_evenly_are_found_at_once() -> None:
     logs = Logs({0: every(1.0, 10_000)})
-    assert times_of(logs, {0: waits(logs.logs[0], 123)}, NOW) == {0: logs.logs[0][123][1]}
+    assert logs.tell(times_of({0: waits(logs.logs[0], 123)}, NOW)) == {0: logs.logs[0][123][1]}
     assert len(logs.asked) <= 3
 
 
@@ -54,7 +61,7 @@ def rising(draw: st.DrawFn) -> list[tuple[int, int]]:
 def test_the_time_is_right_within_the_resolution(log: list[tuple[int, int]], data: st.DataObject) -> None:
     number = data.draw(st.integers(0, len(log) - 1))
     logs = Logs({0: log})
-    found = times_of(logs, {0: waits(log, log[number][0])}, NOW)[0]
+    found = logs.tell(times_of({0: waits(log, log[number][0])}, NOW))[0]
     assert 0 <= log[number][1] - found <= RESOLUTION
     assert len(logs.asked) <= 64, "it halves at every second step"
 
@@ -66,7 +73,7 @@ def test_the_oldest_of_many_partitions(many: list[list[tuple[int, int]]], data: 
         number = data.draw(st.integers(0, len(log) - 1))
         unread[partition] = waits(log, log[number][0], data.draw(st.sampled_from("ab")))
         exact[partition] = log[number][1]
-    groups, times = oldest(Logs(dict(enumerate(many))), unread, NOW)
+    groups, times = Logs(dict(enumerate(many))).tell(oldest(unread, NOW))
     for group, found in groups.items():
         right = min(at for partition, at in exact.items() if unread[partition].group == group)
         assert -RESOLUTION <= right - found <= RESOLUTION
@@ -78,7 +85,7 @@ def test_the_oldest_of_many_partitions(many: list[list[tuple[int, int]]], data: 
 def test_only_a_few_of_many_partitions_are_searched() -> None:
     log = every(1.0, 1000)
     logs = Logs(dict.fromkeys(range(1000), log))
-    groups, times = oldest(logs, {p: waits(log, 900 + p % 50) for p in range(1000)}, NOW)
+    groups, times = logs.tell(oldest({p: waits(log, 900 + p % 50) for p in range(1000)}, NOW))
     assert groups == {"a": log[900][1]}
     assert sum(logs.asked) < 1000 + 20 * PIVOTS
     assert abs(times[49] - log[949][1]) < 2000, "where records come evenly the estimate is close"
@@ -86,22 +93,23 @@ def test_only_a_few_of_many_partitions_are_searched() -> None:
 
 def test_a_record_that_is_gone_is_taken_for_older_not_for_younger() -> None:
     log = [(0, 1000), (5, 500_000), (9, 900_000)]  # compacted
-    assert times_of(Logs({0: log}), {0: Unread(3, 10, None)}, NOW)[0] == 1000
+    assert Logs({0: log}).tell(times_of({0: Unread(3, 10, None)}, NOW))[0] == 1000
 
 
 def test_a_log_cut_behind_the_position_starts_with_the_oldest_record() -> None:
-    assert times_of(Logs({0: [(7, 5000)]}), {0: Unread(3, 10, None)}, NOW) == {0: 5000}
+    assert Logs({0: [(7, 5000)]}).tell(times_of({0: Unread(3, 10, None)}, NOW)) == {0: 5000}
 
 
 def test_a_time_in_the_future_is_now() -> None:
-    assert times_of(Logs({0: [(0, NOW + 5000)]}), {0: Unread(0, 1, None)}, NOW) == {0: NOW}
-    assert times_of(Logs({0: [(0, NOW - 5000), (1, NOW + 5000)]}), {0: Unread(1, 2, None)}, NOW)[0] > NOW - RESOLUTION
+    assert Logs({0: [(0, NOW + 5000)]}).tell(times_of({0: Unread(0, 1, None)}, NOW)) == {0: NOW}
+    ahead = Logs({0: [(0, NOW - 5000), (1, NOW + 5000)]})
+    assert ahead.tell(times_of({0: Unread(1, 2, None)}, NOW))[0] > NOW - RESOLUTION
 
 
 def test_a_partition_that_does_not_answer_is_left_out() -> None:
     logs = Logs({**{n: every(1.0, 9) for n in range(20)}, 20: []})
     unread = {n: waits(logs.logs[0], 5) for n in range(20)} | {20: Unread(0, 100, "a"), 21: Unread(0, 1, "b")}
     logs.logs = {**logs.logs, 21: []}
-    groups, times = oldest(logs, unread, NOW)
+    groups, times = logs.tell(oldest(unread, NOW))
     assert groups == {"a": logs.logs[0][5][1]}
     assert times.keys() == set(range(20))

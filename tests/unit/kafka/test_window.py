@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_stream_provider.kafka.window import verdicts
+from airflow_stream_provider.kafka.together import together
+from airflow_stream_provider.kafka.window import Window, verdicts
 from airflow_stream_provider.model.verdict import Verdict, evaluate
 
 
@@ -41,10 +42,17 @@ def every(seconds: float, since: float) -> list[float]:
     return [since + seconds * n for n in range(int((NOW - since) / seconds))]
 
 
+def told(
+    log: Log, window: Window, lags: Mapping[P, int], ends: Mapping[P, int]
+) -> dict[P, Verdict | None]:
+    (found,) = together(log, [verdicts(window, lags, ends, NOW)])
+    return cast("dict[P, Verdict | None]", found)
+
+
 def judge(log: Log, commits: Sequence[tuple[float, int]]) -> Verdict | None:
     window = [(at, {"t": {0: offset}}) for at, offset in commits]
     end = len(log.times)
-    return verdicts(log, window, {ONE: max(0, end - commits[-1][1])}, {ONE: end}, NOW)[ONE]
+    return told(log, window, {ONE: max(0, end - commits[-1][1])}, {ONE: end})[ONE]
 
 
 def test_a_stream_that_keeps_up_is_ok_and_costs_one_question() -> None:
@@ -100,14 +108,14 @@ def test_a_stream_that_has_just_begun_is_not_judged(commits: int, verdict: Verdi
 
 
 def test_without_lag_all_is_well_however_few_commits() -> None:
-    assert verdicts(Log(), [], {ONE: 0}, {ONE: 9}, NOW) == {ONE: Verdict.OK}
-    assert verdicts(Log(), [], {ONE: 1}, {ONE: 9}, NOW) == {ONE: None}
+    assert told(Log(), [], {ONE: 0}, {ONE: 9}) == {ONE: Verdict.OK}
+    assert told(Log(), [], {ONE: 1}, {ONE: 9}) == {ONE: None}
 
 
 def test_a_partition_that_the_stream_has_just_found_is_ok() -> None:
     new = P("t", 1)
     window = [(NOW - 5 * n, {"t": {0: 9}}) for n in range(10, 0, -1)]
-    assert verdicts(Log(), window, {new: 5}, {new: 5}, NOW) == {new: Verdict.OK}
+    assert told(Log(), window, {new: 5}, {new: 5}) == {new: Verdict.OK}
 
 
 @given(st.lists(st.floats(9000, NOW), max_size=60), st.lists(st.integers(0, 60), min_size=3, max_size=10), st.data())

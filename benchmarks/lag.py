@@ -1,0 +1,310 @@
+"""What it costs to know the lag: against Kafka's own tool, by number of partitions, and by number of sensors.
+
+    python -m benchmarks.lag [--rounds 7] [--partitions 100 1000 10000 15000] [--over-two 30000] [--sensors 500]
+
+Every partition holds three records of which the group has committed one, so that ages are looked up, too. `report` is
+what a sensor asks for, over a connection that is open; `cold` makes the connection first; `tool` is
+`kafka-consumer-groups.sh --describe` of the same group (its JVM starts each time, as it does in a shell). Sides
+alternate. The sensors are triggers in one event loop, each on a consumer group of its own, beside the same watchdog
+that Airflow's triggerer has: a loop that sleeps 0.1 s and sees how late it wakes up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaProducer, TopicPartition
+from kafka.net.manager import KafkaConnectionManager
+
+from airflow_stream_provider.hooks.lag import LagTarget
+from airflow_stream_provider.hooks.lag_goals import WithinLimits
+from airflow_stream_provider.kafka.client import KafkaClient
+from airflow_stream_provider.kafka.committed import GroupOffsets
+from airflow_stream_provider.kafka.lag import measure
+from airflow_stream_provider.local.jars import fetch, kafka_broker
+from airflow_stream_provider.local.processes import java
+from airflow_stream_provider.model.lag import QueryLag
+from airflow_stream_provider.model.limits import LagLimits
+from airflow_stream_provider.triggers.lag import LagTrigger
+from benchmarks.results import machine, show, spread, write
+from tests.support.brokers import Brokers
+from tests.support.kafka_tools import kafka_tools
+
+# Of the partitions that the benchmark makes, so many belong to one topic.
+PER_TOPIC = 1000
+RECORDS = 3
+TOOL_SIZE = 10_000
+# A poll of the sensors, and how many of them are watched, after one that opens the connection.
+INTERVAL = 5.0
+POLLS = 6
+SENSOR_PARTITIONS = 10
+HEAP = "2g"
+
+
+@contextmanager
+def brokers(count: int) -> Iterator[tuple[Brokers, KafkaClient]]:
+    """Start so many, with room for thousands of partitions."""
+    with (
+        tempfile.TemporaryDirectory() as root,
+        Brokers(Path(root), count, heap=HEAP) as kafka,
+        kafka.client() as client,
+    ):
+        yield kafka, client
+
+
+def topics_of(size: int) -> dict[str, int]:
+    """Return the topics, and their partitions, that make up this many partitions."""
+    full = {f"full-{number}": PER_TOPIC for number in range(size // PER_TOPIC)}
+    return full | ({f"part-{size}": size % PER_TOPIC} if size % PER_TOPIC else {})
+
+
+def fill(kafka: Brokers, client: KafkaClient, sizes: list[int]) -> None:
+    """Make the topics, their records, and a group for each size."""
+    topics = {name: count for size in sizes for name, count in topics_of(size).items()}
+    for name, count in topics.items():
+        client.create_topics({name: count})
+    producer = KafkaProducer(bootstrap_servers=kafka.servers, linger_ms=20)
+    for name, count in topics.items():
+        for record in range(RECORDS * count):
+            producer.send(name, b"x", partition=record % count)
+        producer.flush()
+    producer.close()
+    for size in sizes:
+        for name, count in topics_of(size).items():
+            client.commit_group(group_of(size), {TopicPartition(name, number): 1 for number in range(count)})
+
+
+def group_of(size: int) -> str:
+    """Return the group that has committed so many partitions."""
+    return f"group-{size}"
+
+
+class Reports:
+    """Times the sides, and checks that they find the same."""
+
+    def __init__(self, kafka: Brokers, client: KafkaClient) -> None:
+        self.kafka = kafka
+        self.client = client
+        self.seconds: dict[str, list[float]] = {"report": [], "cold": [], "tool": []}
+        jars = f"{fetch(kafka_broker())}/*:{fetch(kafka_tools())}/*"
+        self._tool = [java(), "-Xmx256M", "-cp", jars, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"]
+
+    def round(self, size: int) -> None:
+        """Time each side once."""
+        group = group_of(size)
+        expected = size * (RECORDS - 1)
+        for side, found in (("report", self._report), ("cold", self._cold), ("tool", self._tool_lag)):
+            began = time.perf_counter()
+            lag = found(group)
+            self.seconds[side].append(time.perf_counter() - began)
+            if lag != expected:
+                raise SystemExit(f"{side} finds a lag of {lag} records, not {expected}.")
+
+    def _report(self, group: str) -> int | None:
+        return report(self.client, group).records
+
+    def _cold(self, group: str) -> int | None:
+        with self.kafka.client() as client:
+            return report(client, group).records
+
+    def _tool_lag(self, group: str) -> int:
+        command = [*self._tool, "--bootstrap-server", self.kafka.servers, "--describe", "--group", group]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
+        rows = [line.split() for line in done.stdout.splitlines() if line.startswith(group)]
+        return sum(int(row[5]) for row in rows)
+
+
+def report(client: KafkaClient, group: str) -> QueryLag:
+    """Measure a group once; raise unless everything is known."""
+    (found,) = measure(client, [GroupOffsets(client, group)]).queries
+    if not found.complete or found.seconds is None:
+        raise SystemExit(f"The lag of {group} is not known: {found.problem}")
+    return found
+
+
+@contextmanager
+def counted() -> Iterator[Callable[[], int]]:
+    """Count the requests that all clients of this process send."""
+    original = KafkaConnectionManager.send
+    sent = 0
+
+    def send(manager: Any, *args: Any, **options: Any) -> Any:
+        nonlocal sent
+        sent += 1
+        return original(manager, *args, **options)
+
+    KafkaConnectionManager.send = send
+    try:
+        yield lambda: sent
+    finally:
+        KafkaConnectionManager.send = original
+
+
+def cost(client: KafkaClient, size: int, rounds: int) -> dict[str, Any]:
+    """Return how long a report of this many partitions takes, and its requests."""
+    report(client, group_of(size))
+    seconds = []
+    with counted() as sent:
+        for _ in range(rounds):
+            began = time.perf_counter()
+            report(client, group_of(size))
+            seconds.append(time.perf_counter() - began)
+        requests = sent() / rounds
+    return {**spread(seconds), "requests": requests}
+
+
+def sensors(kafka: Brokers, client: KafkaClient, count: int) -> dict[str, Any]:
+    """Return what so many triggers cost in one event loop: requests and CPU per poll, and how long it was blocked."""
+    client.create_topics({"sensed": SENSOR_PARTITIONS})
+    partitions = [TopicPartition("sensed", number) for number in range(SENSOR_PARTITIONS)]
+    for number in range(count):
+        client.commit_group(f"sensed-{number}", dict.fromkeys(partitions, 0))
+    os.environ["AIRFLOW_CONN_BENCH"] = json.dumps({"conn_type": "kafka", "extra": kafka.extra})
+    return asyncio.run(_sensors(count))
+
+
+async def _sensors(count: int) -> dict[str, Any]:
+    # None is ever within its limits: the verdict alone is not known, since a group tells no times.
+    goal = WithinLimits(LagLimits(max_records=0).to_json(), seconds=1e9).to_json()
+    triggers = [
+        LagTrigger(LagTarget("bench", group=f"sensed-{number}").to_json(), goal, INTERVAL, time.time() + 3600)
+        for number in range(count)
+    ]
+    late: list[float] = []
+
+    async def watchdog() -> None:
+        while True:
+            began = time.perf_counter()
+            await asyncio.sleep(0.1)
+            late.append(time.perf_counter() - began - 0.1)
+
+    async def run(trigger: LagTrigger) -> None:
+        async for event in trigger.run():
+            raise SystemExit(f"A sensor has ended: {event.payload}")
+
+    tasks = [asyncio.create_task(run(trigger)) for trigger in triggers]
+    await asyncio.sleep(2 * INTERVAL - time.time() % INTERVAL + INTERVAL / 2)
+    tasks.append(asyncio.create_task(watchdog()))
+    with counted() as sent:
+        cpu, began = time.process_time(), time.perf_counter()
+        await asyncio.sleep(POLLS * INTERVAL)
+        used, lasted, requests = time.process_time() - cpu, time.perf_counter() - began, sent()
+    ended = [task for task in tasks if task.done()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    if ended:
+        raise SystemExit(f"{len(ended)} sensors have ended: {ended[0]}")
+    return {
+        "sensors": count,
+        "requests_per_poll": requests / POLLS,
+        "cores": used / lasted,
+        "blocked_max": max(late),
+        "blocked": spread(late) | {"values": []},
+    }
+
+
+def main() -> int:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--partitions", type=int, nargs="*", default=[100, 1_000, 10_000, 15_000])
+    parser.add_argument("--over-two", type=int, default=30_000, help="partitions over two brokers; 0: leave it out")
+    parser.add_argument("--sensors", type=int, default=500)
+    options = parser.parse_args()
+    before = machine()
+    sizes = sorted(options.partitions)
+    compared = max(size for size in sizes if size <= TOOL_SIZE)
+    with brokers(1) as (kafka, client):
+        fill(kafka, client, sizes)
+        print(f"{sum(len(t['partitions']) for t in client.topics().values())} partitions are there", flush=True)
+        by_size = {size: cost(client, size, options.rounds) for size in sizes}
+        reports = Reports(kafka, client)
+        for number in range(options.rounds):
+            reports.round(compared)
+            print(f"round {number + 1}: { {k: round(v[-1], 3) for k, v in reports.seconds.items()} }", flush=True)
+        by_sensors = {count: sensors(kafka, client, count) for count in (1, options.sensors)}
+    over_two = None
+    if options.over_two:
+        with brokers(2) as (kafka, client):
+            fill(kafka, client, [options.over_two])
+            over_two = cost(client, options.over_two, options.rounds)
+    _report(reports, compared, by_size, over_two, options.over_two, by_sensors, before)
+    return 0
+
+
+def _report(
+    reports: Reports,
+    compared: int,
+    by_size: dict[int, dict[str, Any]],
+    over_two: dict[str, Any] | None,
+    over_two_size: int,
+    by_sensors: dict[int, dict[str, Any]],
+    before: dict[str, Any],
+) -> None:
+    sides = {side: spread(values) for side, values in reports.seconds.items()}
+    report_p50, tool_p50 = sides["report"]["p50"], sides["tool"]["p50"]
+    show(
+        f"lag of {compared} partitions (s)",
+        sides,
+        {
+            "report p50 (s)": (report_p50, "<=", 1.0),
+            "tool p50 / report p50": (tool_p50 / report_p50, ">=", 5.0),
+            "tool p50 / cold p50": (tool_p50 / sides["cold"]["p50"], ">=", 5.0),
+        },
+    )
+    line = {f"{size} on one broker": found for size, found in by_size.items()}
+    if over_two is not None:
+        line[f"{over_two_size} over two"] = over_two
+    # From one size to the next: what a further partition costs must not grow with how many there are.
+    slopes = _slopes({size: found["p50"] for size, found in by_size.items()})
+    targets: dict[str, tuple[float, str, float]] = {}
+    if len(slopes) > 1:
+        targets["slope of the last step / of the others"] = (slopes[-1] / statistics.mean(slopes[:-1]), "<=", 1.5)
+    if over_two is not None:
+        largest = max(by_size)
+        per_partition = (over_two["p50"] / over_two_size) / (by_size[largest]["p50"] / largest)
+        targets["cost of a partition over two brokers / on one"] = (per_partition, "<=", 1.5)
+    show("by partitions (s)", line, targets)
+    one, many = by_sensors[1], by_sensors[max(by_sensors)]
+    show(
+        f"{many['sensors']} sensors, the event loop's delay (s)",
+        {f"{count} sensors": found["blocked"] for count, found in by_sensors.items()},
+        {
+            "requests per poll / one sensor's": (many["requests_per_poll"] / one["requests_per_poll"], "<=", 1.0),
+            "loop blocked at most (s)": (many["blocked_max"], "<=", 0.2),
+            "cores": (many["cores"], "<=", 0.25),
+        },
+    )
+    body = {
+        "partitions": compared,
+        **sides,
+        "by_partitions": by_size,
+        "over_two_brokers": {over_two_size: over_two},
+        "by_sensors": by_sensors,
+        "poll_seconds": INTERVAL,
+        "machine": before,
+    }
+    write("lag", body)
+
+
+def _slopes(seconds: dict[int, float]) -> list[float]:
+    sizes = sorted(seconds)
+    return [(seconds[b] - seconds[a]) / (b - a) for a, b in itertools.pairwise(sizes)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,285 @@
+"""The traps of kafka-python 3.0 (facts of section 4.2 in the notes on Kafka), each sprung on a real broker."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from airflow_stream_provider.kafka import connect
+from airflow_stream_provider.kafka.client import KafkaClient
+from airflow_stream_provider.kafka.connect import BrokerUnreachable
+from airflow_stream_provider.kafka.requests import LEADER_NOT_AVAILABLE, NO_ANSWER, UNKNOWN_TOPIC_OR_PARTITION
+from airflow_stream_provider.local.ports import HOST, free_port
+from airflow_stream_provider.model.errors import SpecError, StreamError
+from tests.support.brokers import Brokers
+
+EARLIEST, LATEST = -2, -1
+
+
+def produce(kafka: Brokers, topic: str, count: int, partition: int = 0) -> None:
+    producer = KafkaProducer(bootstrap_servers=kafka.servers)
+    for _ in range(count):
+        producer.send(topic, b"x", partition=partition)
+    producer.close()
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_one_unknown_partition_does_not_hide_the_others(
+    kafka: Brokers, client: KafkaClient, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(2)
+    produce(kafka, topic, 3)
+    wanted = [TopicPartition(topic, 0), TopicPartition(topic, 1), TopicPartition(topic, 7), TopicPartition("none", 0)]
+    found = client.offsets(dict.fromkeys(wanted, LATEST))
+    assert {tp: each.offset for tp, each in found.items()} == {wanted[0]: 3, wanted[1]: 0}
+    assert {tp: problem.code for tp, problem in found.problems.items()} == dict.fromkeys(
+        wanted[2:], UNKNOWN_TOPIC_OR_PARTITION
+    )
+    assert found.problems[wanted[2]].reason == f"There is no partition 7 of the topic {topic}."
+    assert found.problems[wanted[3]].reason == "There is no topic none."
+
+
+def test_looking_for_a_topic_never_creates_it(client: KafkaClient) -> None:
+    """The broker would create it; a KafkaConsumer that looks for its end does (trap d)."""
+    before = set(client.topics())
+    missing = TopicPartition("looked-for", 0)
+    described = client.topics([missing.topic])
+    assert not described
+    assert described.problems[missing.topic].code == UNKNOWN_TOPIC_OR_PARTITION
+    assert not client.offsets({missing: EARLIEST})
+    assert not client.configs(topics=[missing.topic])
+    assert not client.producers([missing])
+    time.sleep(1.0)
+    assert set(client.topics()) == before
+
+
+def test_a_deleted_topic_is_told_apart_though_its_leader_is_remembered(
+    client: KafkaClient, kafka: Brokers, new_topic: Callable[..., str]
+) -> None:
+    topic, other = new_topic(), new_topic()
+    both = dict.fromkeys([TopicPartition(topic, 0), TopicPartition(other, 0)], LATEST)
+    assert len(client.offsets(both)) == 2
+    with kafka.client() as admin:
+        admin._admin.delete_topics([topic])
+    kafka.wait(lambda: topic in client.topics([topic]).problems)
+    found = client.offsets(both)
+    assert list(found) == [TopicPartition(other, 0)]
+    assert found.problems[TopicPartition(topic, 0)].code == UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_made_anew_has_another_id(client: KafkaClient, kafka: Brokers, new_topic: Callable[..., str]) -> None:
+    topic = new_topic()
+    first = client.topics([topic])[topic]["topic_id"]
+    client._admin.delete_topics([topic])
+    kafka.wait(lambda: topic in client.topics([topic]).problems)
+    kafka.wait(lambda: not client.create_topics({topic: 1}) and topic in client.topics([topic]))
+    assert client.topics([topic])[topic]["topic_id"] != first
+
+
+def test_offsets_of_every_kind(client: KafkaClient, kafka: Brokers, new_topic: Callable[..., str]) -> None:
+    partition = TopicPartition(new_topic(), 0)
+    assert client.offsets({partition: 0})[partition].offset == -1, "an empty log has no record that late"
+    producer = KafkaProducer(bootstrap_servers=kafka.servers)
+    for at in (1000, 3000, 2000):
+        producer.send(partition.topic, b"x", partition=0, timestamp_ms=at)
+        producer.flush()
+    producer.close()
+    asked = {EARLIEST: 0, LATEST: 3, -3: 1, 0: 0, 1000: 0, 1001: 1, 3000: 1, 3001: -1}
+    assert {spec: client.offsets({partition: spec})[partition].offset for spec in asked} == asked
+
+
+def test_a_bootstrap_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "CONNECT_MS", 200)
+    extra = {"bootstrap.servers": f"{HOST}:{free_port()}"}
+    with pytest.raises(BrokerUnreachable):
+        KafkaClient("k", extra)
+    before = descriptors(), threading.active_count()
+    for _ in range(20):
+        with pytest.raises(BrokerUnreachable, match=r"does not answer when asked to connect: .*ECONNREFUSED"):
+            KafkaClient("k", extra)
+    assert (descriptors(), threading.active_count()) == before
+
+
+def test_a_connection_that_cannot_be_used_leaves_nothing_behind() -> None:
+    before = descriptors(), threading.active_count()
+    for extra in ({}, {"bootstrap.servers": "a:b:c"}, {"bootstrap.servers": "a", "security.protocol": "x"}):
+        with pytest.raises(SpecError):
+            KafkaClient("k", extra)
+    assert (descriptors(), threading.active_count()) == before
+
+
+def test_opening_and_closing_leaves_nothing_behind(kafka: Brokers) -> None:
+    kafka.client().close()
+    before = descriptors(), threading.active_count()
+    for _ in range(20):
+        with kafka.client() as client:
+            client.describe_cluster()
+        client.close()
+    assert (descriptors(), threading.active_count()) == before
+    with pytest.raises(StreamError, match="is closed"):
+        client.topics()
+
+
+def test_eight_threads_share_one_client(
+    kafka: Brokers, client: KafkaClient, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(20)
+    produce(kafka, topic, 5, partition=3)
+    partitions = [TopicPartition(topic, number) for number in range(20)]
+
+    def ask(_: int) -> int:
+        return sum(each.offset for each in client.offsets(dict.fromkeys(partitions, LATEST)).values())
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(ask, range(400))) == {5}
+
+
+def test_more_questions_at_once_than_a_connection_takes(client: KafkaClient, new_topic: Callable[..., str]) -> None:
+    partition = TopicPartition(new_topic(), 0)
+    with ThreadPoolExecutor(3 * connect.IN_FLIGHT) as pool:
+        asked = [pool.submit(client.offsets, {partition: LATEST}) for _ in range(3 * connect.IN_FLIGHT)]
+        asked += [pool.submit(client.topics, [partition.topic]) for _ in range(3 * connect.IN_FLIGHT)]
+        assert all(len(answer.result()) == 1 for answer in asked)
+
+
+def test_a_client_carried_through_a_fork_says_so_at_once(client: KafkaClient) -> None:
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            client.describe_cluster()
+        except StreamError as error:
+            os.write(write, str(error).encode())
+        finally:
+            client.close()
+            os._exit(0)
+    os.close(write)
+    until = time.monotonic() + 60
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > until:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.05)
+    assert os.read(read, 1000) == b"This Kafka client was made in another process. Make one after the fork."
+    os.close(read)
+    assert client.describe_cluster()["brokers"], "the child's close() must not touch ours"
+
+
+def test_groups_tell_what_they_have_committed(
+    kafka: Brokers, client: KafkaClient, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(3)
+    produce(kafka, topic, 5)
+    offsets = {TopicPartition(topic, 0): 4, TopicPartition(topic, 2): 0}
+    client.commit_group("committed", offsets, "batch 7")
+    assert client.group_offsets("committed") == offsets
+    assert client.group_offsets("nobody") == {}
+    many = client.groups_offsets(["committed", "nobody"])
+    assert (many, many.problems) == ({"committed": offsets, "nobody": {}}, {})
+    assert client.groups()["committed"] == "Empty"
+    assert "nobody" not in client.groups()
+    with KafkaConsumer(bootstrap_servers=kafka.servers, group_id="committed", allow_auto_create_topics=False) as reader:
+        assert reader.committed(TopicPartition(topic, 0), metadata=True).metadata == "batch 7"
+
+
+def test_a_group_with_members_is_not_committed_for(
+    kafka: Brokers, client: KafkaClient, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic()
+    produce(kafka, topic, 5)
+    with KafkaConsumer(
+        topic, bootstrap_servers=kafka.servers, group_id="busy", auto_offset_reset="earliest", max_poll_records=1
+    ) as reader:
+        assert next(reader).offset == 0
+        with pytest.raises(BrokerUnreachable, match=f"for the group busy: .*partition 0 of the topic {topic}"):
+            client.commit_group("busy", {TopicPartition(topic, 0): 3})
+
+
+def test_settings_are_those_in_force_and_a_broker_that_is_not_there_is_told(
+    client: KafkaClient, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(retention_ms=1234567)
+    found = client.configs(topics=[topic, "none"], brokers=[1, 9], keys=["retention.ms", "cleanup.policy", "node.id"])
+    assert found == {topic: {"retention.ms": "1234567", "cleanup.policy": "delete"}, 1: {"node.id": "1"}}
+    assert {name: problem.code for name, problem in found.problems.items()} == {
+        "none": UNKNOWN_TOPIC_OR_PARTITION,
+        9: NO_ANSWER,
+    }
+    assert len(client.configs(topics=[topic])[topic]) > 20, "without keys all are told, defaults too"
+
+
+def test_nothing_is_said_of_a_log_in(kafka: Brokers, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    extra = {**kafka.extra, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    with pytest.raises(StreamError) as caught:
+        KafkaClient("k", {**extra, "sasl.username": "me", "sasl.password": "hunter2"})
+    assert "hunter2" not in f"{caught.value} {caught.value.fields}"
+    assert "Starting KafkaAdminClient" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+class TestTwoBrokers:
+    """What happens when one of two brokers goes."""
+
+    @pytest.fixture(scope="class")
+    def pair(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+        with Brokers(tmp_path_factory.mktemp("pair"), 2) as brokers, brokers.client() as client:
+            spread = {"one-each": {0: [1], 1: [2]}, "copied": {0: [2, 1], 1: [1, 2]}}
+            wanted = {name: {"assignments": assignments} for name, assignments in spread.items()}
+            client._admin.create_topics(wanted, wait_for_metadata=True)
+            for topic in spread:
+                for partition in (0, 1):
+                    produce(brokers, topic, 3 + partition, partition)
+            yield brokers
+
+    def test_a_topic_that_partly_has_no_leader_still_tells_the_rest(self, pair: Brokers) -> None:
+        wanted = [TopicPartition(topic, number) for topic in ("one-each", "copied") for number in (0, 1)]
+        with pair.client() as client:
+            assert {tp: e.offset for tp, e in client.offsets(dict.fromkeys(wanted, LATEST)).items()} == dict(
+                zip(wanted, (3, 4, 3, 4), strict=True)
+            )
+            pair.stop(2)
+            # While the cluster still believes in it, and once it does not: never an error, never a wrong number.
+            until = time.monotonic() + 60
+            while True:
+                found = client.offsets(dict.fromkeys(wanted, LATEST))
+                assert found[wanted[0]].offset == 3
+                assert wanted[1] not in found
+                assert found.problems[wanted[1]].code in (LEADER_NOT_AVAILABLE, NO_ANSWER)
+                if found.problems[wanted[1]].code == LEADER_NOT_AVAILABLE and len(found) == 3:
+                    break
+                assert time.monotonic() < until
+            assert found.problems[wanted[1]].reason == "Partition 1 of the topic one-each has no leader."
+            assert (found[wanted[2]].offset, found[wanted[3]].offset) == (3, 4), "the other broker leads them now"
+            assert client.configs(brokers=[1, 2]).problems.keys() == {2}
+            pair.start(2)
+            pair.wait(lambda: len(client.offsets(dict.fromkeys(wanted, LATEST))) == 4)
+
+    def test_a_client_outlives_all_brokers(self, pair: Brokers) -> None:
+        partition = TopicPartition("one-each", 0)
+        with pair.client() as client:
+            assert client.offsets({partition: LATEST})[partition].offset == 3
+            for number in pair.numbers:
+                pair.stop(number)
+            with pytest.raises(BrokerUnreachable, match="does not answer when asked to describe topics"):
+                client.topics([partition.topic])
+            for number in pair.numbers:
+                pair.start(number)
+
+            def answers() -> bool:
+                try:
+                    return partition in client.offsets({partition: LATEST})
+                except BrokerUnreachable:
+                    return False
+
+            pair.wait(answers)

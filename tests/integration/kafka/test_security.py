@@ -1,0 +1,188 @@
+"""Every way to log in, over TLS with certificates made here, and what a user without the right ACLs is told."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import os
+import sys
+import threading
+import time
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer, TopicPartition
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+
+from airflow_stream_provider.kafka import connect
+from airflow_stream_provider.kafka.client import KafkaClient
+from airflow_stream_provider.kafka.committed import Committed, GroupOffsets
+from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
+from airflow_stream_provider.kafka.lag import measure
+from airflow_stream_provider.model.lag import GroupVerdict, PartitionState
+from tests.support.brokers import USERS, Brokers, Certificates
+
+PARTITION = TopicPartition("allowed", 0)
+HIDDEN = TopicPartition("hidden", 0)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[Brokers]:
+    with Brokers(tmp_path_factory.mktemp("secure"), secure=certificates) as brokers, brokers.client() as client:
+        client.create_topics({"allowed": 1, "hidden": 1})
+        producer = KafkaProducer(bootstrap_servers=brokers.servers)
+        for topic in ("allowed", "hidden"):
+            producer.send(topic, b"x", partition=0)
+        producer.close()
+        client.commit_group("allowed-group", {PARTITION: 0})
+        client.commit_group("hidden-group", {PARTITION: 0})
+        allowed = [(ResourceType.TOPIC, "allowed"), (ResourceType.GROUP, "allowed-group")]
+        client._admin.create_acls(
+            [
+                ACL(user, "*", ACLOperation.DESCRIBE, ACLPermissionType.ALLOW, ResourcePattern(kind, name))
+                for kind, name in allowed
+                for user in ("User:reader", "User:CN=client")
+            ]
+        )
+        yield brokers
+
+
+@pytest.fixture
+def encrypted(secure: Brokers, certificates: Certificates) -> dict[str, Any]:
+    return {"bootstrap.servers": secure.at("SASL_SSL"), "security.protocol": "SASL_SSL", **authority(certificates)}
+
+
+def authority(certificates: Certificates) -> dict[str, str]:
+    return {"ssl.ca.location": str(certificates.authority)}
+
+
+def user(name: str, mechanism: str) -> dict[str, str]:
+    return {"sasl.mechanism": mechanism, "sasl.username": name, "sasl.password": USERS[name]}
+
+
+def end(extra: dict[str, Any]) -> int:
+    with KafkaClient("k", extra) as client:
+        return int(client.offsets({PARTITION: -1})[PARTITION].offset)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_user_with_a_password(encrypted: dict[str, Any], mechanism: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    assert end({**encrypted, **user("reader", mechanism)}) == 1
+    assert "SaslHandshake" not in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_wrong_password_is_said_at_once_and_leaves_nothing_behind(encrypted: dict[str, Any], mechanism: str) -> None:
+    extra = {**encrypted, **user("reader", mechanism), "sasl.password": "wrong-hunter2"}
+    began = time.monotonic()
+    with pytest.raises(KafkaDenied, match="refuses the connection's credentials") as caught:
+        KafkaClient("k", extra)
+    assert time.monotonic() - began < connect.CONNECT_MS / 1000, "it must not be tried until the time is over"
+    assert "hunter2" not in f"{caught.value} {caught.value.fields} {caught.value.__cause__}"
+    before = len(os.listdir("/proc/self/fd")), threading.active_count()
+    with pytest.raises(KafkaDenied):
+        KafkaClient("k", extra)
+    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before
+
+
+def test_a_certificate_of_the_clients_own(secure: Brokers, certificates: Certificates) -> None:
+    extra = {"bootstrap.servers": secure.at("SSL"), "security.protocol": "SSL"}
+    own = {
+        "ssl.certificate.location": str(certificates.client),
+        "ssl.key.location": str(certificates.client_key),
+        "ssl.key.password": certificates.key_password,
+    }
+    assert end({**extra, **authority(certificates), **own}) == 1
+    text = certificates.authority.read_text()
+    assert end({**extra, "ssl.ca.pem": text, **own}) == 1
+
+
+def test_an_authority_that_is_not_known_is_said(
+    encrypted: dict[str, Any], certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "CONNECT_MS", 1000)
+    extra = {**encrypted, **user("reader", "PLAIN"), "ssl.ca.location": str(certificates.stranger)}
+    with pytest.raises(BrokerUnreachable, match="CERTIFICATE_VERIFY_FAILED"):
+        KafkaClient("k", extra)
+    before = len(os.listdir("/proc/self/fd")), threading.active_count()
+    with pytest.raises(BrokerUnreachable):
+        KafkaClient("k", extra)
+    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before
+    assert end({**extra, "enable.ssl.certificate.verification": "false"}) == 1
+
+
+def test_a_token_from_a_callback(encrypted: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def encoded(value: dict[str, Any]) -> str:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+    def fetch(config: str) -> tuple[str, float]:
+        now = time.time()
+        claims = {"sub": config, "iat": now - 1, "exp": now + 3600}
+        return f"{encoded({'alg': 'none'})}.{encoded(claims)}.", now + 3600
+
+    module = types.ModuleType("our_tokens")
+    module.fetch = fetch  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "our_tokens", module)
+    monkeypatch.setenv("AIRFLOW__APACHE_KAFKA__CALLBACK_ALLOWLIST", "our_tokens.fetch")
+    token = {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": "our_tokens.fetch"}
+    assert end({**encrypted, **token, "sasl.oauthbearer.config": "reader"}) == 1
+
+
+def test_a_plain_client_at_a_listener_for_tls_is_told(
+    encrypted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "CONNECT_MS", 1000)
+    with pytest.raises(BrokerUnreachable, match="the connection's security settings"):
+        KafkaClient("k", {"bootstrap.servers": encrypted["bootstrap.servers"]})
+
+
+def test_what_acls_refuse_is_told_apart_and_unknown(encrypted: dict[str, Any]) -> None:
+    with KafkaClient("k", {**encrypted, **user("reader", "SCRAM-SHA-512")}) as client:
+        found = client.offsets({PARTITION: -1, HIDDEN: -1})
+        assert list(found) == [PARTITION]
+        refused = "Kafka refuses the connection's user the topic hidden: TopicAuthorizationFailedError."
+        assert found.problems[HIDDEN].reason == refused
+        assert client.topics(["hidden"]).problems["hidden"].reason == refused
+        assert client.configs(topics=["allowed"]).problems["allowed"].reason.startswith("Kafka refuses")
+        assert client.configs(brokers=[1]).problems[1].reason.startswith("Kafka refuses")
+        assert client.producers([PARTITION]).problems[PARTITION].reason.startswith("Kafka refuses")
+        assert client.group_offsets("allowed-group") == {PARTITION: 0}
+        with pytest.raises(KafkaDenied, match="refuses the connection's user to describe the group hidden-group"):
+            client.group_offsets("hidden-group")
+        with pytest.raises(KafkaDenied, match="to commit for the group allowed-group"):
+            client.commit_group("allowed-group", {PARTITION: 1})
+
+
+class Known:
+    def __init__(self, committed: Committed) -> None:
+        self.committed = committed
+
+    def read(self) -> Committed:
+        return self.committed
+
+
+def test_lag_that_acls_hide_is_unknown_and_never_zero(encrypted: dict[str, Any]) -> None:
+    with KafkaClient("k", {**encrypted, **user("reader", "SCRAM-SHA-256")}) as client:
+        hidden = Known(Committed("hidden", {"hidden": {0: 1}, "allowed": {0: 0}}))
+        report = measure(client, [GroupOffsets(client, "allowed-group"), GroupOffsets(client, "hidden-group"), hidden])
+    group, refused, query = report.queries
+    assert (group.records, group.partitions[0].state) == (1, PartitionState.OK)
+    assert group.problem.startswith("When Kafka deletes unread records of the topic allowed is not known: Kafka ref")
+    assert (refused.records, refused.seconds, refused.verdict) == (None, None, GroupVerdict.UNKNOWN)
+    assert "hidden-group" in refused.problem
+    assert {p.topic: p.state for p in query.partitions} == {
+        "allowed": PartitionState.OK,
+        "hidden": PartitionState.UNREADABLE,
+    }
+    assert (query.records, query.seconds is not None, query.complete) == (1, True, False)
+    assert "the topic hidden" in query.problem

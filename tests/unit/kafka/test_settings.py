@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import ssl
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.kafka.settings import client_settings
+from airflow_stream_provider.model.errors import SpecError
+
+SERVERS = {"bootstrap.servers": "a:1, [::1]:2,c"}
+SCRAM = {**SERVERS, "security.protocol": "sasl_plaintext", "sasl.mechanisms": "scram-sha-512", "sasl.username": "u"}
+TOKEN = {**SERVERS, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+
+
+def refusal(extra: dict[str, Any]) -> str:
+    with pytest.raises(SpecError) as caught:
+        client_settings("k", extra)
+    assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in repr(caught.value.fields)
+    return str(caught.value)
+
+
+def test_the_names_of_librdkafka_become_those_of_kafka_python() -> None:
+    extra = {**SERVERS, "client.id": "me", "socket.timeout.ms": "5000", "group.id": "x", "acks": "all"}
+    assert client_settings("k", extra) == {
+        "bootstrap_servers": ["a:1", "[::1]:2", "c"],
+        "security_protocol": "PLAINTEXT",
+        "client_id": "me",
+        "request_timeout_ms": 5000,
+    }
+
+
+def test_every_setting_is_one_that_the_client_knows() -> None:
+    from kafka import KafkaAdminClient
+
+    extra = {
+        **SCRAM,
+        "sasl.password": "p",
+        "security.protocol": "SASL_SSL",
+        **dict.fromkeys(("metadata.max.age.ms", "reconnect.backoff.ms", "retry.backoff.ms", "socket.timeout.ms"), 1),
+        **dict.fromkeys(("receive.message.max.bytes", "socket.receive.buffer.bytes", "socket.send.buffer.bytes"), 1),
+    }
+    assert set(client_settings("k", extra)) <= set(KafkaAdminClient.DEFAULT_CONFIG)
+
+
+def test_a_password_is_used_and_never_shown() -> None:
+    settings = client_settings("k", {**SCRAM, "sasl.password": "hunter2"})
+    assert settings["sasl_mechanism"] == "SCRAM-SHA-512"
+    assert settings["sasl_plain_password"].encode() == b"hunter2"
+    assert "hunter2" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("extra", "sentence"),
+    [
+        ({}, "The Kafka connection 'k' names no broker."),
+        ({"bootstrap.servers": " , "}, "names no broker"),
+        ({"bootstrap.servers": "PLAINTEXT://a:1"}, "not a host and a port: PLAINTEXT://a:1"),
+        ({**SERVERS, "socket.magic": "hunter2", "x": 1}, "settings that are not known here: socket.magic, x."),
+        ({**SERVERS, "sasl.oauthbearer.client.secret": "hunter2"}, "sasl.oauthbearer.client.secret"),
+        ({**SERVERS, "socket.timeout.ms": "soon"}, "socket.timeout.ms 'soon', which is not a whole number"),
+        ({**SERVERS, "security.protocol": "TLS"}, "security.protocol 'TLS', which is none of PLAINTEXT, SSL"),
+        ({**SERVERS, "security.protocol": "SASL_SSL"}, "lacks sasl.mechanism, which is none of PLAIN, SCRAM"),
+        ({**TOKEN, "sasl.mechanism": "GSSAPI"}, "sasl.mechanism 'GSSAPI', which is none of PLAIN, SCRAM"),
+        (SCRAM, "lacks sasl.password for SCRAM-SHA-512"),
+        ({**TOKEN, "sasl.mechanism": "PLAIN", "sasl.password": "hunter2"}, "lacks sasl.username for PLAIN"),
+        ({**SERVERS, "security.protocol": "SSL", "ssl.ca.location": "/nowhere"}, "cannot be loaded"),
+        ({**SERVERS, "security.protocol": "SSL", "ssl.ca.pem": "hunter2"}, "cannot be loaded"),
+        ({**SERVERS, "security.protocol": "SSL", "ssl.key.location": "/k"}, "without ssl.certificate.location"),
+        ({**SERVERS, "security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "x"}, "Use https or none"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(extra: dict[str, str], sentence: str) -> None:
+    assert sentence in refusal(extra)
+
+
+def test_certificates_are_checked_unless_the_connection_says_otherwise() -> None:
+    encrypted = {**SERVERS, "security.protocol": "ssl"}
+    context = client_settings("k", encrypted)["ssl_context"]
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    anywhere = client_settings("k", {**encrypted, "ssl.endpoint.identification.algorithm": "none"})["ssl_context"]
+    assert (anywhere.verify_mode, anywhere.check_hostname) == (ssl.CERT_REQUIRED, False)
+    anyone = client_settings("k", {**encrypted, "enable.ssl.certificate.verification": False})["ssl_context"]
+    assert (anyone.verify_mode, anyone.check_hostname) == (ssl.CERT_NONE, False)
+
+
+@pytest.fixture
+def tokens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The arguments that the callback `tokens.fetch` was called with; Airflow trusts it."""
+    asked: list[str] = []
+
+    def fetch(config: str) -> tuple[str, float, str, dict[str, str]]:
+        asked.append(config)
+        return f"token {len(asked)}", 0.0 if len(asked) == 1 else 1e12, "principal", {"logicalCluster": "x"}
+
+    module = types.ModuleType("tokens")
+    module.fetch = fetch  # type: ignore[attr-defined]
+    module.nothing = None  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tokens", module)
+    monkeypatch.setenv("AIRFLOW__APACHE_KAFKA__CALLBACK_ALLOWLIST", "a.b, tokens.fetch,tokens.nothing,tokens.gone")
+    return asked
+
+
+def test_tokens_come_from_the_callback_and_are_kept_until_they_expire(tokens: list[str]) -> None:
+    extra = {**TOKEN, "oauth_cb": "tokens.fetch", "sasl.oauthbearer.config": "scope=x"}
+    provider = client_settings("k", extra)["sasl_oauth_token_provider"]
+    assert [provider.token() for _ in range(3)] == ["token 1", "token 2", "token 2"]
+    assert provider.extensions() == {"logicalCluster": "x"}
+    assert tokens == ["scope=x", "scope=x"]
+
+
+@pytest.mark.usefixtures("tokens")
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        (None, "lacks oauth_cb for OAUTHBEARER"),
+        ("os.system", "names a callback that is not trusted: os.system. Add it to `callback_allowlist`"),
+        ("tokens.gone", "names a callback that cannot be imported: tokens.gone"),
+        ("tokens.nothing", "names a callback that cannot be called: tokens.nothing"),
+    ],
+)
+def test_a_callback_is_called_only_if_airflow_trusts_it(path: str | None, sentence: str) -> None:
+    assert sentence in refusal({**TOKEN, **({"oauth_cb": path} if path else {})})
+
+
+def test_a_folder_of_authorities_is_taken(tmp_path: Path) -> None:
+    assert client_settings("k", {**SERVERS, "security.protocol": "SSL", "ssl.ca.location": str(tmp_path)})
