@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.model.lag import Ceilings, LagReport
+from airflow_stream_provider.model.trouble import Trouble
 
 # At one a minute: eight hours, and about 100 KB for each query.
 KEPT = 500
@@ -29,8 +30,8 @@ class LagSample:
     """One look of the watch.
 
     `at`: seconds since 1970. `phase`: of the stream (see StreamPhase). `version`: of the release that holds; empty for
-    none. `queries`: by name; empty when the lag could not be measured, and `problem` says why. `incidents`: what is
-    wrong, each with the id that its alerts carry from its first sample to its last. `counters`: of the heartbeats.
+    none. `queries`: by name; empty when the lag could not be measured, and `problem` says why. `troubles`: by kind, how
+    it stands with what may be wrong. `counters`: of the heartbeats, by incarnation.
     """
 
     at: float
@@ -38,7 +39,7 @@ class LagSample:
     version: str = ""
     queries: Mapping[str, QuerySample] = field(default_factory=dict)
     problem: str = ""
-    incidents: Mapping[str, str] = field(default_factory=dict)
+    troubles: Mapping[str, Trouble] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -53,13 +54,23 @@ class LagSample:
 
     def to_json(self) -> dict[str, Any]:
         """Return the sample as a JSON object."""
-        return {**asdict(self), "queries": {name: asdict(query) for name, query in self.queries.items()}}
+        return {
+            "at": self.at,
+            "phase": self.phase,
+            "version": self.version,
+            "queries": {name: asdict(query) for name, query in self.queries.items()},
+            "problem": self.problem,
+            "troubles": {kind: trouble.to_json() for kind, trouble in self.troubles.items()},
+            "counters": dict(self.counters),
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LagSample:
         """Return the sample again; fields that this version does not know are ignored."""
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
-        return cls(**{**known, "queries": {name: _query(query) for name, query in data.get("queries", {}).items()}})
+        queries = {name: _query(query) for name, query in data.get("queries", {}).items()}
+        troubles = {kind: Trouble.from_json(trouble) for kind, trouble in data.get("troubles", {}).items()}
+        return cls(**{**known, "queries": queries, "troubles": troubles})
 
 
 def queries_of(report: LagReport, ceilings: Ceilings) -> dict[str, QuerySample]:

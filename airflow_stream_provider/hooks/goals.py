@@ -10,7 +10,7 @@ from airflow_stream_provider.hooks.outcome import Ended, Outcome
 from airflow_stream_provider.hooks.snapshot import Snapshot
 from airflow_stream_provider.hooks.stillness import Stillness
 from airflow_stream_provider.model.errors import StreamError
-from airflow_stream_provider.model.judge import Judgement, Limits, Sample, Verdict, judge
+from airflow_stream_provider.model.judge import Judgement, Limits, Sample, Verdict, judge, too_far
 from airflow_stream_provider.model.names import deployment_of
 from airflow_stream_provider.model.state import RequestStage
 
@@ -26,11 +26,10 @@ class Memory:
 
 @dataclass(frozen=True)
 class Asks:
-    """What to look at beyond the log and the heartbeats: drivers on the cluster, and the lag (`late` by `seconds`)."""
+    """What to look at beyond the log and the heartbeats: drivers on the cluster, and the lag."""
 
     drivers: tuple[str, ...] = ()
     lag: bool = False
-    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ class RequestOver(Goal):
             return Outcome(Ended.REACHED, self.request)
         seconds = {i: memory.still.seconds(snapshot, i) for i in self.watched}
         for incarnation, silent in seconds.items():
-            if self._silent(snapshot, incarnation, silent):
+            if _lost(snapshot, incarnation, silent, self.lease):
                 return Outcome(Ended.SILENT, incarnation, f"no heartbeat for {silent:.0f} s")
         expired = snapshot.at > self.expires and request.stage is not RequestStage.RELEASED
         if expired and all(silent < self.MOVING for silent in seconds.values()):
@@ -125,12 +124,6 @@ class RequestOver(Goal):
     def _ended(self, snapshot: Snapshot, incarnation: str) -> bool:
         found = snapshot.state.incarnations.get(incarnation)
         return found is not None and found.state.terminal
-
-    def _silent(self, snapshot: Snapshot, incarnation: str, seconds: float) -> bool:
-        driver = snapshot.drivers.get(deployment_of(incarnation))
-        # A driver that holds still while the control folder is away is alive: only the cluster's word shortens this.
-        dead = driver is not None and driver.state.terminal
-        return seconds > (self.lease if dead else 2 * self.lease)
 
 
 @dataclass(frozen=True)
@@ -248,15 +241,13 @@ class Soaked(Goal):
         return f"{self.deployment} to prove itself"
 
     def asks(self, snapshot: Snapshot | None, memory: Memory) -> Asks:
-        """Ask for the lag where there is a limit to it."""
-        limits = Limits(**self.limits)
-        wanted = limits.max_records is not None or limits.max_seconds is not None
-        return Asks(lag=wanted, seconds=limits.max_seconds)
+        """Ask for the lag where it is judged."""
+        return Asks(lag=Limits.from_json(self.limits).lag is not None)
 
     def check(self, snapshot: Snapshot, memory: Memory) -> Outcome | None:
         """Return LOST with the reason to roll back, REACHED when the time is over or somebody else took over."""
-        limits = Limits(**self.limits)
-        memory.samples.append(self._sample(snapshot, memory))
+        limits = Limits.from_json(self.limits)
+        memory.samples.append(self._sample(snapshot, memory, limits))
         found: Judgement = judge(self.deployment, memory.samples, limits)
         evidence = {"lag_records": memory.samples[-1].lag_records, "samples": len(memory.samples)}
         if found.verdict is Verdict.BAD:
@@ -271,7 +262,7 @@ class Soaked(Goal):
             return Outcome(Ended.REACHED, self.deployment, "", evidence)
         return None
 
-    def _sample(self, snapshot: Snapshot, memory: Memory) -> Sample:
+    def _sample(self, snapshot: Snapshot, memory: Memory, limits: Limits) -> Sample:
         state = snapshot.state
         deployment = state.deployments[self.deployment]
         # A retired deployment was ended by a person or a roll-back: who holds instead says which.
@@ -286,8 +277,43 @@ class Soaked(Goal):
             superseded=bool(snapshot.holder) and not snapshot.holds(self.deployment) and wished,
             silent=memory.still.seconds(snapshot, state.holder) if state.holder else 0.0,
             lag_records=snapshot.lag.records if snapshot.lag else None,
-            late=snapshot.lag.late if snapshot.lag else None,
+            too_far=too_far(snapshot.lag, limits),
         )
+
+
+@dataclass(frozen=True)
+class Signs(Goal):
+    """It is known of these drivers whether they live: the evidence says so, by incarnation.
+
+    `counters`: of their heartbeats when the wait began.
+    """
+
+    counters: Mapping[str, int]
+    lease: float
+
+    SUBJECT: ClassVar[str] = "signs of life"
+
+    @property
+    def says(self) -> str:
+        """What is waited for."""
+        return f"a sign of life of {', '.join(self.counters)}"
+
+    def asks(self, snapshot: Snapshot | None, memory: Memory) -> Asks:
+        """Ask the cluster about drivers that have been silent for long."""
+        if snapshot is None:
+            return Asks()
+        silent = (i for i in self.counters if memory.still.seconds(snapshot, i) > self.lease / 2)
+        return Asks(drivers=tuple(deployment_of(i) for i in silent))
+
+    def check(self, snapshot: Snapshot, memory: Memory) -> Outcome | None:
+        """Return REACHED once it is known of all."""
+        alive = {name: self._alive(snapshot, name, memory.still.seconds(snapshot, name)) for name in self.counters}
+        return None if None in alive.values() else Outcome(Ended.REACHED, self.SUBJECT, evidence=alive)
+
+    def _alive(self, snapshot: Snapshot, incarnation: str, silent: float) -> bool | None:
+        if snapshot.counter(incarnation) > self.counters[incarnation]:
+            return True
+        return False if _lost(snapshot, incarnation, silent, self.lease) else None
 
 
 @dataclass(frozen=True)
@@ -314,9 +340,16 @@ class InPhase(Goal):
         return Outcome(Ended.REACHED, snapshot.stream, snapshot.holder_sentence)
 
 
-_GOALS: dict[str, Callable[..., Goal]] = {
-    goal.__name__: goal for goal in (StandbyUp, RequestOver, Dead, DriversGone, Pause, FirstCommits, Soaked, InPhase)
-}
+def _lost(snapshot: Snapshot, incarnation: str, silent: float, lease: float) -> bool:
+    """Whether a driver that has been silent for so many seconds is to be taken for dead."""
+    driver = snapshot.drivers.get(deployment_of(incarnation))
+    # A driver that holds still while the control folder is away is alive: only the cluster's word shortens this.
+    dead = driver is not None and driver.state.terminal
+    return silent > (lease if dead else 2 * lease)
+
+
+_ALL = (StandbyUp, RequestOver, Dead, DriversGone, Pause, FirstCommits, Soaked, Signs, InPhase)
+_GOALS: dict[str, Callable[..., Goal]] = {goal.__name__: goal for goal in _ALL}
 
 
 def goal_from_json(data: Mapping[str, Any]) -> Goal:

@@ -72,7 +72,7 @@ def take_over(
     last = mine[-1] if mine else None
     if last is not None and last.stage is RequestStage.DONE:
         return _taken(view, last, outcome)
-    step = _fence_first(view, outcome)
+    step = fence_first(view, outcome)
     if step is not None:
         return step
     if state.open_request is not None:
@@ -104,7 +104,7 @@ def take_over(
 
 def follow(view: Snapshot, author: Author, request: Request, outcome: Outcome | None) -> Step:
     """Wait for the open request; fence whoever is dead in it; abort it when nobody can act on it any more."""
-    step = _fence_first(view, outcome)
+    step = fence_first(view, outcome)
     if step is not None:
         return step
     drivers = tuple(name for name in (request.source, request.to) if name)
@@ -128,6 +128,15 @@ def fence(view: Snapshot, incarnation: str, outcome: Outcome | None, reason: str
         evidence = outcome.evidence
         return Append(Kind.FENCED, {"incarnation": incarnation, "reason": reason, "evidence": dict(evidence)})
     return Kill(deployment_of(incarnation), Dead(incarnation, _lease(view, (incarnation,))))
+
+
+def fence_first(view: Snapshot, outcome: Outcome | None) -> Step | None:
+    """Return the fence that comes before anything else: of what is confirmed dead, or stopped inside a batch; or None."""
+    if outcome is not None and outcome.ended is Ended.DEAD and _may_fence(view, outcome.subject):
+        return fence(view, outcome.subject, outcome, outcome.reason)
+    for incarnation in view.state.must_fence:
+        return fence(view, incarnation, outcome, "It stopped inside a batch.")
+    return None
 
 
 def roll_back(view: Snapshot, author: Author, bad: str, outcome: Outcome | None, reason: str) -> Step:
@@ -216,7 +225,7 @@ def stop(view: Snapshot, author: Author, outcome: Outcome | None, reason: str) -
     asked = last is not None and last.stage is RequestStage.DONE
     if asked and (state.holder or state.open_request):
         return Done({"stream": view.stream, "stopped": False, "holder": view.holder, "note": view.holder_sentence})
-    step = _fence_first(view, outcome)
+    step = fence_first(view, outcome)
     if step is not None:
         return step
     if state.open_request is not None:
@@ -271,15 +280,6 @@ def _taken(view: Snapshot, request: Request, outcome: Outcome | None) -> Step:
         return Done(result)
     queries = tuple(query["name"] for query in view.state.incarnations[to].queries)
     return Wait(FirstCommits(to, queries, until))
-
-
-def _fence_first(view: Snapshot, outcome: Outcome | None) -> Step | None:
-    """What was killed and confirmed is fenced before anything else; what stopped inside a batch is killed."""
-    if outcome is not None and outcome.ended is Ended.DEAD and _may_fence(view, outcome.subject):
-        return fence(view, outcome.subject, outcome, outcome.reason)
-    for incarnation in view.state.must_fence:
-        return fence(view, incarnation, outcome, "It stopped inside a batch.")
-    return None
 
 
 def _may_fence(view: Snapshot, incarnation: str) -> bool:

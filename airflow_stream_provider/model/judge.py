@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
+
+from airflow_stream_provider.model.lag import Alarm, LagReport
+from airflow_stream_provider.model.limits import Health, LagLimits
 
 
 class Verdict(str, Enum):
@@ -17,17 +21,27 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True)
 class Limits:
-    """What a new release must keep to. None = not judged.
+    """What a new release must keep to.
 
-    `max_records`, `max_seconds`: how far it may be behind Kafka. `samples`: that many in a row must be above a limit
-    before it counts, since the lag of a healthy stream is a saw-tooth. `silent_seconds`: a holder whose heartbeat
-    stands still for longer is lost (two leases: it has halted itself by then).
+    `lag`: how far it may be behind Kafka, as the watch judges it; None = not judged. `samples`: that many in a row must
+    be beyond it before it counts, since the lag of a healthy stream is a saw-tooth. `silent_seconds`: a holder whose
+    heartbeat stands still for longer is lost (two leases: it has halted itself by then).
     """
 
-    max_records: int | None = None
-    max_seconds: float | None = None
+    lag: LagLimits | None = None
     samples: int = 5
     silent_seconds: float = 60.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the limits as a JSON object."""
+        lag = None if self.lag is None else self.lag.to_json()
+        return {"lag": lag, "samples": self.samples, "silent_seconds": self.silent_seconds}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Limits:
+        """Return the limits again."""
+        lag = None if data["lag"] is None else LagLimits.from_json(data["lag"])
+        return cls(lag, data["samples"], data["silent_seconds"])
 
 
 @dataclass(frozen=True)
@@ -36,8 +50,8 @@ class Sample:
 
     `holder`: deployment that holds, None for nobody. `ended`: how the watched deployment ended, empty while it lives,
     `reason` why. `superseded`: another took over by request. `silent`: seconds its heartbeat has stood still, by the
-    watcher's monotonic clock. `lag_records`: behind Kafka by so many records, None if not known. `late`: whether
-    a record older than `max_seconds` is not committed yet, None if not known.
+    watcher's monotonic clock. `lag_records`: behind Kafka by so many records, None if not known. `too_far`: why
+    that, or the rest of the lag, is known to be beyond the limits; empty if it is not, or is not known.
     """
 
     holder: str | None
@@ -46,7 +60,7 @@ class Sample:
     superseded: bool = False
     silent: float = 0.0
     lag_records: int | None = None
-    late: bool | None = None
+    too_far: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,8 +74,8 @@ class Judgement:
 def judge(deployment: str, samples: Sequence[Sample], limits: Limits) -> Judgement:
     """Judge the deployment by the samples so far, oldest first; the first one says how it began.
 
-    A stream that was behind before the upgrade and catches up is not at fault: a sample counts as above the limit
-    only if the lag in records is no smaller than it was at the beginning.
+    A stream that was behind before the upgrade and catches up is not at fault: a sample counts as too far behind only
+    if the lag in records is no smaller than it was at the beginning.
     """
     if not samples:
         return Judgement(Verdict.GOOD)
@@ -77,36 +91,23 @@ def judge(deployment: str, samples: Sequence[Sample], limits: Limits) -> Judgeme
     return _judge_lag(samples, limits)
 
 
+def too_far(report: LagReport | None, limits: Limits) -> str:
+    """Return why a lag is beyond the limits; empty when it is not, or is not known."""
+    if report is None or limits.lag is None:
+        return ""
+    found = limits.lag.without(Alarm.STUCK_TRANSACTION).judge(report)  # a producer's doing: no release can help it
+    return str(found) if found.health is Health.FAIL else ""
+
+
 def _judge_lag(samples: Sequence[Sample], limits: Limits) -> Judgement:
     recent = samples[-limits.samples :]
     if len(recent) < limits.samples:
         return Judgement(Verdict.GOOD)
     began = next((s.lag_records for s in samples if s.lag_records is not None), None)
-    if all(_above(sample, began, limits) for sample in recent):
-        last = recent[-1]
-        return Judgement(
-            Verdict.BAD,
-            f"It is behind Kafka by {last.lag_records} records, {limits.samples} samples in a row above the limit of "
-            + " and ".join(_limits(limits))
-            + ".",
-        )
+    if all(sample.too_far and not _catching_up(sample, began) for sample in recent):
+        return Judgement(Verdict.BAD, f"{limits.samples} times in a row it was too far behind. {recent[-1].too_far}")
     return Judgement(Verdict.GOOD)
 
 
-def _above(sample: Sample, began: int | None, limits: Limits) -> bool:
-    if sample.lag_records is None:
-        return False
-    if began is not None and sample.lag_records < began:
-        return False  # catching up
-    too_many = limits.max_records is not None and sample.lag_records > limits.max_records
-    too_late = limits.max_seconds is not None and bool(sample.late)
-    return too_many or too_late
-
-
-def _limits(limits: Limits) -> list[str]:
-    found = []
-    if limits.max_records is not None:
-        found.append(f"{limits.max_records} records")
-    if limits.max_seconds is not None:
-        found.append(f"{limits.max_seconds:.0f} s")
-    return found
+def _catching_up(sample: Sample, began: int | None) -> bool:
+    return began is not None and sample.lag_records is not None and sample.lag_records < began

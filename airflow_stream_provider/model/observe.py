@@ -54,6 +54,18 @@ def next_step(state: StreamState, alive: Mapping[str, bool | None], now: float) 
     return Step(Need.WAIT)
 
 
+def coming_up(state: StreamState) -> list[Deployment]:
+    """Return the deployments that have no live driver in the log yet, of releases that have run the stream before."""
+    proven = _proven(state)
+    return [
+        deployment
+        for deployment in state.deployments.values()
+        if not deployment.ended
+        and _hash(state, deployment.id) in proven
+        and all(i.state.terminal for i in state.of_deployment(deployment.id))
+    ]
+
+
 def _further(state: StreamState, request: Request, alive: Mapping[str, bool | None], now: float) -> Step:
     needed = request.to
     if request.stage is RequestStage.RELEASED and not live_standby(state, needed):
@@ -74,11 +86,10 @@ def _again(state: StreamState, alive: Mapping[str, bool | None]) -> Step:
         return Step(Need.REQUEST, max(living, key=lambda i: i.epoch).id, "It is warm, and its release has run before.")
     if any(alive.get(i.id) is None for i in standbys):
         return Step(Need.WAIT)
-    for deployment in _coming_up(state):
-        if _hash(state, deployment.id) in proven:
-            if alive.get(deployment.id) is False:
-                return Step(Need.FAIL, deployment.id, "Nothing of it is left on the cluster.")
-            return Step(Need.WAIT)
+    for deployment in coming_up(state):
+        if alive.get(deployment.id) is False:
+            return Step(Need.FAIL, deployment.id, "Nothing of it is left on the cluster.")
+        return Step(Need.WAIT)
     return Step(Need.DECLARE, _to_run_again(state), "No driver of a release that has run before is left.")
 
 
@@ -88,14 +99,6 @@ def _hash(state: StreamState, deployment: str) -> str:
 
 def _proven(state: StreamState) -> set[str]:
     return {_hash(state, i.deployment) for i in state.incarnations.values() if i.epoch}
-
-
-def _coming_up(state: StreamState) -> list[Deployment]:
-    return [
-        deployment
-        for deployment in state.deployments.values()
-        if not deployment.ended and all(i.state.terminal for i in state.of_deployment(deployment.id))
-    ]
 
 
 def _to_run_again(state: StreamState) -> str:

@@ -15,7 +15,7 @@ from airflow_stream_provider.operators.standby import ReleaseOperator
 
 
 class CheckReleaseOperator(ReleaseOperator):
-    """Check a release and everything it needs: its files, its settings, the control folder, the broker, the cluster.
+    """Check a release and everything it needs: files, settings, notifiers, the control folder, the broker, the cluster.
 
     Fails with one sentence that says what to do. Touches nothing that runs.
 
@@ -37,6 +37,7 @@ class CheckReleaseOperator(ReleaseOperator):
         try:
             wanted = self.wanted
             wanted.check()
+            self.stream.recipients()
             self.hook.create()
             view = self.hook.observe()
             self.hook.check_reachable()

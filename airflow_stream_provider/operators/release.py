@@ -100,7 +100,7 @@ class Wanted:
         self.check()
         deployment = author.deployment(self.spec.name, self.version)
         hook.cluster.check(self.job(hook, deployment))
-        policy = self.spec.upgrade.policy(self.changed_checkpoints)
+        policy = self.spec.policy(self.changed_checkpoints)
         fields: dict[str, Any] = {
             "deployment": deployment,
             "release": self.publish(hook).to_json(),

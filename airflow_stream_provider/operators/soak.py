@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from airflow_stream_provider.hooks.author import Author
@@ -19,8 +19,8 @@ from airflow_stream_provider.operators.base import StreamOperator
 class SoakOperator(StreamOperator):
     """Watch a deployment from the moment it took over, for the stream's `upgrade.soak`; fail as soon as it is no good.
 
-    It is no good when it failed, lost the stream, gives no sign of life, or is behind Kafka by more than the stream's
-    `lag` allows, several samples in a row. The reason is left in the XCom `verdict` for the roll-back.
+    It is no good when it failed, lost the stream, gives no sign of life, or is too far behind Kafka, several times in a
+    row, as the stream's watch and sensors judge it too. The reason is left in the XCom `verdict` for the roll-back.
 
     :param seconds: how long; default: the YAML's `upgrade.soak`.
 
@@ -40,7 +40,7 @@ class SoakOperator(StreamOperator):
         if outcome is None:
             lease = float(view.state.deployments[self.deployment].policy.get("lease_seconds", 30.0))
             limits = replace(self.stream.limits, silent_seconds=2 * lease)
-            return Wait(Soaked(self.deployment, mine[0].at + self.seconds, asdict(limits), author.run))
+            return Wait(Soaked(self.deployment, mine[0].at + self.seconds, limits.to_json(), author.run))
         if outcome.ended is Ended.REACHED:
             verdict = Verdict.SUPERSEDED if outcome.reason else Verdict.GOOD
             return Done({"stream": view.stream, "verdict": verdict.value, "note": outcome.reason, **outcome.evidence})

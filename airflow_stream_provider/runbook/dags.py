@@ -21,6 +21,7 @@ from airflow_stream_provider.runbook.broken import broken_dag
 from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
 from airflow_stream_provider.runbook.restart import StopFirstOperator
 from airflow_stream_provider.runbook.spec import Strategy, StreamSpec, load_specs
+from airflow_stream_provider.runbook.watch import watch_dag
 
 # A control folder or a master that is away for a moment; what cannot get better fails at once all the same.
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=10)}
@@ -54,8 +55,8 @@ def stream_dags(folder: str | Path) -> dict[str, DAG]:
     base = Path(caller).parent if caller else Path.cwd()
     found: dict[str, DAG] = {}
     for spec in load_specs(base / folder):
-        dags = [broken_dag(spec, found)] if isinstance(spec, SpecError) else [upgrade_dag(spec), retire_dag(spec)]
-        found.update((dag.dag_id, dag) for dag in dags)
+        made = (broken_dag(spec, found),) if isinstance(spec, SpecError) else (make(spec) for make in _MAKERS)
+        found.update((dag.dag_id, dag) for dag in made)
     return found
 
 
@@ -135,6 +136,9 @@ def retire_dag(spec: StreamSpec) -> DAG:
     ) as dag:
         RetireOperator(task_id="retire", stream=spec, deployment="{{ params.deployment }}", reason="Kept long enough.")
     return dag
+
+
+_MAKERS = (upgrade_dag, retire_dag, watch_dag)
 
 
 def _form(spec: StreamSpec) -> dict[str, Param]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -102,7 +102,10 @@ class YamlFile:
 
 def _fields_at(model: type[BaseModel], field: Field) -> list[str]:
     for part in field:
-        inner = model.model_fields[str(part)].annotation
+        if isinstance(part, int):
+            continue  # an item of a list has the fields of its kind
+        inner = model.model_fields[part].annotation
+        inner = next(iter(get_args(inner)), inner)
         if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
             return []
         model = inner

@@ -45,6 +45,9 @@ def test_the_story(tmp_path: Path) -> None:
     assert report["records"]["lost"] == report["records"]["duplicated"] == 0
     assert report["max_holders"] == 1
     assert (tmp_path / "report.png").stat().st_size > 10_000
+    assert (tmp_path / "lag.png").stat().st_size > 10_000
+    assert set(report["lag"]["steps"]) == {step["name"] for step in report["steps"]}
+    assert any(sample["queries"] for sample in report["lag"]["samples"])
     assert list(left_behind(tmp_path)) == []
 
 

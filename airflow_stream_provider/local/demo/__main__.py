@@ -18,6 +18,7 @@ from rich.console import Console
 from airflow_stream_provider.local.airflow import Airflow
 from airflow_stream_provider.local.airflow_api import AirflowApi
 from airflow_stream_provider.local.demo.display import Display, summarise
+from airflow_stream_provider.local.demo.lag_picture import draw_lag
 from airflow_stream_provider.local.demo.picture import draw
 from airflow_stream_provider.local.demo.site import Site, lay_out
 from airflow_stream_provider.local.demo.story import Story
@@ -29,6 +30,8 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PASSWORD_VARIABLE = "AIRFLOW_ADMIN_PASSWORD"
 # The story in minutes instead of an hour: a shorter soak, and the old release goes as soon as the new one counts.
 UPGRADE = {"soak": "45s", "keep_previous": "0s"}
+# Two cores have enough to do, and the demo looks at the lag by itself.
+WATCH = {"schedule": None}
 WORKER_CORES = 9  # a holder, a standby and one more on its way out, each a driver and two executor cores
 
 
@@ -53,8 +56,9 @@ def main() -> int:
                 report = story.tell(started)
             report.write(args.report / "report.json")
             draw(args.report / "report.png", story.watcher.commits, story.steps)
+            draw_lag(args.report / "lag.png", story.lag.samples, story.steps, site.spec.lag.limits)
             summarise(console, report)
-            console.print(f"Written: {args.report}/report.json and {args.report}/report.png")
+            console.print(f"Written: {args.report}/report.json, report.png and lag.png")
             problems = story.problems(report)
             for problem in problems:
                 console.print(problem, style="bold red")
@@ -98,7 +102,7 @@ def _local(dags: Path, folder: Path, display: Display) -> Iterator[LocalStack]:
             own_dags,
             brokers=stack.bootstrap_servers,
             data=folder / "data",
-            changes={"upgrade": UPGRADE, "conf": stack.spark.conf},
+            changes={"upgrade": UPGRADE, "conf": stack.spark.conf, "watch": WATCH},
         )
         yield stack
         _ignore_signals()

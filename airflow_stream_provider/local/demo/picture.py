@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from airflow_stream_provider.local.demo.commits import Commits, crossing
 from airflow_stream_provider.local.demo.history import Outcome
@@ -38,16 +39,34 @@ def draw(path: Path, commits: Mapping[str, Commits], steps: Sequence[Step]) -> N
         panel.set_ylabel(f"{query} (s)")
         panel.set_ylim(0, max(4.0, 1.25 * max(gaps, default=0)))
         panel.grid(axis="y", alpha=0.3)
+        mark(panel, steps, origin)
         for step in steps:
-            colour = _COLOURS[step.outcome]
-            panel.axvspan(step.started - origin, step.ended - origin, color=colour, alpha=0.12, linewidth=0)
             for change in step.changes:
-                panel.axvline(change.at - origin, color=colour, linewidth=1.5)
                 gap = crossing(commit_times, change.at)
                 if gap is not None:
-                    panel.annotate(f" {gap:.1f} s", (change.at - origin, 0.93), xycoords=_ACROSS, color=colour)
+                    where = (change.at - origin, 0.93)
+                    panel.annotate(f" {gap:.1f} s", where, xycoords=_ACROSS, color=_COLOURS[step.outcome])
+    name_steps(panels[0, 0], steps, origin)
+    panels[-1, 0].set_xlabel(
+        "seconds since the first commit; shaded: a DAG run; line: another driver takes over, and the gap it left"
+    )
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def mark(panel: Any, steps: Sequence[Step], origin: float) -> None:
+    """Shade the time of each step, and draw a line at each change of holder."""
     for step in steps:
-        panels[0, 0].annotate(
+        colour = _COLOURS[step.outcome]
+        panel.axvspan(step.started - origin, step.ended - origin, color=colour, alpha=0.12, linewidth=0)
+        for change in step.changes:
+            panel.axvline(change.at - origin, color=colour, linewidth=1.5)
+
+
+def name_steps(panel: Any, steps: Sequence[Step], origin: float) -> None:
+    """Write above a panel what each step was and what became of it."""
+    for step in steps:
+        panel.annotate(
             f"{step.name}\n{step.outcome.value}",
             ((step.started + step.ended) / 2 - origin, 1.02),
             xycoords=_ACROSS,
@@ -56,8 +75,3 @@ def draw(path: Path, commits: Mapping[str, Commits], steps: Sequence[Step]) -> N
             fontsize=9,
             annotation_clip=False,
         )
-    panels[-1, 0].set_xlabel(
-        "seconds since the first commit; shaded: a DAG run; line: another driver takes over, and the gap it left"
-    )
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)

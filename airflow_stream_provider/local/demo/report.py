@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from airflow_stream_provider.local.demo.audit import Records
 from airflow_stream_provider.local.demo.commits import Commits, crossing, intervals, percentiles
@@ -46,6 +47,7 @@ class Report:
     records: Records
     max_holders: int
     seconds_total: float
+    lag: Mapping[str, Any]
 
     def write(self, path: Path) -> None:
         """Write the report as JSON."""

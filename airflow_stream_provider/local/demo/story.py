@@ -13,6 +13,7 @@ from airflow_stream_provider.local.airflow_api import FINAL
 from airflow_stream_provider.local.demo.audit import Records, count, deliveries, end_offsets, final_totals, wrong_totals
 from airflow_stream_provider.local.demo.commits import CommitWatcher
 from airflow_stream_provider.local.demo.history import Outcome, changes, max_holders, outcome
+from airflow_stream_provider.local.demo.lag import LagWatcher, describe_lag
 from airflow_stream_provider.local.demo.producer import Producer
 from airflow_stream_provider.local.demo.report import Report, Step, describe, failure_times, steady
 from airflow_stream_provider.local.demo.site import Site, create_topics
@@ -65,6 +66,7 @@ class Story:
 
     def __post_init__(self) -> None:
         self.watcher = CommitWatcher(self.site.checkpoints)
+        self.lag = LagWatcher(self.site.spec, self.site.brokers)
         self.producer = Producer(self.site.brokers, "orders", self.rate)
         self._log = open_log(self.site.spec.control, self.site.spec.name, create=True)
 
@@ -78,7 +80,7 @@ class Story:
         create_topics(self.site.brokers)
         self.site.airflow.wait_for_dag(DAG)
         self.site.airflow.unpause(DAG)
-        with self.watcher, contextlib.ExitStack() as stack:
+        with self.watcher, self.lag, contextlib.ExitStack() as stack:
             stack.push(self.producer)  # ended here, started by the first upgrade
             for number, chapter in enumerate(self.chapters):
                 if number:
@@ -95,6 +97,7 @@ class Story:
             records=records,
             max_holders=max_holders(self.records),
             seconds_total=round(time.monotonic() - started, 1),
+            lag=describe_lag(self.lag.samples, self.steps),
         )
 
     def _upgrade(self, chapter: Chapter) -> None:

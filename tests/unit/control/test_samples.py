@@ -11,14 +11,16 @@ from airflow_stream_provider.control import samples
 from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.samples import KEPT, LagSample, QuerySample
 from airflow_stream_provider.model.errors import ControlUnavailable
+from airflow_stream_provider.model.incident import Incident, Spells
 from airflow_stream_provider.model.lag import Ceilings, LagReport, PartitionLag, PartitionState, QueryLag, Verdict
+from airflow_stream_provider.model.trouble import Trouble
 
 BEHIND = LagSample(
     5.0,
     phase="running",
     version="2",
     queries={"hourly": QuerySample(7, 1.5, "WARN", ("RETENTION",)), "daily": QuerySample()},
-    incidents={"hourly WARN": "orders-5"},
+    troubles={"lag": Trouble(Spells(bad=4.0), Incident("orders-lag-4", 4.0), None, "hourly falls behind.")},
     counters={"orders-2-aaaa.00000001": 17},
 )
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from airflow_stream_provider.hooks.goals import (
     Memory,
     Pause,
     RequestOver,
+    Signs,
     Soaked,
     StandbyUp,
     goal_from_json,
@@ -23,9 +23,10 @@ from airflow_stream_provider.hooks.goals import (
 from airflow_stream_provider.hooks.outcome import Ended, Outcome
 from airflow_stream_provider.hooks.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.hooks.stillness import Stillness
-from airflow_stream_provider.kafka.lag import Lag
 from airflow_stream_provider.model.errors import StreamError
 from airflow_stream_provider.model.judge import Limits
+from airflow_stream_provider.model.lag import LagReport, PartitionLag, PartitionState, QueryLag
+from airflow_stream_provider.model.limits import LagLimits
 from airflow_stream_provider.model.names import deployment_of
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, declared, record, submitted
 from tests.unit.hooks.test_plan import ASKED, BOTH, RUNNING, UPGRADED, view
@@ -37,7 +38,8 @@ ALL: list[Goal] = [
     DriversGone("d", 5.0),
     Pause("d", 1.0),
     FirstCommits("i", ("q",), 2.0),
-    Soaked("d", 3.0, asdict(Limits(max_records=5)), "airflow:dag/run/"),
+    Soaked("d", 3.0, Limits(LagLimits(5)).to_json(), "airflow:dag/run/"),
+    Signs({"i": 7}, 30.0),
     InPhase(("running",), "2"),
 ]
 
@@ -165,22 +167,36 @@ def test_a_request_is_decided_anew_once_somebody_in_it_has_ended(ended: str) -> 
     assert over == Outcome(Ended.REACHED, "mine")
 
 
+def behind(records: int) -> LagReport:
+    partition = PartitionLag("in", 0, PartitionState.OK, committed=100, log_start=0, end=100 + records)
+    return LagReport(200.0, (QueryLag("q", (partition,), seconds=float(records)),))
+
+
 def test_a_soak_ends_good_bad_or_superseded() -> None:
-    limits = asdict(Limits(max_records=10, samples=2))
+    limits = Limits(LagLimits(10), samples=2).to_json()
     goal, memory = Soaked(NEW_DEPLOYMENT, 200.0, limits, "airflow:dag/run/"), Memory()
     assert goal.asks(None, memory).lag
     for _ in range(3):
-        assert goal.check(seen(UPGRADED, {NEW: 1}, lag=Lag(0)), memory) is None
-    assert goal.check(seen(UPGRADED, {NEW: 1}, lag=Lag(0), at=201.0), memory) is None, "it may have died just now"
-    good = goal.check(seen(UPGRADED, {NEW: 2}, lag=Lag(0), at=202.0), memory)
+        assert goal.check(seen(UPGRADED, {NEW: 1}, lag=behind(0)), memory) is None
+    assert goal.check(seen(UPGRADED, {NEW: 1}, lag=behind(0), at=201.0), memory) is None, "it may have died just now"
+    good = goal.check(seen(UPGRADED, {NEW: 2}, lag=behind(0), at=202.0), memory)
     assert good is not None
     assert good.ended is Ended.REACHED
     assert not good.reason
-    goal.check(seen(UPGRADED, {NEW: 1}, lag=Lag(50)), memory)
-    bad = goal.check(seen(UPGRADED, {NEW: 1}, lag=Lag(60)), memory)
+    goal.check(seen(UPGRADED, {NEW: 1}, lag=behind(50)), memory)
+    bad = goal.check(seen(UPGRADED, {NEW: 1}, lag=behind(60)), memory)
     assert bad is not None
     assert bad.ended is Ended.LOST
     assert "60 records" in bad.reason
+
+
+def test_a_soak_judges_the_age_of_the_oldest_record_too() -> None:
+    limits = Limits(LagLimits(max_seconds=30.0), samples=2).to_json()
+    goal, memory = Soaked(NEW_DEPLOYMENT, 200.0, limits, "airflow:dag/run/"), Memory()
+    assert goal.check(seen(UPGRADED, {NEW: 1}, lag=behind(40)), memory) is None
+    late = goal.check(seen(UPGRADED, {NEW: 1}, lag=behind(50)), memory)
+    assert late is not None
+    assert late.ended is Ended.LOST
 
 
 @pytest.mark.parametrize(
@@ -190,10 +206,28 @@ def test_whoever_took_over_since_is_judged_by_whose_wish_it_was(by: str, ended: 
     from tests.support.story import acquired, ready, released, requested
 
     after = [requested("x", OLD, by=by), ready("x", OLD), released(NEW, "x", OLD), acquired(OLD, "x", 3)]
-    goal = Soaked(NEW_DEPLOYMENT, 200.0, asdict(Limits()), "airflow:dag/run/")
+    goal = Soaked(NEW_DEPLOYMENT, 200.0, Limits().to_json(), "airflow:dag/run/")
     found = goal.check(seen([*UPGRADED, *after], {}), Memory())
     assert found is not None
     assert found.ended is ended
+
+
+def test_a_driver_lives_when_it_has_beaten_since_and_is_dead_after_two_leases() -> None:
+    goal, watch = Signs({OLD: 1, NEW: 1}, 30.0), Watch()
+    assert goal.check(seen(BOTH, {OLD: 1, NEW: 1}), watch.memory) is None
+    assert goal.check(seen(BOTH, {OLD: 2, NEW: 1}), watch.memory) is None, "of the other one nothing is known"
+    watch.now = 40.0
+    assert goal.check(seen(BOTH, {OLD: 9, NEW: 1}), watch.memory) is None
+    assert goal.asks(seen(BOTH, {OLD: 9, NEW: 1}), watch.memory).drivers == (NEW_DEPLOYMENT,)
+    dead = {NEW_DEPLOYMENT: driver(DriverState.KILLED)}
+    for found in (
+        goal.check(seen(BOTH, {OLD: 9, NEW: 1}, dead), watch.memory),
+        Signs({NEW: 1}, 15.0).check(seen(BOTH, {NEW: 1}), watch.memory),
+    ):
+        assert found is not None
+        assert found.about(Ended.REACHED, Signs.SUBJECT)
+        assert found.evidence[NEW] is False
+    assert goal.check(seen(BOTH, {OLD: 9, NEW: 2}), watch.memory).evidence == {OLD: True, NEW: True}  # type: ignore[union-attr]
 
 
 def test_a_phase_can_be_waited_for_with_its_release() -> None:

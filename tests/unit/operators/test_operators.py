@@ -32,6 +32,7 @@ def spec(tmp_path: Path) -> StreamSpec:
             "version": "2",
             "cluster": "no_such_connection",
             "control": f"file://{tmp_path}",
+            "kafka": "no_such_kafka",
             "lag": {"max_seconds": 10},
         }
     )
@@ -134,7 +135,7 @@ def test_a_bad_soak_leaves_its_reason_for_the_roll_back(spec: StreamSpec, log: C
     operator, pushed = SoakOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT), {}
     with pytest.raises(TaskDeferred) as deferred:
         operator.execute(context())
-    assert deferred.value.trigger.serialize()[1]["goal"]["limits"]["max_seconds"] == 10
+    assert deferred.value.trigger.serialize()[1]["goal"]["limits"]["lag"]["max_seconds"] == 10
     bad = Outcome(Ended.LOST, NEW_DEPLOYMENT, "It is behind.", {"samples": 7})
     with pytest.raises(AirflowFailException, match=r"Release 1 .* is no good: It is behind\. Roll back\."):
         operator.resume(context(pushed), bad.to_event())

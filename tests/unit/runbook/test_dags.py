@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def streams(tmp_path: Path) -> Path:
 
 def test_each_stream_has_its_dags(streams: Path) -> None:
     dags = stream_dags(streams)
-    assert set(dags) == {"orders__upgrade", "orders__retire"}
+    assert set(dags) == {"orders__upgrade", "orders__retire", "orders__watch"}
     upgrade = dags["orders__upgrade"]
     order = ["check", "make_room", "stop_first", "submit", "judge", "hand_over", "watch", "retire", "report"]
     for before, after in pairwise(order):
@@ -39,6 +40,16 @@ def test_each_stream_has_its_dags(streams: Path) -> None:
     for dag in dags.values():
         dag.validate()
         DagSerialization.to_dict(dag)
+
+
+def test_a_stream_is_watched_every_minute_unless_it_says_otherwise(streams: Path) -> None:
+    (streams / "quiet.yaml").write_text(SPEC.format(name="quiet") + "watch: {schedule: null}\n")
+    dags = stream_dags(streams)
+    watch = dags["orders__watch"]
+    assert watch.schedule == timedelta(minutes=1)
+    assert (watch.catchup, watch.is_paused_upon_creation) == (False, False)
+    assert watch.get_task("watch").max_active_tis_per_dag == 1
+    assert dags["quiet__watch"].schedule is None
 
 
 def test_the_form_starts_with_what_the_yaml_says(streams: Path) -> None:
@@ -59,7 +70,7 @@ def test_an_approval_is_a_task_only_if_wanted(streams: Path) -> None:
 def test_a_broken_yaml_shows_itself_and_leaves_the_others(streams: Path) -> None:
     (streams / "broken.yaml").write_text("name: broken\nversoin: 1\n")
     dags = stream_dags(streams)
-    assert set(dags) == {"orders__upgrade", "orders__retire", "broken__upgrade"}
+    assert set(dags) == {"orders__upgrade", "orders__retire", "orders__watch", "broken__upgrade"}
     broken = dags["broken__upgrade"]
     assert isinstance(broken, DAG)
     assert "line 2, versoin: there is no such field. Did you mean `version`?" in str(broken.description)
@@ -71,7 +82,7 @@ def test_a_broken_yaml_shows_itself_and_leaves_the_others(streams: Path) -> None
 def test_a_second_file_of_one_stream_does_not_take_the_first_ones_dag(streams: Path) -> None:
     (streams / "orders.yml").write_text(SPEC.format(name="orders"))
     dags = stream_dags(streams)
-    assert set(dags) == {"orders__upgrade", "orders__retire", "orders.yml__upgrade"}
+    assert set(dags) == {"orders__upgrade", "orders__retire", "orders__watch", "orders.yml__upgrade"}
 
 
 def test_a_relative_folder_starts_at_the_file_that_calls(streams: Path, tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ def test_a_stream_is_read(write) -> None:
     spec = load_spec(write(GOOD))
     assert (spec.name, spec.version, spec.upgrade.strategy) == ("orders", "2.1.0", Strategy.HANDOVER)
     assert (spec.upgrade.soak, spec.upgrade.keep_previous) == (600.0, 5400.0)
-    assert (spec.limits.max_records, spec.limits.max_seconds) == (10000, 60.0)
+    assert (spec.lag.limits.max_records, spec.lag.limits.max_seconds) == (10000, 60.0)
+    assert spec.limits.lag == spec.lag.limits, "soak and watch judge alike"
     assert spec.upgrade.policy(("/old",)) == Policy(lease_seconds=20.0, changed_checkpoints=("/old",))
 
 
@@ -49,7 +50,30 @@ def test_only_the_needed_fields_are_needed(write) -> None:
     spec = load_spec(write("name: a\napplication: a.py\nversion: v1\ncluster: c\ncontrol: file:///d\n"))
     assert spec.upgrade.policy() == Policy()
     assert spec.kafka is None
-    assert spec.limits.max_records is None
+    assert spec.limits.lag is None
+    assert (spec.watch.schedule, spec.notify, spec.policy().offsets_group) == (60.0, (), "")
+
+
+def test_a_watch_and_a_group_are_read(write) -> None:
+    text = GOOD + (
+        "offsets_group: orders-stream\n"
+        "watch: {schedule: 5m, for_at_least: 30s}\n"
+        "notify: [{call: collections.Counter, arguments: {a: 1}}, {call: builtins.print}]\n"
+    )
+    spec = load_spec(write(text))
+    assert spec.policy(("/old",)) == Policy(
+        lease_seconds=20.0, changed_checkpoints=("/old",), offsets_group="orders-stream"
+    )
+    assert (spec.watch.schedule, spec.watch.for_at_least) == (300.0, 30.0)
+    assert len(spec.recipients()) == 2
+    assert load_spec(write(GOOD + "watch: {schedule: null}\n")).watch.schedule is None
+
+
+@pytest.mark.parametrize("call", ["no_such_module.notify", "json.no_such_function", "json.__doc__"])
+def test_a_notifier_that_is_not_there_is_named(write, call: str) -> None:
+    spec = load_spec(write(GOOD + f"notify: [{{call: {call}}}]\n"))
+    with pytest.raises(SpecError, match=f"`notify` names {call}"):
+        spec.recipients()
 
 
 def test_what_yaml_makes_numbers_of_may_be_an_argument_or_a_setting(write) -> None:
@@ -71,6 +95,9 @@ def test_what_yaml_makes_numbers_of_may_be_an_argument_or_a_setting(write) -> No
         ("max_records", "max_rows", 8, "lag.max_rows: there is no such field. Did you mean `max_records`?"),
         ("strategy: handover", "strategy: hope", 7, "upgrade.strategy: Input should be 'handover' or 'restart'."),
         ("lag:", "name: again\nlag:", 8, "name: this field is given twice. Keep one of the two."),
+        ("lag:", "watch: {schedule: '* * * * *'}\nlag:", 8, "watch.schedule: is not a duration"),
+        ("lag:", "notify: [{cal: a.b}]\nlag:", 8, "notify.0.cal: there is no such field. Did you mean `call`?"),
+        ("lag:", "notify: [{call: nothing}]\nlag:", 8, "notify.0.call: String should match pattern"),
         ("name: orders", "name: [orders", 2, "this is not YAML"),
         (
             "lease_seconds: 20",

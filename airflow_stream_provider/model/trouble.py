@@ -1,0 +1,112 @@
+"""What is wrong with a stream, look after look: pure. A trouble is told when it opens, and once more when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from airflow_stream_provider.model.incident import Incident, Spells, incident_now
+from airflow_stream_provider.model.limits import Health
+from airflow_stream_provider.model.words import duration
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one look says of one kind of trouble: a sentence for a person, and how long it must last to be told."""
+
+    health: Health
+    says: str = ""
+    for_at_least: float = 0.0
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """How it stands with one kind of trouble: the open incident, if any, and the one that people were told of."""
+
+    spells: Spells
+    incident: Incident | None = None
+    told: Incident | None = None
+    says: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {
+            "spells": dict(vars(self.spells)),
+            "incident": self.incident.to_json() if self.incident else None,
+            "told": self.told.to_json() if self.told else None,
+            "says": self.says,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Trouble:
+        """Return it again."""
+        incident, told = (Incident.from_json(data[name]) if data[name] else None for name in ("incident", "told"))
+        return cls(Spells(**data["spells"]), incident, told, data["says"])
+
+
+@dataclass(frozen=True)
+class Alert:
+    """What people are to be told of a trouble.
+
+    `kind`: of trouble. `incident`: the same id when it opens and when it is over; `open` says which of the two. `since`,
+    `at`: seconds since 1970. `says`: what is wrong, or was. `links`: addresses by label.
+
+    Templates of Airflow's notifiers find it as `alert`: ``{{ alert.subject }}``, ``{{ alert.text }}``.
+    """
+
+    stream: str
+    kind: str
+    incident: str
+    open: bool
+    since: float
+    at: float
+    says: str
+    links: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> str:
+        """One line."""
+        return f"{self.stream}: {self.says}" if self.open else f"{self.stream} is well again"
+
+    @property
+    def text(self) -> str:
+        """The whole message, some lines of plain text."""
+        lasted = duration(self.at - self.since)
+        lines = [self.says, f"For {lasted}."] if self.open else [f"It is over, after {lasted}: {self.says}"]
+        lines += [f"{label}: {address}" for label, address in self.links.items()]
+        lines += [f"Look: airflow streams status {self.stream}"] if self.open else []
+        return "\n".join([*lines, f"Incident: {self.incident}"])
+
+
+def follow(
+    stream: str, before: Mapping[str, Trouble], findings: Mapping[str, Finding], at: float
+) -> dict[str, Trouble]:
+    """Return how it stands with each kind of trouble after a look; one of which nothing was found is as before."""
+    after = dict(before)
+    for kind, finding in findings.items():
+        known = before.get(kind, Trouble(Spells()))
+        spells = replace(known.spells)
+        spells.add(finding.health, at)
+        incident = incident_now(f"{stream}-{kind}", known.incident, spells, at, finding.for_at_least)
+        says = finding.says if finding.health is Health.FAIL else known.says
+        after[kind] = Trouble(spells, incident, known.told, says)
+    return after
+
+
+def untold(stream: str, troubles: Mapping[str, Trouble], at: float) -> list[Alert]:
+    """Return what people are not told of yet."""
+    found = []
+    for kind, trouble in troubles.items():
+        told, present = trouble.told, trouble.incident
+        if told is not None and (present is None or present.id != told.id):
+            found.append(Alert(stream, kind, told.id, False, told.since, at, trouble.says))
+        if present is not None and (told is None or present.id != told.id):
+            found.append(Alert(stream, kind, present.id, True, present.since, at, trouble.says))
+    return found
+
+
+def told(troubles: Mapping[str, Trouble], alert: Alert) -> dict[str, Trouble]:
+    """Return the troubles after people were told this."""
+    known = Incident(alert.incident, alert.since) if alert.open else None
+    return {**troubles, alert.kind: replace(troubles[alert.kind], told=known)}

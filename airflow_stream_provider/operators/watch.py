@@ -1,0 +1,157 @@
+"""Watch a stream: how far it is behind, whether it lives; tell people, and bring back what has died."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_stream_provider.control.samples import LagSample, append, queries_of, read
+from airflow_stream_provider.hooks.author import Author
+from airflow_stream_provider.hooks.findings import findings
+from airflow_stream_provider.hooks.goals import Asks
+from airflow_stream_provider.hooks.outcome import Outcome
+from airflow_stream_provider.hooks.revive import drivers_of_interest, revive
+from airflow_stream_provider.hooks.snapshot import Snapshot
+from airflow_stream_provider.hooks.steps import Step
+from airflow_stream_provider.model.errors import StreamError
+from airflow_stream_provider.model.incident import Incident
+from airflow_stream_provider.model.lag import LagReport
+from airflow_stream_provider.model.limits import Health, Judgement
+from airflow_stream_provider.model.trouble import Alert, follow, told, untold
+from airflow_stream_provider.operators.base import StreamOperator
+
+KINDS = {
+    "down": "nobody runs it, though nobody has stopped it, or its driver gives no sign of life",
+    "lag": "it is too far behind Kafka, by its YAML's `lag`, Burrow's rules and the alarms beside them",
+    "lag_unknown": "how far it is behind cannot be known, for 10 minutes",
+    "offsets_group": "its offsets could not be committed to its consumer group for 10 minutes",
+}
+
+
+class WatchStreamOperator(StreamOperator):
+    """Look at a stream once; then, if it has lost its holder and nobody stopped it, bring it back.
+
+    A look measures the lag, sends the gauges, adds a sample to those that the command line shows, and tells people of
+    every trouble twice: when it opens and when it is over, with the same incident id. Kinds of trouble: `down`, `lag`,
+    `lag_unknown`, `offsets_group`.
+
+    Bringing back fences the dead driver (killed, and confirmed gone by the cluster), ends requests that nobody can
+    fulfil any more, appoints a warm driver whose release has run the stream before, or else starts the last one that
+    did. A new release is never put in charge; a stream that was stopped or has finished is left alone.
+
+    :param notify: what tells people: notifiers of Airflow, in whose templates `alert` has `subject` and `text` (see
+        `Alert` and `LagAlert`), or functions that take an alert; default: the YAML's `notify`.
+    :param for_at_least: seconds that the lag must be too much, or well again, before it counts; default: the YAML's
+        `watch.for_at_least`.
+
+    XCom: `holder`, `phase`; under the key `sample` what the look found.
+    """
+
+    WAIT_SECONDS = 1500.0
+
+    def __init__(
+        self, *, notify: Sequence[Any] | None = None, for_at_least: float | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.notify = notify
+        self.for_at_least = self.stream.watch.for_at_least if for_at_least is None else for_at_least
+        self._before: Mapping[str, int] = {}
+
+    def begin(self, context: Context) -> None:
+        """Look."""
+        if not self.hook.folder.exists() and self.hook.folder.parent.is_dir():
+            raise AirflowSkipException("This stream has never been deployed.")
+        view = self.hook.observe()
+        store = self.hook.control_log.store
+        samples = read(store)
+        report, problem = self._measure()
+        sample = self._sample(view, samples, report, problem)
+        for alert in untold(self.stream.name, sample.troubles, sample.at):
+            if self._tell(context, alert, report, problem, samples):
+                sample = replace(sample, troubles=told(sample.troubles, alert))
+        append(store, sample)
+        context["ti"].xcom_push(key="sample", value=sample.to_json())
+
+    def plan(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+        """Return the next step to bring it back."""
+        return revive(view, author, outcome, self._before)
+
+    def asks(self, view: Snapshot, author: Author) -> Asks:
+        """Ask the cluster about drivers on their way."""
+        return Asks(drivers=drivers_of_interest(view))
+
+    def _measure(self) -> tuple[LagReport | None, str]:
+        """The lag, or why it is not known; whatever it is, the stream may need to be brought back."""
+        # Here: a DAG file that is parsed needs none of them.
+        from airflow_stream_provider.hooks.connections import kafka_extra
+        from airflow_stream_provider.hooks.lag import measure_stream
+        from airflow_stream_provider.metrics import emit
+
+        kafka = self.stream.kafka
+        if kafka is None:
+            return None, ""
+        try:
+            report = measure_stream(self.stream.name, self.stream.control, kafka, kafka_extra(kafka))
+        except StreamError as error:
+            self.log.warning("How far %s is behind is not known: %s", self.stream.name, error)
+            return None, str(error)
+        emit(self.stream.name, report)
+        return report, ""
+
+    def _sample(
+        self, view: Snapshot, samples: Sequence[LagSample], report: LagReport | None, problem: str
+    ) -> LagSample:
+        limits = self.stream.lag.limits
+        judgement = limits.judge(report) if report else Judgement(Health.UNKNOWN, (problem,))
+        last = samples[-1] if samples else LagSample(view.at)
+        self._before = last.counters
+        found = findings(
+            view, judgement if self.stream.kafka else None, last.counters, last.at, self.for_at_least
+        )
+        for kind, finding in found.items():
+            if finding.health is Health.FAIL:
+                self.log.warning("%s: %s", kind, finding.says)
+        held = view.state.holding_deployment
+        return LagSample(
+            at=time.time(),
+            phase=view.state.phase.value,
+            version=str(held.release["version"]) if held else "",
+            queries=queries_of(report, limits.ceilings) if report else {},
+            problem=problem,
+            troubles=follow(self.stream.name, last.troubles, found, view.at),
+            counters={name: view.counter(name) for name in view.heartbeats},
+        )
+
+    def _tell(
+        self,
+        context: Context,
+        alert: Alert,
+        report: LagReport | None,
+        problem: str,
+        samples: Sequence[LagSample],
+    ) -> bool:
+        """Tell everybody; return False when somebody could not be told: the next look tries again."""
+        from airflow_stream_provider.notifications.deliver import deliver
+        from airflow_stream_provider.notifications.lag import alert_of
+
+        links: dict[str, str] = {}
+        held = self.hook.control_log.state.holding_deployment
+        if held is not None:
+            with contextlib.suppress(StreamError):
+                links = self.hook.links(held.id)
+        message: Any = replace(alert, links=links)
+        if alert.kind == "lag":
+            limits = self.stream.lag.limits
+            lag = alert_of(
+                alert.stream, report, problem, samples, limits, Incident(alert.incident, alert.since), links
+            )
+            message = replace(lag, open=alert.open)
+        self.log.warning("%s\n%s", message.subject, message.text)
+        recipients = self.stream.recipients() if self.notify is None else self.notify
+        return deliver(message, recipients, context)

@@ -1,0 +1,78 @@
+"""What the watch says of one look."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.hooks.findings import MENDS_SECONDS, findings
+from airflow_stream_provider.model.limits import Health, Judgement
+from airflow_stream_provider.model.record import Record
+from airflow_stream_provider.model.trouble import Finding
+from tests.support.story import INTERRUPTED, OLD, REQUESTED, RUNNING, STARTED, STOPPED, failed, fenced
+from tests.unit.hooks.test_plan import view
+
+FAR = Judgement(Health.FAIL, ("q is behind by 60 records; 10 are allowed.",))
+UNSURE = Judgement(Health.UNKNOWN, ("Kafka does not answer.",))
+WELL = Judgement(Health.PASS)
+
+
+def look(
+    *records: Record, lag: Judgement | None = WELL, before: int = 5, counter: int = 6, ago: float = 60.0, **beat: Any
+) -> dict[str, Finding]:
+    found = replace(view(*records, at=1000.0), heartbeats={OLD: {"counter": counter, **beat}})
+    return findings(found, lag, {OLD: before}, 1000.0 - ago, 120.0)
+
+
+def test_a_stream_that_runs_and_keeps_up_is_well() -> None:
+    found = look(*RUNNING)
+    assert set(found) == {"down", "offsets_group", "lag", "lag_unknown"}
+    assert {finding.health for finding in found.values()} == {Health.PASS}
+
+
+@pytest.mark.parametrize(
+    ("records", "health", "says"),
+    [
+        ([], Health.PASS, ""),
+        (STOPPED, Health.PASS, ""),
+        (STARTED, Health.PASS, ""),
+        (REQUESTED, Health.PASS, ""),
+        ([*RUNNING, fenced(OLD)], Health.FAIL, "Nobody runs it (down)."),
+        ([*RUNNING, failed(OLD)], Health.FAIL, "Nobody runs it (failed). it broke"),
+        (INTERRUPTED, Health.FAIL, f"{OLD} stopped inside a batch and is not confirmed dead."),
+    ],
+)
+def test_nobody_runs_it_though_nobody_stopped_it(records: list[Record], health: Health, says: str) -> None:
+    found = look(*records)["down"]
+    assert (found.health, found.says) == (health, says)
+
+
+@pytest.mark.parametrize(("ago", "health"), [(59.0, Health.UNKNOWN), (61.0, Health.FAIL)])
+def test_a_holder_that_has_not_beaten_for_two_leases_is_said_to_be_silent(ago: float, health: Health) -> None:
+    found = look(*RUNNING, counter=5, ago=ago)["down"]
+    assert found.health is health
+    assert (f"{OLD} has given no sign of life for 1 min 1 s" in found.says) is (health is Health.FAIL)
+
+
+def test_the_lag_is_judged_as_everywhere_and_must_last() -> None:
+    assert look(*RUNNING, lag=FAR)["lag"] == Finding(Health.FAIL, "q is behind by 60 records; 10 are allowed.", 120.0)
+    assert look(*STOPPED, lag=FAR)["lag"].health is Health.PASS, "nobody wants it to keep up"
+
+
+def test_unknown_is_a_trouble_of_its_own_and_says_nothing_of_the_lag() -> None:
+    found = look(*RUNNING, lag=UNSURE)
+    assert found["lag"].health is Health.UNKNOWN
+    assert found["lag_unknown"] == Finding(
+        Health.FAIL, "How far it is behind is not known. Kafka does not answer.", MENDS_SECONDS
+    )
+
+
+def test_a_stream_without_kafka_has_no_lag() -> None:
+    assert set(look(*RUNNING, lag=None)) == {"down", "offsets_group"}
+
+
+def test_a_group_that_cannot_be_committed_to_is_a_trouble() -> None:
+    found = look(*RUNNING, offsets_group={"at": 1.0, "problem": "not authorized"})["offsets_group"]
+    assert found == Finding(Health.FAIL, "not authorized", MENDS_SECONDS)

@@ -1,0 +1,165 @@
+"""The watch against a real control log: what it keeps, whom it tells, what it brings back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
+
+from airflow_stream_provider.control import ControlLog, open_log, samples
+from airflow_stream_provider.hooks import connections
+from airflow_stream_provider.hooks import lag as lag_hooks
+from airflow_stream_provider.model.errors import StreamError
+from airflow_stream_provider.model.lag import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
+from airflow_stream_provider.operators.watch import WatchStreamOperator
+from airflow_stream_provider.runbook.spec import StreamSpec
+from tests.support.story import OLD, RUNNING, STOPPED, failed
+from tests.unit.operators.test_operators import write
+
+
+class Kafka:
+    """What the broker says; how that is measured is tested on real ones."""
+
+    def __init__(self) -> None:
+        self.at = 1000.0
+        self.records: int | None = 0
+
+    def measure(self, stream: str, control: str, kafka: str, extra: Any) -> LagReport:
+        if self.records is None:
+            raise StreamError("No broker answers.")
+        partition = PartitionLag(
+            "in", 0, PartitionState.OK, committed=0, log_start=0, end=self.records, verdict=Verdict.OK
+        )
+        return LagReport(self.at, (QueryLag("q", (partition,), seconds=0.0),))
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
+    found = Kafka()
+    monkeypatch.setattr(lag_hooks, "measure_stream", found.measure)
+    monkeypatch.setattr(connections, "kafka_extra", lambda name: {})
+    return found
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> StreamSpec:
+    return StreamSpec.model_validate(
+        {
+            "name": "orders",
+            "application": "a.py",
+            "version": "2",
+            "cluster": "no_such_connection",
+            "kafka": "kafka",
+            "control": f"file://{tmp_path}",
+            "lag": {"max_records": 10},
+            "watch": {"for_at_least": 0},
+        }
+    )
+
+
+@pytest.fixture
+def log(spec: StreamSpec) -> ControlLog:
+    return open_log(spec.control, spec.name, create=True)
+
+
+class Watch:
+    """Runs the operator again and again, a driver beating in between."""
+
+    def __init__(self, spec: StreamSpec, log: ControlLog) -> None:
+        self.spec, self.log = spec, log
+        self.told: list[Any] = []
+        self.beats = 0
+
+    def look(self, *, beating: bool = True) -> Any:
+        if beating:
+            self.beats += 1
+            self.log.beat(OLD, {"counter": self.beats})
+        pushed: dict[str, Any] = {}
+        ti = SimpleNamespace(
+            dag_id="orders__watch", run_id="r", task_id="watch", map_index=-1, xcom_push=lambda key, value: pushed.update({key: value})
+        )
+        operator = WatchStreamOperator(task_id="watch", stream=self.spec, notify=[self.told.append])
+        return operator.execute({"ti": ti})  # type: ignore[arg-type]
+
+    @property
+    def kept(self) -> list[samples.LagSample]:
+        return samples.read(self.log.store)
+
+
+@pytest.fixture
+def watch(spec: StreamSpec, log: ControlLog, kafka: Kafka) -> Watch:
+    return Watch(spec, log)
+
+
+def test_a_stream_that_was_never_deployed_is_nothing_to_watch(spec: StreamSpec, kafka: Kafka) -> None:
+    with pytest.raises(AirflowSkipException, match="never been deployed"):
+        WatchStreamOperator(task_id="watch", stream=spec).execute({})  # type: ignore[arg-type]
+
+
+def test_each_look_is_kept(watch: Watch, kafka: Kafka) -> None:
+    write(watch.log, *RUNNING)
+    with pytest.raises(TaskDeferred):
+        watch.look()  # nothing is known of the driver at the first look
+    kafka.records = 7
+    assert watch.look()["phase"] == "running"
+    assert [(s.phase, s.version, s.records, s.counters) for s in watch.kept] == [
+        ("running", "1", 0, {OLD: 1}),
+        ("running", "1", 7, {OLD: 2}),
+    ]
+    assert watch.told == []
+
+
+def test_people_are_told_of_a_lag_once_and_once_that_it_is_over(watch: Watch, kafka: Kafka) -> None:
+    write(watch.log, *RUNNING)
+    with pytest.raises(TaskDeferred):
+        watch.look()
+    for records in (500, 600, 700, 3, 0):
+        kafka.records = records
+        watch.look()
+    opened, closed = watch.told
+    assert (opened.open, closed.open) == (True, False)
+    assert opened.incident == closed.incident
+    assert "orders is behind Kafka: 500 records" in opened.subject
+    assert "q is behind by 500 records; 10 are allowed." in opened.text
+
+
+def test_a_kafka_that_is_away_is_not_zero_and_not_the_end_of_the_watch(watch: Watch, kafka: Kafka) -> None:
+    write(watch.log, *RUNNING)
+    kafka.records = None
+    with pytest.raises(TaskDeferred):
+        watch.look()
+    watch.look()
+    assert [(sample.records, sample.problem) for sample in watch.kept] == [(None, "No broker answers.")] * 2
+
+
+def test_a_stream_that_has_died_is_told_and_started_again(watch: Watch) -> None:
+    write(watch.log, *RUNNING, failed(OLD))
+    with pytest.raises(Exception, match="no_such_connection"):
+        watch.look()  # it goes as far as asking the cluster
+    assert watch.log.records()[-1].kind == "declared"
+    (alert,) = watch.told
+    assert (alert.kind, alert.open) == ("down", True)
+    assert "Nobody runs it (failed). it broke" in alert.text
+
+
+def test_a_stream_that_somebody_stopped_is_left_alone(watch: Watch, kafka: Kafka) -> None:
+    write(watch.log, *STOPPED)
+    kafka.records = 10**6
+    with pytest.raises(AirflowSkipException, match="Nobody is to run it"):
+        watch.look()
+    assert watch.told == []
+    assert len(watch.kept) == 1
+
+
+def test_a_silent_driver_is_not_fenced_by_a_look(watch: Watch) -> None:
+    write(watch.log, *RUNNING)
+    with pytest.raises(TaskDeferred):
+        watch.look()
+    with pytest.raises(TaskDeferred) as deferred:
+        watch.look(beating=False)
+    goal = deferred.value.trigger.serialize()[1]["goal"]
+    assert (goal["goal"], goal["counters"]) == ("Signs", {OLD: 1})
+    assert not any(record.kind == "fenced" for record in watch.log.records())
