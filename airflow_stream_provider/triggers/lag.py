@@ -19,6 +19,9 @@ from airflow_stream_provider.model.incident import Spells
 from airflow_stream_provider.model.lag import Ceilings
 from airflow_stream_provider.triggers.reader import SharedReader, next_tick, shared_reader
 
+# Triggers that start within this share their first look too.
+FRESH_SECONDS = 1.0
+
 
 class LagTrigger(BaseTrigger):
     """Look at a lag until a goal is reached, lost, cannot be known, or its time is over.
@@ -70,7 +73,8 @@ class LagTrigger(BaseTrigger):
         target, goal, spells = LagTarget(**self.target), lag_goal_from_json(self.goal), Spells()
         look: Look | None = None
         trouble = ""
-        since = time.time() - self.interval
+        # Of now, not of the last tick: what comes before this task may have changed everything.
+        since = time.time() - FRESH_SECONDS
         self.log.info("Waiting for %s: %s.", self._name, goal.says)
         while (left := self.deadline - time.time()) > 0:
             try:

@@ -1,0 +1,39 @@
+"""DAGs around a lag, as a user would write them; `streams/orders.yaml` beside it is the test's."""
+
+from pathlib import Path
+
+from airflow.sdk import DAG, Asset, AssetWatcher, Param, task
+
+from airflow_stream_provider.operators.lag import KafkaLagOperator
+from airflow_stream_provider.runbook.spec import load_spec
+from airflow_stream_provider.sensors.lag import KafkaLagSensor, StreamCaughtUpSensor
+from airflow_stream_provider.triggers.lag_event import LagEventTrigger
+
+orders = load_spec(Path(__file__).parent / "streams" / "orders.yaml")
+group = {"group": "{{ params.group }}", "kafka": "{{ params.kafka }}"}
+soon = {"poke_interval": 1, "timeout": 120}
+
+with DAG("measure", schedule=None, params={"group": Param("nobody"), "kafka": Param("kafka_default")}):
+    KafkaLagOperator(task_id="stream", stream=orders)
+    KafkaLagOperator(task_id="group", **group)
+    KafkaLagOperator(task_id="here", **group, deferrable=False)
+
+with DAG("judge", schedule=None, params={"group": Param("nobody"), "kafka": Param("kafka_default")}):
+    KafkaLagSensor(task_id="stream", stream=orders, for_at_least=2, **soon)
+    KafkaLagSensor(task_id="group", max_records=5, unknown="skip", **group, **soon)
+    KafkaLagSensor(task_id="patient", max_records=5, unknown="wait", **group, poke_interval=1, timeout=4)
+
+with DAG("gate", schedule=None):
+    StreamCaughtUpSensor(task_id="caught_up", stream=orders, **soon)
+
+behind = Asset(
+    "orders_behind", watchers=[AssetWatcher(name="lag", trigger=LagEventTrigger.of(stream=orders, interval=1))]
+)
+
+with DAG("behind", schedule=[behind]):
+
+    @task
+    def tell(triggering_asset_events: dict) -> list:
+        return [event.extra for event in triggering_asset_events[behind]]
+
+    tell()
