@@ -75,7 +75,7 @@ class Alert:
         lasted = duration(self.at - self.since)
         lines = [self.says, f"For {lasted}."] if self.open else [f"It is over, after {lasted}: {self.says}"]
         lines += [f"{label}: {address}" for label, address in self.links.items()]
-        lines += [f"Look: airflow streams status {self.stream}"] if self.open else []
+        lines += [f"Look: airflow streams history {self.stream}"] if self.open else []
         return "\n".join([*lines, f"Incident: {self.incident}"])
 
 

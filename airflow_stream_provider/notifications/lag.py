@@ -20,6 +20,7 @@ from airflow_stream_provider.model.incident import Incident
 from airflow_stream_provider.model.lag import LagReport
 from airflow_stream_provider.model.limits import Health, LagLimits
 from airflow_stream_provider.notifications.alert import LagAlert, growth
+from airflow_stream_provider.notifications.deliver import deliver
 
 if TYPE_CHECKING:
     from airflow_stream_provider.runbook.spec import StreamSpec
@@ -67,7 +68,8 @@ class LagNotifier(BaseNotifier):
             report, problem = None, str(error)
         alert = self._alert(context, report, problem)
         self.log.warning("%s\n%s", alert.subject, alert.text)
-        send(alert, self.to, context)
+        if not deliver(alert, self.to, context):
+            raise StreamError(f"Not everybody could be told of {alert.incident}.", todo="See above.")
 
     async def async_notify(self, context: Context) -> None:
         """Measure and send; from the triggerer."""
@@ -81,7 +83,8 @@ class LagNotifier(BaseNotifier):
         for recipient in self.to:
             if isinstance(recipient, BaseNotifier):
                 notifier = copy.copy(recipient)
-                notifier.context = _with(context, alert)
+                known: Any = {**context, "alert": alert}
+                notifier.context = known
                 await notifier
             else:
                 await asyncio.to_thread(recipient, alert)
@@ -135,16 +138,3 @@ def alert_of(
         else None,
         links=links or {},
     )
-
-
-def send(alert: LagAlert, to: Sequence[Recipient], context: Mapping[str, Any]) -> None:
-    """Give an alert to notifiers of Airflow, and to functions."""
-    for recipient in to:
-        if isinstance(recipient, BaseNotifier):
-            copy.copy(recipient)(_with(context, alert))  # a copy: rendering replaces its templates
-        else:
-            recipient(alert)
-
-
-def _with(context: Mapping[str, Any], alert: LagAlert) -> Any:
-    return {**context, "alert": alert}

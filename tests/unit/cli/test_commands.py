@@ -18,7 +18,9 @@ from airflow_stream_provider.cli.definition import get_streams_cli_commands
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.samples import LagSample, QuerySample, append
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
+from airflow_stream_provider.model.incident import Incident, Spells
 from airflow_stream_provider.model.lag import LagReport, Verdict
+from airflow_stream_provider.model.trouble import Trouble
 from tests.unit.hooks.test_plan import RUNNING
 from tests.unit.model.test_limits import partition, report
 
@@ -47,8 +49,8 @@ def folder(tmp_path: Path) -> Path:
 
 def watched(tmp_path: Path, at: float, verdict: str = "OK", records: int = 5) -> None:
     store = open_log(f"file://{tmp_path}", "orders").store
-    incidents = {"lag": "orders-1"} if verdict == "ERR" else {}
-    append(store, LagSample(at, "running", "1", {"enrich": QuerySample(records, 3.0, verdict)}, incidents=incidents))
+    troubles = {"lag": Trouble(Spells(), Incident("orders-1", at))} if verdict == "ERR" else {}
+    append(store, LagSample(at, "running", "1", {"enrich": QuerySample(records, 3.0, verdict)}, troubles=troubles))
 
 
 def run(command: Callable[[Namespace], Any], folder: Path, **more: Any) -> int:

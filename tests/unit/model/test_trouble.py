@@ -88,7 +88,7 @@ def test_the_message_says_what_and_since_when() -> None:
         "Nobody runs it.",
         "For 1 min 30 s.",
         "Spark UI: http://ui",
-        "Look: airflow streams status orders",
+        "Look: airflow streams history orders",
         "Incident: orders-down-1",
     ]
     over = Alert("orders", "down", "orders-down-1", False, 0.0, 90.0, "Nobody runs it.")
