@@ -10,7 +10,7 @@ _PACKAGE = "airflow_stream_provider"
 
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's metadata, as Airflow's schema wants it."""
-    operators = ("audit", "check", "fence", "handover", "judge", "lag", "soak", "standby", "start", "stop")
+    operators = ("audit", "check", "fence", "handover", "judge", "lag", "soak", "standby", "start", "stop", "watch")
     return {
         "package-name": "airflow-stream-provider",
         "name": _NAME,

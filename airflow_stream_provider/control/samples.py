@@ -52,6 +52,11 @@ class LagSample:
         """Age of the oldest record that some query has not committed; None when none is known."""
         return max((q.seconds for q in self.queries.values() if q.seconds is not None), default=None)
 
+    @property
+    def incidents(self) -> dict[str, str]:
+        """What is wrong, by kind of trouble: the id that its alerts carry."""
+        return {kind: trouble.incident.id for kind, trouble in self.troubles.items() if trouble.incident}
+
     def to_json(self) -> dict[str, Any]:
         """Return the sample as a JSON object."""
         return {

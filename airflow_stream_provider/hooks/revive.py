@@ -9,7 +9,7 @@ from airflow_stream_provider.hooks.goals import Signs, StandbyUp
 from airflow_stream_provider.hooks.outcome import Ended, Outcome
 from airflow_stream_provider.hooks.plan import ANSWER_SECONDS, fence, fence_first, follow, stand_by
 from airflow_stream_provider.hooks.snapshot import Snapshot
-from airflow_stream_provider.hooks.steps import Append, Done, GiveUp, Skip, Step, Submit, Wait
+from airflow_stream_provider.hooks.steps import Append, Done, GiveUp, Skip, Step, Wait
 from airflow_stream_provider.model.errors import HandOverFailed
 from airflow_stream_provider.model.names import deployment_of
 from airflow_stream_provider.model.observe import Need, coming_up, next_step
@@ -21,8 +21,8 @@ from airflow_stream_provider.model.state import Deployment, StreamPhase
 # A release that fails again and again is tried after 1, 2, 4 … minutes, up to about so often in this time.
 HOUR = 3600.0
 PAUSE_SECONDS = 60.0
-# A deployment that nobody has submitted for so long has lost the task that declared it.
-FORGOTTEN_SECONDS = 1200.0
+# A deployment that has not been submitted for so long has lost the task that declared it.
+ADOPT_SECONDS = 60.0
 
 
 def revive(view: Snapshot, author: Author, outcome: Outcome | None, before: Mapping[str, int]) -> Step:
@@ -43,7 +43,7 @@ def revive(view: Snapshot, author: Author, outcome: Outcome | None, before: Mapp
     if first is not None:
         return first
     coming = coming_up(state)
-    alive.update({d.id: False for d in coming if _gone(view, d)})
+    alive.update({d.id: False for d in coming if d.id in view.drivers and view.drivers[d.id].gone})
     step = next_step(state, alive, view.at)
     if step.need is Need.FENCE:
         return fence(view, step.subject, outcome, step.why)
@@ -81,10 +81,10 @@ def _rest(
         return Wait(Signs(unknown, lease))
     if state.holder is None:
         for deployment in coming:
-            if not deployment.submission:
-                # Declared by a watch that may be gone: submitting it twice is prevented where it is submitted.
-                mine = _declared(view, deployment.id).by.startswith(f"airflow:{author.dag_id}/")
-                return Submit(deployment.id) if mine else Skip(f"{deployment.id} is about to be submitted.")
+            late = view.at > deployment.declared_at + ADOPT_SECONDS
+            if not deployment.submission and not late and not _by_watch(_declared(view, deployment.id), author):
+                return Skip(f"{deployment.id} is about to be submitted.")
+            # Whoever declared it may submit it at this moment too: of two submissions one is taken back.
             return stand_by(view, deployment.id, outcome)
     return Done({"stream": view.stream, "holder": view.holder, "phase": state.phase.value})
 
@@ -126,19 +126,13 @@ def _again(view: Snapshot, author: Author, last: Deployment, why: str) -> Step:
 
 
 def _by_watch(record: Record, author: Author) -> bool:
+    """Whether a run of this watch declared it."""
     return record.kind == Kind.DECLARED and record.by.startswith(f"airflow:{author.dag_id}/")
 
 
 def drivers_of_interest(view: Snapshot) -> tuple[str, ...]:
     """Return the deployments that `revive` needs to see on the cluster: those on their way while nobody holds."""
     return () if view.state.holder else tuple(d.id for d in coming_up(view.state) if view.submission(d.id))
-
-
-def _gone(view: Snapshot, deployment: Deployment) -> bool:
-    driver = view.drivers.get(deployment.id)
-    if driver is not None:
-        return driver.gone
-    return not view.submission(deployment.id) and view.at > deployment.declared_at + FORGOTTEN_SECONDS
 
 
 def _declared(view: Snapshot, deployment: str) -> Record:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,7 @@ from airflow_stream_provider.hooks import plan as plans
 from airflow_stream_provider.hooks.author import Author
 from airflow_stream_provider.hooks.goals import Asks, Goal, Memory
 from airflow_stream_provider.hooks.outcome import Outcome
+from airflow_stream_provider.hooks.revive import drivers_of_interest, revive
 from airflow_stream_provider.hooks.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.hooks.steps import Append, Kill, Step, Submit, Wait
 from airflow_stream_provider.hooks.stillness import Stillness
@@ -189,8 +192,33 @@ class GiveUp(Airflow):
             return
 
 
+class Runs(Task):
+    """The runs of NAME__watch, one after the other, as WatchStreamOperator makes them; two of these may be about."""
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__(world, Author("orders__watch", name, "watch"), self._revive)
+        self._name = name
+        self._before: dict[str, int] = {}
+
+    def run(self) -> None:
+        for number in itertools.count():
+            self.author = Author("orders__watch", f"{self._name}-{number}", "watch")
+            self.by = self.author.by
+            super().run()
+            with contextlib.suppress(ControlUnavailable):
+                self._before = {name: int(beat["counter"]) for name, beat in self.log.heartbeats().items()}
+
+    def observe(self, asks: Asks) -> Snapshot:
+        view = super().observe(asks)
+        wanted = drivers_of_interest(view)
+        return super().observe(Asks(drivers=wanted)) if wanted and not asks.drivers else view
+
+    def _revive(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+        return revive(view, author, outcome, self._before)
+
+
 class Watch(Airflow):
-    """Looks, asks `next_step`, does it; two of them may run at a time."""
+    """Looks, asks `next_step`, does it, and knows at once who lives; two of them may run at a time."""
 
     def run(self) -> None:
         while True:

@@ -8,13 +8,15 @@ from airflow_stream_provider.hooks.author import Author
 from airflow_stream_provider.model.observe import Need, next_step
 from airflow_stream_provider.model.rules import live_standby
 from airflow_stream_provider.model.state import RequestStage, StreamPhase
-from tests.support.simulation.airflow import Task, Watch, stand_by, take_over
+from tests.support.simulation.airflow import Runs, Task, Watch, stand_by, take_over
 from tests.support.simulation.driver import Driver, Luck
 from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.world import World
 
 # Far more turns, and seconds, than any recovery needs.
 ENOUGH = 400
+# The runs of the watch wait between two tries, for longer each time.
+PATIENT = 4000
 
 
 class Recovery:
@@ -32,9 +34,9 @@ class Recovery:
                     actor.step(choice=luck)
             self.oracle.look()
 
-    def until(self, reached: Callable[[], bool], luck: Luck = Luck.GOOD) -> None:
+    def until(self, reached: Callable[[], bool], luck: Luck = Luck.GOOD, turns: int = ENOUGH) -> None:
         """Let everybody go on, and time pass, until this is so."""
-        for _ in range(ENOUGH):
+        for _ in range(turns):
             if reached():
                 return
             self.world.tick(1.0)
@@ -72,10 +74,10 @@ class Recovery:
             taken_back = request.stage is not RequestStage.RELEASED or not self._able(request.source)
             assert taken_back, f"{request.source} does not take back"
 
-    def watch(self) -> None:
-        """The watch brings back what died, and leaves alone what a person stopped."""
-        watch = Watch(self.world, "watch")
-        self.until(lambda: self.runs() or self._rests())
+    def watch(self, runs: bool) -> None:
+        """The watch brings back what died, and leaves alone what a person stopped; `runs`: as the DAG does it."""
+        watch = Runs(self.world, "last") if runs else Watch(self.world, "watch")
+        self.until(lambda: self.runs() or self._rests(), turns=PATIENT if runs else ENOUGH)
         watch.crash()
 
     def upgrade(self, deployment: str) -> None:

@@ -2,7 +2,7 @@
 
 Hypothesis chooses who takes the next step, what is lost on the way, who is killed, frozen or cut off there. The code
 that it drives is the product's: ControlLog, the rules, `decide` in the drivers, the operators' plans in Airflow's
-tasks, `next_step` in the watch.
+tasks and in the runs of the watch, `next_step` in a watch that knows at once who lives.
 
     MODEL_CHECK_EXAMPLES=100000 pytest tests/unit/control/test_every_interleaving.py     # for hours
 
@@ -27,7 +27,7 @@ from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.hooks.author import Author
 from airflow_stream_provider.hooks.goals import Asks
 from airflow_stream_provider.model.record import Record
-from tests.support.simulation.airflow import GiveUp, Plan, Task, Watch, retire, roll_back, stand_by, stop, take_over
+from tests.support.simulation.airflow import GiveUp, Plan, Runs, Task, Watch, retire, roll_back, stand_by, stop, take_over
 from tests.support.simulation.cluster import boot
 from tests.support.simulation.driver import TAKE_BACK_SECONDS, Driver, Luck
 from tests.support.simulation.oracle import Oracle
@@ -52,15 +52,15 @@ class Streams(RuleBasedStateMachine):
         self.recovery = Recovery(self.world, self.oracle)
         self.tasks = 0
         self.deployments: list[str] = []
-        self.watched = False
+        self.watched = ""
 
     def new_store(self) -> Store:
         return Memory()
 
     # -- a beginning that leads somewhere --------------------------------------------------------------------------
 
-    @initialize(stage=st.sampled_from(STAGES), watched=st.booleans())
-    def begin(self, stage: str, watched: bool) -> None:
+    @initialize(stage=st.sampled_from(STAGES), watched=st.sampled_from(["", "at once", "by runs"]))
+    def begin(self, stage: str, watched: str) -> None:
         """Nothing yet; or a running release, a standby of the next beside it, and a hand-over as far as said.
 
         "deserted": released to a driver that died just then. "torn": released inside a batch.
@@ -115,15 +115,18 @@ class Streams(RuleBasedStateMachine):
     @rule(which=some)
     def try_again(self, which: int) -> None:
         """A task is cleared, or retried, once its last try is over."""
-        last = {actor.by: actor for actor in self.world.actors if isinstance(actor, Task)}
+        last = {actor.by: actor for actor in self.world.actors if type(actor) is Task}
         tasks = [task for task in last.values() if task.over]
         if tasks:
             tasks[which % len(tasks)].again()
 
-    @rule()
-    @precondition(lambda self: sum(isinstance(actor, Watch) and not actor.over for actor in self.world.actors) < 2)
-    def watch(self) -> None:
-        Watch(self.world, "watch")
+    @rule(runs=st.booleans())
+    @precondition(
+        lambda self: sum(isinstance(actor, (Watch, Runs)) and not actor.over for actor in self.world.actors) < 2
+    )
+    def watch(self, runs: bool) -> None:
+        self.tasks += 1
+        _ = Runs(self.world, f"run-{self.tasks}") if runs else Watch(self.world, "watch")
 
     @rule()
     def newer_version_writes(self) -> None:
@@ -219,7 +222,7 @@ class Streams(RuleBasedStateMachine):
         self.recovery.heal()
         self.recovery.drivers_alone()
         if self.watched:
-            self.recovery.watch()
+            self.recovery.watch(runs=self.watched == "by runs")
         for number in range(3):
             if not self.recovery.runs():
                 self.recovery.upgrade(f"orders-again-{number}")

@@ -11,7 +11,7 @@ from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.hooks.author import Author
 from airflow_stream_provider.hooks.goals import Dead, RequestOver, Signs, StandbyUp
 from airflow_stream_provider.hooks.outcome import Ended, Outcome
-from airflow_stream_provider.hooks.revive import FORGOTTEN_SECONDS, drivers_of_interest, revive
+from airflow_stream_provider.hooks.revive import ADOPT_SECONDS, drivers_of_interest, revive
 from airflow_stream_provider.hooks.snapshot import DriverFacts
 from airflow_stream_provider.hooks.steps import Append, Done, GiveUp, Kill, Skip, Submit, Wait
 from airflow_stream_provider.model.names import deployment_of
@@ -132,7 +132,7 @@ def test_the_deployment_of_a_watch_that_died_is_gone_on_with() -> None:
     assert take(*DOWN, again(deployment=other, run="earlier")) == Submit(other)
 
 
-def test_that_of_an_upgrade_is_left_to_it_until_it_is_forgotten() -> None:
+def test_that_of_an_upgrade_is_left_to_it_for_a_minute() -> None:
     theirs = record(
         "declared",
         by="airflow:orders__upgrade/x/submit",
@@ -142,9 +142,7 @@ def test_that_of_an_upgrade_is_left_to_it_until_it_is_forgotten() -> None:
         reason="",
     )
     assert isinstance(take(*DOWN, theirs), Skip)
-    step = take(*DOWN, theirs, at=100.0 + FORGOTTEN_SECONDS + 1)
-    assert isinstance(step, Append)
-    assert (step.kind, step.fields["deployment"]) == ("failed", "orders-1-eeee")
+    assert take(*DOWN, theirs, at=100.0 + ADOPT_SECONDS + 1) == Submit("orders-1-eeee")
 
 
 def test_a_driver_that_never_came_up_is_given_up() -> None:

@@ -1,0 +1,131 @@
+"""Real drivers that commit what they have finished to a consumer group of a real broker, whatever becomes of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.structs import OffsetAndMetadata
+
+from airflow_stream_provider.checkpoint import read
+from airflow_stream_provider.local.jars import fetch, spark_connector
+from airflow_stream_provider.local.spark import bundled_spark
+from airflow_stream_provider.model.state import StreamPhase
+from tests.support.brokers import Brokers
+from tests.support.drivers import Operator, operator, wait_for
+
+APP = Path(__file__).parents[2] / "support" / "app_orders_kafka.py"
+GROUP = "orders-stream"
+PARTITIONS = 2
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    with Brokers(tmp_path_factory.mktemp("kafka")) as brokers, brokers.client() as client:
+        client.create_topics({f"orders-{part}": PARTITIONS for part in ("in", "out", "totals")})
+        yield brokers
+
+
+@pytest.fixture
+def playing(tmp_path: Path) -> Iterator[Operator]:
+    with operator(tmp_path) as found:
+        # As with --packages: the client's classes are known to Spark's own class loader only.
+        jars = fetch(spark_connector(bundled_spark()))
+        found.conf["spark.jars"] = ",".join(str(jar) for jar in sorted(jars.glob("*.jar")))
+        yield found
+
+
+class Group:
+    """The consumer group as Kafka's own tools see it."""
+
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+
+    def commits(self) -> dict[int, OffsetAndMetadata]:
+        """Offset and metadata by partition of the input."""
+        admin = KafkaAdminClient(bootstrap_servers=self._brokers.servers)
+        try:
+            found = admin.list_group_offsets(GROUP).get(GROUP, {})
+            return {tp.partition: commit for tp, commit in found.items() if tp.topic == "orders-in"}
+        finally:
+            admin.close()
+
+    def total(self) -> int:
+        return sum(commit.offset for commit in self.commits().values())
+
+    def batch(self) -> int:
+        return max(int(commit.metadata) for commit in self.commits().values())
+
+
+class Orders:
+    def __init__(self, brokers: Brokers) -> None:
+        self._brokers = brokers
+        self.sent = 0
+
+    def send(self, count: int) -> None:
+        producer = KafkaProducer(bootstrap_servers=self._brokers.servers)
+        for number in range(self.sent, self.sent + count):
+            order = {"id": number, "customer": f"c{number % 7}", "country": "NL", "cents": number}
+            producer.send("orders-in", json.dumps(order).encode(), partition=number % PARTITIONS)
+        producer.close()
+        self.sent += count
+
+
+def test_a_group_follows_the_holder_through_trouble_and_hand_over(playing: Operator, kafka: Brokers) -> None:
+    group, orders, checkpoint = Group(kafka), Orders(kafka), playing.root / "checkpoint"
+    arguments = (kafka.servers, "orders", str(checkpoint))
+    playing.deploy("orders-1", APP, *arguments, offsets_group=GROUP)
+    one = playing.standby("orders-1")
+    assert group.commits() == {}, "a standby commits nothing, nor does its rehearsal"
+    orders.send(100)
+    playing.hand_over(one)
+    wait_for("the first batches in the group", lambda: group.total() == 100)
+    assert {c.offset for c in group.commits().values()} == {50}
+
+    def status() -> dict[str, object]:
+        return dict((playing.log.heartbeat(one) or {}).get("offsets_group", {}))
+
+    assert "problem" not in status()
+
+    # Somebody reads under the group's name: Kafka refuses us, and the stream runs on.
+    member = KafkaConsumer("orders-in", bootstrap_servers=kafka.servers, group_id=GROUP, enable_auto_commit=False)
+    wait_for("the consumer to join", lambda: member.poll(200) is not None and member.assignment())
+    orders.send(100)
+    wait_for("the stream to commit", lambda: member.poll(0) is not None and committed(checkpoint) == {200})
+    wait_for("the driver to say what is wrong", lambda: member.poll(50) is not None and status().get("problem"))
+    assert GROUP in str(status()["problem"])
+    assert group.total() == 100
+    member.close()
+    wait_for("the group to follow again", lambda: group.total() == 200)
+
+    # The broker is away for a while.
+    kafka.stop(1)
+    time.sleep(8)
+    kafka.start(1)
+    orders.send(100)
+    wait_for("the group after the outage", lambda: group.total() == 300)
+    assert (playing.state.holder, playing.state.epoch) == (one, 1)
+
+    before = group.batch()
+    playing.deploy("orders-2", APP, *arguments, offsets_group=GROUP)
+    playing.hand_over(playing.standby("orders-2"))
+    orders.send(100)
+    wait_for("the group after the hand-over", lambda: group.total() == 400)
+    assert group.batch() > before
+    orders.send(7)
+    playing.request(None)
+    wait_for("the stop", lambda: playing.state.phase is StreamPhase.STOPPED)
+    # With the last word of the holder, the group stands where the slower query does.
+    assert group.total() == min(committed(checkpoint))
+    released = playing.records("released")[-1]
+    assert released["boundary"] == "completed"
+    assert group.batch() <= max(end["batch"] for end in released["queries"].values())
+
+
+def committed(checkpoint: Path) -> set[int]:
+    """How far the queries are, summed over the partitions."""
+    return {sum(read(checkpoint / query).committed["orders-in"].values()) for query in ("out", "totals")}
