@@ -26,13 +26,6 @@ from airflow_stream_provider.model.limits import Health, Judgement
 from airflow_stream_provider.model.trouble import Alert, follow, told, untold
 from airflow_stream_provider.operators.base import StreamOperator
 
-KINDS = {
-    "down": "nobody runs it, though nobody has stopped it, or its driver gives no sign of life",
-    "lag": "it is too far behind Kafka, by its YAML's `lag`, Burrow's rules and the alarms beside them",
-    "lag_unknown": "how far it is behind cannot be known, for 10 minutes",
-    "offsets_group": "its offsets could not be committed to its consumer group for 10 minutes",
-}
-
 
 class WatchStreamOperator(StreamOperator):
     """Look at a stream once; then, if it has lost its holder and nobody stopped it, bring it back.

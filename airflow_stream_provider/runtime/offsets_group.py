@@ -88,13 +88,18 @@ class OffsetsGroup:
 
     def flush(self, queries: Callable[[], Sequence[Mapping[str, Any]]], seconds: float) -> None:
         """Commit what the queries have finished now, and wait for it no longer than so many seconds."""
-        if self._group is not None:
+        if self._group is None:
+            return
+        try:
             self.offer(queries())
-            with self._lock:
-                self._flushes += 1
-                mine = self._flushes
-                self._wake.set()
-                self._lock.wait_for(lambda: self._flushed >= mine, seconds)
+        except Exception as error:  # noqa: BLE001 - the stream ends well without its group
+            self._note(f"{type(error).__name__}: {error}")
+            return
+        with self._lock:
+            self._flushes += 1
+            mine = self._flushes
+            self._wake.set()
+            self._lock.wait_for(lambda: self._flushed >= mine, seconds)
 
     def withdraw(self) -> None:
         """This driver does not hold any more: nothing that it knows shall reach Kafka after what the next one says."""

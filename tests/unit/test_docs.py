@@ -73,7 +73,7 @@ def test_the_dag_files_shown_give_their_dags(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert {"orders__upgrade", "stop", "start"} <= set(done.stdout.split())
+    assert {"orders__upgrade", "orders__watch", "look", "stop", "start"} <= set(done.stdout.split())
 
 
 def test_every_python_block_is_a_dag_file() -> None:
