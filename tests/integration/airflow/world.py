@@ -110,10 +110,10 @@ class World:
         conf = {"version": version, **command.pop("conf", {})}
         return self.airflow.run(dag=f"{self.name}__upgrade", logical_date=self.date.isoformat(), conf=conf, **command)
 
-    def by_hand(self, what: str, again: datetime | None = None, **conf: str) -> Run:
-        """Run one of the single operators of `by_hand`."""
+    def by_hand(self, what: str, again: datetime | None = None, crash: Any = None, **conf: str) -> Run:
+        """Run one of the single operators of `by_hand`, or another DAG of the stream."""
         self.date = again or datetime.now(UTC)
-        return self.airflow.run(dag=f"{self.name}__{what}", logical_date=self.date.isoformat(), conf=conf)
+        return self.airflow.run(dag=f"{self.name}__{what}", logical_date=self.date.isoformat(), conf=conf, crash=crash)
 
     def deploy(self, version: str = "1") -> Run:
         run = self.upgrade(version)
