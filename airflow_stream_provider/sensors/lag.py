@@ -18,7 +18,7 @@ from airflow_stream_provider.hooks.lag_summary import summary
 from airflow_stream_provider.hooks.outcome import Ended, Outcome
 from airflow_stream_provider.model.errors import SpecError, StreamError
 from airflow_stream_provider.model.incident import Spells
-from airflow_stream_provider.model.lag import Alarm, Verdict
+from airflow_stream_provider.model.lag import Alarm, Ceilings, Verdict
 from airflow_stream_provider.model.limits import BAD, LagLimits
 from airflow_stream_provider.operators.base import failing_at_once
 from airflow_stream_provider.triggers.lag import LagTrigger
@@ -99,7 +99,8 @@ class _LagSensor(BaseSensorOperator):
         outcome = self.goal().check(Look(report.at if report else time.time(), report, problem), self._spells)
         if outcome is None:
             return PokeReturnValue(False)
-        evidence = summary(report, partitions=False) if report else {}
+        ceilings = self.stream.lag.limits.ceilings if self.stream else Ceilings()
+        evidence = summary(report, ceilings, partitions=False) if report else {}
         return PokeReturnValue(True, self._end(context, replace(outcome, evidence=evidence)))
 
     def resume(self, context: Context, event: Any = None) -> dict[str, Any]:

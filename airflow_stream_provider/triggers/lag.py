@@ -78,8 +78,11 @@ class LagTrigger(BaseTrigger):
         self.log.info("Waiting for %s: %s.", self._name, goal.says)
         while (left := self.deadline - time.time()) > 0:
             try:
-                look = await asyncio.wait_for(reader.look(target, since), left)
+                async with asyncio.timeout(left) as limit:
+                    look = await reader.look(target, since)
             except TimeoutError:
+                if not limit.expired():
+                    raise
                 break
             except SpecError as error:
                 # A person has to change something first: nothing is gained by waiting.
