@@ -85,7 +85,7 @@ class Requests:
                 found.problems[each.name] = Problem(each.error_code, sentence(each.error_code, f"topic {each.name}"))
             else:
                 found[each.name] = described = each.to_dict()
-                self._leaders[each.name] = {p["partition_index"]: p["leader_id"] for p in described["partitions"]}
+                self._leaders[each.name] = _leaders(described)
         return found
 
     async def of_leaders(
@@ -138,11 +138,14 @@ class Requests:
     async def _by_leader(
         self, wanted: Mapping[TopicPartition, V], problems: dict[TopicPartition, Problem]
     ) -> dict[int, dict[TopicPartition, V]]:
-        unknown = {tp.topic for tp in wanted if self._leaders.get(tp.topic, {}).get(tp.partition, -1) < 0}
+        # Our own: while we wait for topics, another thread's question may forget what we know.
+        leaders = {topic: self._leaders.get(topic, {}) for topic in {partition.topic for partition in wanted}}
+        unknown = {tp.topic for tp in wanted if leaders[tp.topic].get(tp.partition, -1) < 0}
         described = await self.topics(sorted(unknown)) if unknown else Answers[str, dict[str, Any]]()
+        leaders.update({topic: _leaders(each) for topic, each in described.items()})
         by_leader: dict[int, dict[TopicPartition, V]] = {}
         for partition, value in wanted.items():
-            leader = self._leaders.get(partition.topic, {}).get(partition.partition)
+            leader = leaders[partition.topic].get(partition.partition)
             what = f"partition {partition.partition} of the topic {partition.topic}"
             if leader is not None and leader >= 0:
                 by_leader.setdefault(leader, {})[partition] = value
@@ -182,6 +185,10 @@ class Requests:
                 else:
                     found[name] = {config.name: config.value for config in each.configs}
         return found
+
+
+def _leaders(topic: Mapping[str, Any]) -> dict[int, int]:
+    return {partition["partition_index"]: partition["leader_id"] for partition in topic["partitions"]}
 
 
 def sentence(code: int, what: str) -> str:
