@@ -67,6 +67,7 @@ def _rest(
 ) -> Step:
     """Nothing is to be done as far as is known: see what is not known, and what is on its way."""
     state = view.state
+    watched: tuple[str, ...]
     if state.open_request is not None:
         return follow(view, author, state.open_request, outcome)
     if state.holder is not None:

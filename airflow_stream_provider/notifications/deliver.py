@@ -17,10 +17,10 @@ log = logging.getLogger(__name__)
 
 
 def recipient(path: str, arguments: Mapping[str, Any]) -> Any:
-    """Return what a stream's YAML names: a notifier of Airflow made with these arguments, or a function that takes an
-    alert and these.
+    """Return the recipient that a stream's YAML names: a notifier of Airflow, or a function that takes an alert.
 
     :param path: dotted, such as ``airflow.providers.smtp.notifications.smtp.SmtpNotifier``.
+    :param arguments: of the notifier, or of the function besides the alert.
     :raises SpecError: it cannot be imported, or does not take these arguments.
     """
     module, _, name = path.rpartition(".")

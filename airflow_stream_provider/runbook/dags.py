@@ -55,7 +55,7 @@ def stream_dags(folder: str | Path) -> dict[str, DAG]:
     base = Path(caller).parent if caller else Path.cwd()
     found: dict[str, DAG] = {}
     for spec in load_specs(base / folder):
-        made = (broken_dag(spec, found),) if isinstance(spec, SpecError) else (make(spec) for make in _MAKERS)
+        made = [broken_dag(spec, found)] if isinstance(spec, SpecError) else [make(spec) for make in _MAKERS]
         found.update((dag.dag_id, dag) for dag in made)
     return found
 
