@@ -60,8 +60,10 @@ def incident_now(name: str, present: Incident | None, spells: Spells, at: float,
     """Return the incident that is open at a moment, if any, knowing the one that was open before.
 
     :param for_at_least: seconds for which it must have been bad to open, and good to close: a lag that wavers around
-        its limit is one incident.
+        its limit is one incident. Neither happens at a look that shows nothing.
     """
+    if spells.unknown is not None:
+        return present
     if present is None:
         opens = spells.bad is not None and at - spells.bad >= for_at_least
         return Incident.of(name, spells.bad or at) if opens else None

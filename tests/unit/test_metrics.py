@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 SENDS = """
 from airflow_stream_provider.metrics import emit
 from tests.unit.model.test_limits import partition, report
@@ -23,7 +24,7 @@ def sent(tmp_path: Path, **settings: str) -> dict[str, str]:
         daemon.settimeout(2)
         environment = {
             "AIRFLOW_HOME": str(tmp_path),
-            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'support' / 'statsd_client'}",
             "AIRFLOW__METRICS__STATSD_ON": "True",
             "AIRFLOW__METRICS__STATSD_HOST": "127.0.0.1",
             "AIRFLOW__METRICS__STATSD_PORT": str(daemon.getsockname()[1]),

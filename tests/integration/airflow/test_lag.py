@@ -117,7 +117,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, gauges: tuple[int, list[str]
     (folder / "dags" / "streams").mkdir()
     (folder / "dags" / "streams" / "orders.yaml").write_text(YAML.format(control=f"file://{folder}/control"))
     variables = {
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'support' / 'statsd_client'}",
         "AIRFLOW_CONN_KAFKA_EMPTY": json.dumps({"conn_type": "kafka"}),
         "AIRFLOW__METRICS__STATSD_ON": "True",
         "AIRFLOW__METRICS__STATSD_HOST": "127.0.0.1",
