@@ -54,7 +54,9 @@ def _brokers(client: KafkaClient) -> tuple[Broker, ...]:
     found = sorted(client.describe_cluster()["brokers"], key=lambda each: int(each["broker_id"]))
     settings = client.configs(brokers=[each["broker_id"] for each in found if not each.get("is_fenced")])
     return tuple(
-        Broker(each["broker_id"], each["rack"], bool(each.get("is_fenced")), _settings(settings, each["broker_id"]))
+        Broker(
+            each["broker_id"], each["rack"] or None, bool(each.get("is_fenced")), _settings(settings, each["broker_id"])
+        )
         for each in found
     )
 
