@@ -28,8 +28,8 @@ HURRIED = {
     "log.retention.check.interval.ms": 200,
     "log.cleaner.backoff.ms": 200,
     "log.segment.delete.delay.ms": 100,
-    "broker.session.timeout.ms": 3000,
-    "broker.heartbeat.interval.ms": 500,
+    "broker.session.timeout.ms": 6000,
+    "broker.heartbeat.interval.ms": 1000,
 }
 
 

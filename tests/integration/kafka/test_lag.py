@@ -99,7 +99,7 @@ def test_three_hours_behind_the_seconds_are_right_within_one(
     assert found.records == 3 * (len(ages) - min(done, 700))
     assert found.seconds == pytest.approx(measured - (began[0] - ages[min(done, 700)]), abs=1.0)
     assert found.seconds > 3 * HOUR - 60
-    assert [partition.commit_age for partition in found.partitions] == pytest.approx([60] * 3, abs=5)
+    assert [partition.commit_age for partition in found.partitions] == pytest.approx([60] * 3, abs=30)
     assert found.retention_seconds == pytest.approx(7 * 24 * HOUR - found.seconds, abs=1.0)
 
 
@@ -119,7 +119,7 @@ def test_open_and_aborted_transactions(
 ) -> None:
     topic = new_topic()
     partition = TopicPartition(topic, 0)
-    produce(kafka, topic, [9, 8, 7])
+    produce(kafka, topic, [1500, 1400, 1300])
     checkpoint.commit({topic: {0: 3}})
     with producing(kafka, transactional_id="open") as producer:
         producer.init_transactions()
@@ -188,6 +188,7 @@ def test_retention_that_overtakes_the_stream(
     assert before.alarms(Ceilings(retention=900)) == (Alarm.RETENTION,)
     client._admin.alter_configs([_retention(topic, 1000)])
     kafka.wait(lambda: lag(client, checkpoint).lost == 6)
+    client._admin.alter_configs([_retention(topic, round(HOUR * 1000))])
     produce(kafka, topic, [0.0])
     after = lag(client, checkpoint)
     (partition,) = after.partitions
