@@ -25,4 +25,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_setup(item: pytest.Item) -> None:
     # What takes longest shall not wait for the rest; a worker has no test of the whole stack after another one.
     if "PYTEST_XDIST_WORKER" in os.environ and item.get_closest_marker("system") is None:
-        os.nice(5 - os.nice(0))
+        os.nice(max(0, 5 - os.nice(0)))
