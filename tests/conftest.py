@@ -1,4 +1,4 @@
-"""Tests beside each other: `pytest -n` keeps those of one file in one process, in their order, the longest first."""
+"""Tests beside each other: `pytest -n` keeps those of one folder in one process, in their order, the longest first."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     items.sort(key=lambda item: next(n for n, folder in enumerate(LONGEST_FIRST) if folder in item.path.parents))
     for item in items:
-        # All of tests/system share one stack; what a file shares is made once, too.
-        shared = LONGEST_FIRST[0] if LONGEST_FIRST[0] in item.path.parents else item.path
-        item.add_marker(pytest.mark.xdist_group(str(shared)))
+        # What the tests of a folder share, such as a whole stack, is made once.
+        item.add_marker(pytest.mark.xdist_group(str(item.path.parent)))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
