@@ -35,10 +35,11 @@ lint: $(READY) ## ruff and mypy
 	$(BIN)/mypy
 
 # Beside each other, the longest first: most of them wait for a process most of the time. No JVM here lives long enough
-# for its second compiler to pay: a third of the CPU time.
+# for its second compiler to pay.
 .PHONY: test
 test: lint ## lint, types, unit, integration, a hand-over and three faults on the real stack (15 min)
-	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder -m "demo or not system" tests/system tests/integration tests/unit
+	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder \
+		-m "demo or not system"
 
 .PHONY: test-system
 test-system: $(READY) ## every test of the whole stack (45 min)
@@ -53,6 +54,7 @@ $(SPARK_VERSIONS:%=test-spark-%): test-spark-%: .venv-spark-%/.ready
 
 .PHONY: bench
 bench: $(READY) ## the benchmarks; tables here, numbers in build/bench/
+	$(BIN)/python -m benchmarks.dag_parsing
 	$(BIN)/python -m benchmarks.upgrade_gap
 	$(BIN)/python -m benchmarks.runtime_overhead
 

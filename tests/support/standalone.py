@@ -134,12 +134,10 @@ class Stream(Operator):
 
 @contextmanager
 def stream(root: Path, stack: LocalStack, name: str, *, rate: int = 300) -> Iterator[Stream]:
-    """A stream whose producer runs and whose drivers are gone at the end; its log is shown when the test fails."""
+    """A stream whose producer runs and whose drivers are gone at the end."""
     opened = Stream(root, stack, name, rate=rate)
     try:
         with opened.watcher, opened.producer:
             yield opened
     finally:
-        for record in opened.log.records():
-            print(record.seq, record.kind, record.by, {k: v for k, v in record.fields.items() if k != "release"})
         opened.close()

@@ -30,6 +30,8 @@ def orders(stack: LocalStack, tmp_path: Path, request: pytest.FixtureRequest) ->
     name = request.node.name.replace("test_", "", 1).replace("_", "-")[:40].rstrip("-")
     with stream(tmp_path, stack, name) as opened:
         yield opened
+        for record in opened.log.records():  # shown when the test fails
+            print(record.seq, record.kind, record.by, {k: v for k, v in record.fields.items() if k != "release"})
 
 
 @pytest.fixture

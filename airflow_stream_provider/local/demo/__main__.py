@@ -29,7 +29,7 @@ INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PASSWORD_VARIABLE = "AIRFLOW_ADMIN_PASSWORD"
 # The story in minutes instead of an hour: a shorter soak, and the old release goes as soon as the new one counts.
-UPGRADE = {"soak": "45s", "keep_previous": "0s"}
+UPGRADE = {"soak": "40s", "keep_previous": "0s"}
 # Two cores have enough to do, and the demo looks at the lag by itself.
 WATCH = {"schedule": None}
 WORKER_CORES = 9  # a holder, a standby and one more on its way out, each a driver and two executor cores

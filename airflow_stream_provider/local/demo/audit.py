@@ -60,11 +60,9 @@ def deliveries(brokers: str, topic: str) -> Iterator[tuple[int, float]]:
 
 def final_totals(brokers: str, topic: str) -> dict[str, Total]:
     """Return the last totals of every customer in a topic."""
-    found: dict[str, Total] = {}
-    for key, value, _ in read_topic(brokers, topic):
-        row = json.loads(value)
-        found[key.decode()] = Total(row["orders"], row["cents"])
-    return found
+    last = {key: value for key, value, _ in read_topic(brokers, topic)}
+    rows = {key.decode(): json.loads(value) for key, value in last.items()}
+    return {customer: Total(row["orders"], row["cents"]) for customer, row in rows.items()}
 
 
 def read_topic(brokers: str, topic: str) -> Iterator[tuple[bytes, bytes, float]]:
@@ -74,7 +72,7 @@ def read_topic(brokers: str, topic: str) -> Iterator[tuple[bytes, bytes, float]]
     """
     from kafka import KafkaConsumer, TopicPartition
 
-    consumer = KafkaConsumer(bootstrap_servers=brokers, allow_auto_create_topics=False)
+    consumer = KafkaConsumer(bootstrap_servers=brokers, allow_auto_create_topics=False, max_poll_records=10_000)
     try:
         partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
         if not partitions:

@@ -23,7 +23,7 @@ from airflow_stream_provider.model.record import Record
 
 DAG = "orders__upgrade"
 RATE = 500  # orders per second: two queries read each, on two cores
-SETTLE_SECONDS = 8.0  # of steady running between two steps
+SETTLE_SECONDS = 6.0  # of steady running between two steps
 POLL_SECONDS = 1.0
 STEP_SECONDS = 600.0
 DRAIN_SECONDS = 180.0
