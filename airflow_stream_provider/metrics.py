@@ -6,8 +6,8 @@
     stream.lag.unknown{stream,query,topic}    partitions whose lag is not known
     stream.lag.verdict{stream,query,verdict}  1 for Burrow's verdict on the query, 0 for the others
 
-What is not known is not sent, never as zero. Tags are dropped by a plain StatsD: for it everything is also sent with the
-tags as parts of the name, as Airflow does, unless `[metrics] legacy_names_on` is off.
+What is not known is not sent, never as zero. Tags are dropped by a plain StatsD: for it everything is also sent with
+the tags as parts of the name, as Airflow does, unless `[metrics] legacy_names_on` is off.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ def emit(stream: str, report: LagReport) -> None:
     """
     for query in report.queries:
         for verdict in GroupVerdict:
-            _gauge(
-                "verdict", float(verdict is query.verdict), stream=stream, query=query.query, verdict=verdict.value
-            )
+            _gauge("verdict", float(verdict is query.verdict), stream=stream, query=query.query, verdict=verdict.value)
         for topic, partitions in _by_topic(query).items():
             for name, value in _numbers(partitions):
                 _gauge(name, value, stream=stream, query=query.query, topic=topic)

@@ -192,16 +192,16 @@ def _spec(args: Namespace) -> StreamSpec:
     except SpecError as error:
         _fail(error)
     spec = next((each for each in found if isinstance(each, StreamSpec) and each.name == args.name), None)
-    if spec is not None:
-        return spec
-    broken = [each for each in found if isinstance(each, SpecError)]
-    names = ", ".join(each.name for each in found if isinstance(each, StreamSpec)) or "none"
-    _fail(
-        SpecError(
-            f"There is no stream {args.name} in {folder}; there are: {names}.",
-            todo=" ".join(str(error) for error in broken) or "Name one of them, or give --folder.",
+    if spec is None:
+        broken = [each for each in found if isinstance(each, SpecError)]
+        names = ", ".join(each.name for each in found if isinstance(each, StreamSpec)) or "none"
+        _fail(
+            SpecError(
+                f"There is no stream {args.name} in {folder}; there are: {names}.",
+                todo=" ".join(str(error) for error in broken) or "Name one of them, or give --folder.",
+            )
         )
-    )
+    return spec
 
 
 def _console() -> Console:

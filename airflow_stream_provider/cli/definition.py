@@ -8,7 +8,10 @@ _COMMANDS = "airflow_stream_provider.cli.commands"
 
 _NAME = Arg(("name",), help="Name of the stream")
 _FOLDER = Arg(
-    ("-f", "--folder"), metavar="FOLDER", type=str, help="Folder of the streams' YAML files; default: streams/ in the DAGs folder"
+    ("-f", "--folder"),
+    metavar="FOLDER",
+    type=str,
+    help="Folder of the streams' YAML files; default: streams/ in the DAGs folder",
 )
 _JSON = Arg(("--json",), action="store_true", help="Print JSON, for programs")
 _WATCH = Arg(("--watch",), action="store_true", help="Look again every 5 seconds until Ctrl-C")

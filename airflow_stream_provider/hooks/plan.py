@@ -131,7 +131,7 @@ def fence(view: Snapshot, incarnation: str, outcome: Outcome | None, reason: str
 
 
 def fence_first(view: Snapshot, outcome: Outcome | None) -> Step | None:
-    """Return the fence that comes before anything else: of what is confirmed dead, or stopped inside a batch; or None."""
+    """Return the fence that comes before all else, of what is confirmed dead or stopped inside a batch; or None."""
     if outcome is not None and outcome.ended is Ended.DEAD and _may_fence(view, outcome.subject):
         return fence(view, outcome.subject, outcome, outcome.reason)
     for incarnation in view.state.must_fence:

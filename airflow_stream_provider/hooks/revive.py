@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from airflow_stream_provider.hooks.author import Author
-from airflow_stream_provider.hooks.goals import Signs, StandbyUp
+from airflow_stream_provider.hooks.goals import Signs
 from airflow_stream_provider.hooks.outcome import Ended, Outcome
 from airflow_stream_provider.hooks.plan import ANSWER_SECONDS, fence, fence_first, follow, stand_by
 from airflow_stream_provider.hooks.snapshot import Snapshot

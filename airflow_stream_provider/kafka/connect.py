@@ -101,7 +101,7 @@ def failure(conn_id: str, servers: list[str], what: str, error: BaseException) -
     if isinstance(error, AuthorizationError):
         return KafkaDenied(
             f"{where} refuses the connection's user {what}: {reason}.",
-            todo="Grant the user the ACL for it: lag needs DESCRIBE on topics and groups, and DESCRIBE_CONFIGS on topics.",
+            todo="Grant it the ACL: lag needs DESCRIBE on topics and groups, and DESCRIBE_CONFIGS on topics.",
             conn_id=conn_id,
         )
     return BrokerUnreachable(

@@ -145,9 +145,7 @@ class Logs:
         ahead: dict[bool, set[TopicPartition]] = {}
         for query in queries:
             ends = self._ends[query.read_committed]
-            passed = (
-                tp for tp, end in ends.items() if query.offsets.get(tp.topic, {}).get(tp.partition, end) > end
-            )
+            passed = (tp for tp, end in ends.items() if query.offsets.get(tp.topic, {}).get(tp.partition, end) > end)
             ahead.setdefault(query.read_committed, set()).update(passed)
         if any(ahead.values()):
             time.sleep(LOOK_AGAIN_SECONDS)

@@ -56,7 +56,9 @@ class Incident:
         return cls(str(data["id"]), float(data["since"]))
 
 
-def incident_now(name: str, present: Incident | None, spells: Spells, at: float, for_at_least: float) -> Incident | None:
+def incident_now(
+    name: str, present: Incident | None, spells: Spells, at: float, for_at_least: float
+) -> Incident | None:
     """Return the incident that is open at a moment, if any, knowing the one that was open before.
 
     :param for_at_least: seconds for which it must have been bad to open, and good to close: a lag that wavers around

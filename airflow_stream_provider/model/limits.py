@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -57,7 +57,7 @@ class LagLimits:
     per_partition: bool = False
     verdicts: tuple[Verdict, ...] = BAD
     alarms: tuple[Alarm, ...] = tuple(Alarm)
-    ceilings: Ceilings = Ceilings()
+    ceilings: Ceilings = field(default_factory=Ceilings)
 
     def without(self, alarm: Alarm) -> LagLimits:
         """Return the limits that do not look at this alarm."""

@@ -1,4 +1,4 @@
-"""What is wrong with a stream, look after look: pure. A trouble is told when it opens, and once more when it is over."""
+"""What is wrong with a stream, look after look: pure. A trouble is told when it opens and when it is over."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Trouble:
 class Alert:
     """What people are to be told of a trouble.
 
-    `kind`: of trouble. `incident`: the same id when it opens and when it is over; `open` says which of the two. `since`,
+    `kind`: of trouble. `incident`: the same id when it opens and when it is over; `open` tells the two apart. `since`,
     `at`: seconds since 1970. `says`: what is wrong, or was. `links`: addresses by label.
 
     Templates of Airflow's notifiers find it as `alert`: ``{{ alert.subject }}``, ``{{ alert.text }}``.

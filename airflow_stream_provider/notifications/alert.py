@@ -58,7 +58,9 @@ class LagAlert:
     def text(self) -> str:
         """The whole message, some lines of plain text."""
         lines = [*(self.reasons if self.open else ("It is within its limits again.",))]
-        lines.append(f"Since: {_clock(self.since)} ({duration(self.at - self.since)} {'ago' if self.open else 'long'}).")
+        lines.append(
+            f"Since: {_clock(self.since)} ({duration(self.at - self.since)} {'ago' if self.open else 'long'})."
+        )
         if self.open:
             lines += [f"Pace: {self.pace}.", f"Outlook: {self.outlook}."]
         lines += [f"{label}: {address}" for label, address in self.links.items()]
@@ -82,7 +84,9 @@ class LagAlert:
         deleted = self.deleted_in
         if deleted is not None and (ends is None or ends > deleted):
             when = "is deleting" if deleted == 0 else f"will delete, from {_clock(self.at + deleted)} on,"
-            return f"Kafka {when} records that it has not read ({duration(deleted)} left); make retention.ms longer first"
+            return (
+                f"Kafka {when} records that it has not read ({duration(deleted)} left); make retention.ms longer first"
+            )
         if ends is not None:
             return f"caught up at about {_clock(self.at + ends)} ({duration(ends)} left)"
         return "not known" if self.growth is None else "it does not catch up at this pace"

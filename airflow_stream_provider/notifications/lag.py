@@ -91,7 +91,9 @@ class LagNotifier(BaseNotifier):
 
     def _alert(self, context: Mapping[str, Any], report: LagReport | None, problem: str) -> LagAlert:
         limits = self.stream.lag.limits if self.stream else LagLimits(verdicts=())
-        return alert_of(self.target.name, report, problem or str(context.get("exception") or ""), self._samples(), limits)
+        return alert_of(
+            self.target.name, report, problem or str(context.get("exception") or ""), self._samples(), limits
+        )
 
     def _samples(self) -> list[LagSample]:
         if not self.target.stream:

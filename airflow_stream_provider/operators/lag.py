@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
@@ -66,8 +66,11 @@ class KafkaLagOperator(BaseOperator):
         """Measure, here or in the triggerer."""
         with failing_at_once():
             target = LagTarget.of(self.stream, self.group, self.kafka)
-            if not self.deferrable:
-                return summary(measure_lag(target, kafka_extra(target.kafka)), self.limits.ceilings)
+            if self.deferrable:
+                self._defer(target)
+            return summary(measure_lag(target, kafka_extra(target.kafka)), self.limits.ceilings)
+
+    def _defer(self, target: LagTarget) -> NoReturn:
         trigger = LagTrigger(
             target.to_json(),
             Measured(self.limits.to_json()).to_json(),

@@ -104,9 +104,7 @@ class WatchStreamOperator(StreamOperator):
         judgement = limits.judge(report) if report else Judgement(Health.UNKNOWN, (problem,))
         last = samples[-1] if samples else LagSample(view.at)
         self._before = last.counters
-        found = findings(
-            view, judgement if self.stream.kafka else None, last.counters, last.at, self.for_at_least
-        )
+        found = findings(view, judgement if self.stream.kafka else None, last.counters, last.at, self.for_at_least)
         for kind, finding in found.items():
             if finding.health is Health.FAIL:
                 self.log.warning("%s: %s", kind, finding.says)
@@ -141,9 +139,7 @@ class WatchStreamOperator(StreamOperator):
         message: Any = replace(alert, links=links)
         if alert.kind == "lag":
             limits = self.stream.lag.limits
-            lag = alert_of(
-                alert.stream, report, problem, samples, limits, Incident(alert.incident, alert.since), links
-            )
+            lag = alert_of(alert.stream, report, problem, samples, limits, Incident(alert.incident, alert.since), links)
             message = replace(lag, open=alert.open)
         self.log.warning("%s\n%s", message.subject, message.text)
         recipients = self.stream.recipients() if self.notify is None else self.notify

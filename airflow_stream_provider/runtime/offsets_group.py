@@ -156,7 +156,7 @@ class OffsetsGroup:
         self._note("; ".join(problems))
 
     def _news(self, queries: Sequence[Mapping[str, Any]]) -> dict[str, Finished]:
-        """What is known of the queries: a query that has run no batch in this driver stands where its checkpoint does."""
+        """What is known of the queries: one that has run no batch in this driver stands where its checkpoint does."""
         found = {}
         for query in queries:
             name = query["name"]

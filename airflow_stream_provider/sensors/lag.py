@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -73,14 +73,14 @@ class _LagSensor(BaseSensorOperator):
         """Wait in the triggerer, or here."""
         with failing_at_once():
             self.prepare(context)
-            if not self.deferrable:
-                return super().execute(context)
-            trigger = LagTrigger(
-                self.target.to_json(),
-                self.goal().to_json(),
-                max(1.0, self.poke_interval),
-                time.time() + self.timeout,
-            )
+            if self.deferrable:
+                self._defer()
+            return super().execute(context)
+
+    def _defer(self) -> NoReturn:
+        trigger = LagTrigger(
+            self.target.to_json(), self.goal().to_json(), max(1.0, self.poke_interval), time.time() + self.timeout
+        )
         self.defer(trigger=trigger, method_name="resume")
 
     def prepare(self, context: Context) -> None:
@@ -175,9 +175,7 @@ class KafkaLagSensor(_LagSensor):
         self.verdicts = tuple(Verdict(each).value for each in (default if verdicts is None else verdicts))
         self.alarms = tuple(Alarm(each).value for each in alarms)
         self.ceilings = own.ceilings
-        self.for_at_least = (
-            for_at_least.total_seconds() if isinstance(for_at_least, timedelta) else float(for_at_least)
-        )
+        self.for_at_least = for_at_least.total_seconds() if isinstance(for_at_least, timedelta) else float(for_at_least)
         self.unknown = Unknown(unknown).value
 
     @property

@@ -103,9 +103,20 @@ class Brokers:
         path.write_text("".join(f"{key}={value}\n" for key, value in self._settings(number).items()))
         command = [java(), *JVM, f"-Xmx{self._heap}", "-cp", f"{fetch(kafka_broker())}/*"]
         if fresh:
-            format_it = [*command, "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", str(path)]
-            users = [f"--add-scram=SCRAM-SHA-{bits}=[name={name},password={password}]" for bits in (256, 512)
-                     for name, password in (USERS if self._secure else {}).items()]
+            format_it = [
+                *command,
+                "kafka.tools.StorageTool",
+                "format",
+                "--cluster-id",
+                CLUSTER_ID,
+                "--config",
+                str(path),
+            ]
+            users = [
+                f"--add-scram=SCRAM-SHA-{bits}=[name={name},password={password}]"
+                for bits in (256, 512)
+                for name, password in (USERS if self._secure else {}).items()
+            ]
             self._processes.run(
                 f"format-{number}",
                 [*format_it, *users],
@@ -243,8 +254,5 @@ def _pem(certificate: x509.Certificate) -> bytes:
 
 
 def _pem_key(key: ec.EllipticCurvePrivateKey, password: str = "") -> bytes:
-    encryption = (
-        serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
-    )
+    encryption = serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
-

@@ -22,6 +22,12 @@ def test_parsing_imports_neither_kafka_nor_spark(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     environment = {"AIRFLOW_HOME": str(tmp_path), "PYTHONPATH": str(root)}
     ran = subprocess.run(
-        [sys.executable, "-c", PARSED], env=environment, cwd=root, check=True, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", PARSED],
+        env=environment,
+        cwd=root,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert ran.stdout.splitlines()[-1] == "[]", ran.stdout

@@ -143,7 +143,8 @@ class Driver:
 
     def announce(self, state: StreamState) -> None:
         queries = [
-            {"name": q.name, "checkpoint": str(q.checkpoint), "sources": ["kafka:subscribe=orders"]} for q in self.queries
+            {"name": q.name, "checkpoint": str(q.checkpoint), "sources": ["kafka:subscribe=orders"]}
+            for q in self.queries
         ]
         rehearsal = {"queries": {q.name: {"last_batch_seconds": 0.01, "batches": 3} for q in self.queries}, "notes": []}
         fields = {"deployment": self.deployment, "incarnation": self.incarnation}

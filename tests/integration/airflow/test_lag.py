@@ -267,7 +267,10 @@ def test_an_asset_tells_of_a_lag_once_when_it_begins_and_once_when_it_ends(api: 
 
 def test_the_triggerer_sends_gauges(api: AirflowApi, stream: Stream, gauges: tuple[int, list[str]]) -> None:
     stream.commit()
-    wanted = {"airflow.stream.lag.records.orders.enrich.orders:0.0|g", "airflow.stream.lag.verdict.orders.enrich.OK:1.0|g"}
+    wanted = {
+        "airflow.stream.lag.records.orders.enrich.orders:0.0|g",
+        "airflow.stream.lag.verdict.orders.enrich.OK:1.0|g",
+    }
     until("the gauges", lambda: wanted <= set(gauges[1]))
 
 

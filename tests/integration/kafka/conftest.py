@@ -30,9 +30,7 @@ def new_topic(client: KafkaClient) -> Callable[..., str]:
     def make(partitions: int = 1, **settings: object) -> str:
         name = f"topic-{next(numbers)}"
         configs = {key.replace("_", "."): str(value) for key, value in settings.items()}
-        client._admin.create_topics(
-            {name: {"num_partitions": partitions, "configs": configs}}, wait_for_metadata=True
-        )
+        client._admin.create_topics({name: {"num_partitions": partitions, "configs": configs}}, wait_for_metadata=True)
         return name
 
     return make

@@ -131,9 +131,7 @@ def test_opening_and_closing_leaves_nothing_behind(kafka: Brokers) -> None:
         client.topics()
 
 
-def test_eight_threads_share_one_client(
-    kafka: Brokers, client: KafkaClient, new_topic: Callable[..., str]
-) -> None:
+def test_eight_threads_share_one_client(kafka: Brokers, client: KafkaClient, new_topic: Callable[..., str]) -> None:
     topic = new_topic(20)
     produce(kafka, topic, 5, partition=3)
     partitions = [TopicPartition(topic, number) for number in range(20)]

@@ -162,7 +162,14 @@ def test_status_shows_all_streams_and_the_worst_code(
 
 @pytest.mark.parametrize(
     ("age", "verdict", "records", "code"),
-    [(30, "OK", 5, 0), (30, "WARN", 5, 1), (30, "OK", 11, 2), (30, "ERR", 5, 2), (30, "UNKNOWN", 5, 3), (901, "OK", 5, 3)],
+    [
+        (30, "OK", 5, 0),
+        (30, "WARN", 5, 1),
+        (30, "OK", 11, 2),
+        (30, "ERR", 5, 2),
+        (30, "UNKNOWN", 5, 3),
+        (901, "OK", 5, 3),
+    ],
 )
 def test_a_stream_that_runs_is_as_well_as_its_last_sample(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], age: int, verdict: str, records: int, code: int

@@ -27,7 +27,18 @@ from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.hooks.author import Author
 from airflow_stream_provider.hooks.goals import Asks
 from airflow_stream_provider.model.record import Record
-from tests.support.simulation.airflow import GiveUp, Plan, Runs, Task, Watch, retire, roll_back, stand_by, stop, take_over
+from tests.support.simulation.airflow import (
+    GiveUp,
+    Plan,
+    Runs,
+    Task,
+    Watch,
+    retire,
+    roll_back,
+    stand_by,
+    stop,
+    take_over,
+)
 from tests.support.simulation.cluster import boot
 from tests.support.simulation.driver import TAKE_BACK_SECONDS, Driver, Luck
 from tests.support.simulation.oracle import Oracle

@@ -43,9 +43,7 @@ AGAIN = ME.deployment("orders", "1")
 TERMINATED = [*RUNNING, released(OLD, None, None)]
 
 
-def take(
-    *records: Record, outcome: Outcome | None = None, before: dict[str, int] | None = None, **fields: Any
-) -> Any:
+def take(*records: Record, outcome: Outcome | None = None, before: dict[str, int] | None = None, **fields: Any) -> Any:
     beats = fields.pop("counters", {})
     found = replace(view(*records, **fields), heartbeats={name: {"counter": n} for name, n in beats.items()})
     return revive(found, ME, outcome, before or {})
@@ -190,5 +188,3 @@ def test_the_cluster_is_asked_about_what_is_on_its_way_while_nobody_holds() -> N
     assert drivers_of_interest(view(*HANDED_OVER)) == ()
     assert drivers_of_interest(view(*DOWN, again())) == ()
     assert drivers_of_interest(view(*DOWN, again(), submitted(AGAIN))) == (AGAIN,)
-
-

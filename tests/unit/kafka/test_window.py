@@ -42,9 +42,7 @@ def every(seconds: float, since: float) -> list[float]:
     return [since + seconds * n for n in range(int((NOW - since) / seconds))]
 
 
-def told(
-    log: Log, window: Window, lags: Mapping[P, int], ends: Mapping[P, int]
-) -> dict[P, Verdict | None]:
+def told(log: Log, window: Window, lags: Mapping[P, int], ends: Mapping[P, int]) -> dict[P, Verdict | None]:
     (found,) = together(log, [verdicts(window, lags, ends, NOW)])
     return cast("dict[P, Verdict | None]", found)
 

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_stream_provider.model.incident import Incident, Spells, incident_now
-from airflow_stream_provider.model.lag import Alarm, Ceilings, LagReport, PartitionLag, PartitionState, QueryLag, Verdict
+from airflow_stream_provider.model.lag import (
+    Alarm,
+    Ceilings,
+    LagReport,
+    PartitionLag,
+    PartitionState,
+    QueryLag,
+    Verdict,
+)
 from airflow_stream_provider.model.limits import Health, LagLimits
 from airflow_stream_provider.model.words import count, duration
 
@@ -146,7 +154,15 @@ def test_the_same_beginning_is_the_same_incident() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(None, "?"), (0, "0 s"), (0.4, "0 s"), (59.6, "1 min"), (61, "1 min 1 s"), (7500, "2 h 5 min"), (90000, "1 d 1 h")],
+    [
+        (None, "?"),
+        (0, "0 s"),
+        (0.4, "0 s"),
+        (59.6, "1 min"),
+        (61, "1 min 1 s"),
+        (7500, "2 h 5 min"),
+        (90000, "1 d 1 h"),
+    ],
 )
 def test_durations_are_in_two_units(seconds: float | None, words: str) -> None:
     assert duration(seconds) == words

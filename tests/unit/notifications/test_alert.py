@@ -49,7 +49,11 @@ def test_the_message_says_what_since_when_how_fast_and_how_it_will_end() -> None
 @pytest.mark.parametrize(
     ("more", "pace", "outlook"),
     [
-        ({"growth": -20.0}, "shrinking by 1,200 records a minute", "caught up at about 2023-11-14 22:23 UTC (10 min left)"),
+        (
+            {"growth": -20.0},
+            "shrinking by 1,200 records a minute",
+            "caught up at about 2023-11-14 22:23 UTC (10 min left)",
+        ),
         ({"growth": -20.0, "deleted_in": 700.0}, "shrinking by 1,200", "caught up at about"),
         ({"growth": -20.0, "deleted_in": 500.0}, "shrinking by 1,200", "Kafka will delete"),
         ({"growth": 20.0}, "growing by 1,200 records a minute", "it does not catch up at this pace"),
@@ -78,7 +82,9 @@ def test_what_is_not_known_and_what_is_over_are_told_as_such() -> None:
 def test_the_pace_is_that_of_the_last_quarter_of_an_hour() -> None:
     assert growth([(0.0, 99999), *((2000.0 + 60 * n, 100 + 120 * n) for n in range(10))]) == pytest.approx(2.0)
     assert growth([(0.0, 5), (10.0, None), (20.0, 45)]) == pytest.approx(2.0)
-    assert [growth([]), growth([(0.0, 5)]), growth([(0.0, 5), (10.0, None)]), growth([(0.0, 5), (0.0, 6)])] == [None] * 4
+    assert [growth([]), growth([(0.0, 5)]), growth([(0.0, 5), (10.0, None)]), growth([(0.0, 5), (0.0, 6)])] == [
+        None
+    ] * 4
 
 
 def test_a_sample_is_judged_as_its_report_would_be() -> None:

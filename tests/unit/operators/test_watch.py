@@ -79,7 +79,11 @@ class Watch:
             self.log.beat(OLD, {"counter": self.beats})
         pushed: dict[str, Any] = {}
         ti = SimpleNamespace(
-            dag_id="orders__watch", run_id="r", task_id="watch", map_index=-1, xcom_push=lambda key, value: pushed.update({key: value})
+            dag_id="orders__watch",
+            run_id="r",
+            task_id="watch",
+            map_index=-1,
+            xcom_push=lambda key, value: pushed.update({key: value}),
         )
         operator = WatchStreamOperator(task_id="watch", stream=self.spec, notify=[self.told.append])
         return operator.execute({"ti": ti})  # type: ignore[arg-type]

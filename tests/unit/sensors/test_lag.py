@@ -122,7 +122,7 @@ def test_what_cannot_work_is_refused_when_the_dag_is_parsed(settings: dict[str, 
 
 @pytest.mark.parametrize("settings", [{"verdicts": ["SLOW"]}, {"alarms": ["FIRE"]}, {"unknown": "guess"}])
 def test_words_that_do_not_exist_are_refused_when_the_dag_is_parsed(spec: StreamSpec, settings: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="SLOW|FIRE|guess"):
+    with pytest.raises(ValueError, match=r"SLOW|FIRE|guess"):
         KafkaLagSensor(task_id="t", stream=spec, **settings)
 
 
