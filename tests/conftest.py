@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 
@@ -11,14 +12,22 @@ HERE = Path(__file__).parent
 LONGEST_FIRST = (HERE / "system", HERE / "integration" / "runtime", HERE / "integration", HERE)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.pluginmanager.hasplugin("xdist"):  # the environments of `make test-spark`
-        return
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: next(n for n, folder in enumerate(LONGEST_FIRST) if folder in item.path.parents))
-    for item in items:
-        # What the tests of a folder share, such as a whole stack, is made once.
-        item.add_marker(pytest.mark.xdist_group(str(item.path.parent)))
+
+
+@pytest.hookimpl(optionalhook=True)  # the environments of `make test-spark` have no xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    # Not by xdist's own groups: pytest 9.2 does not take the names that xdist 3.8 gives to the tests of a group.
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFolder(LoadScopeScheduling):
+        """What the tests of a folder share, such as a whole stack, is made once."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            return str(PurePosixPath(nodeid.partition("::")[0]).parent)
+
+    return ByFolder(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

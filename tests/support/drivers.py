@@ -185,13 +185,9 @@ def spark_submit(arguments: list[str]) -> Command:
 
 @contextmanager
 def operator(root: Path) -> Iterator[Operator]:
-    """An operator whose drivers are gone at the end; pytest shows their output when the test fails."""
+    """An operator whose drivers are gone at the end."""
     playing = Operator(root)
     try:
         yield playing
     finally:
         playing.stop_all()
-        for record in playing.log.records():
-            print(record)
-        for driver in playing.drivers:
-            print(f"----- {driver.deployment}\n{driver.log()[-6000:]}")

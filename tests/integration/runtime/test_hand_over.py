@@ -25,6 +25,10 @@ def orders(tmp_path: Path) -> Iterator[Orders]:
 def playing(tmp_path: Path) -> Iterator[Operator]:
     with operator(tmp_path) as found:
         yield found
+    for record in found.log.records():  # shown when the test fails
+        print(record)
+    for driver in found.drivers:
+        print(f"----- {driver.deployment}\n{driver.log()[-6000:]}")
 
 
 def test_a_stream_is_handed_over_back_and_stopped_without_a_trace_in_its_output(
