@@ -104,7 +104,9 @@ class HeartbeatOffsets:
 
     def read(self) -> Committed:
         """Look the query up in the heartbeat."""
-        query = next((q for q in self.heartbeat.get("queries", ()) if q.get("name") == self.query), {})
+        query: Mapping[str, Any] = next(
+            (q for q in self.heartbeat.get("queries", ()) if q.get("name") == self.query), {}
+        )
         if "committed" not in query:
             return Committed(
                 self.query, problem=f"The query {self.query} has committed no batch in its present driver."

@@ -131,7 +131,10 @@ class Logs:
     def _ask(
         self, times: Mapping[TopicPartition, int], read_committed: bool
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        answers = self._client.offsets({tp: at for tp, at in times.items() if self.readable(tp)}, read_committed)
+        wanted = {tp: at for tp, at in times.items() if self.readable(tp)}
+        if not wanted:
+            return {}
+        answers = self._client.offsets(wanted, read_committed)
         self._problems.update(answers.problems)
         return answers
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from airflow_stream_provider.control.samples import LagSample
 from airflow_stream_provider.local.demo.picture import mark, name_steps
@@ -19,7 +19,7 @@ _VERDICTS = {
     GroupVerdict.UNKNOWN: "#9d9d9d",
     GroupVerdict.NOTFOUND: "#9d9d9d",
 }
-_LINES = ("-", "--", ":", "-.")
+_LINES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
 
 
 def draw_lag(path: Path, samples: Sequence[LagSample], steps: Sequence[Step], limits: LagLimits) -> None:

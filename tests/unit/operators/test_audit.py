@@ -25,6 +25,7 @@ class Judging(KafkaTopicAuditOperator):
     """The operator on a report that is there already."""
 
     report: AuditReport
+    log = logging.getLogger("judging")  # Airflow's own is not for caplog once it is set up
 
     def _audit(self) -> AuditReport:
         return self.report

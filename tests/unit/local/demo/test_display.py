@@ -19,7 +19,7 @@ def test_the_summary_says_what_was_lost_and_how_long_the_gaps_were() -> None:
     console = Console(file=io.StringIO(), width=120)
     step = StepReport("upgrade to release 2", "handed-over", {"enrich": 1.234}, {"enrich": "completed"})
     steady = {"enrich": {"p50": 1.0, "p95": 1.2}, "totals": {}}
-    summarise(console, Report([step], steady, Records(1000, 1001, 0, 1, 0), max_holders=1, seconds_total=61.0))
+    summarise(console, Report([step], steady, Records(1000, 1001, 0, 1, 0), max_holders=1, seconds_total=61.0, lag={}))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "1.23" in text
     assert "completed" in text
