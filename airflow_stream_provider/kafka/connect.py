@@ -37,7 +37,7 @@ def connect(conn_id: str, extra: Mapping[str, Any]) -> KafkaAdminClient:
     :raises BrokerUnreachable: no broker answers within 10 s.
     """
     from kafka import KafkaAdminClient
-    from kafka.errors import KafkaError
+    from kafka.errors import KafkaError, SaslAuthenticationFailedError
     from kafka.net.compat import KafkaNetClient
     from kafka.net.manager import KafkaConnectionManager
     from kafka.net.selector import NetworkSelector
@@ -49,11 +49,32 @@ def connect(conn_id: str, extra: Mapping[str, Any]) -> KafkaAdminClient:
     def failed(error: Exception) -> None:
         # The bootstrap only says that no connection came about.
         causes.append(error)
-        # A socket that could not connect is not closed but left to the garbage collector, in the error's frames.
-        traceback.clear_frames(error.__traceback__)
+        # A socket that could not connect is not closed but left to the garbage collector, in the errors' frames.
+        each: BaseException | None = error
+        while each is not None:
+            traceback.clear_frames(each.__traceback__)
+            each = each.__context__
 
     class Manager(KafkaConnectionManager):  # type: ignore[misc]
-        """Hears of every connection that fails."""
+        """Hears of every connection that fails, and of what a broker says before it hangs up."""
+
+        def get_connection(self, node_id: Any, **options: Any) -> Any:
+            # The bootstrap would try again until its time is over, and a server that counts may lock the user out.
+            if self.cluster.is_bootstrap(node_id) and causes and isinstance(causes[0], SaslAuthenticationFailedError):
+                raise causes[0]
+            return super().get_connection(node_id, **options)
+
+        async def _build_transport(self, node: Any, **options: Any) -> Any:
+            transport = await super()._build_transport(node, **options)
+            receive = transport._sock_recv
+
+            def before_the_end() -> tuple[bytes, Exception | None]:
+                # With both, it would drop the refusal that a broker sends with its last breath.
+                data, error = receive()
+                return data, None if data else error
+
+            transport._sock_recv = before_the_end
+            return transport
 
         async def _connect(self, node: Any, conn: Any, **options: Any) -> None:
             conn.init_future.add_errback(failed)
@@ -113,15 +134,16 @@ def failure(conn_id: str, servers: list[str], what: str, error: BaseException) -
 
 
 class _NoCredentials(logging.Filter):
-    """Drops what kafka-python's debug log says of a log-in: it would be the password or the token."""
+    """Drops what kafka-python's debug log says of a log-in, and raw bytes: they hold the password or the token."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         args = record.args if isinstance(record.args, tuple) else ()
-        return not any(type(arg).__name__.startswith("Sasl") for arg in args)
+        return not any(isinstance(arg, (bytes, bytearray)) or type(arg).__name__.startswith("Sasl") for arg in args)
 
 
 _no_credentials = _NoCredentials()
 
 
 def _keep_credentials_out_of_logs() -> None:
-    logging.getLogger("kafka.net.connection").addFilter(_no_credentials)  # the same one is added but once
+    for name in ("kafka.net.connection", "kafka.protocol.parser"):
+        logging.getLogger(name).addFilter(_no_credentials)  # the same one is added but once

@@ -88,7 +88,7 @@ def test_a_topic_made_anew_has_another_id(client: KafkaClient, kafka: Brokers, n
 
 
 def test_offsets_of_every_kind(client: KafkaClient, kafka: Brokers, new_topic: Callable[..., str]) -> None:
-    partition = TopicPartition(new_topic(), 0)
+    partition = TopicPartition(new_topic(retention_ms=-1), 0)
     assert client.offsets({partition: 0})[partition].offset == -1, "an empty log has no record that late"
     producer = KafkaProducer(bootstrap_servers=kafka.servers)
     for at in (1000, 3000, 2000):

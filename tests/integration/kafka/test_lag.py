@@ -134,8 +134,8 @@ def test_open_and_aborted_transactions(
         assert committed.alarms(Ceilings(transaction=3000)) == ()
         assert (uncommitted.records, uncommitted.partitions[0].held) == (3, None)
         assert uncommitted.alarms(Ceilings()) == ()
-        (open_one,) = client.producers([partition])[partition]
-        assert open_one["current_txn_start_offset"] == 3
+        opened = [each["current_txn_start_offset"] for each in client.producers([partition])[partition]]
+        assert [start for start in opened if start >= 0] == [3], "the other producer has no transaction"
         producer.abort_transaction()
     kafka.wait(lambda: lag(client, checkpoint, read_committed=True).held_seconds == 0)
     found = lag(client, checkpoint, read_committed=True)
