@@ -14,6 +14,7 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,16 @@ from tests.support.standalone import QUERIES, Stream, stream
 
 RATE = 500
 WARM_SECONDS = 20.0
+# State lives in the executor: two versions of millions of keys.
+LARGE = {"spark.executor.memory": "2g"}
 
 
 class Gaps:
     """One stream, changed again and again, and what each change cost."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, conf: Mapping[str, str] | None = None) -> None:
         self.stream = stream
+        self._conf = conf
         self.sides: dict[str, list[float]] = {
             name: []
             for name in (
@@ -83,7 +87,7 @@ class Gaps:
         self._number += 1
         name = f"bench-{self._number}"
         began = time.time()
-        self.stream.submit(name, "--max-offsets", "1000000", **policy)
+        self.stream.submit(name, "--max-offsets", "1000000", conf=self._conf, **policy)
         standby = self.stream.standby(name)
         if not policy:  # as rehearsed as an upgrade's
             self.sides["submit_to_ready"].append(time.time() - began)
@@ -144,7 +148,7 @@ def with_state(folder: Path, stack: LocalStack, keys: int) -> dict[str, Any]:
     """Measure hand-overs of a stream whose aggregation already has this many keys."""
     with stream(folder, stack, f"keys-{keys}", rate=RATE) as opened:
         _preload(stack, f"{opened.stream}-in", keys)
-        gaps = Gaps(opened)
+        gaps = Gaps(opened, LARGE)
         gaps.first()
         for _ in range(3):
             gaps.hand_over_only()
@@ -168,7 +172,7 @@ def main() -> int:
     parser.add_argument("--keys", type=int, nargs="*", default=[0, 500_000, 2_000_000])
     options = parser.parse_args()
     before = machine()
-    with tempfile.TemporaryDirectory() as root, LocalStack(Path(root) / "stack") as stack:
+    with tempfile.TemporaryDirectory() as root, LocalStack(Path(root) / "stack", worker_memory="10g") as stack:
         with stream(Path(root) / "main", stack, "gap", rate=RATE) as opened:
             gaps = Gaps(opened)
             gaps.first()

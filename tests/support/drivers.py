@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,7 +61,8 @@ class DriverProcess:
     def signal(self, number: int) -> None:
         """Send a signal to every process of the tree."""
         for process in self.tree():
-            process.send_signal(number)
+            with suppress(psutil.NoSuchProcess):  # it may end meanwhile
+                process.send_signal(number)
 
     def exit_code(self, seconds: float = DEADLINE) -> int:
         """Wait for the JVM to end and return its exit code."""
