@@ -263,14 +263,16 @@ def test_a_broker_that_is_gone_shows_in_every_live_check(cluster: Brokers, admin
         "enough-brokers": "the cluster",
         "fenced-brokers": "the cluster",
     }
-    report = look_until(
-        cluster, lambda now: set(wanted.items()) <= {(each.check, each.subject) for each in now.findings}, *topics
-    )
+
+    def seen(now: AuditReport) -> set[tuple[str, str]]:
+        return {(each.check, each.subject) for each in now.findings}
+
+    report = look_until(cluster, lambda now: set(wanted.items()) <= seen(now), *topics)
     broken = {(each.check, each.subject): each for each in report.findings if each.outcome is Outcome.BROKEN}
     assert set(wanted.items()) <= set(broken)
     assert "no leader" in broken["offline-partitions", "topic alone"].found
     assert broken["below-min-insync", "topic strict"].fix.endswith("start brokers 3")
     assert broken["fenced-brokers", "the cluster"].found == "fenced: 3"
     cluster.start(3)
-    report = look_until(cluster, lambda now: not set(wanted) & set(found(now)), *topics)
-    assert not set(wanted) & set(found(report))
+    report = look_until(cluster, lambda now: not set(wanted.items()) & seen(now), *topics)
+    assert not set(wanted.items()) & seen(report)
