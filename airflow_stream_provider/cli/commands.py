@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from airflow.configuration import conf
+from airflow.utils.cli import suppress_logs_and_warning
 from rich.console import Console
 from rich.live import Live
 
@@ -81,6 +82,7 @@ class StreamStatus:
         }
 
 
+@suppress_logs_and_warning
 def lag(args: Namespace) -> NoReturn:
     """Measure a stream, once or until Ctrl-C."""
     # Connections may live in the database, as for `airflow connections test`.
@@ -102,6 +104,7 @@ def lag(args: Namespace) -> NoReturn:
     sys.exit(code)
 
 
+@suppress_logs_and_warning
 def status(args: Namespace) -> NoReturn:
     """Show all streams."""
     try:
@@ -115,6 +118,7 @@ def status(args: Namespace) -> NoReturn:
     sys.exit(Code.worst(line.code for line in lines))
 
 
+@suppress_logs_and_warning
 def history(args: Namespace) -> NoReturn:
     """Show the samples of a stream's watch."""
     spec = _spec(args)

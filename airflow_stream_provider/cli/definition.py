@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow.cli.cli_config import ActionCommand, Arg, CLICommand, GroupCommand, lazy_load_command
+from airflow.cli.cli_config import ARG_VERBOSE, ActionCommand, Arg, CLICommand, GroupCommand, lazy_load_command
 
 _COMMANDS = "airflow_stream_provider.cli.commands"
 
@@ -31,21 +31,21 @@ def get_streams_cli_commands() -> list[CLICommand]:
                     name="lag",
                     help="Measure how far a stream is behind Kafka",
                     func=lazy_load_command(f"{_COMMANDS}.lag"),
-                    args=(_NAME, _FOLDER, _JSON, _WATCH),
+                    args=(_NAME, _FOLDER, _JSON, _WATCH, ARG_VERBOSE),
                     epilog=_CODES,
                 ),
                 ActionCommand(
                     name="status",
                     help="Show all streams: what runs, and what their watch measured last",
                     func=lazy_load_command(f"{_COMMANDS}.status"),
-                    args=(_FOLDER, _JSON),
+                    args=(_FOLDER, _JSON, ARG_VERBOSE),
                     epilog=_CODES,
                 ),
                 ActionCommand(
                     name="history",
                     help="Show what the watch of a stream has measured",
                     func=lazy_load_command(f"{_COMMANDS}.history"),
-                    args=(_NAME, _FOLDER, _JSON, _LAST),
+                    args=(_NAME, _FOLDER, _JSON, _LAST, ARG_VERBOSE),
                     epilog=f"{_CODES[:-1]}, by the last sample.",
                 ),
             ),

@@ -54,7 +54,15 @@ def watched(tmp_path: Path, at: float, verdict: str = "OK", records: int = 5) ->
 
 
 def run(command: Callable[[Namespace], Any], folder: Path, **more: Any) -> int:
-    given = {"folder": str(folder), "json": False, "watch": False, "last": 30, "name": "orders", **more}
+    given = {
+        "folder": str(folder),
+        "json": False,
+        "watch": False,
+        "verbose": False,
+        "last": 30,
+        "name": "orders",
+        **more,
+    }
     with pytest.raises(SystemExit) as found:
         command(Namespace(**given))
     assert isinstance(found.value.code, int)
