@@ -74,11 +74,11 @@ class DriverProcess:
 
 
 class Operator:
-    """Plays Airflow's part on one stream's control log, record by record; `conf` is for the drivers' spark-submit."""
+    """Plays Airflow's part on one stream's control log, record by record; `spark_conf` is for the drivers' spark-submit."""
 
     def __init__(self, root: Path, stream: str = "orders") -> None:
         self.root = root
-        self.conf: dict[str, str] = {}
+        self.spark_conf: dict[str, str] = {}
         self.stream = stream
         self.url = f"file://{root / 'control'}"
         self.log: ControlLog = open_log(self.url, stream, create=True)
@@ -107,7 +107,7 @@ class Operator:
         output = self.root / f"{deployment}-{len(self.drivers)}.log"
         command = spark_submit(
             [
-                *(part for key, value in self.conf.items() for part in ("--conf", f"{key}={value}")),
+                *(part for key, value in self.spark_conf.items() for part in ("--conf", f"{key}={value}")),
                 *("--conf", f"spark.airflow.stream.deployment={deployment}", "--py-files", str(folder / RUNTIME_ZIP)),
                 str(folder / LAUNCHER),
                 *("--control", self.url, "--stream", self.stream, "--deployment", deployment),
