@@ -74,7 +74,7 @@ class DriverProcess:
 
 
 class Operator:
-    """Plays Airflow's part on one stream's control log, record by record; `spark_conf` is for the drivers' spark-submit."""
+    """Plays Airflow's part on one stream's control log, record by record; `spark_conf` is for its drivers."""
 
     def __init__(self, root: Path, stream: str = "orders") -> None:
         self.root = root

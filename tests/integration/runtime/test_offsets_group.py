@@ -35,7 +35,7 @@ def playing(tmp_path: Path) -> Iterator[Operator]:
     with operator(tmp_path) as found:
         # As with --packages: the client's classes are known to Spark's own class loader only.
         jars = fetch(spark_connector(bundled_spark()))
-        found.conf["spark.jars"] = ",".join(str(jar) for jar in sorted(jars.glob("*.jar")))
+        found.spark_conf["spark.jars"] = ",".join(str(jar) for jar in sorted(jars.glob("*.jar")))
         yield found
 
 
