@@ -287,8 +287,3 @@ def test_the_command_line_shows_a_lag_and_tells_it_by_its_exit_code(stack: Local
     # Nobody has watched it yet.
     assert airflow(stack, "status").returncode == 3
     assert airflow(stack, "history", "orders").returncode == 3
-
-
-def test_a_triggerer_is_never_blocked(stack: LocalStack) -> None:
-    log = (stack.folder / "logs" / "airflow-triggerer.log").read_text(errors="replace")
-    assert "async thread was blocked" not in log

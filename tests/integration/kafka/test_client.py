@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -121,6 +122,7 @@ def test_a_connection_that_cannot_be_used_leaves_nothing_behind() -> None:
 
 def test_opening_and_closing_leaves_nothing_behind(kafka: Brokers) -> None:
     kafka.client().close()
+    gc.collect()  # what tests before this one have left
     before = descriptors(), threading.active_count()
     for _ in range(20):
         with kafka.client() as client:

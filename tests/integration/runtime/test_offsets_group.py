@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.errors import CoordinatorNotAvailableError
 from kafka.structs import OffsetAndMetadata
 
 from airflow_stream_provider.checkpoint import read
@@ -49,7 +50,10 @@ class Group:
         """Offset and metadata by partition of the input."""
         admin = KafkaAdminClient(bootstrap_servers=self._brokers.servers)
         try:
-            found = admin.list_group_offsets(GROUP).get(GROUP, {})
+            try:
+                found = admin.list_group_offsets(GROUP).get(GROUP, {})
+            except CoordinatorNotAvailableError:  # the first to ask makes the topic in which Kafka keeps them
+                found = {}
             return {tp.partition: commit for tp, commit in found.items() if tp.topic == "orders-in"}
         finally:
             admin.close()

@@ -58,6 +58,7 @@ def test_what_is_not_bad_enough_is_warned_of(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.INFO):
         assert operator(UNCLEAN, fail_on="critical").execute({"ti": Pushed()}) == UNCLEAN.to_json()  # type: ignore[typeddict-item]
     warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    warned = [text for text in warned if "outside of the Task Runner" not in text]  # Airflow's own
     assert [text.split(",")[0] for text in warned] == ["HIGH unclean-election", "INFO flush"]
 
 
