@@ -38,6 +38,13 @@ TICK = 0.1
 BATCH = 0.3
 
 
+def put(path: Path, text: str) -> None:
+    """Write a file of a checkpoint as Spark does: under its name it is there as a whole, or not at all."""
+    hidden = path.with_name(f".{path.name}.tmp")
+    hidden.write_text(text)
+    hidden.replace(path)
+
+
 class Query:
     """One query: its checkpoint, its output, and where it is."""
 
@@ -50,13 +57,13 @@ class Query:
     def run_batch(self) -> None:
         for folder in ("offsets", "commits"):
             (self.checkpoint / folder).mkdir(parents=True, exist_ok=True)
-        (self.checkpoint / "metadata").write_text('{"id": "00000000-0000-0000-0000-000000000000"}')
+        put(self.checkpoint / "metadata", '{"id": "00000000-0000-0000-0000-000000000000"}')
         number = max((int(p.name) for p in (self.checkpoint / "commits").iterdir()), default=-1) + 1
         offsets = json.dumps({"orders": {"0": number + 1}})
-        (self.checkpoint / "offsets" / str(number)).write_text(f'v1\n{{"batchWatermarkMs":0,"conf":{{}}}}\n{offsets}')
+        put(self.checkpoint / "offsets" / str(number), f'v1\n{{"batchWatermarkMs":0,"conf":{{}}}}\n{offsets}')
         with open(self.output, "a") as output:
             output.write(f"{number}\n")
-        (self.checkpoint / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+        put(self.checkpoint / "commits" / str(number), 'v1\n{"nextBatchWatermarkMs":0}')
         self.batch = number
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -230,14 +231,16 @@ def test_a_query_that_fails_is_interrupted_and_keeps_its_error(streams: Streams)
 def test_a_batch_that_the_script_cut_off_is_interrupted_and_no_task_of_it_runs(streams: Streams) -> None:
     from pyspark.sql.functions import udf
 
+    entered = str(streams.folder / "entered")
+
     @udf("long")
     def sleep(value: int) -> int:
-        time.sleep(0.5)
+        open(entered, "w").close()
+        time.sleep(DEADLINE)
         return value
 
     query = streams.start("cut", streams.rate().withColumn("value", sleep("value")))
-    wait_for("a batch", lambda: boundary(streams.checkpoint("cut")).offsets is not None, DEADLINE)
-    time.sleep(1.0)
+    wait_for("a task that sleeps", lambda: os.path.exists(entered), DEADLINE)
     query.stop()
     stop = stop_at_boundary(query, DEADLINE)
     assert (stop.completed, stop.outcome, stop.running_tasks) == (False, "interrupted", 0)

@@ -23,6 +23,7 @@ DEADLINE = 120.0
 
 DRIVER = """
 import json, os, sys, time
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 SparkContext._ensure_initialized()
 from airflow_stream_provider.runtime import jvm
@@ -40,7 +41,7 @@ while mode == "renew" or time.monotonic() < armed + lease + 1 and mode in ("disa
     time.sleep(0.1)
     try:
         switch.postpone(sent)
-    except LeaseOver:  # woken before the JVM: wait for the end
+    except (LeaseOver, Py4JError, OSError):  # woken before the JVM, or told of its end by the socket: wait for ours
         time.sleep(1000)
 if mode == "disarm":
     switch.disarm()
