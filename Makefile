@@ -42,8 +42,8 @@ test: lint ## lint, types, unit, integration, a hand-over and three faults on th
 		-m "demo or not system"
 
 .PHONY: test-system
-test-system: $(READY) ## every test of the whole stack (45 min)
-	$(BIN)/pytest tests/system
+test-system: $(READY) ## every test of the whole stack, and what else takes long (45 min)
+	$(BIN)/pytest -m system
 
 .PHONY: test-spark
 test-spark: $(SPARK_VERSIONS:%=test-spark-%) ## the runtime's contract on Spark 3.5, 4.0 and 4.2
@@ -73,10 +73,10 @@ $(UV):
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
-# What the runtime's tests need and nothing else: like a cluster, they have no Airflow.
+# What the runtime's tests need and nothing else: like a cluster, they have no Airflow. (What is after psutil starts Kafka.)
 $(SPARK_VERSIONS:%=.venv-spark-%/.ready): .venv-spark-%/.ready: requirements.txt | $(UV)
 	$(UV) venv --quiet --clear --python $(BIN)/python .venv-spark-$*
-	$(UV) pip install --quiet --python .venv-spark-$*/bin/python pyspark==$* $$(grep -E '^(pytest|psutil)==' requirements.txt)
+	$(UV) pip install --quiet --python .venv-spark-$*/bin/python pyspark==$* $$(grep -E '^(pytest|psutil|kafka-python|cryptography|jgo)==' requirements.txt)
 	touch $@
 
 $(READY): requirements.txt pyproject.toml | $(UV)

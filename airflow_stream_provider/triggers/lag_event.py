@@ -49,9 +49,9 @@ class LagEventTrigger(BaseEventTrigger):
             AssetWatcher(name="lag", trigger=LagEventTrigger.of(stream=load_spec("streams/orders.yaml"), seconds=120))
         ])
 
-    A DAG with `schedule=[behind]` finds in `triggering_asset_events[behind][-1].extra`: `event` (`open` or `close`),
-    `incident` (the same id for both), `stream`, `since` and `at` (seconds since 1970), `reasons` (sentences) and
-    `lag` (see `KafkaLagOperator`, without partitions).
+    A DAG with `schedule=[behind]` finds in `triggering_asset_events[behind][-1].extra["payload"]`: `event` (`open` or
+    `close`), `incident` (the same id for both), `stream`, `since` and `at` (seconds since 1970), `reasons` (sentences)
+    and `lag` (see `KafkaLagOperator`, without partitions).
 
     The open incident is kept in the asset's store, so that it outlives the triggerer. An event that a triggerer was
     about to send when it died is sent again, with the same id. What cannot be known neither opens nor closes anything.

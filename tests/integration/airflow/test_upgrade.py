@@ -202,7 +202,13 @@ def test_stop_and_start(world: World) -> None:
     world.assert_sound()
 
 
-@pytest.mark.parametrize(("call", "when"), [(2, "before"), (3, "before"), (4, "before"), (4, "after")])
+@pytest.mark.parametrize(
+    ("call", "when"),
+    [
+        (3, "before"),
+        *(pytest.param(*at, marks=pytest.mark.system) for at in ((2, "before"), (4, "before"), (4, "after"))),
+    ],
+)
 def test_a_worker_that_dies_at_any_act_is_retried_to_the_same_end(world: World, call: int, when: str) -> None:
     """Its calls are: declared, submit with `submitted` inside, requested; what is after one is before the next."""
     world.deploy("1")

@@ -71,7 +71,7 @@ def test_a_stream_that_was_never_deployed_is_skipped(world: World) -> None:
     assert world.by_hand("watch").states["watch"] == "skipped"
 
 
-@pytest.mark.parametrize("call", [1, 2, 4, 5])
+@pytest.mark.parametrize("call", [2, *(pytest.param(call, marks=pytest.mark.system) for call in (1, 4, 5))])
 def test_what_a_watch_that_died_had_begun_the_next_one_ends(world: World, call: int) -> None:
     """Its calls are: kill, fenced, failed, declared, submit, requested."""
     world.deploy("1")

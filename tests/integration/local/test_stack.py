@@ -13,7 +13,8 @@ from airflow_stream_provider.local.errors import StackError
 from airflow_stream_provider.local.stack import LocalStack
 
 OWNER = """
-import sys, threading
+import signal, sys, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
 from pathlib import Path
 from airflow_stream_provider.local.processes import Processes
 from airflow_stream_provider.local.stack import LocalStack
@@ -58,7 +59,10 @@ def test_an_owner_that_is_killed_leaves_nothing(number: signal.Signals, moment: 
             eventually(lambda: any("spark" in " ".join(process.cmdline()) for process in keeper.marked(mark)))
         finally:
             os.killpg(owner.pid, number)
-        assert owner.wait(120) == -number
+        try:
+            assert owner.wait(120) == -number
+        finally:
+            owner.kill()
         if number == signal.SIGINT:
             assert list(keeper.marked(mark)) == []
             assert "KeyboardInterrupt" in owner.stderr.read()

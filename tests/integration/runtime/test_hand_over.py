@@ -31,6 +31,7 @@ def playing(tmp_path: Path) -> Iterator[Operator]:
         print(f"----- {driver.deployment}\n{driver.log()[-6000:]}")
 
 
+@pytest.mark.system  # what `make test` runs of the whole stack is a hand-over, too
 def test_a_stream_is_handed_over_back_and_stopped_without_a_trace_in_its_output(
     playing: Operator, orders: Orders
 ) -> None:

@@ -166,7 +166,7 @@ def incidents(api: AirflowApi) -> list[dict[str, Any]]:
     """The events that DAG runs were made of, oldest first."""
     made = api.call("GET", "dags/behind/dagRuns", order_by="run_after")["dag_runs"]
     found = [xcom(api, "behind", each["dag_run_id"], "tell") for each in made if each["state"] == "success"]
-    return [event.get("payload", event) for events in found if events for event in events]
+    return [event["payload"] for events in found if events for event in events]
 
 
 def until(what: str, condition: Any, seconds: float = 120.0) -> Any:
