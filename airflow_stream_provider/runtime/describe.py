@@ -93,13 +93,19 @@ def progress(query: ManagedQuery) -> dict[str, Any]:
         return found
     body = json.loads(last.json())
     durations = body.get("durationMs", {})
+    ran = "addBatch" in durations
+    # While nothing comes in, Spark tells of the batch that it would run next, every 10 s (ProgressReporter).
+    batch = body["batchId"] if ran else body["batchId"] - 1
+    if batch < 0:
+        return found
     found.update(
         id=body["id"],
-        batch=body["batchId"],
-        batch_seconds=durations.get("triggerExecution", 0) / 1000,
+        batch=batch,
         input_rows=body.get("numInputRows", 0),
         rows_per_second=body.get("processedRowsPerSecond", 0.0),
         at=body.get("timestamp"),
         committed=[source.get("endOffset") for source in body.get("sources", [])],
     )
+    if ran:
+        found["batch_seconds"] = durations["triggerExecution"] / 1000
     return found

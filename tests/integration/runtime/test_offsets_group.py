@@ -71,10 +71,12 @@ class Orders:
         self.sent = 0
 
     def send(self, count: int) -> None:
-        producer = KafkaProducer(bootstrap_servers=self._brokers.servers)
+        producer, sent = KafkaProducer(bootstrap_servers=self._brokers.servers), []
         for number in range(self.sent, self.sent + count):
             order = {"id": number, "customer": f"c{number % 7}", "country": "NL", "cents": number}
-            producer.send("orders-in", json.dumps(order).encode(), partition=number % PARTITIONS)
+            sent.append(producer.send("orders-in", json.dumps(order).encode(), partition=number % PARTITIONS))
+        for each in sent:
+            each.get(60)
         producer.close()
         self.sent += count
 

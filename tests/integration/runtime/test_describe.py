@@ -1,0 +1,35 @@
+"""What the heartbeat says of a query, from the progress of a real one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+from pyspark.sql import SparkSession
+
+from airflow_stream_provider.checkpoint import boundary
+from airflow_stream_provider.runtime.describe import progress
+from tests.support.drivers import wait_for
+
+
+def test_a_query_without_input_is_where_its_last_batch_was(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "one.json").write_text('{"value": 1}\n')
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100")
+    frame = spark.readStream.schema("value long").json(str(tmp_path / "in"))
+    query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        managed = SimpleNamespace(
+            label="lines", checkpoint=str(tmp_path / "checkpoint"), recipe=SimpleNamespace(sink="noop"), real=query
+        )
+        wait_for(
+            "Spark to tell of the batch that it would run next", lambda: (query.lastProgress or {}).get("batchId") == 1
+        )
+        found = progress(managed)
+        assert (found["batch"], found["input_rows"], "batch_seconds" in found) == (0, 0, False)
+        assert found["batch"] == boundary(tmp_path / "checkpoint").commit
+        (tmp_path / "in" / "two.json").write_text('{"value": 2}\n')
+        wait_for("the next batch", lambda: progress(managed)["batch"] == 1)
+    finally:
+        query.stop()
+        spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
