@@ -144,7 +144,7 @@ def _looks(spec: StreamSpec, again: bool) -> Iterator[tuple[LagReport | None, Ju
 
 def _look(spec: StreamSpec) -> tuple[LagReport | None, Judgement]:
     try:
-        target = LagTarget.of(spec, "", "")
+        target = LagTarget.of(spec)
         report = measure_lag(target, kafka_extra(target.kafka))
     except StreamError as error:
         return None, Judgement(Health.UNKNOWN, (str(error),))

@@ -36,24 +36,22 @@ class LagTarget:
     :param kafka: Airflow connection of type `kafka`.
     :param stream: name of the stream, of which `control` is the control URL; empty for a group.
     :param group: the consumer group; empty for a stream.
-    :param read_committed: the group reads up to the last stable offset only (a stream's log says so by itself).
     """
 
     kafka: str
     stream: str = ""
     control: str = ""
     group: str = ""
-    read_committed: bool = False
 
     @classmethod
-    def of(cls, stream: StreamSpec | None, group: str, kafka: str, read_committed: bool = False) -> LagTarget:
+    def of(cls, stream: StreamSpec | None, group: str = "", kafka: str = "") -> LagTarget:
         """Return the target that a DAG's author means; raise SpecError unless it is one stream or one group."""
         if (stream is None) == (not group):
             raise SpecError("The lag of what?", todo="Give either stream=load_spec(...), or group= and kafka=.")
         if stream is None:
             if not kafka:
                 raise SpecError(f"Which Kafka has the group {group}?", todo="Give kafka=, an Airflow connection id.")
-            return cls(kafka, group=group, read_committed=read_committed)
+            return cls(kafka, group=group)
         if not stream.kafka:
             raise SpecError(
                 f"The stream {stream.name} names no Kafka connection, so its lag is not known.",
@@ -142,7 +140,7 @@ class LagReader:
         self, target: LagTarget, fetched: Answers[str, dict[TopicPartition, int]]
     ) -> Sequence[CommittedOffsets]:
         if target.group:
-            return [GroupOffsets(self._client, target.group, target.read_committed, fetched)]
+            return [GroupOffsets(self._client, target.group, fetched)]
         log = self._logs.get(target)
         if log is None:
             log = self._logs[target] = open_log(target.control, target.stream)
@@ -165,16 +163,6 @@ def measure_lag(target: LagTarget, extra: Mapping[str, Any]) -> LagReport:
     if isinstance(found, StreamError):
         raise found
     return found
-
-
-def measure_stream(stream: str, control: str, kafka: str, extra: Mapping[str, Any]) -> LagReport:
-    """Measure a stream once; see `measure_lag`."""
-    return measure_lag(LagTarget(kafka, stream, control), extra)
-
-
-def measure_group(kafka: str, extra: Mapping[str, Any], group: str) -> LagReport:
-    """Measure a consumer group once; see `measure_lag`."""
-    return measure_lag(LagTarget(kafka, group=group), extra)
 
 
 @dataclass(frozen=True)

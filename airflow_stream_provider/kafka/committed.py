@@ -119,12 +119,13 @@ class HeartbeatOffsets:
 class GroupOffsets:
     """A consumer group of Kafka. It tells no times, and forgets a group `offsets.retention.minutes` after its end.
 
+    Whether its consumers read committed records only is not known: the end is the high watermark, as in Kafka's tools.
+
     :param fetched: what `KafkaClient.groups_offsets` has just answered, for this group among others; None: ask.
     """
 
     client: KafkaClient
     group: str
-    read_committed: bool = False
     fetched: Answers[str, dict[TopicPartition, int]] | None = None
 
     def read(self) -> Committed:
@@ -140,7 +141,7 @@ class GroupOffsets:
             found.setdefault(partition.topic, {})[partition.partition] = offset
         if not found:
             return Committed(self.query, problem=f"There is no commit of a group {self.group}.", found=False)
-        return Committed(self.query, found, read_committed=self.read_committed, missing=Missing.UNKNOWN)
+        return Committed(self.query, found, missing=Missing.UNKNOWN)
 
     @property
     def query(self) -> str:

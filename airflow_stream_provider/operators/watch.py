@@ -83,14 +83,13 @@ class WatchStreamOperator(StreamOperator):
         """The lag, or why it is not known; whatever it is, the stream may need to be brought back."""
         # Here: a DAG file that is parsed needs none of them.
         from airflow_stream_provider.hooks.connections import kafka_extra
-        from airflow_stream_provider.hooks.lag import measure_stream
+        from airflow_stream_provider.hooks.lag import LagTarget, measure_lag
         from airflow_stream_provider.metrics import emit
 
-        kafka = self.stream.kafka
-        if kafka is None:
+        if self.stream.kafka is None:
             return None, ""
         try:
-            report = measure_stream(self.stream.name, self.stream.control, kafka, kafka_extra(kafka))
+            report = measure_lag(LagTarget.of(self.stream), kafka_extra(self.stream.kafka))
         except StreamError as error:
             self.log.warning("How far %s is behind is not known: %s", self.stream.name, error)
             return None, str(error)

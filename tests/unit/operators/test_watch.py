@@ -27,7 +27,7 @@ class Kafka:
         self.at = 1000.0
         self.records: int | None = 0
 
-    def measure(self, stream: str, control: str, kafka: str, extra: Any) -> LagReport:
+    def measure(self, target: Any, extra: Any) -> LagReport:
         if self.records is None:
             raise StreamError("No broker answers.")
         partition = PartitionLag(
@@ -39,7 +39,7 @@ class Kafka:
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
     found = Kafka()
-    monkeypatch.setattr(lag_hooks, "measure_stream", found.measure)
+    monkeypatch.setattr(lag_hooks, "measure_lag", found.measure)
     monkeypatch.setattr(connections, "kafka_extra", lambda name: {})
     return found
 

@@ -67,7 +67,6 @@ def test_it_defers_without_a_connection_of_its_own(spec: StreamSpec) -> None:
         "stream": "orders",
         "control": spec.control,
         "group": "",
-        "read_committed": False,
     }
     assert kwargs["goal"] == {
         "goal": "WithinLimits",
