@@ -38,7 +38,7 @@ lint: $(READY) ## ruff and mypy
 # for its second compiler to pay.
 .PHONY: test
 test: lint ## lint, types, unit, integration, a hand-over and three faults on the real stack (15 min)
-	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(BIN)/pytest -n 4 --no-loadscope-reorder \
+	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(BIN)/pytest -n 5 --no-loadscope-reorder \
 		-m "demo or not system"
 
 .PHONY: test-system

@@ -81,6 +81,7 @@ class Orders:
         self.sent += count
 
 
+@pytest.mark.system
 def test_a_group_follows_the_holder_through_trouble_and_hand_over(playing: Operator, kafka: Brokers) -> None:
     group, orders, checkpoint = Group(kafka), Orders(kafka), playing.root / "checkpoint"
     arguments = (kafka.servers, "orders", str(checkpoint))
