@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.kafka.connect import connect, failure
 from airflow_stream_provider.kafka.group_requests import GroupRequests
+from airflow_stream_provider.kafka.list_offsets import ListOffsets, Offsets
 from airflow_stream_provider.kafka.requests import Answers, Requests
 from airflow_stream_provider.model.errors import StreamError
 
@@ -76,15 +77,14 @@ class KafkaClient:
         """
         from kafka.structs import OffsetAndTimestamp
 
-        level = 1 if read_committed else 0
+        def request(wanted: Mapping[TopicPartition, int]) -> ListOffsets:
+            return ListOffsets(wanted, read_committed)
 
-        def request(wanted: Mapping[TopicPartition, int]) -> Any:
-            return self._admin._list_partition_offsets_request(wanted, level)
+        def answers(response: Offsets) -> Iterator[tuple[str, int, int, OffsetAndTimestamp]]:
+            for topic, partition, error, (time, offset) in response.found:
+                yield topic, partition, error, OffsetAndTimestamp(offset, time, None)
 
-        def answer(found: Any) -> OffsetAndTimestamp:
-            return OffsetAndTimestamp(found.offset, found.timestamp, None)
-
-        return self._run("for offsets", self._requests.of_leaders, dict(specs), request, answer)
+        return self._run("for offsets", self._requests.of_leaders, dict(specs), request, answers)
 
     def producers(self, partitions: Iterable[TopicPartition]) -> Answers[TopicPartition, list[dict[str, Any]]]:
         """Return the producers that each partition knows, with `current_txn_start_offset` (-1: none is open)."""
@@ -95,10 +95,13 @@ class KafkaClient:
                 topics.setdefault(partition.topic, []).append(partition.partition)
             return self._admin._describe_producers_request(topics)
 
-        def answer(found: Any) -> list[dict[str, Any]]:
-            return [producer.to_dict() for producer in found.active_producers]
+        def answers(found: Any) -> Iterator[tuple[str, int, int, list[dict[str, Any]]]]:
+            for topic in found.topics:
+                for each in topic.partitions:
+                    producers = [producer.to_dict() for producer in each.active_producers]
+                    yield topic.name, each.partition_index, each.error_code, producers
 
-        return self._run("for producers", self._requests.of_leaders, dict.fromkeys(partitions), request, answer)
+        return self._run("for producers", self._requests.of_leaders, dict.fromkeys(partitions), request, answers)
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
         """Return all that a consumer group has committed; nothing for a group that is not known.

@@ -6,15 +6,13 @@ All that is asked of Kafka is asked for all queries together, so that the reques
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.kafka.committed import Committed, CommittedOffsets
 from airflow_stream_provider.kafka.logs import Logs
 from airflow_stream_provider.kafka.oldest import Unread, oldest
 from airflow_stream_provider.kafka.window import verdicts
-from airflow_stream_provider.model.lag import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
+from airflow_stream_provider.model.lag import LagReport, PartitionState, QueryLag, Verdict
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
@@ -38,7 +36,7 @@ def measure(client: KafkaClient, sources: Iterable[CommittedOffsets]) -> LagRepo
     queries = [query for query in found if query.offsets or query.problem]
     logs = Logs(client, queries)
     measured = [_Query(query, logs) for query in queries]
-    retention = logs.retention({tp.topic for query in measured for tp in query.unread})
+    retention = logs.retention(set().union(*(query.topics for query in measured)))
     askings = [asking for query in measured for asking in query.askings(retention)]
     answers = iter(logs.ask(askings))
     return LagReport(logs.at, tuple(query.lag(*(next(answers) for _ in range(3))) for query in measured))
@@ -52,23 +50,20 @@ class _Query:
         self._logs = logs
         self._now = round(logs.at * 1000)
         self._partitions = {tp: logs.lag(committed, tp) for tp in logs.partitions(committed)}
+        # Those whose lag is known, and what that is.
+        self._lags = {tp: found.lag for tp, found in self._partitions.items() if found.lag is not None}
 
-    @cached_property
-    def known(self) -> dict[TopicPartition, PartitionLag]:
-        """The partitions whose lag is known."""
-        return {tp: partition for tp, partition in self._partitions.items() if partition.lag is not None}
-
-    @cached_property
-    def unread(self) -> dict[TopicPartition, PartitionLag]:
-        """Those of them with records to read."""
-        return {tp: partition for tp, partition in self.known.items() if partition.lag}
+    @property
+    def topics(self) -> set[str]:
+        """The topics with records to read."""
+        return {tp.topic for tp, lag in self._lags.items() if lag}
 
     def askings(self, retention: Mapping[str, float | None]) -> list[tuple[bool, Asking[TopicPartition, Any]]]:
         """Return what finds the ages of the oldest records, of those held back, and the verdicts."""
         level = self._committed.read_committed
+        ends = {tp: self._partitions[tp].end or 0 for tp in self._lags}
         waiting = {
-            tp: Unread(partition.position or 0, partition.end or 0, retention.get(tp.topic))
-            for tp, partition in self.unread.items()
+            tp: Unread(ends[tp] - lag, ends[tp], retention.get(tp.topic)) for tp, lag in self._lags.items() if lag
         }
         # Behind an open transaction: from the last stable offset to the high watermark.
         held = {
@@ -76,12 +71,10 @@ class _Query:
             for tp, partition in self._partitions.items()
             if partition.held
         }
-        lags = {tp: partition.lag or 0 for tp, partition in self.known.items()}
-        ends = {tp: partition.end or 0 for tp, partition in self.known.items()}
         return [
             (level, oldest(waiting, self._now)),
             (False, oldest(held, self._now)),
-            (level, verdicts(self._committed.window, lags, ends, self._logs.at)),
+            (level, verdicts(self._committed.window, self._lags, ends, self._logs.at)),
         ]
 
     def lag(
@@ -96,24 +89,23 @@ class _Query:
             return QueryLag(query.query, problem=query.problem, found=query.found)
         by_retention, seconds = self._seconds(oldest_times[0]), self._seconds(oldest_times[1])
         # A leader may be lost at any of the questions.
-        failed = [tp for tp in self.known if not logs.readable(tp)]
+        failed = {tp for tp in self._lags if not logs.readable(tp)}
         partitions = self._partitions | {tp: logs.lag(query, tp) for tp in failed}
         age = max(0.0, logs.at - query.window[-1][0]) if query.window else None
         waits = any(partition.held is not None for partition in partitions.values())
+        for tp, partition in partitions.items():
+            partition.commit_age = age
+            if partition.state is PartitionState.AHEAD_OF_END:
+                partition.verdict = Verdict.REWIND
+            elif tp in self._lags and tp not in failed:
+                partition.seconds = seconds.get(tp, None if self._lags[tp] else 0.0)
+                partition.verdict = judged.get(tp)
         return QueryLag(
             query.query,
-            tuple(
-                replace(
-                    partition,
-                    seconds=seconds.get(tp, 0.0 if partition.lag == 0 else None) if partition.state.known else None,
-                    commit_age=age,
-                    verdict=_verdict(partition, judged.get(tp)),
-                )
-                for tp, partition in partitions.items()
-            ),
+            tuple(partitions.values()),
             commit_age=age,
             batch=query.batch,
-            seconds=None if failed or not self.known else max(by_retention.values(), default=0.0),
+            seconds=None if failed or not self._lags else max(by_retention.values(), default=0.0),
             retention_seconds=min(
                 (max(0.0, limit - old) for limit, old in by_retention.items() if limit is not None), default=None
             ),
@@ -123,9 +115,3 @@ class _Query:
 
     def _seconds(self, times: Mapping[K, int]) -> dict[K, float]:
         return {key: max(0, self._now - at) / 1000 for key, at in times.items()}
-
-
-def _verdict(partition: PartitionLag, judged: Verdict | None) -> Verdict | None:
-    if partition.state is PartitionState.AHEAD_OF_END:
-        return Verdict.REWIND
-    return judged if partition.state.known else None

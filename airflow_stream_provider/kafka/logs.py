@@ -40,6 +40,7 @@ class Logs:
         self._problems: dict[TopicPartition, Problem] = {}
         self._retention_problems: dict[str, str] = {}
         self._partitions = self._describe(queries)
+        self._read = {id(query): self._partitions_of(query) for query in queries}
         by_level: dict[bool, set[TopicPartition]] = {}
         for query in queries:
             by_level.setdefault(query.read_committed, set()).update(self.partitions(query))
@@ -52,6 +53,9 @@ class Logs:
 
     def partitions(self, query: Committed) -> list[TopicPartition]:
         """Return the partitions that a query reads: what it has committed, and what it will find."""
+        return self._read[id(query)]
+
+    def _partitions_of(self, query: Committed) -> list[TopicPartition]:
         from kafka import TopicPartition
 
         found = {TopicPartition(topic, number) for topic, numbers in query.offsets.items() for number in numbers}

@@ -7,9 +7,11 @@ Where the record at an offset is gone (compaction) the time is that of the one b
 
 from __future__ import annotations
 
+import heapq
+import operator
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from airflow_stream_provider.kafka.together import Asking
 
@@ -22,8 +24,7 @@ P = TypeVar("P", bound=Hashable)
 G = TypeVar("G", bound=Hashable)
 
 
-@dataclass(frozen=True)
-class Unread(Generic[G]):
+class Unread(NamedTuple, Generic[G]):
     """The records of a partition that wait: from `position` up to `end`, which is not one of them.
 
     The oldest record is found for every `group` of partitions.
@@ -120,10 +121,8 @@ def oldest(unread: Mapping[P, Unread[G]], now: int) -> Asking[P, tuple[dict[G, i
 
 
 def _pivots(unread: Mapping[P, Unread[G]]) -> dict[P, Unread[G]]:
-    chosen: dict[P, Unread[G]] = {}
-    counts: dict[G, int] = {}
-    for partition, waits in sorted(unread.items(), key=lambda each: each[1].position - each[1].end):
-        counts[waits.group] = counts.get(waits.group, 0) + 1
-        if counts[waits.group] <= PIVOTS:
-            chosen[partition] = waits
-    return chosen
+    groups: dict[G, list[tuple[int, P]]] = {}
+    for partition, waits in unread.items():
+        groups.setdefault(waits.group, []).append((waits.position - waits.end, partition))
+    chosen = (heapq.nsmallest(PIVOTS, group, key=operator.itemgetter(0)) for group in groups.values())
+    return {partition: unread[partition] for group in chosen for _, partition in group}
