@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 CONNECT_MS = 10_000
 # Eight threads on one client had a quarter of their calls refused with the default of 5 (3.0.12).
 IN_FLIGHT = 100
+# Its own thread is warned of a task that takes longer; an answer of some thousand partitions takes 0.2 s.
+SLOW_SECONDS = 5.0
 # A broker that comes back is asked again within this, not after half a minute.
 BACKOFF_MAX_MS = 2_000
 
@@ -81,7 +83,7 @@ def connect(conn_id: str, extra: Mapping[str, Any]) -> KafkaAdminClient:
             await super()._connect(node, conn, **options)
 
     def remember(**configs: Any) -> KafkaNetClient:
-        made.append(NetworkSelector(**configs))
+        made.append(NetworkSelector(**{**configs, "slow_task_threshold_secs": SLOW_SECONDS}))
         return KafkaNetClient(net=made[0], manager=Manager(made[0], **configs))
 
     _keep_credentials_out_of_logs()
