@@ -151,7 +151,7 @@ def api(stack: LocalStack, stream: Stream) -> AirflowApi:
 def run(api: AirflowApi, dag: str, **conf: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run a DAG to its end and return the states and return values of its tasks."""
     made = api.trigger(dag, conf)
-    api.wait_for_run(dag, made, 200)
+    api.wait_for_run(dag, made, 500)
     return api.task_states(dag, made), {task: xcom(api, dag, made, task) for task in api.task_states(dag, made)}
 
 
@@ -169,7 +169,7 @@ def incidents(api: AirflowApi) -> list[dict[str, Any]]:
     return [event["payload"] for events in found if events for event in events]
 
 
-def until(what: str, condition: Any, seconds: float = 120.0) -> Any:
+def until(what: str, condition: Any, seconds: float = 400.0) -> Any:
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, f"waited in vain for {what}"
@@ -224,7 +224,7 @@ def test_sensors_pass_and_skip_and_wait_in_vain(api: AirflowApi, stream: Stream)
 def test_a_lag_that_stays_too_large_fails_with_what_is_wrong(api: AirflowApi, stream: Stream) -> None:
     stream.behind(21)
     made = api.trigger("judge", {"group": "nobody"})
-    api.wait_for_run("judge", made, 200)
+    api.wait_for_run("judge", made, 500)
     assert api.task_states("judge", made)["stream"] == "failed"
     assert "enrich is behind by 21 records; 20 are allowed." in api.task_log("judge", made, "stream")
     assert xcom(api, "judge", made, "stream")["records"] == 21
@@ -233,7 +233,7 @@ def test_a_lag_that_stays_too_large_fails_with_what_is_wrong(api: AirflowApi, st
 
 def test_a_connection_without_brokers_fails_at_once_and_says_so(api: AirflowApi, stream: Stream) -> None:
     made = api.trigger("judge", {"group": "loader", "kafka": "kafka_empty"})
-    api.wait_for_run("judge", made, 200)
+    api.wait_for_run("judge", made, 500)
     assert api.task_states("judge", made)["patient"] == "failed"
     assert "'kafka_empty' names no broker" in api.task_log("judge", made, "patient")
 
@@ -247,7 +247,7 @@ def test_the_gate_opens_once_everything_that_was_there_is_committed(api: Airflow
     assert api.task_states("gate", made)["caught_up"] == "deferred"
     stream.commit()
     stream.produce(30)  # came after the gate began to wait: not its business
-    assert api.wait_for_run("gate", made, 120) == "success"
+    assert api.wait_for_run("gate", made, 500) == "success"
     stream.commit()
 
 

@@ -11,7 +11,7 @@ from airflow_stream_provider.triggers.lag_event import LagEventTrigger
 
 orders = load_spec(Path(__file__).parent / "streams" / "orders.yaml")
 group = {"group": "{{ params.group }}", "kafka": "{{ params.kafka }}"}
-soon = {"poke_interval": 1, "timeout": 120}
+soon = {"poke_interval": 1, "timeout": 400}
 
 with DAG("measure", schedule=None, params={"group": Param("nobody"), "kafka": Param("kafka_default")}):
     KafkaLagOperator(task_id="stream", stream=orders)
