@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.kafka.connect import connect, failure
 from airflow_stream_provider.kafka.group_requests import GroupRequests
-from airflow_stream_provider.kafka.list_offsets import ListOffsets, Offsets
+from airflow_stream_provider.kafka.list_offsets import Found, ListOffsets, Offsets
 from airflow_stream_provider.kafka.requests import Answers, Requests
 from airflow_stream_provider.model.errors import StreamError
 
@@ -75,14 +75,12 @@ class KafkaClient:
             milliseconds since 1970: the first record not older (offset -1 when there is none).
         :param read_committed: the end is the last stable offset.
         """
-        from kafka.structs import OffsetAndTimestamp
 
         def request(wanted: Mapping[TopicPartition, int]) -> ListOffsets:
             return ListOffsets(wanted, read_committed)
 
-        def answers(response: Offsets) -> Iterator[tuple[str, int, int, OffsetAndTimestamp]]:
-            for topic, partition, error, (time, offset) in response.found:
-                yield topic, partition, error, OffsetAndTimestamp(offset, time, None)
+        def answers(response: Offsets) -> Sequence[Found]:
+            return response.found
 
         return self._run("for offsets", self._requests.of_leaders, dict(specs), request, answers)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_stream_provider.kafka.requests import PAUSES, Answers, Problem, Requests, no_answer, sentence
+from airflow_stream_provider.kafka.requests import PAUSES, Answers, Problem, Requests, named, no_answer, sentence
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient, TopicPartition
@@ -67,10 +67,7 @@ class GroupRequests:
                 refused = {partition: error for partition, error in answers.items() if error is not NoError}
             errors = [for_code(problem.code)(problem.reason) for problem in problems.values()]
             others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
-            errors += [
-                error(f"partition {partition.partition} of the topic {partition.topic}{others}")
-                for partition, error in refused.items()
-            ]
+            errors += [error(f"{named(partition)}{others}") for partition, error in refused.items()]
             if not errors:
                 return
             if pause is None or not isinstance(errors[0], RetriableError):

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
+    from kafka.structs import OffsetAndTimestamp
 
 LIST_OFFSETS, VERSION = 2, 7
 # Of a request: index, leader epoch, time, no tagged fields. Of an answer: index, error, time, offset, epoch, no tags.
 _ASKED = struct.Struct(">iiqB")
 _FOUND = struct.Struct(">ihqqiB")
 _ANY_EPOCH = -1
+_NO_TAGS = b"\0"
 
-Found = tuple[str, int, int, tuple[int, int]]
+# Topic, partition, error code, and what was found.
+Found = tuple[str, int, int, "OffsetAndTimestamp"]
 
 
 class ListOffsets:
@@ -48,27 +51,30 @@ class ListOffsets:
 
     def encode(self, version: int | None = None, header: bool = False, framed: bool = False) -> bytes:
         """Return the whole request, with its header and its length."""
+        from kafka.protocol.schemas.fields.codecs import String, UnsignedVarInt32
+
         assert self.header is not None
-        name = self.header.client_id.encode()
+        text = String("utf-8")
         by_topic: dict[str, list[bytes]] = {}
         for partition, at in self._times.items():
             packed = _ASKED.pack(partition.partition, _ANY_EPOCH, at, 0)
             by_topic.setdefault(partition.topic, []).append(packed)
         parts = [
-            struct.pack(">hhih", LIST_OFFSETS, VERSION, self.header.correlation_id, len(name)) + name + b"\0",
+            struct.pack(">hhi", LIST_OFFSETS, VERSION, self.header.correlation_id),
+            text.encode(self.header.client_id) + _NO_TAGS,
             struct.pack(">ib", -1, self._level),  # a consumer, not a replica
-            _uvarint(len(by_topic) + 1),
+            UnsignedVarInt32.encode(len(by_topic) + 1),
         ]
         for topic, partitions in by_topic.items():
-            text = topic.encode()
-            parts += [_uvarint(len(text) + 1), text, _uvarint(len(partitions) + 1), *partitions, b"\0"]
-        parts.append(b"\0")
+            count = UnsignedVarInt32.encode(len(partitions) + 1)
+            parts += [text.encode(topic, compact=True), count, *partitions, _NO_TAGS]
+        parts.append(_NO_TAGS)
         body = b"".join(parts)
         return struct.pack(">i", len(body)) + body
 
 
 class Offsets:
-    """What a broker answers; `found` is the topic, partition, error code, and (time, offset) of each partition."""
+    """What a broker answers, partition by partition."""
 
     def __init__(self, correlation_id: int, found: Sequence[Found] = ()) -> None:
         self.correlation_id = correlation_id
@@ -86,27 +92,26 @@ class Offsets:
     @classmethod
     def decode(cls, data: Any, version: int | None = None, header: bool = False, framed: bool = False) -> Offsets:
         """Return what follows the header; kafka-python tells of the struct.error or ValueError of a damaged one."""
-        return cls(0, list(_read(memoryview(data.read()))))
+        return cls(0, list(_read(data)))
 
 
-def _read(data: memoryview) -> Iterator[Found]:
-    topics, at = _read_uvarint(data, 4)  # after the throttle time
-    for _ in range(topics - 1):
-        length, at = _read_uvarint(data, at)
-        topic = str(data[at : at + length - 1], "utf-8")
-        count, at = _read_uvarint(data, at + length - 1)
-        end = at + (count - 1) * _FOUND.size
-        for index, error, time, offset, _, tags in _FOUND.iter_unpack(data[at:end]):
+def _read(data: Any) -> Iterator[Found]:
+    from kafka.protocol.schemas.fields.codecs import UnsignedVarInt32
+    from kafka.structs import OffsetAndTimestamp
+
+    data.read(4)  # the throttle time
+    for _ in range(UnsignedVarInt32.decode(data) - 1):
+        topic = data.read(UnsignedVarInt32.decode(data) - 1).decode()
+        partitions = data.read((UnsignedVarInt32.decode(data) - 1) * _FOUND.size)
+        for index, error, time, offset, _epoch, tags in _FOUND.iter_unpack(partitions):
             if tags:
                 raise ValueError("ListOffsets has tagged fields, which version 7 does not know.")
-            yield topic, index, error, (time, offset)
-        at = end + 1
+            yield topic, index, error, OffsetAndTimestamp(offset, time, None)
+        data.read(len(_NO_TAGS))
 
 
 class _Header:
     """What is kept of a request while it waits for its answer."""
-
-    api_key, api_version = LIST_OFFSETS, VERSION
 
     def __init__(self, correlation_id: int, client_id: str) -> None:
         self.correlation_id = correlation_id
@@ -114,23 +119,3 @@ class _Header:
 
     def get_response_class(self) -> type[Offsets]:
         return Offsets
-
-
-def _uvarint(number: int) -> bytes:
-    found = bytearray()
-    while number > 127:
-        found.append(number & 127 | 128)
-        number >>= 7
-    found.append(number)
-    return bytes(found)
-
-
-def _read_uvarint(data: memoryview, at: int) -> tuple[int, int]:
-    found = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        found |= (byte & 127) << shift
-        if byte < 128:
-            return found, at
-        shift += 7

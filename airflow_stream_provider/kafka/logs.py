@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.kafka.committed import Committed, Missing
-from airflow_stream_provider.kafka.requests import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, Problem
+from airflow_stream_provider.kafka.requests import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, Problem, named
 from airflow_stream_provider.kafka.together import Asking, together
 from airflow_stream_provider.model.lag import PartitionLag, PartitionState
 
@@ -40,6 +40,7 @@ class Logs:
         self._problems: dict[TopicPartition, Problem] = {}
         self._retention_problems: dict[str, str] = {}
         self._partitions = self._describe(queries)
+        # By identity: offsets have no hash. Putting thousands of partitions in order is done once.
         self._read = {id(query): self._partitions_of(query) for query in queries}
         by_level: dict[bool, set[TopicPartition]] = {}
         for query in queries:
@@ -161,7 +162,7 @@ class Logs:
 
 
 def _reason(lag: PartitionLag) -> str:
-    where = f"partition {lag.partition} of the topic {lag.topic}"
+    where = named(lag)
     if lag.state is PartitionState.NO_COMMIT:
         return f"There is no commit for {where}."
     return (

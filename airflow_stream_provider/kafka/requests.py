@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient, TopicPartition
 
+    from airflow_stream_provider.model.lag import PartitionLag
+
 K = TypeVar("K")
 V = TypeVar("V")
 R = TypeVar("R")
@@ -127,7 +129,7 @@ class Requests:
                     if error_code == 0:
                         found[partition] = value
                         continue
-                    found.problems[partition] = Problem(error_code, sentence(error_code, _named(partition)))
+                    found.problems[partition] = Problem(error_code, sentence(error_code, named(partition)))
                     if issubclass(for_code(error_code), RetriableError):
                         again[partition] = wanted[partition]
             if not again or pause is None:
@@ -158,7 +160,7 @@ class Requests:
                 problems[partition] = described.problems[partition.topic]
             else:
                 code = UNKNOWN_TOPIC_OR_PARTITION if leader is None else LEADER_NOT_AVAILABLE
-                problems[partition] = Problem(code, sentence(code, _named(partition)))
+                problems[partition] = Problem(code, sentence(code, named(partition)))
         return by_leader
 
     async def configs(
@@ -192,7 +194,8 @@ class Requests:
         return found
 
 
-def _named(partition: TopicPartition) -> str:
+def named(partition: TopicPartition | PartitionLag) -> str:
+    """Return a partition as a sentence names it."""
     return f"partition {partition.partition} of the topic {partition.topic}"
 
 

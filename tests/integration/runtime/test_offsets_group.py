@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import CoordinatorNotAvailableError
@@ -83,11 +82,6 @@ class Orders:
 
 
 @pytest.mark.system
-@pytest.mark.skipif(
-    pyspark.__version__ < "4",
-    reason="The first commits reach the group on Spark 3.5 too; the consumer that is to join it then never gets its "
-    "partitions there, and why is not known.",
-)
 def test_a_group_follows_the_holder_through_trouble_and_hand_over(playing: Operator, kafka: Brokers) -> None:
     group, orders, checkpoint = Group(kafka), Orders(kafka), playing.root / "checkpoint"
     arguments = (kafka.servers, "orders", str(checkpoint))
@@ -106,7 +100,8 @@ def test_a_group_follows_the_holder_through_trouble_and_hand_over(playing: Opera
 
     # Somebody reads under the group's name: Kafka refuses us, and the stream runs on.
     member = KafkaConsumer("orders-in", bootstrap_servers=kafka.servers, group_id=GROUP, enable_auto_commit=False)
-    wait_for("the consumer to join", lambda: member.poll(200) is not None and member.assignment())
+    # Not poll after short poll, in which kafka-python 3.0.12 has been seen never to end a join that it had begun.
+    wait_for("the consumer to join", lambda: member.poll(5_000) is not None and member.assignment())
     orders.send(100)
     wait_for("the stream to commit", lambda: member.poll(0) is not None and committed(checkpoint) == {200})
     wait_for("the driver to say what is wrong", lambda: member.poll(50) is not None and status().get("problem"))

@@ -268,6 +268,6 @@ def checked(machine: type[RuleBasedStateMachine], examples: int) -> type[TestCas
     return machine.TestCase
 
 
-EXAMPLES = int(os.environ.get("MODEL_CHECK_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("MODEL_CHECK_EXAMPLES", "200"))
 TestEveryInterleaving = checked(Streams, EXAMPLES)
 TestEveryInterleavingOnFiles = checked(StreamsOnFiles, EXAMPLES // 5)

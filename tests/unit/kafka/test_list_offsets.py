@@ -51,7 +51,8 @@ def test_an_answer_is_what_kafka_python_would_read(found: Mapping[TopicPartition
     header = Offsets.parse_header(body)
     assert header.correlation_id == 7
     read = {
-        TopicPartition(topic, number): (error, *value) for topic, number, error, value in Offsets.decode(body).found
+        TopicPartition(topic, number): (error, value.timestamp, value.offset)
+        for topic, number, error, value in Offsets.decode(body).found
     }
     assert read == found
 
