@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow_stream_provider.kafka.collector import collector_paused
 from airflow_stream_provider.kafka.committed import Committed, CommittedOffsets
 from airflow_stream_provider.kafka.logs import Logs
 from airflow_stream_provider.kafka.oldest import Unread, oldest
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound=Hashable)
 
 
+@collector_paused()
 def measure(client: KafkaClient, sources: Iterable[CommittedOffsets]) -> LagReport:
     """Return the lag of these queries; one that reads nothing from Kafka is left out.
 
