@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-LONGEST_FIRST = (HERE / "system", HERE / "integration" / "runtime", HERE / "integration", HERE)
+REAL = HERE / "integration"
+LONGEST_FIRST = (HERE / "system", REAL / "runtime", REAL / "airflow", REAL / "sensors", REAL, HERE)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
