@@ -95,13 +95,13 @@ def read(location: str | os.PathLike[str]) -> Checkpoint:
     root = local_path(location)
     missing: FileNotFoundError | None = None
     for _ in range(ATTEMPTS):
-        if not (root / "metadata").exists() and not (root / "offsets").exists():
-            raise CheckpointError(
-                f"There is no checkpoint at {root}.",
-                todo="Check the path, and that the query has been started once.",
-                location=str(root),
-            )
         try:
+            if not (root / "metadata").exists() and not (root / "offsets").exists():
+                raise CheckpointError(
+                    f"There is no checkpoint at {root}.",
+                    todo="Check the path, and that the query has been started once.",
+                    location=str(root),
+                )
             return _read(root)
         except FileNotFoundError as error:  # purged between the listing and the read
             missing = error
@@ -230,6 +230,8 @@ def _operators(state: Path) -> Iterable[Operator]:
         except FileNotFoundError:
             yield Operator(number, "", len(numbers(folder)))
             continue
+        except UnicodeDecodeError as error:
+            raise damaged(path, "it is not text") from error
         yield _operator(path, number, text)
 
 

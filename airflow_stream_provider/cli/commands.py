@@ -23,6 +23,7 @@ from airflow_stream_provider.cli.tables import history_table, lag_view, status_t
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.samples import LagSample, read
 from airflow_stream_provider.hooks.connections import kafka_extra
+from airflow_stream_provider.hooks.findings import RESTING
 from airflow_stream_provider.hooks.lag import LagTarget, measure_lag
 from airflow_stream_provider.hooks.lag_history import health_of
 from airflow_stream_provider.hooks.lag_summary import summary
@@ -173,14 +174,22 @@ def _status(spec: StreamSpec | SpecError) -> StreamStatus:
     last = samples[-1] if samples else None
     if state.phase in (StreamPhase.FAILED, StreamPhase.DOWN):
         code = Code.BAD
-    elif not spec.kafka or state.phase is not StreamPhase.RUNNING:
+    elif state.phase is not StreamPhase.RUNNING:
         code = Code.WELL
+    elif last and last.at > time.time() - STALE_SECONDS:
+        code = _code(last, spec)
     else:
-        code = _code(last, spec) if last and last.at > time.time() - STALE_SECONDS else Code.UNKNOWN
+        code = Code.UNKNOWN if spec.kafka else Code.WELL
     return StreamStatus(spec.name, state.phase.value, version, last, last.problem if last else "", code)
 
 
 def _code(sample: LagSample, spec: StreamSpec) -> Code:
+    if sample.phase in RESTING:
+        return Code.WELL
+    if sample.incidents.keys() & {"down", "lag"}:
+        return Code.BAD
+    if not spec.kafka:
+        return Code.WELL
     warned = any(query.verdict == GroupVerdict.WARN for query in sample.queries.values())
     return Code.of(health_of(sample, spec.lag.limits), GroupVerdict.WARN if warned else GroupVerdict.OK)
 

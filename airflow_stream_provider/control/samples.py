@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.model.lag import Ceilings, LagReport
 from airflow_stream_provider.model.trouble import Trouble
+
+log = logging.getLogger(__name__)
 
 # At one a minute: eight hours, and about 100 KB for each query.
 KEPT = 500
@@ -89,12 +92,19 @@ def queries_of(report: LagReport, ceilings: Ceilings) -> dict[str, QuerySample]:
 
 
 def read(store: Store) -> list[LagSample]:
-    """Return the samples, oldest first; none when nobody watched yet.
+    """Return the samples, oldest first; none when nobody watched yet, or when a crash has left a damaged file.
 
     :raises ControlUnavailable: they cannot be read now.
     """
     data = store.samples()
-    return [] if data is None else [LagSample.from_json(sample) for sample in json.loads(data)["samples"]]
+    if data is None:
+        return []
+    try:
+        return [LagSample.from_json(sample) for sample in json.loads(data)["samples"]]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        # What was told is forgotten with them; that nobody brings the stream back would be worse.
+        log.warning("The samples of the watch are damaged and begin anew: %s", error)
+        return []
 
 
 def append(store: Store, sample: LagSample) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Sequence
 
+from airflow_stream_provider.control.samples import LagSample
 from airflow_stream_provider.hooks.snapshot import Snapshot
 from airflow_stream_provider.model.limits import Health, Judgement
 from airflow_stream_provider.model.names import deployment_of
@@ -20,15 +22,15 @@ RESTING = (StreamPhase.EMPTY, StreamPhase.STOPPED, StreamPhase.FINISHED)
 
 
 def findings(
-    view: Snapshot, lag: Judgement | None, before: Mapping[str, int], before_at: float, for_at_least: float
+    view: Snapshot, lag: Judgement | None, silent_since: float | None, for_at_least: float
 ) -> dict[str, Finding]:
     """Return, by kind of trouble, what a look says of it.
 
     :param lag: how far behind it is; None = the stream names no Kafka.
-    :param before: counters of the heartbeats at the look before, which was at `before_at`.
+    :param silent_since: when the holder's heartbeat was first seen as it still is; None: at no look before this one.
     :param for_at_least: seconds for which the lag must be too much: that of a healthy stream is a saw-tooth.
     """
-    found = {"down": _runs(view, before, before_at), "offsets_group": _offsets_group(view)}
+    found = {"down": _runs(view, silent_since), "offsets_group": _offsets_group(view)}
     if lag is None:
         return found
     if view.state.phase in RESTING:
@@ -41,22 +43,28 @@ def findings(
     return found
 
 
-def _runs(view: Snapshot, before: Mapping[str, int], before_at: float) -> Finding:
+def silent_since(samples: Sequence[LagSample], incarnation: str, counter: int) -> float | None:
+    """Return when the first of the last looks was that saw this counter of an incarnation's heartbeat."""
+    same = itertools.takewhile(lambda sample: sample.counters.get(incarnation) == counter, reversed(samples))
+    return min((sample.at for sample in same), default=None)
+
+
+def _runs(view: Snapshot, silent_since: float | None) -> Finding:
     state = view.state
     if state.must_fence:
         return Finding(Health.FAIL, f"{state.must_fence[0]} stopped inside a batch and is not confirmed dead.")
     if state.holder is None:
         if state.phase in RESTING:
             return Finding(Health.PASS)
-        if state.phase is StreamPhase.STARTING:
+        # A hand-over that hangs is ended when its request expires.
+        if state.phase in (StreamPhase.STARTING, StreamPhase.HANDING_OVER):
             return Finding(Health.UNKNOWN)
         last = state.deployments.get(deployment_of(state.last_holder or ""))
         why = f" {last.reason}" if last is not None and last.reason else ""
         return Finding(Health.FAIL, f"Nobody runs it ({state.phase.value}).{why}")
-    counter = view.counter(state.holder)
-    if state.holder not in before or before[state.holder] != counter:
+    if silent_since is None:
         return Finding(Health.PASS)
-    silent = view.at - before_at
+    silent = view.at - silent_since
     lease = Policy.from_json(state.deployments[deployment_of(state.holder)].policy).lease_seconds
     if silent < 2 * lease:
         return Finding(Health.UNKNOWN)

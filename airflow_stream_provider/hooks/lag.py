@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -84,7 +85,10 @@ def stream_sources(
     owner = Owner(stream, control)
     beat = heartbeats.get(holder.id, {})
     found: list[CommittedOffsets] = []
-    for query in holder.queries:
+    known = {query["name"] for query in holder.queries}
+    # What the script has started since then is in the heartbeat only; that it reads Kafka is not known, and supposed.
+    later = [query for query in beat.get("queries", ()) if query["name"] not in known]
+    for query in (*holder.queries, *later):
         sources = [source for source in query.get("sources", ("kafka:",)) if source.startswith("kafka:")]
         if not sources:
             continue
@@ -178,8 +182,12 @@ class _Numbered:
 
 
 def _here(location: str) -> bool:
-    """Whether this machine has the folder that the checkpoint is in; then it is the truth, even if there is none."""
+    """Whether this machine has the folder that the checkpoint is in; then it is the truth, even if there is none.
+
+    Not where this user may not look into it: the heartbeat tells more.
+    """
     try:
-        return local_path(location).parent.is_dir()
-    except CheckpointError:
+        path = local_path(location)
+        return path.parent.is_dir() and (not path.exists() or os.access(path, os.R_OK | os.X_OK))
+    except (CheckpointError, OSError):
         return False

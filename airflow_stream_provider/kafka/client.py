@@ -123,11 +123,6 @@ class KafkaClient:
         wanted = sorted(set(groups))
         return self._run("to describe groups", self._groups.offsets, wanted) if wanted else Answers()
 
-    def groups(self) -> dict[str, str]:
-        """Return the state of every consumer group that the user may describe."""
-        found = self._run("to list groups", self._admin._async_list_groups)
-        return {each["group_id"]: str(each.get("group_state", "")) for each in found}
-
     def commit_group(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
         """Commit offsets for a consumer group that has no members.
 

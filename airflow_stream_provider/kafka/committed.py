@@ -87,6 +87,9 @@ class CheckpointOffsets:
             return Committed(self.query, problem=error.message)
         if not found.committed and not window:
             return Committed(self.query, problem=f"The checkpoint {found.path} has no batch yet.")
+        if not found.committed and any(source.topics == {} for source in found.sources):
+            # Spark drops topics that were deleted, under failOnDataLoss=false and with patterns.
+            return Committed(self.query, problem=f"The query {self.query} reads no topic of Kafka any more.")
         return Committed(self.query, found.committed, window, found.last_commit, self.read_committed, self.missing)
 
 

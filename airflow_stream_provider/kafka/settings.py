@@ -115,6 +115,7 @@ def _sasl(conn_id: str, extra: Mapping[str, Any]) -> dict[str, Any]:
 
 def _token_provider(conn_id: str, extra: Mapping[str, Any]) -> Any:
     """Return what fetches tokens from the connection's `oauth_cb`, called and answering as librdkafka has it."""
+    from kafka.errors import KafkaConnectionError
     from kafka.net.sasl.oauth import AbstractTokenProvider
 
     callback = _callback(conn_id, extra.get("oauth_cb"))
@@ -127,7 +128,11 @@ def _token_provider(conn_id: str, extra: Mapping[str, Any]) -> Any:
 
         def token(self) -> str:
             if time.time() > float(self.answer[1]) - _TOKEN_MARGIN:
-                self.answer = tuple(callback(config))
+                try:
+                    self.answer = tuple(callback(config))
+                except Exception as error:  # noqa: BLE001 - whatever it raises; its words may hold a secret
+                    # To kafka-python a connection that failed, to be tried again.
+                    raise KafkaConnectionError(f"oauth_cb failed with {type(error).__name__}") from None
             return str(self.answer[0])
 
         def extensions(self) -> dict[str, str]:

@@ -7,11 +7,11 @@ contains it.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Any
 
 from airflow_stream_provider.model.verdict import GroupVerdict, Verdict, evaluate, group_verdict
 
@@ -102,7 +102,8 @@ class QueryLag:
     `commit_age`: seconds since its last commit. `batch`: its number. `seconds`: age of the oldest record that is not
     committed, exact within a second; 0 when there is none. `retention_seconds`: until Kafka deletes, by the topic's
     `retention.ms`, a record that is not committed (not less; None: never, or not known). `held_seconds`: age of the
-    oldest record behind an open transaction. `problem`: why it, or a part of it, is not known.
+    oldest record behind an open transaction. `problem`: why it, or a part of it, is not known. `retained`: seconds for
+    which the topic of `retention_seconds` keeps its records.
 
     What follows from the partitions is worked out once: there may be thousands, and hundreds of sensors that ask.
     """
@@ -116,6 +117,7 @@ class QueryLag:
     held_seconds: float | None = None
     problem: str = ""
     found: bool = True
+    retained: float = math.inf
 
     @cached_property
     def _lags(self) -> tuple[int | None, ...]:
@@ -180,7 +182,8 @@ class QueryLag:
         waits = min(self.commit_age or 0.0, self.seconds or 0.0)
         if ceilings.commit_age is not None and waits > ceilings.commit_age:
             found.append(Alarm.COMMIT_AGE)
-        if self.retention_seconds is not None and self.retention_seconds < ceilings.retention:
+        # Of what is kept for less than the ceiling, everything that waits would be about to be deleted.
+        if self.retention_seconds is not None and self.retention_seconds < min(ceilings.retention, self.retained / 2):
             found.append(Alarm.RETENTION)
         if self.held_seconds is not None and self.held_seconds > ceilings.transaction:
             found.append(Alarm.STUCK_TRANSACTION)
@@ -203,8 +206,9 @@ class Ceilings:
     """Beyond what an alarm is raised; seconds.
 
     `commit_age`: None = not judged. Burrow has no such ceiling and takes nine days to miss a daily batch. `retention`:
-    how long before the deletion. `transaction`: the broker's `transaction.max.timeout.ms` (15 min) and a minute: no
-    transaction may be open for longer, so one that is hangs (KIP-664).
+    how long before the deletion, or half of the time that a topic keeps its records, if that is less. `transaction`:
+    the broker's `transaction.max.timeout.ms` (15 min) and a minute: no transaction may be open for longer, so one that
+    is hangs (KIP-664).
     """
 
     commit_age: float | None = None
@@ -247,33 +251,3 @@ class LagReport:
             return True
         known = self.complete and all(query.seconds is not None for query in self.queries)
         return False if known else None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as a JSON object; None and derived values are left out."""
-        return {"at": self.at, "queries": [_bare(asdict(query)) for query in self.queries]}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> LagReport:
-        """Return the report again; fields that this version does not know are ignored."""
-        return cls(float(data["at"]), tuple(_query(query) for query in data["queries"]))
-
-
-def _bare(value: dict[str, Any]) -> dict[str, Any]:
-    bare = {
-        name: found.value if isinstance(found, Enum) else found for name, found in value.items() if found is not None
-    }
-    if "partitions" in bare:
-        bare["partitions"] = [_bare(partition) for partition in bare["partitions"]]
-    return bare
-
-
-def _query(data: Mapping[str, Any]) -> QueryLag:
-    known = {field.name: data[field.name] for field in fields(QueryLag) if field.name in data}
-    return QueryLag(**{**known, "partitions": tuple(_partition(partition) for partition in data["partitions"])})
-
-
-def _partition(data: Mapping[str, Any]) -> PartitionLag:
-    known = {field.name: data[field.name] for field in fields(PartitionLag) if field.name in data}
-    verdict = known.get("verdict")
-    known.update(state=PartitionState(known["state"]), verdict=None if verdict is None else Verdict(verdict))
-    return PartitionLag(**known)

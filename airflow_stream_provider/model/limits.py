@@ -108,8 +108,15 @@ class LagLimits:
             )
         elif self.max_seconds is not None and query.seconds is None:
             yield f"How old the oldest record is that {query.query} has not committed is not known."
+        elif query.problem and Alarm.RETENTION in self.alarms:
+            yield query.problem
         elif self.verdicts and None in query.by_verdict:
-            yield f"{query.query} has made too few commits yet to be judged by them."
+            yield (
+                f"When {query.query} has committed is not known, as its checkpoint cannot be read from here: mount it, "
+                "or judge without verdicts."
+                if query.commit_age is None
+                else f"{query.query} has made too few commits yet to be judged by them."
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Return the limits as a JSON object."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,11 +22,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Trouble:
-    """How it stands with one kind of trouble: the open incident, if any, and the one that people were told of."""
+    """How it stands with one kind of trouble: the open incident, if any, and those that people (by name) know of."""
 
     spells: Spells
     incident: Incident | None = None
-    told: Incident | None = None
+    told: Mapping[str, Incident] = field(default_factory=dict)
     says: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -34,14 +34,15 @@ class Trouble:
         return {
             "spells": dict(vars(self.spells)),
             "incident": self.incident.to_json() if self.incident else None,
-            "told": self.told.to_json() if self.told else None,
+            "told": {who: incident.to_json() for who, incident in self.told.items()},
             "says": self.says,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Trouble:
         """Return it again."""
-        incident, told = (Incident.from_json(data[name]) if data[name] else None for name in ("incident", "told"))
+        incident = Incident.from_json(data["incident"]) if data["incident"] else None
+        told = {who: Incident.from_json(known) for who, known in data["told"].items()}
         return cls(Spells(**data["spells"]), incident, told, data["says"])
 
 
@@ -94,19 +95,29 @@ def follow(
     return after
 
 
-def untold(stream: str, troubles: Mapping[str, Trouble], at: float) -> list[Alert]:
-    """Return what people are not told of yet."""
+def untold(
+    stream: str, troubles: Mapping[str, Trouble], at: float, people: Iterable[str]
+) -> list[tuple[Alert, list[str]]]:
+    """Return what some of these people are not told of yet, and who they are; of one incident its end first."""
     found = []
+    people = list(people)
     for kind, trouble in troubles.items():
-        told, present = trouble.told, trouble.incident
-        if told is not None and (present is None or present.id != told.id):
-            found.append(Alert(stream, kind, told.id, False, told.since, at, trouble.says))
-        if present is not None and (told is None or present.id != told.id):
-            found.append(Alert(stream, kind, present.id, True, present.since, at, trouble.says))
+        present = trouble.incident
+        known = {who: trouble.told.get(who) for who in people if trouble.told.get(who) != present}
+        for over in dict.fromkeys(incident for incident in known.values() if incident):
+            alert = Alert(stream, kind, over.id, False, over.since, at, trouble.says)
+            found.append((alert, [who for who, incident in known.items() if incident == over]))
+        if present is not None and known:
+            found.append((Alert(stream, kind, present.id, True, present.since, at, trouble.says), list(known)))
     return found
 
 
-def told(troubles: Mapping[str, Trouble], alert: Alert) -> dict[str, Trouble]:
-    """Return the troubles after people were told this."""
-    known = Incident(alert.incident, alert.since) if alert.open else None
+def told(troubles: Mapping[str, Trouble], alert: Alert, people: Iterable[str]) -> dict[str, Trouble]:
+    """Return the troubles after these people were told this."""
+    known = dict(troubles[alert.kind].told)
+    for who in people:
+        if alert.open:
+            known[who] = Incident(alert.incident, alert.since)
+        else:
+            known.pop(who, None)
     return {**troubles, alert.kind: replace(troubles[alert.kind], told=known)}

@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import importlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from airflow.sdk import BaseNotifier
 
 from airflow_stream_provider.model.errors import SpecError
+from airflow_stream_provider.runbook.spec import NotifySpec
 
 log = logging.getLogger(__name__)
 
@@ -37,28 +39,48 @@ def recipient(path: str, arguments: Mapping[str, Any]) -> Any:
             return found(**arguments)
         except TypeError as error:
             raise SpecError(f"`notify` names {path}: {error}.", todo="Correct its arguments.", path=path) from error
+        except Exception as error:  # noqa: BLE001 - whatever a notifier raises; its words may quote an argument
+            refused = f"`notify` names {path}, which cannot be made: {type(error).__name__}."
+            raise SpecError(refused, todo="Correct its arguments.", path=path) from None
     if not callable(found):
         raise SpecError(f"`notify` names {path}, which is no notifier and no function.", todo="Correct it.", path=path)
     return partial(found, **arguments)
 
 
-def deliver(alert: Any, to: Sequence[Any], context: Mapping[str, Any]) -> bool:
-    """Give an alert to all of them; return whether each has taken it.
+def named(to: Iterable[Any]) -> dict[str, Any]:
+    """Return recipients by a name that tells them apart and nothing of their arguments.
 
-    :param to: notifiers of Airflow, in whose templates it is `alert`, or functions that take it.
+    :param to: notifiers of Airflow, functions that take an alert, or what a stream's YAML says of either.
     """
-    taken = True
+    found: dict[str, Any] = {}
+    seen: Counter[str] = Counter()
     for each in to:
+        what = each.func if isinstance(each, partial) else each
+        name = what.call if isinstance(what, NotifySpec) else getattr(what, "__qualname__", type(what).__qualname__)
+        seen[name] += 1
+        found[f"{name} {seen[name]}" if seen[name] > 1 else name] = each
+    return found
+
+
+def deliver(alert: Any, to: Mapping[str, Any], context: Mapping[str, Any]) -> set[str]:
+    """Give an alert to all of them; return the names of those who have taken it. The log says why others have not.
+
+    :param to: see `named`; in a notifier's templates the alert is `alert`.
+    """
+    taken = set()
+    for name, each in to.items():
         try:
-            if isinstance(each, BaseNotifier):
-                notifier: Any = copy.copy(each)  # rendering replaces its templates
+            found = recipient(each.call, each.arguments) if isinstance(each, NotifySpec) else each
+            if isinstance(found, BaseNotifier):
+                notifier: Any = copy.copy(found)  # rendering replaces its templates
                 known: Any = {**context, "alert": alert}
                 # Not by calling it: that swallows the error.
                 notifier.render_template_fields(known)
                 notifier.notify(known)
             else:
-                each(alert)
+                found(alert)
         except Exception:
-            log.exception("%s could not be told of %s", each, alert.incident)
-            taken = False
+            log.exception("%s could not be told of %s", name, alert.incident)
+        else:
+            taken.add(name)
     return taken

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier, Context
@@ -20,7 +20,7 @@ from airflow_stream_provider.model.incident import Incident
 from airflow_stream_provider.model.lag import LagReport
 from airflow_stream_provider.model.limits import Health, LagLimits
 from airflow_stream_provider.notifications.alert import LagAlert, growth
-from airflow_stream_provider.notifications.deliver import deliver
+from airflow_stream_provider.notifications.deliver import deliver, named
 
 if TYPE_CHECKING:
     from airflow_stream_provider.runbook.spec import StreamSpec
@@ -68,8 +68,8 @@ class LagNotifier(BaseNotifier):
             report, problem = None, str(error)
         alert = self._alert(context, report, problem)
         self.log.warning("%s\n%s", alert.subject, alert.text)
-        if not deliver(alert, self.to, context):
-            raise StreamError(f"Not everybody could be told of {alert.incident}.", todo="See above.")
+        to = named(self.to)
+        self._all_told(alert, to.keys() - deliver(alert, to, context))
 
     async def async_notify(self, context: Context) -> None:
         """Measure and send; from the triggerer."""
@@ -80,14 +80,17 @@ class LagNotifier(BaseNotifier):
             report, problem = None, str(error)
         alert = await asyncio.to_thread(self._alert, context, report, problem)
         self.log.warning("%s\n%s", alert.subject, alert.text)
-        for recipient in self.to:
-            if isinstance(recipient, BaseNotifier):
-                notifier = copy.copy(recipient)
-                known: Any = {**context, "alert": alert}
-                notifier.context = known
-                await notifier
-            else:
-                await asyncio.to_thread(recipient, alert)
+        to = named(self.to)
+        given = await asyncio.gather(*(_give(each, alert, context) for each in to.values()), return_exceptions=True)
+        missed = {name: why for name, why in zip(to, given, strict=True) if why is not None}
+        for name, why in missed.items():
+            self.log.error("%s could not be told of %s", name, alert.incident, exc_info=why)
+        self._all_told(alert, missed)
+
+    def _all_told(self, alert: LagAlert, missed: Iterable[str]) -> None:
+        if missed:
+            who = ", ".join(sorted(missed))
+            raise StreamError(f"{who} could not be told of {alert.incident}.", todo="The log above says why.")
 
     def _alert(self, context: Mapping[str, Any], report: LagReport | None, problem: str) -> LagAlert:
         limits = self.stream.lag.limits if self.stream else LagLimits(verdicts=())
@@ -103,6 +106,16 @@ class LagNotifier(BaseNotifier):
         except StreamError as error:
             self.log.warning("What was before is not known: %s", error)
             return []
+
+
+async def _give(each: Recipient, alert: LagAlert, context: Mapping[str, Any]) -> None:
+    if isinstance(each, BaseNotifier):
+        notifier = copy.copy(each)
+        known: Any = {**context, "alert": alert}
+        notifier.context = known
+        await notifier
+    else:
+        await asyncio.to_thread(each, alert)
 
 
 def alert_of(

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_stream_provider.control.samples import LagSample, append, queries_of, read
 from airflow_stream_provider.hooks.author import Author
-from airflow_stream_provider.hooks.findings import findings
+from airflow_stream_provider.hooks.findings import findings, silent_since
 from airflow_stream_provider.hooks.goals import Asks
 from airflow_stream_provider.hooks.outcome import Outcome
 from airflow_stream_provider.hooks.revive import drivers_of_interest, revive
@@ -65,9 +65,7 @@ class WatchStreamOperator(StreamOperator):
         samples = read(store)
         report, problem = self._measure()
         sample = self._sample(view, samples, report, problem)
-        for alert in untold(self.stream.name, sample.troubles, sample.at):
-            if self._tell(context, alert, report, problem, samples):
-                sample = replace(sample, troubles=told(sample.troubles, alert))
+        sample = self._tell(context, sample, report, samples)
         append(store, sample)
         context["ti"].xcom_push(key="sample", value=sample.to_json())
 
@@ -103,7 +101,9 @@ class WatchStreamOperator(StreamOperator):
         judgement = limits.judge(report) if report else Judgement(Health.UNKNOWN, (problem,))
         last = samples[-1] if samples else LagSample(view.at)
         self._before = last.counters
-        found = findings(view, judgement if self.stream.kafka else None, last.counters, last.at, self.for_at_least)
+        holder = view.state.holder
+        silent = silent_since(samples, holder, view.counter(holder)) if holder else None
+        found = findings(view, judgement if self.stream.kafka else None, silent, self.for_at_least)
         for kind, finding in found.items():
             if finding.health is Health.FAIL:
                 self.log.warning("%s: %s", kind, finding.says)
@@ -119,15 +119,26 @@ class WatchStreamOperator(StreamOperator):
         )
 
     def _tell(
-        self,
-        context: Context,
-        alert: Alert,
-        report: LagReport | None,
-        problem: str,
-        samples: Sequence[LagSample],
-    ) -> bool:
-        """Tell everybody; return False when somebody could not be told: the next look tries again."""
-        from airflow_stream_provider.notifications.deliver import deliver
+        self, context: Context, sample: LagSample, report: LagReport | None, samples: Sequence[LagSample]
+    ) -> LagSample:
+        """Tell everybody what is new to him; whoever could not be told now is told at the next look."""
+        # Here: a DAG file that is parsed needs none of it.
+        from airflow_stream_provider.notifications.deliver import deliver, named
+
+        def write(alert: Any) -> None:
+            self.log.warning("%s\n%s", alert.subject, alert.text)
+
+        to = {"log": write} | named(self.stream.notify if self.notify is None else self.notify)
+        deaf: set[str] = set()
+        for alert, people in untold(self.stream.name, sample.troubles, sample.at, to):
+            message = self._message(alert, sample, report, samples)
+            taken = deliver(message, {who: to[who] for who in people if who not in deaf}, context)
+            # Who has not heard of an end does not hear of the next beginning before.
+            deaf.update(set(people) - taken)
+            sample = replace(sample, troubles=told(sample.troubles, alert, taken))
+        return sample
+
+    def _message(self, alert: Alert, sample: LagSample, report: LagReport | None, samples: Sequence[LagSample]) -> Any:
         from airflow_stream_provider.notifications.lag import alert_of
 
         links: dict[str, str] = {}
@@ -135,11 +146,8 @@ class WatchStreamOperator(StreamOperator):
         if held is not None:
             with contextlib.suppress(StreamError):
                 links = self.hook.links(held.id)
-        message: Any = replace(alert, links=links)
-        if alert.kind == "lag":
-            limits = self.stream.lag.limits
-            lag = alert_of(alert.stream, report, problem, samples, limits, Incident(alert.incident, alert.since), links)
-            message = replace(lag, open=alert.open)
-        self.log.warning("%s\n%s", message.subject, message.text)
-        recipients = self.stream.recipients() if self.notify is None else self.notify
-        return deliver(message, recipients, context)
+        if alert.kind != "lag":
+            return replace(alert, links=links)
+        incident, limits = Incident(alert.incident, alert.since), self.stream.lag.limits
+        lag = alert_of(alert.stream, report, sample.problem, samples, limits, incident, links)
+        return replace(lag, open=alert.open)

@@ -229,6 +229,10 @@ class Agent:
             self._start(after)
 
     def _start(self, state: StreamState) -> None:
+        for query in self._gate.queries:
+            if not query.over:
+                # What it ran when this driver held before is no news: another driver has gone on since.
+                query.real = None
         self._running = True
         self._pulse.phase = "running"
         self._released_at = None

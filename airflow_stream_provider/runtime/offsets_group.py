@@ -112,7 +112,7 @@ class OffsetsGroup:
 
     def _run(self) -> None:
         while True:
-            self._wake.wait(min(PACE_SECONDS * 2**self._failures, LONGEST_PAUSE_SECONDS))
+            self._wake.wait(min(PACE_SECONDS * 2 ** min(self._failures, 10), LONGEST_PAUSE_SECONDS))
             self._wake.clear()
             flushes = self._flushes
             try:

@@ -119,19 +119,24 @@ class LagEventTrigger(BaseEventTrigger):
                 look = await self._look(reader, target, since)
                 found = look.judge(limits)
                 spells.add(found.health, look.at)
-                now = incident_now(target.name, present, spells, look.at, self.seconds)
-                if now != present:
-                    changed = now or present
-                    assert changed is not None
-                    untold = _Event("open" if now else "close", changed)
-                    present = now
+                # One at a time: what has changed since an event that is still to be sent is seen after it.
+                if untold is None:
+                    now = incident_now(target.name, present, spells, look.at, self.seconds)
+                    if now != present:
+                        changed = now or present
+                        assert changed is not None
+                        untold = _Event("open" if now else "close", changed)
+                        present = now
+                sent = None
                 if untold is not None and look.report is not None:
                     # Noted before and after: what was not certainly sent is sent again.
                     await self._save(untold)
                     yield self._event(untold, look.at, look.report, found.reasons)
-                    await self._save(replace(untold, told=True))
-                    untold = None
+                    sent, untold = untold, None
                 since = await next_tick(self.interval)
+                if sent is not None:
+                    # Not at once: Airflow's triggerer keeps what is yielded for a second before it sends it.
+                    await self._save(replace(sent, told=True))
 
     async def _look(self, reader: SharedReader, target: LagTarget, since: float) -> Look:
         try:

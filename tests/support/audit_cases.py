@@ -71,7 +71,6 @@ CASES = [
         "partition 0: one replica",
         plan([2, 1, 3], *THREE),
         six(replicas=(2,), in_sync=(2,)),
-        besides=("below-min-insync",),
     ),
     Case(
         "replication-factor",
@@ -172,7 +171,7 @@ CASES = [
     Case(
         "retention-observed",
         "partition 0: records have been deleted, and the oldest left is 1 h old",
-        f"{SET} retention.ms=90000000,retention.bytes=-1",
+        f"{SET} retention.ms=604800000,retention.bytes=-1",
         six(start=10),
     ),
     Case(

@@ -180,6 +180,14 @@ class Needs:
             raise NotVerifiable(f"{key} is not among the declared settings of the {client}; its default differs.")
         return value.lower() if value.lower() in ("true", "false") else value
 
+    def number(self, client: str, key: str, default: str | None = None) -> int:
+        """Return a declared setting as a number; raise NotVerifiable also for one that is none (see `option`)."""
+        value = self.option(client, key, default)
+        try:
+            return int(value)
+        except ValueError:
+            raise NotVerifiable(f"{key} of the {client} was declared as {value}, which is no whole number.") from None
+
 
 def numbers(partitions: Iterable[Partition]) -> str:
     """Return the partitions' numbers for a sentence, the first ten of them."""

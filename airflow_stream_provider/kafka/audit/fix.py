@@ -48,14 +48,17 @@ def filled(template: str, server: Sequence[str], values: Mapping[str, object]) -
     known = {name: shlex.quote(str(value)) for name, value in values.items()}
     if "topic" in values:
         known.setdefault("pattern", shlex.quote(str(values["topic"]).replace(".", r"\.")))
-    return template.format_map({**known, "server": shlex.join(server)})
+    # kafka-cluster.sh alone calls the file of its client's settings otherwise.
+    cluster = ["--config" if each == "--command-config" else each for each in server]
+    return template.format_map({**known, "server": shlex.join(server), "cluster": shlex.join(cluster)})
 
 
 def shown(template: str) -> str:
     """Return a template for people: its names in capitals."""
     names = {name for _, name, _, _ in string.Formatter().parse(template) if name}
     known = {name: name.upper() for name in names}
-    return template.format_map({**known, "pattern": "TOPIC", "server": "--bootstrap-server HOST:PORT"})
+    server = "--bootstrap-server HOST:PORT"
+    return template.format_map({**known, "pattern": "TOPIC", "server": server, "cluster": server})
 
 
 def reassignment(topic: Topic, brokers: Iterable[Broker], copies: int = COPIES) -> str:

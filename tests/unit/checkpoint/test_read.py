@@ -167,6 +167,10 @@ def test_a_file_that_is_not_text_is_damaged(root: Path) -> None:
     trees.put(root / "offsets" / "0", b"v1\n\xff\xfe")
     with pytest.raises(CheckpointError, match="not text"):
         read(root)
+    trees.put(root / "offsets" / "0", "v1\n{}\n1")
+    trees.put(root / "state" / "0" / "_metadata" / "metadata", b"v1\n\xff\xfe")
+    with pytest.raises(CheckpointError, match="not text"):
+        read(root)
 
 
 def test_formats_of_the_future_are_refused_by_name(root: Path) -> None:
@@ -178,6 +182,11 @@ def test_formats_of_the_future_are_refused_by_name(root: Path) -> None:
 def test_no_checkpoint_is_not_an_empty_one(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no checkpoint"):
         read(tmp_path / "nowhere")
+
+
+def test_a_path_that_cannot_be_looked_at_is_an_error_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="File name too long"):
+        read(tmp_path / ("x" * 300))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")

@@ -187,6 +187,23 @@ def test_a_stream_that_runs_is_as_well_as_its_last_sample(
     assert run(commands.status, folder) == code
 
 
+@pytest.mark.parametrize("kafka", ["kafka: k\n", ""])
+def test_what_the_watch_has_opened_is_bad_and_a_stream_that_was_stopped_is_not(
+    folder: Path, tmp_path: Path, kafka: str
+) -> None:
+    (folder / "new.yaml").unlink()
+    text = (folder / "orders.yaml").read_text().replace("kafka: k\n", kafka)
+    (folder / "orders.yaml").write_text(text)
+    store = open_log(f"file://{tmp_path}", "orders").store
+    silent = {"down": Trouble(Spells(), Incident("orders-down-1", 1.0))}
+    queries = {"enrich": QuerySample(5, 3.0, "OK")}
+    append(store, LagSample(time.time(), "running", "1", queries, troubles=silent))
+    assert (run(commands.status, folder), run(commands.history, folder)) == (Code.BAD, Code.BAD)
+    late = {"enrich": QuerySample(500, 3.0, "ERR")}
+    append(store, LagSample(time.time(), "stopped", "1", late))
+    assert run(commands.history, folder) == Code.WELL
+
+
 def test_history_shows_the_last_samples(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(commands.history, folder) == Code.UNKNOWN
     assert "orders__watch" in capsys.readouterr().out

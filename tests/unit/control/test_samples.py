@@ -20,7 +20,14 @@ BEHIND = LagSample(
     phase="running",
     version="2",
     queries={"hourly": QuerySample(7, 1.5, "WARN", ("RETENTION",)), "daily": QuerySample()},
-    troubles={"lag": Trouble(Spells(bad=4.0), Incident("orders-lag-4", 4.0), None, "hourly falls behind.")},
+    troubles={
+        "lag": Trouble(
+            Spells(bad=4.0),
+            Incident("orders-lag-4", 4.0),
+            {"pager": Incident("orders-lag-4", 4.0)},
+            "hourly falls behind.",
+        )
+    },
     counters={"orders-2-aaaa.00000001": 17},
 )
 
@@ -55,6 +62,14 @@ def test_a_sample_of_a_newer_version_can_be_read(store: FilesStore) -> None:
     newer = {**BEHIND.to_json(), "weather": "rain", "queries": {"hourly": {"records": 1, "colour": "red"}}}
     store.put_samples(json.dumps({"samples": [newer]}).encode())
     assert samples.read(store)[0].queries == {"hourly": QuerySample(1)}
+
+
+@pytest.mark.parametrize("damaged", [b"", b'{"samples": [{"at"', b"[]", b'{"samples": [1]}', b'{"samples": [{}]}'])
+def test_what_a_crash_has_left_begins_anew(store: FilesStore, damaged: bytes) -> None:
+    store.put_samples(damaged)
+    assert samples.read(store) == []
+    samples.append(store, BEHIND)
+    assert samples.read(store) == [BEHIND]
 
 
 def test_a_folder_that_is_gone_is_not_a_stream_without_samples(store: FilesStore) -> None:

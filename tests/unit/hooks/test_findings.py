@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.hooks.findings import MENDS_SECONDS, findings
+from airflow_stream_provider.control.samples import LagSample
+from airflow_stream_provider.hooks.findings import MENDS_SECONDS, findings, silent_since
 from airflow_stream_provider.model.limits import Health, Judgement
 from airflow_stream_provider.model.record import Record
 from airflow_stream_provider.model.trouble import Finding
-from tests.support.story import INTERRUPTED, OLD, REQUESTED, RUNNING, STARTED, STOPPED, failed, fenced
+from tests.support.story import INTERRUPTED, OLD, RELEASED, REQUESTED, RUNNING, STARTED, STOPPED, failed, fenced
 from tests.unit.hooks.test_plan import view
 
 FAR = Judgement(Health.FAIL, ("q is behind by 60 records; 10 are allowed.",))
@@ -20,10 +21,10 @@ WELL = Judgement(Health.PASS)
 
 
 def look(
-    *records: Record, lag: Judgement | None = WELL, before: int = 5, counter: int = 6, ago: float = 60.0, **beat: Any
+    *records: Record, lag: Judgement | None = WELL, silent: float | None = None, **beat: Any
 ) -> dict[str, Finding]:
-    found = replace(view(*records, at=1000.0), heartbeats={OLD: {"counter": counter, **beat}})
-    return findings(found, lag, {OLD: before}, 1000.0 - ago, 120.0)
+    found = replace(view(*records, at=1000.0), heartbeats={OLD: {"counter": 6, **beat}})
+    return findings(found, lag, None if silent is None else 1000.0 - silent, 120.0)
 
 
 def test_a_stream_that_runs_and_keeps_up_is_well() -> None:
@@ -39,6 +40,7 @@ def test_a_stream_that_runs_and_keeps_up_is_well() -> None:
         (STOPPED, Health.PASS, ""),
         (STARTED, Health.PASS, ""),
         (REQUESTED, Health.PASS, ""),
+        (RELEASED, Health.UNKNOWN, ""),
         ([*RUNNING, fenced(OLD)], Health.FAIL, "Nobody runs it (down)."),
         ([*RUNNING, failed(OLD)], Health.FAIL, "Nobody runs it (failed). it broke"),
         (INTERRUPTED, Health.FAIL, f"{OLD} stopped inside a batch and is not confirmed dead."),
@@ -49,11 +51,20 @@ def test_nobody_runs_it_though_nobody_stopped_it(records: list[Record], health: 
     assert (found.health, found.says) == (health, says)
 
 
-@pytest.mark.parametrize(("ago", "health"), [(59.0, Health.UNKNOWN), (61.0, Health.FAIL)])
-def test_a_holder_that_has_not_beaten_for_two_leases_is_said_to_be_silent(ago: float, health: Health) -> None:
-    found = look(*RUNNING, counter=5, ago=ago)["down"]
+@pytest.mark.parametrize(("silent", "health"), [(59.0, Health.UNKNOWN), (61.0, Health.FAIL)])
+def test_a_holder_that_has_not_beaten_for_two_leases_is_said_to_be_silent(silent: float, health: Health) -> None:
+    found = look(*RUNNING, silent=silent)["down"]
     assert found.health is health
     assert (f"{OLD} has given no sign of life for 1 min 1 s" in found.says) is (health is Health.FAIL)
+
+
+@pytest.mark.parametrize("pause", [5.0, 30.0, 59.0, 300.0])
+def test_silence_adds_up_over_all_looks_that_saw_the_same(pause: float) -> None:
+    samples = [LagSample(10.0, counters={OLD: 6}), LagSample(20.0, counters={OLD: 4})]
+    samples += [LagSample(100.0 + pause * n, counters={OLD: 6}) for n in range(4)]
+    assert silent_since(samples, OLD, 6) == 100.0
+    assert silent_since(samples, OLD, 7) is None
+    assert silent_since([], OLD, 6) is None
 
 
 def test_the_lag_is_judged_as_everywhere_and_must_last() -> None:

@@ -46,6 +46,17 @@ def test_else_the_heartbeat_of_the_holder_is(location: str) -> None:
     assert sources(query)[0].read().problem
 
 
+def test_a_folder_that_cannot_be_looked_at_is_not_here(tmp_path: Path) -> None:
+    query = {"name": "a", "checkpoint": f"{tmp_path}/{'x' * 300}/a", "sources": ["kafka:subscribe=t"]}
+    assert isinstance(sources(query)[0], HeartbeatOffsets)
+
+
+def test_a_query_that_was_started_later_is_known_from_the_heartbeat(tmp_path: Path) -> None:
+    beat = {"queries": [{"name": "a"}, {"name": "late", "checkpoint": f"{tmp_path}/late"}]}
+    found = sources({"name": "a", "checkpoint": f"{tmp_path}/a", "sources": ["rate:"]}, beat=beat)
+    assert [(type(each), each.read().query) for each in found] == [(CheckpointOffsets, "late")]
+
+
 def test_partitions_that_are_assigned_do_not_grow(tmp_path: Path) -> None:
     found = [
         sources({"name": "a", "checkpoint": f"{tmp_path}/a", "sources": names})[0].missing  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ from airflow_stream_provider.kafka.audit.checks import CHECKS
 from airflow_stream_provider.kafka.audit.facts import Settings, Topic
 from airflow_stream_provider.kafka.audit.report import judge, table
 from airflow_stream_provider.model.errors import SpecError
-from tests.support.audit_cases import CASES, Case
+from tests.support.audit_cases import CASES, Case, six
 from tests.support.audited import DAY, NEEDS, broker, facts, partition, topic
 
 ROOT = Path(__file__).parents[3]
@@ -91,6 +91,21 @@ def test_logs_that_could_not_be_read_are_said(name: str) -> None:
     report = judge(facts(topics=(limited,), problems={name: "Kafka refuses it."}), NEEDS)
     assert report.findings
     assert {(finding.outcome, finding.found) for finding in report.findings} == {(Outcome.UNREAD, "Kafka refuses it.")}
+
+
+@pytest.mark.parametrize(("kept", "fix"), [("3600000", "90000000"), ("604800000", "604800000"), ("-1", "-1")])
+def test_a_command_never_makes_retention_shorter(kept: str, fix: str) -> None:
+    cut = facts(topics=(replace(topic(retention_ms=kept), partitions=six(start=10).topics[0].partitions),))
+    commands = [finding.fix for finding in judge(cut, NEEDS).findings if finding.check == "retention-observed"]
+    assert [f"retention.ms={fix}," in command for command in commands] == [True]
+
+
+@pytest.mark.parametrize("declared", [{"delivery.timeout.ms": "2m"}, {"retries": "unlimited"}, {"retries": 1e6}])
+def test_a_declared_setting_that_is_no_number_is_said(declared: dict[str, object]) -> None:
+    report = judge(facts(), replace(NEEDS, producer={"acks": "all", "enable.idempotence": True, **declared}))
+    (finding,) = report.findings
+    assert (finding.check, finding.outcome) == ("producer-retries", Outcome.UNVERIFIABLE)
+    assert "which is no whole number" in finding.found
 
 
 def test_what_was_not_declared_is_not_verifiable_and_does_not_fail() -> None:

@@ -40,6 +40,14 @@ def test_a_query_that_reads_no_kafka_has_no_offsets_and_no_problem(root: Path) -
     assert at(root) == Committed("orders", window=((1.0, {}),), batch=0)
 
 
+def test_a_query_whose_topics_are_all_gone_is_not_one_without_lag(root: Path) -> None:
+    trees.plan(root, 0, trees.kafka(orders={0: 5}))
+    trees.commit(root, 0)
+    trees.plan(root, 1, "{}")
+    trees.commit(root, 1)
+    assert at(root) == Committed("orders", problem="The query orders reads no topic of Kafka any more.")
+
+
 def test_every_checkpoint_that_says_nothing_says_why(root: Path) -> None:
     assert at(root).problem == f"The checkpoint {root} has no batch yet."
     assert at(root / "nowhere").problem == f"There is no checkpoint at {root}/nowhere."

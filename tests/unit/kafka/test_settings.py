@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import ssl
 import sys
+import traceback
 import types
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka.errors import KafkaConnectionError
 
 from airflow_stream_provider.kafka.settings import client_settings
 from airflow_stream_provider.model.errors import SpecError
@@ -111,6 +113,19 @@ def test_tokens_come_from_the_callback_and_are_kept_until_they_expire(tokens: li
     assert [provider.token() for _ in range(3)] == ["token 1", "token 2", "token 2"]
     assert provider.extensions() == {"logicalCluster": "x"}
     assert tokens == ["scope=x", "scope=x"]
+
+
+def test_a_callback_that_fails_is_a_connection_that_failed_and_tells_no_secret(
+    monkeypatch: pytest.MonkeyPatch, tokens: list[str]
+) -> None:
+    def fetch(config: str) -> Any:
+        raise ValueError("client_secret=hunter2")
+
+    monkeypatch.setattr(sys.modules["tokens"], "fetch", fetch)
+    provider = client_settings("k", {**TOKEN, "oauth_cb": "tokens.fetch"})["sasl_oauth_token_provider"]
+    with pytest.raises(KafkaConnectionError, match="oauth_cb failed with ValueError") as found:
+        provider.token()
+    assert "hunter2" not in "".join(traceback.format_exception(found.value))
 
 
 @pytest.mark.usefixtures("tokens")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -98,6 +97,8 @@ GOOD = QueryLag("a", (partition(),), commit_age=5.0, seconds=5.0, retention_seco
         (replace(GOOD, commit_age=None, seconds=90_000.0), ()),  # not known
         (replace(GOOD, retention_seconds=3599.0), (Alarm.RETENTION,)),
         (replace(GOOD, retention_seconds=None), ()),
+        (replace(GOOD, retention_seconds=1790.0, retained=1800.0), ()),  # all that waits goes within the hour
+        (replace(GOOD, retention_seconds=899.0, retained=1800.0), (Alarm.RETENTION,)),
         (replace(GOOD, held_seconds=961.0), (Alarm.STUCK_TRANSACTION,)),
         (replace(GOOD, partitions=(partition(committed=0, log_start=1),)), (Alarm.LOST_DATA,)),
     ],
@@ -141,11 +142,6 @@ reports = st.builds(LagReport, st.floats(0, 2e9), st.lists(queries, max_size=3).
 
 
 @given(reports)
-def test_a_report_survives_json(report: LagReport) -> None:
-    assert LagReport.from_json(json.loads(json.dumps(report.to_json()))) == report
-
-
-@given(reports)
 def test_no_lag_is_negative_and_no_sum_hides_an_unknown(report: LagReport) -> None:
     for query in report.queries:
         known = [p.lag for p in query.partitions if p.lag is not None]
@@ -153,9 +149,3 @@ def test_no_lag_is_negative_and_no_sum_hides_an_unknown(report: LagReport) -> No
         assert query.records == (sum(known) if known else None)
         assert query.lost >= 0
         assert query.complete == (bool(query.partitions) and len(known) == len(query.partitions))
-
-
-def test_fields_of_a_later_version_are_ignored() -> None:
-    data = LagReport(1.0, (QueryLag("a", (partition(),)),)).to_json()
-    data["queries"][0]["later"] = data["queries"][0]["partitions"][0]["later"] = 1
-    assert LagReport.from_json({**data, "later": 1}) == LagReport(1.0, (QueryLag("a", (partition(),)),))

@@ -68,6 +68,10 @@ def test_what_is_known_is_held_against_the_limits(limits: LagLimits, found: LagR
         report(partition(0), partition(None, 1)),
         report(partition(0), seconds=None),
         report(partition(1, verdict=None)),
+        report(partition(1, verdict=None), commit_age=None),
+        report(
+            partition(1), problem="When Kafka deletes unread records of the topic t is not known: Kafka refuses us."
+        ),
     ],
 )
 def test_what_is_not_known_never_passes(found: LagReport) -> None:

@@ -17,18 +17,20 @@ class Watch:
         self.for_at_least = for_at_least
         self.now = 0.0
         self.troubles: Mapping[str, Trouble] = {}
-        self.deaf = False
+        self.people = ["pager"]
+        self.heard: list[tuple[str, str, bool]] = []
+        self.deaf: set[str] = set()
 
     def look(self, health: Health, says: str = "it is behind") -> list[Alert]:
         self.now += 60.0
         finding = Finding(health, says, self.for_at_least)
         self.troubles = follow("orders", self.troubles, {"lag": finding}, self.now)
         self.troubles = {kind: Trouble.from_json(t.to_json()) for kind, t in self.troubles.items()}
-        alerts = untold("orders", self.troubles, self.now)
-        for alert in alerts:
-            if not self.deaf:
-                self.troubles = told(self.troubles, alert)
-        return alerts
+        alerts = untold("orders", self.troubles, self.now, self.people)
+        for alert, people in alerts:
+            self.troubles = told(self.troubles, alert, set(people) - self.deaf)
+            self.heard += [(who, alert.incident, alert.open) for who in people if who not in self.deaf]
+        return [alert for alert, _ in alerts]
 
     def run(self, *looks: Health) -> list[tuple[float, bool]]:
         return [(alert.at, alert.open) for look in looks for alert in self.look(look)]
@@ -56,22 +58,40 @@ def test_what_cannot_be_known_neither_opens_nor_ends_anything() -> None:
 
 def test_what_could_not_be_told_is_told_at_the_next_look() -> None:
     watch = Watch()
-    watch.deaf = True
+    watch.deaf = {"pager"}
     assert len(watch.look(BAD)) == 1
     assert len(watch.look(BAD)) == 1
-    watch.deaf = False
+    watch.deaf = set()
     assert [alert.open for alert in watch.look(BAD)] == [True]
     assert watch.look(BAD) == []
-    watch.deaf = True
+    watch.deaf = {"pager"}
     assert [alert.open for alert in watch.look(GOOD)] == [False]
-    watch.deaf = False
+    watch.deaf = set()
     assert [alert.open for alert in watch.look(GOOD)] == [False]
     assert watch.look(GOOD) == []
 
 
+def test_one_who_cannot_be_told_keeps_nobody_else_from_hearing_of_it_once() -> None:
+    watch = Watch()
+    watch.people = ["mail", "pager"]
+    watch.deaf = {"mail"}
+    watch.run(BAD, BAD, BAD, GOOD, GOOD)
+    assert [(who, opened) for who, _, opened in watch.heard] == [("pager", True), ("pager", False)]
+    watch.heard.clear()
+    watch.run(BAD)
+    watch.deaf = set()
+    watch.run(BAD, GOOD)
+    assert [(who, opened) for who, _, opened in watch.heard] == [
+        ("pager", True),
+        ("mail", True),
+        ("mail", False),
+        ("pager", False),
+    ]
+
+
 def test_an_incident_that_nobody_heard_of_needs_no_end() -> None:
     watch = Watch()
-    watch.deaf = True
+    watch.deaf = {"pager"}
     watch.look(BAD)
     assert watch.look(GOOD) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from airflow_stream_provider.hooks import lag as lag_hooks
 from airflow_stream_provider.model.errors import StreamError
 from airflow_stream_provider.model.lag import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
 from airflow_stream_provider.operators.watch import WatchStreamOperator
-from airflow_stream_provider.runbook.spec import StreamSpec
+from airflow_stream_provider.runbook.spec import NotifySpec, StreamSpec
 from tests.support.story import OLD, RUNNING, STOPPED, failed
 from tests.unit.operators.test_operators import write
 
@@ -71,6 +72,7 @@ class Watch:
     def __init__(self, spec: StreamSpec, log: ControlLog) -> None:
         self.spec, self.log = spec, log
         self.told: list[Any] = []
+        self.notify: list[Any] | None = [self.told.append]
         self.beats = 0
 
     def look(self, *, beating: bool = True) -> Any:
@@ -85,7 +87,7 @@ class Watch:
             map_index=-1,
             xcom_push=lambda key, value: pushed.update({key: value}),
         )
-        operator = WatchStreamOperator(task_id="watch", stream=self.spec, notify=[self.told.append])
+        operator = WatchStreamOperator(task_id="watch", stream=self.spec, notify=self.notify)
         return operator.execute({"ti": ti})  # type: ignore[arg-type]
 
     @property
@@ -128,6 +130,33 @@ def test_people_are_told_of_a_lag_once_and_once_that_it_is_over(watch: Watch, ka
     assert opened.incident == closed.incident
     assert "orders is behind Kafka: 500 records" in opened.subject
     assert "q is behind by 500 records; 10 are allowed." in opened.text
+
+
+def test_one_who_cannot_be_told_is_no_reason_to_leave_a_dead_stream_dead(watch: Watch) -> None:
+    watch.spec = watch.spec.model_copy(update={"notify": (NotifySpec(call="my_company.pager.page"),)})
+    watch.log.store.put_samples(b"")  # as a power cut may leave it
+    write(watch.log, *RUNNING, failed(OLD))
+    watch.notify = None
+    with pytest.raises(Exception, match="no_such_connection"):
+        watch.look()  # it goes as far as asking the cluster
+    assert watch.log.records()[-1].kind == "declared"
+    (sample,) = watch.kept
+    assert sample.incidents.keys() == sample.troubles["down"].told.keys() - {"log"} | {"down"}
+
+
+def test_a_driver_that_is_silent_is_told_of_whatever_the_schedule_is(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(watch.log, *RUNNING)
+    now = time.time()
+    watch.log.beat(OLD, {"counter": 1})
+    for look in range(9):
+        monkeypatch.setattr(time, "time", lambda at=now + 10.0 * look: at)
+        with pytest.raises(TaskDeferred):
+            watch.look(beating=False)
+    (alert,) = watch.told
+    assert (alert.kind, alert.open) == ("down", True)
+    assert "has given no sign of life for 1 min" in alert.text
 
 
 def test_a_kafka_that_is_away_is_not_zero_and_not_the_end_of_the_watch(watch: Watch, kafka: Kafka) -> None:

@@ -127,6 +127,16 @@ def test_a_kafka_that_is_away_is_told_when_it_is_back(holder: Holder, group: Rec
     soon(lambda: "problem" not in holder.offsets.status)
 
 
+def test_days_of_trouble_do_not_end_it(holder: Holder, group: Recorder) -> None:
+    holder.offsets._failures = 5000
+    group.away = {"one"}
+    holder.turn(ran("out", 3, {"orders": {"0": 3}}))
+    soon(lambda: group.tries >= 3)
+    group.away = set()
+    soon(lambda: group.told)
+    assert group.told == [("one", {("orders", 0): (3, "3")})]
+
+
 def test_one_cluster_that_is_away_does_not_keep_the_other_waiting(holder: Holder, group: Recorder) -> None:
     group.where, group.away = {"out": "one", "totals": "two"}, {"one"}
     holder.turn(ran("out", 3, {"orders": {"0": 3}}), ran("totals", 4, {"orders": {"0": 4}}))

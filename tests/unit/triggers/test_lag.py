@@ -302,6 +302,40 @@ def test_an_event_that_was_perhaps_not_sent_is_sent_again_with_the_same_id(
     assert again["incident"] == first["incident"]
 
 
+@pytest.mark.parametrize(("before", "kinds"), [([20], ["open", "close"]), ([20, 0], ["close", "open"])])
+def test_what_was_perhaps_not_sent_comes_before_what_has_changed_meanwhile(
+    kafka: Kafka, before: list[int], kinds: list[str]
+) -> None:
+    store = Store()
+    kafka.finds = before
+    first = events(event_trigger(store), len(before))[-1]
+    kafka.finds = [0] if kinds[-1] == "close" else [20]
+    found = events(event_trigger(store), 2)
+    assert [each["event"] for each in found] == kinds
+    assert found[0]["incident"] == first["incident"]
+    assert (found[1]["incident"] == first["incident"]) is (kinds[-1] == "close")
+
+
+def test_an_event_is_noted_as_sent_only_when_airflow_has_had_the_time_to_send_it(kafka: Kafka) -> None:
+    store = Store()
+    kafka.finds = [20]
+    made = event_trigger(store)
+    made.interval = 3600.0
+    # Airflow's triggerer takes it, and dies before it sends what it has taken.
+    asyncio.run(_taken_and_killed(made))
+    (again,) = events(event_trigger(store), 1)
+    assert again["event"] == "open"
+
+
+async def _taken_and_killed(made: LagEventTrigger) -> None:
+    running = made.run()
+    await anext(running)
+    waits = asyncio.ensure_future(anext(running))  # type: ignore[arg-type]
+    await asyncio.sleep(0.5)
+    waits.cancel()
+    await asyncio.gather(waits, return_exceptions=True)
+
+
 def test_a_spike_is_no_event(kafka: Kafka) -> None:
     kafka.finds = [20, 0, 20, 0, 20, 20, 0]
     assert events(event_trigger(Store(), seconds=30.0), 1, over=lambda: len(kafka.reads) > 6) == []

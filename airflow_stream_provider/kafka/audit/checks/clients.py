@@ -75,8 +75,8 @@ def producer_idempotence(needs: Needs, facts: Facts, _: Needs) -> Broken | None:
 )
 def producer_retries(needs: Needs, facts: Facts, _: Needs) -> Broken | None:
     """Look at the declared time; every client's own default is enough."""
-    timeout = int(needs.option("producer", "delivery.timeout.ms", "120000"))
-    retries = int(needs.option("producer", "retries", str(2**31 - 1)))
+    timeout = needs.number("producer", "delivery.timeout.ms", "120000")
+    retries = needs.number("producer", "retries", str(2**31 - 1))
     if timeout < DELIVERY_SECONDS * 1000:
         return Broken(f"delivery.timeout.ms is {timeout}")
     return Broken(f"retries is {retries}") if retries < DELIVERY_SECONDS else None
@@ -94,7 +94,7 @@ def producer_in_flight(needs: Needs, facts: Facts, _: Needs) -> Broken | None:
     """Look at the declared number; every client with idempotence limits it by itself."""
     idempotent = needs.producer is not None and "enable.idempotence" in needs.producer
     default = "5" if idempotent and needs.option("producer", "enable.idempotence") == "true" else None
-    value = int(needs.option("producer", "max.in.flight.requests.per.connection", default))
+    value = needs.number("producer", "max.in.flight.requests.per.connection", default)
     return Broken(f"max.in.flight.requests.per.connection is {value}") if value > 5 else None
 
 

@@ -51,7 +51,10 @@ def offline_partitions(topic: Topic, facts: Facts, needs: Needs) -> Broken | Non
 def below_min_insync(topic: Topic, facts: Facts, needs: Needs) -> Broken | None:
     """Find partitions that refuse writes; those without a leader are `offline-partitions`."""
     wanted = topic.settings.number("min.insync.replicas")
-    bad = [each for each in topic.partitions if each.leader >= 0 and len(each.in_sync) < wanted]
+    # With fewer copies than that, brokers ask for all of them (Kafka's Partition.effectiveMinIsr).
+    bad = [
+        each for each in topic.partitions if each.leader >= 0 and len(each.in_sync) < min(wanted, len(each.replicas))
+    ]
     return _short(bad, f"fewer than {wanted} replicas in sync, so writes are refused")
 
 
@@ -140,7 +143,7 @@ def enough_brokers(facts: Facts, _: Facts, needs: Needs) -> Broken | None:
     CLUSTER,
     wanted="every registered broker serves",
     why="A fenced broker is registered and answers nobody: it is down, starting, or cut off from the controllers.",
-    fix="kafka-cluster.sh list-endpoints {server} --include-fenced-brokers  # then start brokers {brokers}",
+    fix="kafka-cluster.sh list-endpoints {cluster} --include-fenced-brokers  # then start brokers {brokers}",
 )
 def fenced_brokers(facts: Facts, _: Facts, needs: Needs) -> Broken | None:
     """Find fenced brokers."""

@@ -26,7 +26,7 @@ _NEVER = 2**63 - 1
 def message_size(topic: Topic, facts: Facts, needs: Needs) -> Broken | None:
     """Compare the topic's limit with the producer's."""
     allowed = topic.settings.number("max.message.bytes")
-    made = int(needs.option("producer", "max.request.size", _MIB))
+    made = needs.number("producer", "max.request.size", _MIB)
     if made <= allowed:
         return None
     return Broken(f"max.message.bytes is {allowed}, max.request.size {made}", {"value": made + BATCH_OVERHEAD})
@@ -43,7 +43,7 @@ def message_size(topic: Topic, facts: Facts, needs: Needs) -> Broken | None:
 def fetch_size(topic: Topic, facts: Facts, needs: Needs) -> Broken | None:
     """Compare what the source fetches with the topic's limit."""
     largest = topic.settings.number("max.message.bytes")
-    fetched = int(needs.option("source", "kafka.max.partition.fetch.bytes", _MIB))
+    fetched = needs.number("source", "kafka.max.partition.fetch.bytes", _MIB)
     if fetched + BATCH_OVERHEAD >= largest:
         return None
     return Broken(f"{fetched} bytes are fetched, batches may have {largest}", {"value": largest})

@@ -97,7 +97,9 @@ def retention_observed(topic: Topic, facts: Facts, needs: Needs) -> Broken | Non
     found = (
         f"{numbers(bad)}: records have been deleted, and the oldest left is {span(max(0.0, min(ages.values())))} old"
     )
-    return Broken(found, {"value": _milliseconds(wanted)})
+    # Never less than now: that would delete more.
+    kept = topic.settings.seconds("retention.ms")
+    return Broken(found, {"value": -1 if math.isinf(kept) else _milliseconds(max(kept, wanted))})
 
 
 @check(
