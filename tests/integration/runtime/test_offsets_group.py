@@ -124,6 +124,13 @@ def test_a_group_follows_the_holder_through_trouble_and_hand_over(playing: Opera
     orders.send(100)
     wait_for("the group after the hand-over", lambda: group.total() == 400)
     assert group.batch() > before
+
+    # Back to the driver that ran its last batch long ago: what it knew then is no news.
+    playing.hand_over(one)
+    orders.send(100)
+    seen: set[int] = set()
+    wait_for("the group after the hand-over back", lambda: seen.add(group.total()) or 500 in seen)
+    assert min(seen) >= 400
     orders.send(7)
     playing.request(None)
     wait_for("the stop", lambda: playing.state.phase is StreamPhase.STOPPED)
