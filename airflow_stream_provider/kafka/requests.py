@@ -219,4 +219,8 @@ def sentence(code: int, what: str) -> str:
 
 def no_answer(broker: int, error: Exception) -> Problem:
     """Return the problem of all that a broker was asked."""
+    from kafka.errors import IncompatibleBrokerVersion
+
+    if isinstance(error, IncompatibleBrokerVersion):
+        return Problem(NO_ANSWER, f"Broker {broker} is too old: Kafka 3.0 or later is needed.")
     return Problem(NO_ANSWER, f"Broker {broker} does not answer: {error}".rstrip(". ") + ".")
