@@ -185,7 +185,8 @@ class _Finder(Generic[K, P, G]):
                         older[key] = unsure.pop(key)
                     elif offset <= waits.position and at >= limits[key]:
                         share = (waits.position - offset) / (waits.end - offset)
-                        times[key] = at + round(share * (self._now - at))
+                        if answers[partition][1] <= self._now + SKEW:
+                            times[key] = at + round(share * (self._now - at))
                         del unsure[key]
         return older | unsure
 

@@ -113,6 +113,15 @@ def test_behind_a_record_of_a_time_to_come_no_age_is_known_and_none_is_zero() ->
     assert log.tell(oldest({0: Unread(0, 2, 4, "a")}, NOW)) == ({}, {})
 
 
+def test_nor_is_it_in_one_of_many_partitions() -> None:
+    even = every(1.0, 100)
+    logs = Logs(dict.fromkeys(range(20), even) | {20: [(0, NOW + 1_800_000), (1, NOW - 3_600_000)]})
+    unread = {p: waits(even, 50, partition=p) for p in range(20)} | {20: Unread(20, 1, 2, "a")}
+    groups, times = logs.tell(oldest(unread, NOW))
+    assert groups == {"a": even[50][1]}
+    assert times.keys() == set(range(20)), "how old the record in the last one is cannot be known"
+
+
 def test_a_partition_that_does_not_answer_is_left_out() -> None:
     logs = Logs({**{n: every(1.0, 9) for n in range(20)}, 20: []})
     unread = {n: waits(logs.logs[0], 5, partition=n) for n in range(20)}
