@@ -229,16 +229,15 @@ class Agent:
             self._start(after)
 
     def _start(self, state: StreamState) -> None:
-        for query in self._gate.queries:
-            if not query.over:
-                # What it ran when this driver held before is no news: another driver has gone on since.
-                query.real = None
+        queries = self._gate.hold(self._crew.start_one)
+        for query in queries:
+            # What it ran when this driver held before is no news: another driver has gone on since.
+            query.real = None
         self._running = True
         self._pulse.phase = "running"
         self._released_at = None
-        self._gate.start_late = self._crew.start_one
         self._pulse.started_at = time.time()
-        self._in_background(self._crew.start)
+        self._in_background(lambda: self._crew.start(queries))
 
     def _release(self, state: StreamState) -> None:
         request = state.open_request
@@ -256,6 +255,7 @@ class Agent:
 
     def _stop_and_release(self, request: str | None, to: str | None) -> None:
         seconds = TERMINATE_SECONDS if request is None else self._policy.boundary_seconds
+        self._gate.let_go()
         ends, missed = self._crew.stop(seconds)
         if missed is not None and request is not None:
             self._abort(request, missed)
@@ -289,6 +289,7 @@ class Agent:
     def _abort(self, request: str, missed: BoundaryMissed) -> None:
         """A boundary was missed: what is stopped restarts in place, same epoch (rule 3)."""
         self._crew.restart_stopped()
+        self._crew.start([query for query in self._gate.hold(self._crew.start_one) if query.real is None])
         self._pulse.phase = "running"
         self._journal.append_patiently(
             lambda state: (

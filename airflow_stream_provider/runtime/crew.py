@@ -63,24 +63,19 @@ class Crew:
         """Return the queries that have not ended for good."""
         return [query for query in self._gate.queries if not query.over]
 
-    def start(self) -> None:
-        """Start all queries side by side on their real checkpoints."""
-
-        def begin(query: ManagedQuery) -> None:
-            self._claim(query)
-            query.start_real()
-
-        side_by_side(begin, self.live())
+    def start(self, queries: Sequence[ManagedQuery]) -> None:
+        """Start these side by side on their real checkpoints."""
+        side_by_side(self.start_one, queries)
 
     def start_one(self, query: ManagedQuery) -> None:
-        """Start one query that the script added late."""
+        """Start one query on its real checkpoint."""
         self._claim(query)
         query.start_real()
 
     def stop(self, seconds: float) -> tuple[dict[str, Boundary], BoundaryMissed | None]:
         """Stop all queries at their boundaries; return where each stopped, and what kept one from it.
 
-        When one misses its boundary the others are stopped already; `start` brings them back in place.
+        When one misses its boundary the others are stopped already; `restart_stopped` brings them back in place.
         """
 
         def halt(query: ManagedQuery) -> Boundary | BoundaryMissed | None:

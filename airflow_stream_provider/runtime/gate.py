@@ -25,8 +25,10 @@ class Gate:
 
     def __init__(self) -> None:
         self.queries: list[ManagedQuery] = []
-        # Set by the agent: how to start a query that the script adds while this driver already holds.
-        self.start_late: Callable[[ManagedQuery], None] | None = None
+        self._registering = threading.Lock()
+        # While this driver holds: how to start a query that the script adds.
+        self._start_late: Callable[[ManagedQuery], None] | None = None
+        self._has_held = False
         self._ended = threading.Condition()
         self._waits = threading.Event()
         self._last_start: float | None = None
@@ -51,6 +53,17 @@ class Gate:
         """The script waits for a query, polls one, or has ended: it has built all that it is going to build."""
         self._waits.set()
 
+    def hold(self, start_late: Callable[[ManagedQuery], None]) -> list[ManagedQuery]:
+        """Return the queries to be started now that this driver holds; what the script adds is started at once."""
+        with self._registering:
+            self._start_late, self._has_held = start_late, True
+            return [query for query in self.queries if not query.over]
+
+    def let_go(self) -> None:
+        """What the script adds is not started any more; returns once a start that is under way has ended."""
+        with self._registering:
+            self._start_late = None
+
     def query_ended(self) -> None:
         """Wake whoever waits for any query's end."""
         with self._ended:
@@ -67,22 +80,26 @@ class Gate:
 
     def _register(self, writer: DataStreamWriter, start: Callable[[], StreamingQuery]) -> ManagedQuery:
         query = ManagedQuery(self, writer, start)
+        with self._registering:
+            self._add(query)
+        return query
+
+    def _add(self, query: ManagedQuery) -> None:
         twin = next((q for q in self.queries if q.checkpoint.rstrip("/") == query.checkpoint.rstrip("/")), None)
         if twin is not None:
             raise SpecError(
                 f"The queries {twin.label} and {query.label} have one checkpoint, {query.checkpoint}.",
                 todo="Give each query a checkpoint of its own.",
             )
-        if self._waits.is_set():
-            if self.start_late is None:
-                raise SpecError(
-                    f"The script starts the query {query.label} only after it waited for another.",
-                    todo="Start all queries first, then wait: a standby must know them all before it takes over.",
-                )
-            self.start_late(query)
+        if self._start_late is not None:
+            self._start_late(query)
+        elif self._waits.is_set() and not self._has_held:
+            raise SpecError(
+                f"The script starts the query {query.label} only after it waited for another.",
+                todo="Start all queries first, then wait: a standby must know them all before it takes over.",
+            )
         self.queries.append(query)
         self._last_start = time.monotonic()
-        return query
 
     def _patch_starts(self) -> None:
         gate = self

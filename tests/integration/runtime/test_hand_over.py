@@ -12,6 +12,7 @@ from tests.support.drivers import Operator, operator, wait_for
 from tests.support.orders_files import Orders
 
 APP = Path(__file__).parents[2] / "support" / "app_orders_files.py"
+LATE = APP.with_name("app_orders_late.py")
 
 
 @pytest.fixture
@@ -72,3 +73,38 @@ def test_a_stream_is_handed_over_back_and_stopped_without_a_trace_in_its_output(
     playing.hand_over(playing.standby("orders-3"))
     orders.check()
     assert third.tree()
+
+
+@pytest.mark.system
+def test_a_query_that_the_script_starts_late_runs_in_the_driver_that_holds_and_in_no_other(
+    playing: Operator, orders: Orders
+) -> None:
+    """The script is taken as ready when it has been quiet for a while, and starts its second query after that."""
+    tell_one, tell_two = orders.root / "more-1", orders.root / "more-2"
+    playing.deploy("orders-1", LATE, str(orders.root), str(tell_one))
+    one = playing.standby("orders-1")
+    playing.hand_over(one)
+    orders.write()
+    playing.deploy("orders-2", LATE, str(orders.root), str(tell_two))
+    two = playing.standby("orders-2")
+    playing.hand_over(two)
+
+    # This one holds no more: the query is known to it from now on, and not started.
+    tell_one.touch()
+    wait_for("the first script to go on", (orders.root / "more-1.started").exists)
+    assert last_batch(orders, "copies") is None
+    # That one holds: it is started at once.
+    tell_two.touch()
+    wait_for("the late query", lambda: last_batch(orders, "copies") is not None)
+
+    playing.hand_over(one)
+    orders.write()
+    wait_for("the late query in the first driver", lambda: (last_batch(orders, "copies") or 0) > 0)
+    assert [r["boundary"] for r in playing.records("released")] == ["completed"] * 2
+    assert set(playing.records("released")[-1]["queries"]) == {"lines", "copies"}
+
+
+def last_batch(orders: Orders, query: str) -> int | None:
+    """Return the last committed batch of a query, if any."""
+    found = [int(path.name) for path in (orders.root / "checkpoints" / query / "commits").glob("[0-9]*")]
+    return max(found, default=None)
