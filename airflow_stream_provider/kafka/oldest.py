@@ -25,7 +25,7 @@ SKEW = 10_000
 # So many partitions of a group are searched at a time; the others are only asked whether they hold something older.
 PIVOTS = 8
 # So many requests go to partitions in which several wait at different places; then their times are estimates.
-SHARED_ROUNDS = 100
+SHARED_ROUNDS = 50
 
 K = TypeVar("K", bound=Hashable)
 P = TypeVar("P", bound=Hashable)
