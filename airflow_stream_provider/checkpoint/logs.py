@@ -139,11 +139,19 @@ def unreadable(path: str | os.PathLike[str], error: OSError) -> CheckpointError:
     )
 
 
-def _read(path: Path, newest: int) -> tuple[int, list[str]]:
+def text(path: Path) -> str:
+    """Return a file's text.
+
+    :raises CheckpointError: it is none. :raises OSError: it cannot be read, or has been purged (FileNotFoundError).
+    """
     try:
-        lines = path.read_text("utf-8").split("\n")
+        return path.read_text("utf-8")
     except UnicodeDecodeError as error:
         raise damaged(path, "it is not text") from error
+
+
+def _read(path: Path, newest: int) -> tuple[int, list[str]]:
+    lines = text(path).split("\n")
     first, rest = lines[0].strip(), lines[1:]
     while rest and not rest[-1]:
         rest.pop()

@@ -18,6 +18,7 @@ from airflow_stream_provider.checkpoint.logs import (
     numbers,
     read_commit_version,
     read_offsets,
+    text,
     unreadable,
 )
 from airflow_stream_provider.model.errors import CheckpointError
@@ -226,18 +227,16 @@ def _operators(state: Path) -> Iterable[Operator]:
             versions = numbers(folder / "_metadata" / "v2")
             path = folder / "_metadata" / "v2" / str(versions[-1]) if versions else path
         try:
-            text = path.read_text("utf-8")
+            found = text(path)
         except FileNotFoundError:
             yield Operator(number, "", len(numbers(folder)))
             continue
-        except UnicodeDecodeError as error:
-            raise damaged(path, "it is not text") from error
-        yield _operator(path, number, text)
+        yield _operator(path, number, found)
 
 
-def _operator(path: Path, number: int, text: str) -> Operator:
+def _operator(path: Path, number: int, found: str) -> Operator:
     try:
-        value: dict[str, Any] = json.loads(text.partition("\n")[2])
+        value: dict[str, Any] = json.loads(found.partition("\n")[2])
         stores = value["stateStoreInfo"]
         return Operator(
             number,

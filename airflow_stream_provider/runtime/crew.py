@@ -59,10 +59,6 @@ class Crew:
         """Whether every query is held still by its progress lock."""
         return self._held is not None
 
-    def live(self) -> list[ManagedQuery]:
-        """Return the queries that have not ended for good."""
-        return [query for query in self._gate.queries if not query.over]
-
     def start(self, queries: Sequence[ManagedQuery]) -> None:
         """Start these side by side on their real checkpoints."""
         side_by_side(self.start_one, queries)
@@ -86,7 +82,7 @@ class Crew:
             except BoundaryMissed as missed:
                 return missed
 
-        queries = self.live()
+        queries = self._gate.live()
         ends = dict(zip((q.label for q in queries), side_by_side(halt, queries)))
         missed = next((end for end in ends.values() if isinstance(end, BoundaryMissed)), None)
         return {name: end for name, end in ends.items() if isinstance(end, Boundary)}, missed
@@ -98,7 +94,7 @@ class Crew:
             if query.real is not None and query.real.isActive:
                 query.real.stop()
 
-        side_by_side(cut, self.live())
+        side_by_side(cut, self._gate.live())
 
     def pause(self, seconds: float) -> None:
         """Hold every query still (no new batch, no commit) until `resume`, from the same thread.
@@ -107,7 +103,7 @@ class Crew:
         """
         deadline = time.monotonic() + seconds
         with ExitStack() as stack:
-            for query in self.live():
+            for query in self._gate.live():
                 if query.real is not None and query.real.isActive:
                     stack.enter_context(progress_lock(query.real, deadline - time.monotonic()))
             self._held = stack.pop_all()
@@ -124,7 +120,7 @@ class Crew:
         A failure that another writer caused is retried at once: act on it only when the log says that we hold.
         """
         due = []
-        for query in self.live():
+        for query in self._gate.live():
             if query.real is None or query.real.isActive:
                 continue
             error = query.real.exception()
@@ -148,7 +144,7 @@ class Crew:
 
     def restart_stopped(self) -> None:
         """Start again what a missed boundary of another query left stopped."""
-        self.restart([query for query in self.live() if query.real is not None and not query.real.isActive])
+        self.restart([query for query in self._gate.live() if query.real is not None and not query.real.isActive])
 
     def _note(self, query: ManagedQuery, trouble: Trouble, error: str) -> None:
         batch = checkpoints.boundary(query.checkpoint).commit

@@ -53,11 +53,15 @@ class Gate:
         """The script waits for a query, polls one, or has ended: it has built all that it is going to build."""
         self._waits.set()
 
+    def live(self) -> list[ManagedQuery]:
+        """Return the queries that have not ended for good."""
+        return [query for query in self.queries if not query.over]
+
     def hold(self, start_late: Callable[[ManagedQuery], None]) -> list[ManagedQuery]:
         """Return the queries to be started now that this driver holds; what the script adds is started at once."""
         with self._registering:
             self._start_late, self._has_held = start_late, True
-            return [query for query in self.queries if not query.over]
+            return self.live()
 
     def let_go(self) -> None:
         """What the script adds is not started any more; returns once a start that is under way has ended."""
@@ -126,7 +130,7 @@ class Gate:
 
         def active(self: StreamingQueryManager) -> list[ManagedQuery]:
             gate.script_waits()
-            return [query for query in gate.queries if not query.over]
+            return gate.live()
 
         def get(self: StreamingQueryManager, id: str) -> ManagedQuery | None:
             return next((query for query in gate.queries if query.id == id), None)
