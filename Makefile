@@ -16,7 +16,7 @@ help: ## say what can be made
 
 .PHONY: demo
 demo: $(READY) ## a real Kafka, Spark and Airflow, and four upgrades under load (KEEP=1 leaves it running until Ctrl-C)
-	$(BIN)/python -m airflow_stream_provider.local.demo $(if $(KEEP),--keep)
+	$(BIN)/python -m demo $(if $(KEEP),--keep)
 
 .PHONY: compose-demo
 compose-demo: .env ## the same story in containers (needs Docker Compose; not run by our tests)

@@ -33,19 +33,19 @@ from typing import Any
 from kafka import KafkaProducer, TopicPartition
 from kafka.net.manager import KafkaConnectionManager
 
-from airflow_stream_provider.hooks.lag import LagTarget
-from airflow_stream_provider.hooks.lag_goals import WithinLimits
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.committed import GroupOffsets
-from airflow_stream_provider.kafka.lag import measure
-from airflow_stream_provider.local.jars import fetch, kafka_broker
-from airflow_stream_provider.local.processes import java
-from airflow_stream_provider.model.lag import QueryLag
-from airflow_stream_provider.model.limits import LagLimits
+from airflow_stream_provider.lag.committed_offsets import GroupOffsets
+from airflow_stream_provider.lag.limits import LagLimits
+from airflow_stream_provider.lag.measure import measure
+from airflow_stream_provider.lag.report import QueryLag
+from airflow_stream_provider.lag.targets import LagTarget
+from airflow_stream_provider.planning.lag_conditions import WithinLimits
 from airflow_stream_provider.triggers.lag import LagTrigger
 from benchmarks.results import machine, show, spread, write
-from tests.support.brokers import Brokers
-from tests.support.kafka_tools import kafka_tools
+from devstack.jars import fetch, kafka_broker
+from devstack.kafka_cluster import KafkaCluster
+from devstack.kafka_tools import kafka_tools
+from devstack.processes import java
 
 # Of the partitions that the benchmark makes, so many belong to one topic.
 PER_TOPIC = 250
@@ -59,11 +59,11 @@ HEAP = "2g"
 
 
 @contextmanager
-def brokers(count: int) -> Iterator[tuple[Brokers, KafkaClient]]:
+def brokers(count: int) -> Iterator[tuple[KafkaCluster, KafkaClient]]:
     """Start so many, with room for thousands of partitions."""
     with (
         tempfile.TemporaryDirectory() as root,
-        Brokers(Path(root), count, heap=HEAP) as kafka,
+        KafkaCluster(Path(root), count, heap=HEAP) as kafka,
         kafka.client() as client,
     ):
         yield kafka, client
@@ -75,7 +75,7 @@ def topics_of(size: int) -> dict[str, int]:
     return full | ({f"part-{size}": size % PER_TOPIC} if size % PER_TOPIC else {})
 
 
-def fill(kafka: Brokers, client: KafkaClient, sizes: list[int]) -> None:
+def fill(kafka: KafkaCluster, client: KafkaClient, sizes: list[int]) -> None:
     """Make the topics, their records, and a group for each size."""
     topics = {name: count for size in sizes for name, count in topics_of(size).items()}
     for name, count in topics.items():
@@ -105,7 +105,7 @@ def level_of(size: int) -> str:
 class Reports:
     """Times the sides, and checks that they find the same."""
 
-    def __init__(self, kafka: Brokers, client: KafkaClient) -> None:
+    def __init__(self, kafka: KafkaCluster, client: KafkaClient) -> None:
         self.kafka = kafka
         self.client = client
         self.seconds: dict[str, list[float]] = {}
@@ -182,7 +182,7 @@ def cost(client: KafkaClient, size: int, rounds: int) -> dict[str, Any]:
     return {**spread(seconds), "requests": requests}
 
 
-def sensed(kafka: Brokers, client: KafkaClient, count: int) -> None:
+def sensed(kafka: KafkaCluster, client: KafkaClient, count: int) -> None:
     """Make what the sensors look at: a record every ten seconds for some hours in each partition."""
     client.create_topics({"sensed": SENSOR_PARTITIONS})
     producer = KafkaProducer(bootstrap_servers=kafka.servers, linger_ms=20)
@@ -192,7 +192,7 @@ def sensed(kafka: Brokers, client: KafkaClient, count: int) -> None:
     producer.close()
 
 
-def sensors(kafka: Brokers, client: KafkaClient, count: int, apart: bool = False) -> dict[str, Any]:
+def sensors(kafka: KafkaCluster, client: KafkaClient, count: int, apart: bool = False) -> dict[str, Any]:
     """Return what so many triggers cost in one event loop: requests and CPU per poll, and how long it was blocked.
 
     :param apart: each group stands at a record of its own.
@@ -206,9 +206,9 @@ def sensors(kafka: Brokers, client: KafkaClient, count: int, apart: bool = False
 
 async def _sensors(count: int) -> dict[str, Any]:
     # None is ever within its limits, nor beyond them for long enough.
-    goal = WithinLimits(LagLimits(max_records=0).to_json(), seconds=1e9).to_json()
+    condition = WithinLimits(LagLimits(max_records=0).to_json(), seconds=1e9).to_json()
     triggers = [
-        LagTrigger(LagTarget("bench", group=f"sensed-{number}").to_json(), goal, INTERVAL, time.time() + 3600)
+        LagTrigger(LagTarget("bench", group=f"sensed-{number}").to_json(), condition, INTERVAL, time.time() + 3600)
         for number in range(count)
     ]
     late: list[float] = []

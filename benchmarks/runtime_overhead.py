@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.results import machine, show, spread, write
-from tests.support.drivers import Operator, operator, spark_submit, wait_for
+from devstack.drivers import Operator, operator, spark_submit, wait_for
 
 APP = Path(__file__).parent / "overhead_app.py"
 

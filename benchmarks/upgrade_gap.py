@@ -21,12 +21,12 @@ from typing import Any
 
 import psutil
 
-from airflow_stream_provider.local.demo.commits import crossing, intervals, largest_gap
-from airflow_stream_provider.local.stack import LocalStack
-from airflow_stream_provider.model.state import StreamPhase
+from airflow_stream_provider.lifecycle.state import StreamPhase
 from benchmarks.results import machine, show, spread, write
-from tests.support.drivers import wait_for
-from tests.support.standalone import QUERIES, Stream, stream
+from demo.commits import crossing, intervals, largest_gap
+from demo.played_stream import QUERIES, Stream, stream
+from devstack.drivers import wait_for
+from devstack.stack import LocalStack
 
 RATE = 500
 WARM_SECONDS = 20.0

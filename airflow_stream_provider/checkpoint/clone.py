@@ -20,7 +20,7 @@ from pathlib import Path
 from airflow_stream_provider.checkpoint.location import local_path
 from airflow_stream_provider.checkpoint.logs import kafka_offsets, numbers, read_offsets
 from airflow_stream_provider.checkpoint.state import state_files
-from airflow_stream_provider.model.errors import CheckpointError
+from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 # Each retry follows a commit of the live query that purged what was about to be copied.
 ATTEMPTS = 5
@@ -90,7 +90,7 @@ def clone_state(
         if size > limit_bytes:
             raise StateTooLarge(
                 f"The state of the checkpoint {root} is {size} bytes, more than the limit of {limit_bytes}.",
-                todo="Raise the limit, or rehearse without the state.",
+                next_step="Raise the limit, or rehearse without the state.",
                 bytes=size,
                 limit=limit_bytes,
             )
@@ -115,7 +115,7 @@ def _logs(root: Path, drop_last_commit: bool) -> _Plan:
     if not offsets:
         raise CheckpointError(
             f"The checkpoint {root} has planned no batch yet: there is nothing to rehearse on.",
-            todo="Wait for its first batch, or start without a rehearsal.",
+            next_step="Wait for its first batch, or start without a rehearsal.",
             path=str(root),
         )
     # A batch that is planned and not committed is left out: the live query is in it, and its state is half written.
@@ -160,13 +160,15 @@ def _clone(
     root, copy = local_path(location), local_path(target)
     if root == copy or root in copy.parents or copy in root.parents:
         raise CheckpointError(
-            f"The clone {copy} and the checkpoint {root} lie inside one another.", todo="Clone to another folder."
+            f"The clone {copy} and the checkpoint {root} lie inside one another.", next_step="Clone to another folder."
         )
     missing: FileNotFoundError | None = None
     try:
         copy.mkdir(parents=True, exist_ok=True)
         if any(copy.iterdir()):
-            raise CheckpointError(f"The folder {copy} is not empty.", todo="Clone to a new folder.", path=str(copy))
+            raise CheckpointError(
+                f"The folder {copy} is not empty.", next_step="Clone to a new folder.", path=str(copy)
+            )
         for _ in range(ATTEMPTS):
             try:
                 return _fill(copy, root, new_id, plan(root))
@@ -179,13 +181,13 @@ def _clone(
     except OSError as error:
         raise CheckpointError(
             f"The checkpoint {root} cannot be cloned to {copy}: {error}.",
-            todo="Check access to both folders and the space left.",
+            next_step="Check access to both folders and the space left.",
             path=str(root),
         ) from error
     assert missing is not None
     raise CheckpointError(
         f"The checkpoint {root} cannot be cloned: {missing.filename} is not there.",
-        todo="Try again if its query is purging files at this moment; else the checkpoint is damaged: "
+        next_step="Try again if its query is purging files at this moment; else the checkpoint is damaged: "
         "stop the stream and restore it from a back-up.",
         path=str(missing.filename),
     ) from missing

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from airflow_stream_provider.model.errors import CheckpointError
+from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 # What Spark calls a checkpoint that the query names no place for.
 TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -25,7 +25,7 @@ def local_path(location: str | os.PathLike[str]) -> Path:
     if not text.strip():
         raise CheckpointError(
             "The checkpoint location is empty.",
-            todo="Set the option checkpointLocation of the query to a folder that outlives the driver.",
+            next_step="Set the option checkpointLocation of the query to a folder that outlives the driver.",
         )
     parts = urlsplit(text)
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
@@ -34,7 +34,7 @@ def local_path(location: str | os.PathLike[str]) -> Path:
         # The seam for other stores: this module is the only one that turns a location into files.
         raise CheckpointError(
             f"The checkpoint {text} is on {parts.scheme}:, only local and mounted folders can be read.",
-            todo="Use an absolute path or a file: URL on storage that all drivers mount.",
+            next_step="Use an absolute path or a file: URL on storage that all drivers mount.",
             location=text,
         )
     else:
@@ -42,7 +42,7 @@ def local_path(location: str | os.PathLike[str]) -> Path:
     if not path.is_absolute():
         raise CheckpointError(
             f"The checkpoint location {text} is relative: every driver would start in another folder.",
-            todo="Use an absolute path or a file: URL.",
+            next_step="Use an absolute path or a file: URL.",
             location=text,
         )
     return path
@@ -58,7 +58,7 @@ def check_location(location: str | os.PathLike[str]) -> Path:
     if any(TEMPORARY.fullmatch(part) for part in path.parts):
         raise CheckpointError(
             f"The checkpoint {path} is temporary: Spark deletes it when the query ends.",
-            todo="Set the option checkpointLocation of the query to a folder that outlives the driver.",
+            next_step="Set the option checkpointLocation of the query to a folder that outlives the driver.",
             location=str(path),
         )
     existing = path
@@ -67,7 +67,7 @@ def check_location(location: str | os.PathLike[str]) -> Path:
     if not existing.is_dir():
         raise CheckpointError(
             f"The checkpoint {path} cannot be a folder: {existing} is a file.",
-            todo="Choose another checkpointLocation.",
+            next_step="Choose another checkpointLocation.",
             location=str(path),
         )
     try:
@@ -78,7 +78,7 @@ def check_location(location: str | os.PathLike[str]) -> Path:
     except OSError as error:
         raise CheckpointError(
             f"The checkpoint {path} cannot be written: {error.strerror or error} (tried in {existing}).",
-            todo="Give the driver's user write access, or choose another checkpointLocation.",
+            next_step="Give the driver's user write access, or choose another checkpointLocation.",
             location=str(path),
         ) from error
     return path

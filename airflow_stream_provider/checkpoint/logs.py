@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_stream_provider.checkpoint.location import local_path
-from airflow_stream_provider.model.errors import CheckpointError
+from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,8 @@ def damaged(path: Path, found: str) -> CheckpointError:
     """Return the error for a file of a checkpoint that cannot be what Spark wrote."""
     return CheckpointError(
         f"The checkpoint file {path} is damaged: {found}.",
-        todo="Stop the stream and restore the checkpoint from a back-up. If this is the newest file of offsets/ and "
+        next_step="Stop the stream and restore the checkpoint from a back-up. If this is the newest file "
+        "of offsets/ and "
         "commits/ has none of its number, removing it and its hidden .crc file is enough: Spark plans the batch anew.",
         path=str(path),
     )
@@ -134,7 +135,7 @@ def unreadable(path: str | os.PathLike[str], error: OSError) -> CheckpointError:
     """Return the error for a part of a checkpoint that the system does not let us read."""
     return CheckpointError(
         f"{path} cannot be read: {error.strerror or error}.",
-        todo="Check that the checkpoint's storage is mounted here, and this user's access to it.",
+        next_step="Check that the checkpoint's storage is mounted here, and this user's access to it.",
         path=str(path),
     )
 
@@ -161,7 +162,7 @@ def _read(path: Path, newest: int) -> tuple[int, list[str]]:
     if not 1 <= version <= newest:
         raise CheckpointError(
             f"The checkpoint file {path} has format {first}, newer than v{newest}, the newest known.",
-            todo="Update airflow-stream-provider.",
+            next_step="Update airflow-stream-provider.",
             path=str(path),
         )
     return version, rest

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from airflow_stream_provider.checkpoint.location import local_path
 from airflow_stream_provider.checkpoint.logs import boundary, numbers, unreadable
-from airflow_stream_provider.model.errors import CheckpointError
+from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 POLL_SECONDS = 0.2
 
@@ -47,7 +47,7 @@ def owner(location: str | os.PathLike[str]) -> Owner | None:
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             f"The owner file {path} does not name a stream.",
-            todo="Find out which job writes the checkpoint; remove the file once none does.",
+            next_step="Find out which job writes the checkpoint; remove the file once none does.",
             path=str(path),
         ) from error
 
@@ -62,7 +62,7 @@ def check_owner(location: str | os.PathLike[str], stream: str, control: str) -> 
         raise CheckpointError(
             f"The checkpoint {local_path(location)} belongs to the stream {found.stream} of {found.control}, "
             f"not to {stream} of {control}.",
-            todo="Give each stream a checkpoint of its own. If the other stream is retired for good, "
+            next_step="Give each stream a checkpoint of its own. If the other stream is retired for good, "
             f"remove {owner_file(location)}.",
             location=str(location),
             owner=found.stream,
@@ -86,7 +86,7 @@ def claim(location: str | os.PathLike[str], stream: str, control: str) -> None:
     except OSError as error:
         raise CheckpointError(
             f"The owner file {path} cannot be written: {error.strerror or error}.",
-            todo="Give the driver's user write access to the folder that the checkpoint is in.",
+            next_step="Give the driver's user write access to the folder that the checkpoint is in.",
             path=str(path),
         ) from error
 
@@ -118,7 +118,8 @@ def refuse_moving(location: str | os.PathLike[str], seconds: float | None = None
     if moving(root, seconds if seconds is not None else _patience(root)):
         raise CheckpointError(
             f"The checkpoint {root} is being written by a job that no stream manages.",
-            todo="Stop that job, best when it waits for data, then deploy again: the stream goes on where it stopped.",
+            next_step="Stop that job, best when it waits for data, then deploy again: the stream goes on "
+            "where it stopped.",
             location=str(root),
         )
 

@@ -21,7 +21,7 @@ from airflow_stream_provider.checkpoint.logs import (
     text,
     unreadable,
 )
-from airflow_stream_provider.model.errors import CheckpointError
+from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 # A batch has to end 100 times between a listing and a read for a file to vanish; more than once is not a race.
 ATTEMPTS = 10
@@ -100,7 +100,7 @@ def read(location: str | os.PathLike[str]) -> Checkpoint:
             if not (root / "metadata").exists() and not (root / "offsets").exists():
                 raise CheckpointError(
                     f"There is no checkpoint at {root}.",
-                    todo="Check the path, and that the query has been started once.",
+                    next_step="Check the path, and that the query has been started once.",
                     location=str(root),
                 )
             return _read(root)
@@ -110,7 +110,7 @@ def read(location: str | os.PathLike[str]) -> Checkpoint:
             raise unreadable(error.filename or root, error) from error
     raise CheckpointError(
         f"The files of the checkpoint {root} vanish faster than they can be read.",
-        todo="Check that nothing but its query cleans it up.",
+        next_step="Check that nothing but its query cleans it up.",
         location=str(root),
     ) from missing
 
@@ -190,15 +190,15 @@ def _read(root: Path) -> Checkpoint:
 
 def _sources(root: Path, committed: OffsetEntry | None, planned: OffsetEntry | None) -> tuple[Source, ...]:
     done = committed.sources if committed else {}
-    todo = planned.sources if planned else {}
+    next_step = planned.sources if planned else {}
     # In the plan's order; before the first batch only the folders tell.
-    names = dict.fromkeys([*done, *todo]) or [str(number) for number in numbers(root / "sources")]
+    names = dict.fromkeys([*done, *next_step]) or [str(number) for number in numbers(root / "sources")]
     found = []
     for name in names:
         topics: Offsets | None = kafka_offsets(done.get(name))
         if topics is None and done.get(name) is None:
             topics = _initial(root / "sources" / name / "0")
-        found.append(Source(name, done.get(name), todo.get(name), topics))
+        found.append(Source(name, done.get(name), next_step.get(name), topics))
     return tuple(found)
 
 

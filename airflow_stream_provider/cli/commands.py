@@ -21,17 +21,17 @@ from rich.live import Live
 
 from airflow_stream_provider.cli.tables import history_table, lag_view, status_table
 from airflow_stream_provider.control import open_log
-from airflow_stream_provider.control.samples import LagSample, read
 from airflow_stream_provider.hooks.connections import kafka_extra
-from airflow_stream_provider.hooks.findings import RESTING
-from airflow_stream_provider.hooks.lag import LagTarget, measure_lag
-from airflow_stream_provider.hooks.lag_history import health_of
-from airflow_stream_provider.hooks.lag_summary import summary
-from airflow_stream_provider.model.errors import SpecError, StreamError
-from airflow_stream_provider.model.lag import GroupVerdict, LagReport
-from airflow_stream_provider.model.limits import Health, Judgement
-from airflow_stream_provider.model.state import StreamPhase
-from airflow_stream_provider.runbook.spec import StreamSpec, load_specs
+from airflow_stream_provider.lag.limits import Health, LagJudgement
+from airflow_stream_provider.lag.report import GroupVerdict, LagReport
+from airflow_stream_provider.lag.summary import summary
+from airflow_stream_provider.lag.targets import LagTarget, measure_lag
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.state import StreamPhase
+from airflow_stream_provider.monitoring.health import RESTING
+from airflow_stream_provider.monitoring.lag_history import health_of
+from airflow_stream_provider.monitoring.samples import LagSample, read
+from airflow_stream_provider.spec.stream import StreamSpec, load_specs
 
 WATCH_SECONDS = 5.0
 # A watch that has not been heard of for so long says nothing of now.
@@ -136,27 +136,27 @@ def history(args: Namespace) -> NoReturn:
     sys.exit(_code(samples[-1], spec) if samples else Code.UNKNOWN)
 
 
-def _looks(spec: StreamSpec, again: bool) -> Iterator[tuple[LagReport | None, Judgement]]:
+def _looks(spec: StreamSpec, again: bool) -> Iterator[tuple[LagReport | None, LagJudgement]]:
     yield _look(spec)
     while again:
         time.sleep(WATCH_SECONDS)
         yield _look(spec)
 
 
-def _look(spec: StreamSpec) -> tuple[LagReport | None, Judgement]:
+def _look(spec: StreamSpec) -> tuple[LagReport | None, LagJudgement]:
     try:
         target = LagTarget.of(spec)
         report = measure_lag(target, kafka_extra(target.kafka))
     except StreamError as error:
-        return None, Judgement(Health.UNKNOWN, (str(error),))
+        return None, LagJudgement(Health.UNKNOWN, (str(error),))
     return report, spec.lag.limits.judge(report)
 
 
-def _code_of(report: LagReport | None, judged: Judgement) -> Code:
+def _code_of(report: LagReport | None, judged: LagJudgement) -> Code:
     return Code.of(judged.health, report.verdict if report else GroupVerdict.UNKNOWN)
 
 
-def _to_json(spec: StreamSpec, report: LagReport | None, judged: Judgement) -> dict[str, Any]:
+def _to_json(spec: StreamSpec, report: LagReport | None, judged: LagJudgement) -> dict[str, Any]:
     found = summary(report, spec.lag.limits.ceilings) if report else {"verdict": GroupVerdict.UNKNOWN.value}
     return {"stream": spec.name, "health": judged.health.value, "reasons": list(judged.reasons), **found}
 
@@ -186,7 +186,7 @@ def _status(spec: StreamSpec | SpecError) -> StreamStatus:
 def _code(sample: LagSample, spec: StreamSpec) -> Code:
     if sample.phase in RESTING:
         return Code.WELL
-    if sample.incidents.keys() & {"down", "lag"}:
+    if sample.open_incidents.keys() & {"down", "lag"}:
         return Code.BAD
     if not spec.kafka:
         return Code.WELL
@@ -211,7 +211,7 @@ def _spec(args: Namespace) -> StreamSpec:
         _fail(
             SpecError(
                 f"There is no stream {args.name} in {folder}; there are: {names}.",
-                todo=" ".join(str(error) for error in broken) or "Name one of them, or give --folder.",
+                next_step=" ".join(str(error) for error in broken) or "Name one of them, or give --folder.",
             )
         )
     return spec

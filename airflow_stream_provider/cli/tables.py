@@ -10,11 +10,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from airflow_stream_provider.control.samples import LagSample
-from airflow_stream_provider.hooks.lag_history import health_of
-from airflow_stream_provider.model.lag import Ceilings, LagReport, QueryLag
-from airflow_stream_provider.model.limits import Health, Judgement, LagLimits
-from airflow_stream_provider.model.words import count, duration
+from airflow_stream_provider.lag.formatting import count, duration
+from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLimits
+from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
+from airflow_stream_provider.monitoring.lag_history import health_of
+from airflow_stream_provider.monitoring.samples import LagSample
 
 if TYPE_CHECKING:
     from airflow_stream_provider.cli.commands import StreamStatus
@@ -24,7 +24,7 @@ PARTITIONS = 20
 _COLOURS = {Health.PASS: "green", Health.FAIL: "red", Health.UNKNOWN: "yellow"}
 
 
-def lag_view(stream: str, report: LagReport | None, judged: Judgement, ceilings: Ceilings) -> RenderableType:
+def lag_view(stream: str, report: LagReport | None, judged: LagJudgement, ceilings: Ceilings) -> RenderableType:
     """Return how far a stream is behind, and the partitions to look at first."""
     colour = _COLOURS[judged.health]
     parts: list[RenderableType] = [Text(f"{stream}: {judged.health.value.upper()}", style=f"bold {colour}")]
@@ -66,7 +66,7 @@ def history_table(stream: str, samples: Sequence[LagSample], limits: LagLimits) 
             count(sample.records),
             duration(sample.seconds),
             Text(_verdicts(sample), style=_COLOURS[health_of(sample, limits)]),
-            ", ".join(sorted(set(sample.incidents.values()))) or sample.problem,
+            ", ".join(sorted(set(sample.open_incidents.values()))) or sample.problem,
         )
     return table
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from airflow_stream_provider.clusters.job import Job
-from airflow_stream_provider.model.errors import ClusterError
+from airflow_stream_provider.lifecycle.errors import ClusterError
 
 
 class DriverState(StrEnum):

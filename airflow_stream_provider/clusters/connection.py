@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from airflow_stream_provider.model.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import SpecError
 
 MASTER_PORT = 7077
 REST_PORT = 6066
@@ -97,5 +97,5 @@ class ClusterConnection:
         return urls
 
 
-def _refused(found: str, todo: str) -> SpecError:
-    return SpecError(f"The cluster's connection cannot be used: {found}.", todo=todo)
+def _refused(found: str, next_step: str) -> SpecError:
+    return SpecError(f"The cluster's connection cannot be used: {found}.", next_step=next_step)

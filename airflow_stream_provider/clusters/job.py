@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP
-from airflow_stream_provider.model.errors import ClusterError, SpecError
+from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 
 # What Spark itself hides (the default of spark.redaction.regex), other spellings, and Kafka's one setting that holds a
 # password without saying so.
@@ -89,7 +89,7 @@ def refuse_secrets(conf: Mapping[str, str]) -> None:
         if _SECRET_KEY.search(key) or _SECRET_VALUE.search(str(value)):
             raise SecretInConf(
                 f"The Spark conf key {key} looks like a secret, and conf is shown to whoever sees the cluster.",
-                todo="Put it where the driver runs instead: its environment, spark-defaults.conf on the cluster, "
+                next_step="Put it where the driver runs instead: its environment, spark-defaults.conf on the cluster, "
                 "or a file that the application reads.",
                 key=key,
             )

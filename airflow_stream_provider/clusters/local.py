@@ -19,10 +19,10 @@ from pathlib import Path
 import psutil
 
 from airflow_stream_provider.clusters import processes
+from airflow_stream_provider.clusters.capacity import Ask
 from airflow_stream_provider.clusters.cluster import DriverState, Found, SubmitUnclear
 from airflow_stream_provider.clusters.job import Job, names_deployment
-from airflow_stream_provider.clusters.room import Ask
-from airflow_stream_provider.model.errors import ClusterError
+from airflow_stream_provider.lifecycle.errors import ClusterError
 
 _KILLED = {-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM}
 
@@ -52,7 +52,7 @@ class LocalCluster:
         if asked > free:
             raise ClusterError(
                 f"This machine has no room for {job.app_name}: free are {free} MiB; its driver asks for {asked} MiB.",
-                todo="Stop something, or lower spark.driver.memory in `conf`; nothing was started.",
+                next_step="Stop something, or lower spark.driver.memory in `conf`; nothing was started.",
                 free_memory=free,
                 asked_memory=asked,
             )
@@ -90,7 +90,7 @@ class LocalCluster:
         except OSError as error:
             raise ClusterError(
                 f"The driver of {job.deployment} cannot be started here: {error.strerror} ({error.filename}).",
-                todo="Check that this user may write beside the releases and that the disk is not full.",
+                next_step="Check that this user may write beside the releases and that the disk is not full.",
             ) from error
         finally:
             os.close(lock)
@@ -173,7 +173,7 @@ def _elsewhere(folder: Path) -> ClusterError:
     host = (folder / "host").read_text()
     return ClusterError(
         f"The driver {folder.name} runs on {host}, and this is {socket.gethostname()}.",
-        todo=f"Run this task on {host}: a local cluster is one machine.",
+        next_step=f"Run this task on {host}: a local cluster is one machine.",
     )
 
 
@@ -193,7 +193,7 @@ def _lock(deployment: str, release_dir: str) -> int:
         os.close(lock)
         raise SubmitUnclear(
             f"A driver of {deployment} is alive on this machine or is just being started.",
-            todo="It is looked for before anything is submitted again.",
+            next_step="It is looked for before anything is submitted again.",
             deployment=deployment,
         ) from None
     return lock
@@ -215,7 +215,7 @@ def _spark_home() -> Path:
             return Path(place)
     raise ClusterError(
         "There is no Spark on this machine: neither pyspark nor SPARK_HOME has bin/spark-submit.",
-        todo="Install airflow-stream-provider[pyspark] beside Airflow, or use a standalone cluster.",
+        next_step="Install airflow-stream-provider[pyspark] beside Airflow, or use a standalone cluster.",
     )
 
 
@@ -224,5 +224,5 @@ def _check_java() -> None:
     if not (Path(home, "bin", "java").is_file() if home else shutil.which("java")):
         raise ClusterError(
             f"There is no Java in {home}." if home else "There is no `java` on this machine's PATH.",
-            todo="Install Java 17 and set JAVA_HOME for the Airflow workers.",
+            next_step="Install Java 17 and set JAVA_HOME for the Airflow workers.",
         )

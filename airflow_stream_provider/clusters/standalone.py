@@ -9,14 +9,14 @@ from typing import Any
 
 import requests
 
-from airflow_stream_provider.clusters import master as api
+from airflow_stream_provider.clusters import master_api as api
+from airflow_stream_provider.clusters.capacity import Ask, Free
 from airflow_stream_provider.clusters.cluster import DriverState, Found, SubmitUnclear
 from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.job import Job, names_deployment
-from airflow_stream_provider.clusters.master import Master
-from airflow_stream_provider.clusters.request import MAIN_CLASS, properties, submission
-from airflow_stream_provider.clusters.room import Ask, Free
-from airflow_stream_provider.model.errors import ClusterError
+from airflow_stream_provider.clusters.master_api import Master
+from airflow_stream_provider.clusters.rest_properties import MAIN_CLASS, properties, submission
+from airflow_stream_provider.lifecycle.errors import ClusterError
 
 # Clocks of several Airflow machines may differ by this much, s; the master's is read from its answers.
 CLOCK_SLACK = 60.0
@@ -57,7 +57,7 @@ class StandaloneCluster:
         raise ClusterError(
             f"The cluster has no room for {job.app_name}: free are {cores} cores and {memory} MiB on {where}; "
             f"asked are {ask}." + (f" In use: {', '.join(holders)}." if holders else ""),
-            todo="Give every application a spark.cores.max, stop one, ask for less in `conf`, or add a worker; "
+            next_step="Give every application a spark.cores.max, stop one, ask for less in `conf`, or add a worker; "
             "nothing was submitted and nothing that runs was touched.",
             free_cores=cores,
             free_memory=memory,
@@ -124,7 +124,7 @@ class StandaloneCluster:
         if not answer.get("success") and "does not exist" not in message:
             raise ClusterError(
                 f"The Spark master did not take the kill of {submission}: {api.first_line(message)}.",
-                todo="Try again; see the master's log.",
+                next_step="Try again; see the master's log.",
                 submission=submission,
             )
 

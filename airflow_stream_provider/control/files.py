@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from airflow_stream_provider.model.errors import ControlUnavailable, SeqTaken, SpecError
-from airflow_stream_provider.model.names import INCARNATION, check_id, check_stream_name
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, SpecError
+from airflow_stream_provider.lifecycle.ids import INCARNATION, check_id, check_stream_name
 
 SAMPLES = "lag.json"
 
@@ -53,7 +53,8 @@ class FilesStore:
         if not found:
             raise ControlUnavailable(
                 f"There is no control log in {self.folder}.",
-                todo="Mount the control folder on this machine, or check `control` and `name` in the stream's YAML.",
+                next_step="Mount the control folder on this machine, or check `control` and `name` in the "
+                "stream's YAML.",
                 folder=str(self.folder),
             )
 
@@ -135,7 +136,7 @@ class FilesStore:
             os.link(temporary, path)
             _sync_folder(path.parent)
         except FileExistsError as error:
-            raise SeqTaken(f"{path.name} is taken.", todo="Read the log again.", path=str(path)) from error
+            raise SeqTaken(f"{path.name} is taken.", next_step="Read the log again.", path=str(path)) from error
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink()
@@ -177,7 +178,8 @@ class FilesStore:
             raise ControlUnavailable(
                 f"Of two exclusive creates in {self.folder}, {len(won)} won instead of one"
                 f"{''.join(f' ({error.strerror})' for error in errors[:1])}.",
-                todo="Use a writable control folder, not full, on a file system with hard links (local disk, NFS).",
+                next_step="Use a writable control folder, not full, on a file system with hard links "
+                "(local disk, NFS).",
                 winners=len(won),
             )
 
@@ -189,7 +191,7 @@ def local_folder(url: str) -> Path:
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not os.path.isabs(path):
         raise SpecError(
             f"The control URL {parts.scheme or url!r} is not file:///an/absolute/folder.",
-            todo="Use a folder that Airflow and the Spark drivers both mount.",
+            next_step="Use a folder that Airflow and the Spark drivers both mount.",
         )
     return Path(path)
 
@@ -209,7 +211,7 @@ def _unavailable(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise ControlUnavailable(
             f"The control folder {folder} cannot be used now: {error.strerror or error}.",
-            todo="Check that it is mounted, writable and not full; nothing is lost, the drivers wait for it.",
+            next_step="Check that it is mounted, writable and not full; nothing is lost, the drivers wait for it.",
             folder=str(folder),
             errno=error.errno,
         ) from error

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow_stream_provider.control.store import Store
-from airflow_stream_provider.model.errors import ControlUnavailable, SeqTaken
-from airflow_stream_provider.model.fold import fold
-from airflow_stream_provider.model.record import Record
-from airflow_stream_provider.model.rules import check
-from airflow_stream_provider.model.state import StreamState
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken
+from airflow_stream_provider.lifecycle.fold import fold
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.rules import check
+from airflow_stream_provider.lifecycle.state import StreamState
 
 
 class ControlLog:
@@ -59,7 +59,7 @@ class ControlLog:
             if written is None:
                 raise ControlUnavailable(
                     f"Whether record {numbered.seq} was written is not known: {error.message}",
-                    todo="Nothing: it counts as not written until it is read.",
+                    next_step="Nothing: it counts as not written until it is read.",
                     seq=numbered.seq,
                 ) from error
             if Record.from_json(written, numbered.seq).nonce != record.nonce:
@@ -104,4 +104,4 @@ def make_record(kind: str, by: str, **fields: Any) -> Record:
 
 
 def _taken(seq: int) -> SeqTaken:
-    return SeqTaken(f"Record {seq} is taken.", todo="Read the log again.", seq=seq)
+    return SeqTaken(f"Record {seq} is taken.", next_step="Read the log again.", seq=seq)

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from airflow_stream_provider.model.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 
 LAUNCHER = "launcher.py"
 RUNTIME_ZIP = "airflow_stream_runtime.zip"
 # What travels to the driver; everything else of this package needs Airflow.
-_TRAVELS = ("model", "control", "checkpoint", "runtime")
+_TRAVELS = ("lifecycle", "control", "checkpoint", "runtime")
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def verify(stream_folder: Path, release: Release) -> None:
         raise StreamError(
             f"The files of release {release.version} in {folder} are not those that were published "
             f"(hash {release.hash}, found {found}).",
-            todo="Deploy the release again; never edit files under releases/.",
+            next_step="Deploy the release again; never edit files under releases/.",
             hash=release.hash,
         )
 
@@ -114,10 +114,12 @@ def _check_sources(sources: Sequence[Path]) -> None:
     names: set[str] = {LAUNCHER, RUNTIME_ZIP}
     for path in sources:
         if not path.is_file():
-            raise SpecError(f"There is no file {path}.", todo="Check `application` and `py_files`.", path=str(path))
+            raise SpecError(
+                f"There is no file {path}.", next_step="Check `application` and `py_files`.", path=str(path)
+            )
         if path.name in names:
             raise SpecError(
-                f"Two files of the release are named {path.name}.", todo="Rename one of them.", path=str(path)
+                f"Two files of the release are named {path.name}.", next_step="Rename one of them.", path=str(path)
             )
         names.add(path.name)
 

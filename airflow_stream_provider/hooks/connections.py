@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowException
 
-from airflow_stream_provider.model.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import SpecError
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -76,7 +76,7 @@ def _extra(connection: Connection) -> Mapping[str, Any]:
 def _no_kafka(kafka: str, error: Exception) -> SpecError:
     return SpecError(
         f"The Airflow connection {kafka!r} cannot be read: {error}".rstrip(".") + ".",
-        todo="Create it, with type kafka.",
+        next_step="Create it, with type kafka.",
         conn_id=kafka,
     )
 
@@ -93,7 +93,7 @@ def _of(cluster: Connection, kafka: Connection | None) -> Connected:
 def _missing(cluster: str, kafka: str | None, error: Exception) -> SpecError:
     return SpecError(
         f"An Airflow connection of this stream cannot be read: {error}".rstrip(".") + ".",
-        todo=f"Create {cluster!r} (type spark)" + (f" and {kafka!r} (type kafka)." if kafka else "."),
+        next_step=f"Create {cluster!r} (type spark)" + (f" and {kafka!r} (type kafka)." if kafka else "."),
         cluster=cluster,
         kafka=kafka,
     )

@@ -18,20 +18,20 @@ from airflow_stream_provider.control.files import local_folder
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.control.releases import Release, publish
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect
-from airflow_stream_provider.hooks.goals import Asks
-from airflow_stream_provider.hooks.lag import stream_sources
-from airflow_stream_provider.hooks.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.hooks.submit import job_of, submit_once
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
-from airflow_stream_provider.model.errors import SeqTaken, SpecError, StreamError
-from airflow_stream_provider.model.names import check_stream_name, deployment_of
-from airflow_stream_provider.model.record import Record
-from airflow_stream_provider.model.state import StreamState
+from airflow_stream_provider.lag.targets import stream_sources
+from airflow_stream_provider.lifecycle.errors import SeqTaken, SpecError, StreamError
+from airflow_stream_provider.lifecycle.ids import check_stream_name, deployment_of
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning.conditions import Needs
+from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
 
 if TYPE_CHECKING:
     from airflow_stream_provider.clusters import Job
-    from airflow_stream_provider.kafka.committed import Offsets
-    from airflow_stream_provider.model.lag import LagReport
+    from airflow_stream_provider.lag.committed_offsets import Offsets
+    from airflow_stream_provider.lag.report import LagReport
 
 
 class StreamHook(BaseHook):
@@ -87,24 +87,24 @@ class StreamHook(BaseHook):
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
-    def observe(self, asks: Asks = Asks()) -> Snapshot:  # noqa: B008 - frozen
+    def observe(self, needs: Needs = Needs()) -> Snapshot:  # noqa: B008 - frozen
         """Return the stream as it is now; never acts.
 
         :raises ControlUnavailable: the control log cannot be read now.
         """
         # The cluster before the log: a driver that the cluster calls gone has written its last word by then.
-        drivers = self._drivers(asks.drivers)
+        drivers = self._drivers(needs.drivers)
         self._records += self.control_log.records(len(self._records) + 1)
         state = self.control_log.refresh()
         heartbeats = self._heartbeats(state)
-        lag = self._lag(state, heartbeats) if asks.lag else None
+        lag = self._lag(state, heartbeats) if needs.lag else None
         return Snapshot(self.stream, time.time(), state, tuple(self._records), heartbeats, drivers, lag)
 
-    async def aobserve(self, asks: Asks) -> Snapshot:
+    async def aobserve(self, needs: Needs) -> Snapshot:
         """Return the stream as it is now, from a trigger's event loop."""
-        if (asks.drivers or asks.lag) and self._connected is None:
+        if (needs.drivers or needs.lag) and self._connected is None:
             self._connected = await aconnect(self.cluster_conn_id, self.kafka_conn_id)
-        return await asyncio.to_thread(self.observe, asks)
+        return await asyncio.to_thread(self.observe, needs)
 
     def _heartbeats(self, state: StreamState) -> Mapping[str, Mapping[str, Any]]:
         """The heartbeats that can still mean something; those of years of ended drivers are not read again."""
@@ -133,7 +133,7 @@ class StreamHook(BaseHook):
 
     def _lag(self, state: StreamState, heartbeats: Mapping[str, Any]) -> LagReport | None:
         from airflow_stream_provider.kafka.client import KafkaClient
-        from airflow_stream_provider.kafka.lag import measure
+        from airflow_stream_provider.lag.measure import measure
 
         extra = self._connections.kafka
         sources = stream_sources(self.stream, self.control, state, heartbeats)
@@ -231,6 +231,6 @@ class StreamHook(BaseHook):
             return
         extra = self._connections.kafka
         if extra is None:
-            raise SpecError(f"The connection {self.kafka_conn_id!r} has no extra.", todo="See the README.")
+            raise SpecError(f"The connection {self.kafka_conn_id!r} has no extra.", next_step="See the README.")
         with KafkaClient(self.kafka_conn_id, extra) as client:
             client.describe_cluster()

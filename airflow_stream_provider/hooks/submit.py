@@ -9,9 +9,9 @@ from typing import Any
 from airflow_stream_provider.clusters import Cluster, Job, SubmitUnclear
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.control.releases import Release
-from airflow_stream_provider.model.names import deployment_of
-from airflow_stream_provider.model.record import Kind, Record
-from airflow_stream_provider.model.state import StreamState
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.state import StreamState
 
 
 def job_of(stream: str, control: str, folder: Path, deployment: str, release: Release) -> Job:

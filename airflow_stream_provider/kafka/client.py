@@ -12,7 +12,7 @@ from airflow_stream_provider.kafka.connect import connect, failure
 from airflow_stream_provider.kafka.group_requests import GroupRequests
 from airflow_stream_provider.kafka.list_offsets import Found, ListOffsets, Offsets
 from airflow_stream_provider.kafka.requests import Answers, Requests
-from airflow_stream_provider.model.errors import StreamError
+from airflow_stream_provider.lifecycle.errors import StreamError
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
@@ -192,9 +192,9 @@ class KafkaClient:
         from kafka.errors import KafkaError
 
         if self._process != os.getpid():
-            raise StreamError("This Kafka client was made in another process.", todo="Make one after the fork.")
+            raise StreamError("This Kafka client was made in another process.", next_step="Make one after the fork.")
         if self._closed:
-            raise StreamError("This Kafka client is closed.", todo="Make a new one.")
+            raise StreamError("This Kafka client is closed.", next_step="Make a new one.")
         try:
             yield
         except (KafkaError, OSError) as error:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.kafka.settings import client_settings
-from airflow_stream_provider.model.errors import StreamError
+from airflow_stream_provider.lifecycle.errors import StreamError
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
@@ -118,18 +118,19 @@ def failure(conn_id: str, servers: list[str], what: str, error: BaseException) -
     if isinstance(error, SaslAuthenticationFailedError):
         return KafkaDenied(
             f"{where} refuses the connection's credentials: {reason}.",
-            todo="Correct its user, password or token.",
+            next_step="Correct its user, password or token.",
             conn_id=conn_id,
         )
     if isinstance(error, AuthorizationError):
         return KafkaDenied(
             f"{where} refuses the connection's user {what}: {reason}.",
-            todo="Grant it the ACL: lag needs DESCRIBE on topics and groups, and DESCRIBE_CONFIGS on topics.",
+            next_step="Grant it the ACL: lag needs DESCRIBE on topics and groups, and DESCRIBE_CONFIGS on topics.",
             conn_id=conn_id,
         )
     return BrokerUnreachable(
         f"{where} does not answer when asked {what}: {reason}.",
-        todo="Check that the brokers run, that this machine reaches their advertised listeners, and the connection's"
+        next_step="Check that the brokers run, that this machine reaches their advertised listeners, and "
+        "the connection's"
         " security settings.",
         conn_id=conn_id,
     )

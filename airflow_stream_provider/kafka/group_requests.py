@@ -16,7 +16,7 @@ GROUP = 0  # Kafka's number for this kind of coordinator
 
 
 class GroupRequests:
-    """Asks the coordinators of groups; runs on the client's thread. Brokers must be 3.0 or later (KIP-699, KIP-709)."""
+    """Asks the coordinators of groups, on the client's thread. Brokers must be 3.0 or later (KIP-699, KIP-709)."""
 
     def __init__(self, admin: KafkaAdminClient, requests: Requests) -> None:
         self._admin = admin

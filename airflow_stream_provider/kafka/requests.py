@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient, TopicPartition
 
-    from airflow_stream_provider.model.lag import PartitionLag
+    from airflow_stream_provider.lag.report import PartitionLag
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -48,7 +48,7 @@ class Answers(dict[K, V], Generic[K, V]):
 
 
 class Requests:
-    """Asks the brokers that a client has found; everything but the making runs on the client's thread."""
+    """Needs the brokers that a client has found; everything but the making runs on the client's thread."""
 
     def __init__(self, admin: KafkaAdminClient) -> None:
         self._manager = admin._manager

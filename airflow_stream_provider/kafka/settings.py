@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from airflow_stream_provider.model.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import SpecError
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -89,12 +89,12 @@ def client_settings(conn_id: str, extra: Mapping[str, Any]) -> dict[str, Any]:
 
 def _servers(conn_id: str, value: Any) -> list[str]:
     servers = [server.strip() for server in str(value or "").split(",") if server.strip()]
-    todo = 'Put {"bootstrap.servers": "host:port"} into its extra.'
+    next_step = 'Put {"bootstrap.servers": "host:port"} into its extra.'
     if not servers:
-        raise _refused(conn_id, "names no broker", todo)
+        raise _refused(conn_id, "names no broker", next_step)
     wrong = next((server for server in servers if not _SERVER.fullmatch(server)), None)
     if wrong is not None:
-        raise _refused(conn_id, f"names a broker that is not a host and a port: {wrong}", todo)
+        raise _refused(conn_id, f"names a broker that is not a host and a port: {wrong}", next_step)
     return servers
 
 
@@ -226,5 +226,5 @@ def _number(conn_id: str, name: str, value: Any) -> int:
         raise _refused(conn_id, f"has {name} {value!r}, which is not a whole number", "Correct it.") from error
 
 
-def _refused(conn_id: str, what: str, todo: str) -> SpecError:
-    return SpecError(f"The Kafka connection {conn_id!r} {what}.", todo=todo, conn_id=conn_id)
+def _refused(conn_id: str, what: str, next_step: str) -> SpecError:
+    return SpecError(f"The Kafka connection {conn_id!r} {what}.", next_step=next_step, conn_id=conn_id)

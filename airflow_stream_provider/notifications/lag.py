@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseNotifier, Context
 
 from airflow_stream_provider.control import FilesStore
-from airflow_stream_provider.control.samples import LagSample, read
 from airflow_stream_provider.hooks.connections import akafka_extra, kafka_extra
-from airflow_stream_provider.hooks.lag import LagTarget, measure_lag
-from airflow_stream_provider.hooks.lag_history import bad_since
-from airflow_stream_provider.model.errors import StreamError
-from airflow_stream_provider.model.incident import Incident
-from airflow_stream_provider.model.lag import LagReport
-from airflow_stream_provider.model.limits import Health, LagLimits
-from airflow_stream_provider.notifications.alert import LagAlert, growth
-from airflow_stream_provider.notifications.deliver import deliver, named
+from airflow_stream_provider.lag.limits import Health, LagLimits
+from airflow_stream_provider.lag.report import LagReport
+from airflow_stream_provider.lag.streaks import Incident
+from airflow_stream_provider.lag.targets import LagTarget, measure_lag
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.monitoring.alert import LagAlert, growth
+from airflow_stream_provider.monitoring.delivery import deliver, named
+from airflow_stream_provider.monitoring.lag_history import bad_since
+from airflow_stream_provider.monitoring.samples import LagSample, read
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.runbook.spec import StreamSpec
+    from airflow_stream_provider.spec.stream import StreamSpec
 
 Recipient = BaseNotifier | Callable[[LagAlert], Any]
 
@@ -90,7 +90,7 @@ class LagNotifier(BaseNotifier):
     def _all_told(self, alert: LagAlert, missed: Iterable[str]) -> None:
         if missed:
             who = ", ".join(sorted(missed))
-            raise StreamError(f"{who} could not be told of {alert.incident}.", todo="The log above says why.")
+            raise StreamError(f"{who} could not be told of {alert.incident}.", next_step="The log above says why.")
 
     def _alert(self, context: Mapping[str, Any], report: LagReport | None, problem: str) -> LagAlert:
         limits = self.stream.lag.limits if self.stream else LagLimits(verdicts=())

@@ -8,9 +8,9 @@ from typing import Any
 from airflow.sdk import BaseHook, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException
 
-from airflow_stream_provider.kafka.audit import AuditReport, Needs, Severity, audit, tools
-from airflow_stream_provider.model.errors import SpecError, StreamError
-from airflow_stream_provider.operators.base import failing_at_once
+from airflow_stream_provider.audit import AuditReport, Requirements, Severity, audit, tools
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.operators.base import failing_without_retry
 
 
 class AuditFailed(StreamError):
@@ -61,11 +61,11 @@ class KafkaTopicAuditOperator(BaseOperator):
         self.conn_id = conn_id
         self.topics = topics
         self.fail_on = fail_on
-        self.needs = Needs(outage, catch_up, executor_cores, compacted, producer, source, sink)
+        self.needs = Requirements(outage, catch_up, executor_cores, compacted, producer, source, sink)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Audit, warn, and fail if it is bad enough."""
-        with failing_at_once():
+        with failing_without_retry():
             severity = Severity.of(self.fail_on)
             report = self._audit()
         failing = report.failing(severity)
@@ -79,7 +79,7 @@ class KafkaTopicAuditOperator(BaseOperator):
             more = f"; and {len(failing) - 3} more" if len(failing) > 3 else ""
             raise AuditFailed(
                 f"{len(failing)} findings of severity {severity.label} or worse: {worst}{more}.",
-                todo="Run the commands of the task's XCom, or give a higher fail_on.",
+                next_step="Run the commands of the task's XCom, or give a higher fail_on.",
                 findings=[finding.to_json() for finding in failing],
             )
         return report.to_json()
@@ -90,13 +90,13 @@ class KafkaTopicAuditOperator(BaseOperator):
 
         topics = [topic for topic in ([self.topics] if isinstance(self.topics, str) else self.topics) if topic]
         if not topics:
-            raise SpecError("No topic was given to audit.", todo="Give topics=, a list of names.")
+            raise SpecError("No topic was given to audit.", next_step="Give topics=, a list of names.")
         try:
             extra = BaseHook.get_connection(self.conn_id).extra_dejson
         except AirflowException as error:
             raise SpecError(
                 f"The Airflow connection {self.conn_id!r} cannot be read: {error}".rstrip(".") + ".",
-                todo="Create it, with type kafka.",
+                next_step="Create it, with type kafka.",
                 conn_id=self.conn_id,
             ) from error
         with KafkaClient(self.conn_id, extra) as client:

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_stream_provider.hooks.author import Author
-from airflow_stream_provider.hooks.goals import Asks, Goal
-from airflow_stream_provider.hooks.outcome import Ended, Outcome
-from airflow_stream_provider.hooks.plan import ask_again
-from airflow_stream_provider.hooks.snapshot import Snapshot
-from airflow_stream_provider.hooks.steps import Append, Done, GiveUp, Kill, Skip, Step, Submit, Wait
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.links.stream import DriverLogLink, SparkUiLink, key
-from airflow_stream_provider.model.errors import SpecError, StreamError
-from airflow_stream_provider.model.record import Kind
+from airflow_stream_provider.planning.conditions import Condition, Needs
+from airflow_stream_provider.planning.plan import ask_again
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Kill, Skip, Step, Submit, Wait
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.triggers.stream import StreamTrigger
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
-    from airflow_stream_provider.runbook.spec import StreamSpec
+    from airflow_stream_provider.spec.stream import StreamSpec
 
 
 @contextlib.contextmanager
-def failing_at_once() -> Iterator[None]:
+def failing_without_retry() -> Iterator[None]:
     """Fail without the retries when a person has to change something first."""
     try:
         yield
@@ -80,22 +80,22 @@ class StreamOperator(BaseOperator):
 
     # -- what the subclasses say -------------------------------------------------------------------------------------
 
-    def plan(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Return the next step."""
         raise NotImplementedError
 
-    def asks(self, view: Snapshot, author: Author) -> Asks:
+    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         """What `plan` needs to know beyond the log and the heartbeats that are in `view`."""
-        return Asks()
+        return Needs()
 
     def begin(self, context: Context) -> None:
         """What comes before the first look."""
 
-    def result(self, view: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
+    def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
         """Return the XCom: what the plan says, with what only I/O can add."""
         return dict(done)
 
-    def subject(self, author: Author) -> str:
+    def subject(self, identity: TaskIdentity) -> str:
         """The deployment whose driver the links lead to."""
         return self.deployment
 
@@ -103,47 +103,47 @@ class StreamOperator(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Do what is left to do, or defer."""
-        with failing_at_once():
+        with failing_without_retry():
             self.begin(context)
             return self._go(context, None, time.time() + self.wait_seconds)
 
     def resume(self, context: Context, event: Any = None) -> Any:
         """Go on after a wait."""
-        outcome = Outcome.from_event(event)
-        with failing_at_once():
+        outcome = WaitOutcome.from_event(event)
+        with failing_without_retry():
             if outcome.ended is Ended.TIMEOUT:
                 self._timed_out(context, outcome)
             return self._go(context, outcome, outcome.deadline)
 
     # -- the loop ----------------------------------------------------------------------------------------------------
 
-    def _go(self, context: Context, outcome: Outcome | None, deadline: float) -> Any:
-        author = Author.of(context)
+    def _go(self, context: Context, outcome: WaitOutcome | None, deadline: float) -> Any:
+        identity = TaskIdentity.of(context)
         first = False
         while True:
-            view = self.hook.observe()
-            asks = self.asks(view, author)
-            if asks.drivers:
-                view = self.hook.observe(asks)
-            step = self.plan(view, author, outcome)
-            self.log.info("After record %s of %s: %s.", view.state.seq, self.stream.name, step)
+            snapshot = self.hook.observe()
+            needs = self.needs(snapshot, identity)
+            if needs.drivers:
+                snapshot = self.hook.observe(needs)
+            step = self.plan(snapshot, identity, outcome)
+            self.log.info("After record %s of %s: %s.", snapshot.state.seq, self.stream.name, step)
             if isinstance(step, Append):
-                written = self.hook.append(step.kind, author.by, view.state.seq, **step.fields)
+                written = self.hook.append(step.kind, identity.by, snapshot.state.seq, **step.fields)
                 first = written and step.kind == Kind.DECLARED
                 continue
             if isinstance(step, Submit):
-                certain = self.hook.submit(step.deployment, author.by, first=first)
+                certain = self.hook.submit(step.deployment, identity.by, first=first)
                 first = False
                 if certain:
                     continue
-                step = ask_again(view, step.deployment)
-            self._leave_links(context, author)
-            return self._end(step, view, deadline)
+                step = ask_again(snapshot, step.deployment)
+            self._leave_links(context, identity)
+            return self._end(step, snapshot, deadline)
 
-    def _end(self, step: Step, view: Snapshot, deadline: float) -> Any:
+    def _end(self, step: Step, snapshot: Snapshot, deadline: float) -> Any:
         """Carry out a step after which this try of the task is over, or waits."""
         if isinstance(step, Done):
-            return self.result(view, step.result)
+            return self.result(snapshot, step.result)
         if isinstance(step, Skip):
             raise AirflowSkipException(step.reason)
         if isinstance(step, GiveUp):
@@ -152,27 +152,27 @@ class StreamOperator(BaseOperator):
             self.hook.kill(step.deployment)
             self._defer(step.then, deadline)
         if isinstance(step, Wait):
-            self._defer(step.goal, deadline)
+            self._defer(step.condition, deadline)
         raise TypeError(f"{step!r} is not an end")
 
-    def _defer(self, goal: Goal, deadline: float) -> NoReturn:
-        trigger = StreamTrigger(self.hook.address, goal.to_json(), deadline)
+    def _defer(self, condition: Condition, deadline: float) -> NoReturn:
+        trigger = StreamTrigger(self.hook.address, condition.to_json(), deadline)
         self.defer(trigger=trigger, method_name="resume")
 
-    def _timed_out(self, context: Context, outcome: Outcome) -> NoReturn:
+    def _timed_out(self, context: Context, outcome: WaitOutcome) -> NoReturn:
         says = "; ".join(f"{name} says {words!r}" for name, words in outcome.evidence.items())
-        hint = self.timeout_hint(Author.of(context))
+        hint = self.timeout_hint(TaskIdentity.of(context))
         raise AirflowFailException(
             f"{self.stream.name}: {outcome.reason} for {self.wait_seconds:.0f} s. {says} {hint} "
             "Clear the task to wait again: it goes on from the control log."
         )
 
-    def timeout_hint(self, author: Author) -> str:
+    def timeout_hint(self, identity: TaskIdentity) -> str:
         """Return what may have kept the task waiting."""
         return ""
 
-    def _leave_links(self, context: Context, author: Author) -> None:
-        deployment = self.subject(author)
+    def _leave_links(self, context: Context, identity: TaskIdentity) -> None:
+        deployment = self.subject(identity)
         if not deployment:
             return
         with contextlib.suppress(StreamError, KeyError):

@@ -8,10 +8,10 @@ from typing import Any
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_stream_provider.hooks.author import Author
-from airflow_stream_provider.hooks.plan import leftovers
-from airflow_stream_provider.model.errors import ClusterError, StreamError
+from airflow_stream_provider.lifecycle.errors import ClusterError, StreamError
 from airflow_stream_provider.operators.standby import ReleaseOperator
+from airflow_stream_provider.planning.plan import leftovers
+from airflow_stream_provider.planning.task_identity import TaskIdentity
 
 
 class CheckReleaseOperator(ReleaseOperator):
@@ -33,15 +33,15 @@ class CheckReleaseOperator(ReleaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Check everything."""
-        author = Author.of(context)
+        identity = TaskIdentity.of(context)
         try:
             wanted = self.wanted
             wanted.check()
             self.stream.recipients()
             self.hook.create()
-            view = self.hook.observe()
+            snapshot = self.hook.observe()
             self.hook.check_reachable()
-            self._check_cluster(author, crowded=bool(leftovers(view, author)))
+            self._check_cluster(identity, crowded=bool(leftovers(snapshot, identity)))
         except StreamError as error:
             # A person waits for the answer: nothing is tried again.
             raise AirflowFailException(str(error)) from error
@@ -49,12 +49,12 @@ class CheckReleaseOperator(ReleaseOperator):
             "stream": self.stream.name,
             "version": wanted.version,
             "hash": wanted.publish(self.hook).hash,
-            "holder": view.holder,
+            "holder": snapshot.holder,
         }
 
-    def _check_cluster(self, author: Author, *, crowded: bool) -> None:
+    def _check_cluster(self, identity: TaskIdentity, *, crowded: bool) -> None:
         try:
-            self.hook.cluster.check(self.wanted.job(self.hook, self.subject(author)))
+            self.hook.cluster.check(self.wanted.job(self.hook, self.subject(identity)))
         except ClusterError as error:
             full = any(name.startswith("free_") for name in error.fields)
             if not full or (str(self.room) == "True" and not crowded):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_stream_provider.hooks.author import Author
-from airflow_stream_provider.hooks.outcome import Ended, Outcome
-from airflow_stream_provider.hooks.plan import fence
-from airflow_stream_provider.hooks.snapshot import Snapshot
-from airflow_stream_provider.hooks.steps import Done, Skip, Step
 from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.planning.plan import fence
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Done, Skip, Step
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 
 class FenceOperator(StreamOperator):
@@ -30,16 +30,16 @@ class FenceOperator(StreamOperator):
         super().__init__(**kwargs)
         self.confirmed_by = confirmed_by
 
-    def plan(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Return the next step."""
-        if self.deployment not in view.state.deployments:
+        if self.deployment not in snapshot.state.deployments:
             return Skip(f"There is no deployment {self.deployment!r}.")
-        drivers = view.state.of_deployment(self.deployment)
-        left = [d.id for d in drivers if not d.state.terminal or d.id in view.state.must_fence]
+        drivers = snapshot.state.of_deployment(self.deployment)
+        left = [d.id for d in drivers if not d.state.terminal or d.id in snapshot.state.must_fence]
         if left:
             if self.confirmed_by:
                 evidence = {"person": self.confirmed_by}
-                outcome = Outcome(Ended.DEAD, left[0], evidence=evidence)
-            return fence(view, left[0], outcome, self.reason or author.by)
-        fenced = [r["incarnation"] for r in view.records if r.kind == "fenced" and r.by == author.by]
-        return Done({"stream": view.stream, "deployment": self.deployment, "fenced": fenced})
+                outcome = WaitOutcome(Ended.DEAD, left[0], evidence=evidence)
+            return fence(snapshot, left[0], outcome, self.reason or identity.by)
+        fenced = [r["incarnation"] for r in snapshot.records if r.kind == "fenced" and r.by == identity.by]
+        return Done({"stream": snapshot.stream, "deployment": self.deployment, "fenced": fenced})

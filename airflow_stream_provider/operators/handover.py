@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_stream_provider.hooks.author import Author
-from airflow_stream_provider.hooks.commits import boundary, gaps
-from airflow_stream_provider.hooks.outcome import Outcome
-from airflow_stream_provider.hooks.plan import roll_back, take_over
-from airflow_stream_provider.hooks.snapshot import Snapshot
-from airflow_stream_provider.hooks.steps import Skip, Step
 from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.planning.gaps import boundary, gaps
+from airflow_stream_provider.planning.plan import roll_back, take_over
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Skip, Step
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
-def with_gaps(view: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
+def with_gaps(snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
     """Add what the change of holder looked like: `boundary`, `queries` (last batches), `gap_seconds` by query."""
     request = done.get("request")
-    acquired = next((record for record in view.acquisitions() if request and record["id"] == request), None)
+    acquired = next((record for record in snapshot.acquisitions() if request and record["id"] == request), None)
     if acquired is None:
         return dict(done)
-    return {**done, **boundary(view, acquired["id"]), "gap_seconds": gaps(view, acquired)}
+    return {**done, **boundary(snapshot, acquired["id"]), "gap_seconds": gaps(snapshot, acquired)}
 
 
 class HandOverOperator(StreamOperator):
@@ -34,13 +34,13 @@ class HandOverOperator(StreamOperator):
     interrupted), `queries` (their last batches), `gap_seconds` by query as far as it is known.
     """
 
-    def plan(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Return the next step."""
-        return take_over(view, author, self.deployment, outcome, self.reason or author.by)
+        return take_over(snapshot, identity, self.deployment, outcome, self.reason or identity.by)
 
-    def result(self, view: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
+    def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
         """Add the gaps."""
-        return with_gaps(view, done)
+        return with_gaps(snapshot, done)
 
 
 class RollBackOperator(StreamOperator):
@@ -54,12 +54,12 @@ class RollBackOperator(StreamOperator):
 
     WAIT_SECONDS = 1500.0
 
-    def plan(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Return the next step."""
-        if self.deployment not in view.state.deployments:
+        if self.deployment not in snapshot.state.deployments:
             return Skip("Nothing to roll back: no release was submitted.")
-        return roll_back(view, author, self.deployment, outcome, self.reason or author.by)
+        return roll_back(snapshot, identity, self.deployment, outcome, self.reason or identity.by)
 
-    def result(self, view: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
+    def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
         """Add the gaps."""
-        return with_gaps(view, done)
+        return with_gaps(snapshot, done)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_stream_provider.hooks.author import Author
-from airflow_stream_provider.hooks.outcome import Outcome
-from airflow_stream_provider.hooks.snapshot import Snapshot
-from airflow_stream_provider.hooks.steps import Done, GiveUp, Step
-from airflow_stream_provider.model.errors import RehearsalRefused
+from airflow_stream_provider.lifecycle.errors import RehearsalRefused
 from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Done, GiveUp, Step
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
 class JudgeRehearsalOperator(StreamOperator):
@@ -22,14 +22,16 @@ class JudgeRehearsalOperator(StreamOperator):
     XCom: `queries`, by name the seconds and rows per second of both sides, and `notes` of the rehearsal.
     """
 
-    def plan(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Return the verdict; it does not change once the deployment has taken over."""
-        standby = next(iter(reversed(view.state.of_deployment(self.deployment))), None)
+        standby = next(iter(reversed(snapshot.state.of_deployment(self.deployment))), None)
         if standby is None:
             return GiveUp(
-                RehearsalRefused(f"{self.deployment} has not been rehearsed.", todo="Submit it first, in a new run.")
+                RehearsalRefused(
+                    f"{self.deployment} has not been rehearsed.", next_step="Submit it first, in a new run."
+                )
             )
-        holder = view.heartbeats.get(view.state.holder or "", {})
+        holder = snapshot.heartbeats.get(snapshot.state.holder or "", {})
         table = compare(standby.rehearsal.get("queries", {}), holder.get("queries", ()))
         limit = self.stream.lag.max_seconds
         for name, row in table.items():
@@ -39,8 +41,8 @@ class JudgeRehearsalOperator(StreamOperator):
                 return GiveUp(
                     RehearsalRefused(
                         f"The query {name} took {took:.1f} s for a batch of live data; the stream may be at most "
-                        f"{limit:.0f} s behind Kafka. {view.holder_sentence}",
-                        todo="Make it faster, give it more cores, or raise `lag.max_seconds`.",
+                        f"{limit:.0f} s behind Kafka. {snapshot.holder_sentence}",
+                        next_step="Make it faster, give it more cores, or raise `lag.max_seconds`.",
                         query=name,
                     )
                 )

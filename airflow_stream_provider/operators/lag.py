@@ -10,17 +10,17 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.hooks.connections import kafka_extra
-from airflow_stream_provider.hooks.lag import LagTarget, measure_lag
-from airflow_stream_provider.hooks.lag_goals import Measured
-from airflow_stream_provider.hooks.lag_summary import summary
-from airflow_stream_provider.hooks.outcome import Ended, Outcome
-from airflow_stream_provider.model.errors import StreamError
-from airflow_stream_provider.model.limits import LagLimits
-from airflow_stream_provider.operators.base import failing_at_once
+from airflow_stream_provider.lag.limits import LagLimits
+from airflow_stream_provider.lag.summary import summary
+from airflow_stream_provider.lag.targets import LagTarget, measure_lag
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.operators.base import failing_without_retry
+from airflow_stream_provider.planning.lag_conditions import Measured
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.triggers.lag import LagTrigger
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.runbook.spec import StreamSpec
+    from airflow_stream_provider.spec.stream import StreamSpec
 
 
 class KafkaLagOperator(BaseOperator):
@@ -64,7 +64,7 @@ class KafkaLagOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Measure, here or in the triggerer."""
-        with failing_at_once():
+        with failing_without_retry():
             target = LagTarget.of(self.stream, self.group, self.kafka)
             if self.deferrable:
                 self._defer(target)
@@ -85,7 +85,7 @@ class KafkaLagOperator(BaseOperator):
 
         :raises StreamError: Kafka did not answer in time; it is tried again.
         """
-        outcome = Outcome.from_event(event)
+        outcome = WaitOutcome.from_event(event)
         if outcome.ended is Ended.REACHED:
             return dict(outcome.evidence)
         if outcome.ended is Ended.LOST:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from airflow_stream_provider.hooks.author import Author
-from airflow_stream_provider.hooks.goals import Soaked
-from airflow_stream_provider.hooks.outcome import Ended, Outcome
-from airflow_stream_provider.hooks.snapshot import Snapshot
-from airflow_stream_provider.hooks.steps import Done, GiveUp, Step, Wait
-from airflow_stream_provider.model.errors import HandOverFailed
-from airflow_stream_provider.model.judge import Verdict
-from airflow_stream_provider.model.names import deployment_of
+from airflow_stream_provider.lifecycle.errors import HandOverFailed
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.planning.conditions import Soaked
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.soak import SoakResult
+from airflow_stream_provider.planning.steps import Done, GiveUp, Step, Wait
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 
 class SoakOperator(StreamOperator):
@@ -32,29 +32,34 @@ class SoakOperator(StreamOperator):
         kwargs.setdefault("wait_seconds", self.seconds + self.WAIT_SECONDS)
         super().__init__(**kwargs)
 
-    def plan(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Return the next step."""
-        mine = [r for r in view.acquisitions() if deployment_of(r["incarnation"]) == self.deployment]
+        mine = [r for r in snapshot.acquisitions() if deployment_of(r["incarnation"]) == self.deployment]
         if not mine:
-            return GiveUp(HandOverFailed(f"{self.deployment} never held the stream.", todo="Hand over to it first."))
+            return GiveUp(
+                HandOverFailed(f"{self.deployment} never held the stream.", next_step="Hand over to it first.")
+            )
         if outcome is None:
-            lease = float(view.state.deployments[self.deployment].policy.get("lease_seconds", 30.0))
+            lease = float(snapshot.state.deployments[self.deployment].policy.get("lease_seconds", 30.0))
             limits = replace(self.stream.limits, silent_seconds=2 * lease)
-            return Wait(Soaked(self.deployment, mine[0].at + self.seconds, limits.to_json(), author.run))
+            return Wait(Soaked(self.deployment, mine[0].at + self.seconds, limits.to_json(), identity.run))
         if outcome.ended is Ended.REACHED:
-            verdict = Verdict.SUPERSEDED if outcome.reason else Verdict.GOOD
-            return Done({"stream": view.stream, "verdict": verdict.value, "note": outcome.reason, **outcome.evidence})
+            verdict = SoakResult.SUPERSEDED if outcome.reason else SoakResult.GOOD
+            return Done(
+                {"stream": snapshot.stream, "verdict": verdict.value, "note": outcome.reason, **outcome.evidence}
+            )
         return GiveUp(
             HandOverFailed(
-                f"Release {view.state.deployments[self.deployment].release['version']} ({self.deployment}) is no good: "
+                f"Release {snapshot.state.deployments[self.deployment].release['version']} "
+                f"({self.deployment}) is no good: "
                 f"{outcome.reason}",
-                todo="Roll back.",
+                next_step="Roll back.",
             )
         )
 
     def resume(self, context: Any, event: Any = None) -> Any:
         """Leave the verdict where the roll-back finds it, then go on."""
-        outcome = Outcome.from_event(event)
+        outcome = WaitOutcome.from_event(event)
         if outcome.ended is Ended.LOST:
             context["ti"].xcom_push(key="verdict", value=outcome.reason)
         return super().resume(context, event)

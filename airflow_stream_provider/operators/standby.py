@@ -7,14 +7,14 @@ from typing import Any
 
 from airflow.sdk import Context
 
-from airflow_stream_provider.hooks.author import Author
-from airflow_stream_provider.hooks.outcome import Outcome
-from airflow_stream_provider.hooks.plan import stand_by
-from airflow_stream_provider.hooks.snapshot import Snapshot
-from airflow_stream_provider.hooks.steps import Step
-from airflow_stream_provider.model.errors import ClusterError
+from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.operators.release import Wanted
+from airflow_stream_provider.planning.plan import stand_by
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Step
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+from airflow_stream_provider.spec.requested_release import RequestedRelease
 
 
 class ReleaseOperator(StreamOperator):
@@ -44,33 +44,35 @@ class ReleaseOperator(StreamOperator):
         self.changed_checkpoints = changed_checkpoints
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> RequestedRelease:
         """The release that is meant."""
-        return Wanted.of(self.stream, self.version, self.application, self.arguments, self.changed_checkpoints)
+        return RequestedRelease.of(
+            self.stream, self.version, self.application, self.arguments, self.changed_checkpoints
+        )
 
-    def subject(self, author: Author) -> str:
+    def subject(self, identity: TaskIdentity) -> str:
         """The deployment that this task declares."""
-        return author.deployment(self.stream.name, self.wanted.version)
+        return identity.deployment(self.stream.name, self.wanted.version)
 
     def begin(self, context: Context) -> None:
         """Leave the deployment's id first: whoever cleans up after a failure needs it."""
-        context["ti"].xcom_push(key="deployment", value=self.subject(Author.of(context)))
+        context["ti"].xcom_push(key="deployment", value=self.subject(TaskIdentity.of(context)))
         self.hook.create()
 
-    def bring_up(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+    def bring_up(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Declare, submit and wait until the release stands by."""
-        deployment = self.subject(author)
-        if deployment not in view.state.deployments:
-            return self.wanted.declare(self.hook, author, self.reason)
-        return stand_by(view, deployment, outcome)
+        deployment = self.subject(identity)
+        if deployment not in snapshot.state.deployments:
+            return self.wanted.declare(self.hook, identity, self.reason)
+        return stand_by(snapshot, deployment, outcome)
 
-    def timeout_hint(self, author: Author) -> str:
+    def timeout_hint(self, identity: TaskIdentity) -> str:
         """Return what the cluster says of the driver, and whether it has room."""
-        view = self.hook.observe()
-        deployment = self.subject(author)
-        if not view.submission(deployment):
+        snapshot = self.hook.observe()
+        deployment = self.subject(identity)
+        if not snapshot.submission(deployment):
             return "It was not submitted yet."
-        state = self.hook.cluster.status(view.submission(deployment))
+        state = self.hook.cluster.status(snapshot.submission(deployment))
         try:
             self.hook.cluster.check(self.hook.job(deployment))
         except ClusterError as error:
@@ -87,6 +89,6 @@ class SubmitStandbyOperator(ReleaseOperator):
     XCom: `deployment`, `version`, `incarnation`, `rehearsal` (its summary by query), `holder` and `epoch` at that time.
     """
 
-    def plan(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Return the next step."""
-        return self.bring_up(view, author, outcome)
+        return self.bring_up(snapshot, identity, outcome)

@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_stream_provider.hooks.author import Author
-from airflow_stream_provider.hooks.commits import boundary
-from airflow_stream_provider.hooks.goals import Asks
-from airflow_stream_provider.hooks.outcome import Outcome
-from airflow_stream_provider.hooks.plan import leftovers, retire, retire_all, stop, stoppable
-from airflow_stream_provider.hooks.snapshot import Snapshot
-from airflow_stream_provider.hooks.steps import Done, Step
-from airflow_stream_provider.model.record import Kind
+from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.planning.conditions import Needs
+from airflow_stream_provider.planning.gaps import boundary
+from airflow_stream_provider.planning.plan import leftovers, retire, retire_all, stop, stoppable
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Done, Step
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
 class RetireOperator(StreamOperator):
@@ -23,27 +23,27 @@ class RetireOperator(StreamOperator):
     Skipped when it holds the stream, or is not known. XCom: `retired`, `version`.
     """
 
-    def plan(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Return the next step."""
-        return retire(view, author, self.deployment, outcome, self.reason or author.by)
+        return retire(snapshot, identity, self.deployment, outcome, self.reason or identity.by)
 
-    def asks(self, view: Snapshot, author: Author) -> Asks:
+    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         """Ask whether its driver is gone."""
-        return Asks(drivers=(self.deployment,) if self.deployment in view.state.deployments else ())
+        return Needs(drivers=(self.deployment,) if self.deployment in snapshot.state.deployments else ())
 
 
 class MakeRoomOperator(StreamOperator):
     """Retire what earlier runs left warm, so that the cluster has room for a new standby. The holder is not touched."""
 
-    def plan(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Return the next step."""
-        wanted = leftovers(view, author)
-        step = retire_all(view, author, wanted, outcome, self.reason or f"superseded by {author.run}")
-        return step or Done({"stream": view.stream, "retired": list(wanted)})
+        wanted = leftovers(snapshot, identity)
+        step = retire_all(snapshot, identity, wanted, outcome, self.reason or f"superseded by {identity.run}")
+        return step or Done({"stream": snapshot.stream, "retired": list(wanted)})
 
-    def asks(self, view: Snapshot, author: Author) -> Asks:
+    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         """Ask which of their drivers are gone."""
-        return Asks(drivers=leftovers(view, author))
+        return Needs(drivers=leftovers(snapshot, identity))
 
 
 class StopStreamOperator(StreamOperator):
@@ -53,20 +53,20 @@ class StopStreamOperator(StreamOperator):
     `offsets` by query: topic, partition, offset of the first record that is not committed.
     """
 
-    def plan(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Return the next step."""
-        return stop(view, author, outcome, self.reason or author.by)
+        return stop(snapshot, identity, outcome, self.reason or identity.by)
 
-    def asks(self, view: Snapshot, author: Author) -> Asks:
+    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         """Ask which drivers are gone, once nobody holds."""
-        return Asks(drivers=() if view.holder else stoppable(view, author))
+        return Needs(drivers=() if snapshot.holder else stoppable(snapshot, identity))
 
-    def result(self, view: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
+    def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
         """Add where the queries stand."""
         if not done["stopped"]:
             return dict(done)
-        released = [r for r in view.records if r.kind == Kind.RELEASED]
-        ends = boundary(view, released[-1]["id"]) if released and released[-1].get("id") else {}
-        offsets = self.hook.committed(view.state, view.heartbeats)
+        released = [r for r in snapshot.records if r.kind == Kind.RELEASED]
+        ends = boundary(snapshot, released[-1]["id"]) if released and released[-1].get("id") else {}
+        offsets = self.hook.committed(snapshot.state, snapshot.heartbeats)
         # Through JSON, since Spark's partitions are numbers here and the keys of XCom are text.
         return {**done, **ends, "offsets": json.loads(json.dumps(offsets))}

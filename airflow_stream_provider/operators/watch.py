@@ -11,20 +11,20 @@ from typing import Any
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_stream_provider.control.samples import LagSample, append, queries_of, read
-from airflow_stream_provider.hooks.author import Author
-from airflow_stream_provider.hooks.findings import findings, silent_since
-from airflow_stream_provider.hooks.goals import Asks
-from airflow_stream_provider.hooks.outcome import Outcome
-from airflow_stream_provider.hooks.revive import drivers_of_interest, revive
-from airflow_stream_provider.hooks.snapshot import Snapshot
-from airflow_stream_provider.hooks.steps import Step
-from airflow_stream_provider.model.errors import StreamError
-from airflow_stream_provider.model.incident import Incident
-from airflow_stream_provider.model.lag import LagReport
-from airflow_stream_provider.model.limits import Health, Judgement
-from airflow_stream_provider.model.trouble import Alert, follow, told, untold
+from airflow_stream_provider.lag.limits import Health, LagJudgement
+from airflow_stream_provider.lag.report import LagReport
+from airflow_stream_provider.lag.streaks import Incident
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.monitoring.health import silent_since, symptoms
+from airflow_stream_provider.monitoring.incidents import Alert, follow, told, untold
+from airflow_stream_provider.monitoring.samples import LagSample, append, queries_of, read
 from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.planning.conditions import Needs
+from airflow_stream_provider.planning.recover import drivers_of_interest, recover
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Step
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
 class WatchStreamOperator(StreamOperator):
@@ -60,29 +60,29 @@ class WatchStreamOperator(StreamOperator):
         """Look."""
         if not self.hook.folder.exists() and self.hook.folder.parent.is_dir():
             raise AirflowSkipException("This stream has never been deployed.")
-        view = self.hook.observe()
+        snapshot = self.hook.observe()
         store = self.hook.control_log.store
         samples = read(store)
         report, problem = self._measure()
-        sample = self._sample(view, samples, report, problem)
+        sample = self._sample(snapshot, samples, report, problem)
         sample = self._tell(context, sample, report, samples)
         append(store, sample)
         context["ti"].xcom_push(key="sample", value=sample.to_json())
 
-    def plan(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Return the next step to bring it back."""
-        return revive(view, author, outcome, self._before)
+        return recover(snapshot, identity, outcome, self._before)
 
-    def asks(self, view: Snapshot, author: Author) -> Asks:
+    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         """Ask the cluster about drivers on their way."""
-        return Asks(drivers=drivers_of_interest(view))
+        return Needs(drivers=drivers_of_interest(snapshot))
 
     def _measure(self) -> tuple[LagReport | None, str]:
         """The lag, or why it is not known; whatever it is, the stream may need to be brought back."""
         # Here: a DAG file that is parsed needs none of them.
         from airflow_stream_provider.hooks.connections import kafka_extra
-        from airflow_stream_provider.hooks.lag import LagTarget, measure_lag
-        from airflow_stream_provider.metrics import emit
+        from airflow_stream_provider.lag.targets import LagTarget, measure_lag
+        from airflow_stream_provider.monitoring.metrics import emit
 
         if self.stream.kafka is None:
             return None, ""
@@ -95,27 +95,27 @@ class WatchStreamOperator(StreamOperator):
         return report, ""
 
     def _sample(
-        self, view: Snapshot, samples: Sequence[LagSample], report: LagReport | None, problem: str
+        self, snapshot: Snapshot, samples: Sequence[LagSample], report: LagReport | None, problem: str
     ) -> LagSample:
         limits = self.stream.lag.limits
-        judgement = limits.judge(report) if report else Judgement(Health.UNKNOWN, (problem,))
-        last = samples[-1] if samples else LagSample(view.at)
+        judgement = limits.judge(report) if report else LagJudgement(Health.UNKNOWN, (problem,))
+        last = samples[-1] if samples else LagSample(snapshot.at)
         self._before = last.counters
-        holder = view.state.holder
-        silent = silent_since(samples, holder, view.counter(holder)) if holder else None
-        found = findings(view, judgement if self.stream.kafka else None, silent, self.for_at_least)
-        for kind, finding in found.items():
-            if finding.health is Health.FAIL:
-                self.log.warning("%s: %s", kind, finding.says)
-        held = view.state.holding_deployment
+        holder = snapshot.state.holder
+        silent = silent_since(samples, holder, snapshot.counter(holder)) if holder else None
+        found = symptoms(snapshot, judgement if self.stream.kafka else None, silent, self.for_at_least)
+        for kind, symptom in found.items():
+            if symptom.health is Health.FAIL:
+                self.log.warning("%s: %s", kind, symptom.description)
+        held = snapshot.state.holding_deployment
         return LagSample(
             at=time.time(),
-            phase=view.state.phase.value,
+            phase=snapshot.state.phase.value,
             version=str(held.release["version"]) if held else "",
             queries=queries_of(report, limits.ceilings) if report else {},
             problem=problem,
-            troubles=follow(self.stream.name, last.troubles, found, view.at),
-            counters={name: view.counter(name) for name in view.heartbeats},
+            incidents=follow(self.stream.name, last.incidents, found, snapshot.at),
+            counters={name: snapshot.counter(name) for name in snapshot.heartbeats},
         )
 
     def _tell(
@@ -123,19 +123,19 @@ class WatchStreamOperator(StreamOperator):
     ) -> LagSample:
         """Tell everybody what is new to him; whoever could not be told now is told at the next look."""
         # Here: a DAG file that is parsed needs none of it.
-        from airflow_stream_provider.notifications.deliver import deliver, named
+        from airflow_stream_provider.monitoring.delivery import deliver, named
 
         def write(alert: Any) -> None:
             self.log.warning("%s\n%s", alert.subject, alert.text)
 
         to = {"log": write} | named(self.stream.notify if self.notify is None else self.notify)
         deaf: set[str] = set()
-        for alert, people in untold(self.stream.name, sample.troubles, sample.at, to):
+        for alert, people in untold(self.stream.name, sample.incidents, sample.at, to):
             message = self._message(alert, sample, report, samples)
             taken = deliver(message, {who: to[who] for who in people if who not in deaf}, context)
             # Who has not heard of an end does not hear of the next beginning before.
             deaf.update(set(people) - taken)
-            sample = replace(sample, troubles=told(sample.troubles, alert, taken))
+            sample = replace(sample, incidents=told(sample.incidents, alert, taken))
         return sample
 
     def _message(self, alert: Alert, sample: LagSample, report: LagReport | None, samples: Sequence[LagSample]) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from airflow.sdk import DAG, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_stream_provider.model.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import SpecError
 
 
 class UnusableStreamOperator(BaseOperator):

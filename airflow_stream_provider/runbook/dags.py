@@ -10,7 +10,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, BaseOperator, Param, TriggerRule
 from airflow.sdk.definitions.param import ParamsDict
 
-from airflow_stream_provider.model.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.operators.check import CheckReleaseOperator
 from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
 from airflow_stream_provider.operators.judge import JudgeRehearsalOperator
@@ -20,8 +20,8 @@ from airflow_stream_provider.operators.stop import MakeRoomOperator, RetireOpera
 from airflow_stream_provider.runbook.broken import broken_dag
 from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
 from airflow_stream_provider.runbook.restart import StopFirstOperator
-from airflow_stream_provider.runbook.spec import Strategy, StreamSpec, load_specs
 from airflow_stream_provider.runbook.watch import watch_dag
+from airflow_stream_provider.spec.stream import Strategy, StreamSpec, load_specs
 
 # A control folder or a master that is away for a moment; what cannot get better fails at once all the same.
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=10)}

@@ -10,16 +10,16 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_stream_provider.hooks.author import Author
-from airflow_stream_provider.hooks.outcome import Outcome
-from airflow_stream_provider.hooks.snapshot import Snapshot
-from airflow_stream_provider.hooks.steps import Done, GiveUp, Step
-from airflow_stream_provider.model.errors import HandOverFailed
-from airflow_stream_provider.model.names import deployment_of
+from airflow_stream_provider.lifecycle.errors import HandOverFailed
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Done, GiveUp, Step
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.runbook.spec import StreamSpec
+    from airflow_stream_provider.spec.stream import StreamSpec
 
 
 class RetireLaterOperator(TriggerDagRunOperator):
@@ -65,21 +65,26 @@ class ReportUpgradeOperator(StreamOperator):
         self.verdict = verdict
         self.fault = fault
 
-    def plan(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Return how the run ended."""
-        declared = view.state.deployments.get(self.deployment)
+        declared = snapshot.state.deployments.get(self.deployment)
         if declared is None:
-            return self._failed("Nothing was submitted; the task that failed says why.", view)
+            return self._failed("Nothing was submitted; the task that failed says why.", snapshot)
         version = declared.release["version"]
         if self.verdict:
-            result = {"stream": view.stream, "deployment": self.deployment, "version": version, "holder": view.holder}
+            result = {
+                "stream": snapshot.stream,
+                "deployment": self.deployment,
+                "version": version,
+                "holder": snapshot.holder,
+            }
             return Done({**result, "verdict": self.verdict})
-        if any(deployment_of(r["incarnation"]) == self.deployment for r in view.acquisitions()):
-            gone = "It still holds." if view.holds(self.deployment) else "Rolled back."
-            return self._failed(f"Release {version} took over and did not stay. {self.fault} {gone}", view)
+        if any(deployment_of(r["incarnation"]) == self.deployment for r in snapshot.acquisitions()):
+            gone = "It still holds." if snapshot.holds(self.deployment) else "Rolled back."
+            return self._failed(f"Release {version} took over and did not stay. {self.fault} {gone}", snapshot)
         if declared.ended == "failed":
-            return self._failed(f"Release {version} was refused: {declared.reason}", view)
-        return self._failed(f"Release {version} did not take over.", view)
+            return self._failed(f"Release {version} was refused: {declared.reason}", snapshot)
+        return self._failed(f"Release {version} did not take over.", snapshot)
 
-    def _failed(self, sentence: str, view: Snapshot) -> Step:
-        return GiveUp(HandOverFailed(sentence, todo=view.holder_sentence))
+    def _failed(self, sentence: str, snapshot: Snapshot) -> Step:
+        return GiveUp(HandOverFailed(sentence, next_step=snapshot.holder_sentence))

@@ -9,7 +9,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_stream_provider.operators.stop import StopStreamOperator
-from airflow_stream_provider.runbook.spec import Strategy
+from airflow_stream_provider.spec.stream import Strategy
 
 
 class StopFirstOperator(StopStreamOperator):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from airflow.sdk import DAG
 
 from airflow_stream_provider.operators.watch import WatchStreamOperator
-from airflow_stream_provider.runbook.spec import StreamSpec
+from airflow_stream_provider.spec.stream import StreamSpec
 
 # A run waits while it brings a stream back, which takes minutes; those after it go on looking.
 RUNS = 30

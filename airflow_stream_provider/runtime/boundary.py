@@ -28,7 +28,7 @@ from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_stream_provider.checkpoint.logs import boundary
-from airflow_stream_provider.model.errors import StreamError
+from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.runtime import jvm
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class BoundaryMissed(StreamError):
 
 
 @dataclass(frozen=True)
-class Boundary:
+class QueryEnd:
     """Where a query stopped, as its checkpoint's logs say.
 
     :param completed: every planned batch is committed. False is an interrupted batch: its sink may have taken some
@@ -63,7 +63,7 @@ class Boundary:
         return "completed" if self.completed else "interrupted"
 
 
-def stop_at_boundary(query: StreamingQuery, deadline_seconds: float) -> Boundary:
+def stop_at_boundary(query: StreamingQuery, deadline_seconds: float) -> QueryEnd:
     """End a query between two batches and return where it stopped.
 
     A query that has ended by itself, failed or was stopped is judged as it is. Safe to call for several queries
@@ -86,7 +86,7 @@ def stop_at_boundary(query: StreamingQuery, deadline_seconds: float) -> Boundary
         stream.join(SETTLE_SECONDS)
     ends = boundary(stream.checkpoint)
     tasks = 0 if ends.completed else stream.cancel_tasks(SETTLE_SECONDS)
-    return Boundary(ends.completed, ends.commit, tasks)
+    return QueryEnd(ends.completed, ends.commit, tasks)
 
 
 @contextlib.contextmanager
@@ -128,7 +128,8 @@ class _Stream:
         if engine != "MicroBatchExecution" or "RealTime" in trigger:
             raise BoundaryMissed(
                 f"The query {self.name} runs on {engine} with {trigger}, which has no batch boundaries to stop at.",
-                todo="Stop the stream instead of handing it over, or run the query with a processing time trigger.",
+                next_step="Stop the stream instead of handing it over, or run the query with a processing "
+                "time trigger.",
                 query=self.name,
             )
 
@@ -203,7 +204,7 @@ class _Stream:
     def _missed(self, what: str) -> BoundaryMissed:
         return BoundaryMissed(
             f"The query {self.name} {what} when the deadline for its batch boundary passed; it runs on.",
-            todo="Allow more time, or make its batches smaller (maxOffsetsPerTrigger).",
+            next_step="Allow more time, or make its batches smaller (maxOffsetsPerTrigger).",
             query=self.name,
         )
 

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from airflow_stream_provider.runtime.managed import ManagedQuery
+from airflow_stream_provider.runtime.managed_query import ManagedQuery
 
 # Spark keeps these from the checkpoint and silently ignores what the session says (OffsetSeqMetadata).
 PINNED_CONF = (
@@ -30,8 +30,8 @@ def describe(query: ManagedQuery) -> dict[str, Any]:
     return {
         "name": query.label,
         "checkpoint": query.checkpoint,
-        "sink": query.recipe.sink,
-        "target": query.recipe.sink_target,
+        "sink": query.writer_spec.sink,
+        "target": query.writer_spec.sink_target,
         "sources": _sources(plan),
         "read_committed": _reads_committed(plan),
         "fingerprint": fingerprint(plan.toString()),
@@ -86,7 +86,7 @@ def _kafka(plan: Any) -> list[Any]:
 
 def progress(query: ManagedQuery) -> dict[str, Any]:
     """Return what the heartbeat says of a running query, from Spark's last progress (written after the commit)."""
-    found: dict[str, Any] = {"name": query.label, "checkpoint": query.checkpoint, "sink": query.recipe.sink}
+    found: dict[str, Any] = {"name": query.label, "checkpoint": query.checkpoint, "sink": query.writer_spec.sink}
     real = query.real
     last = real._jsq.lastProgress() if real is not None else None
     if last is None:

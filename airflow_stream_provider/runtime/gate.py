@@ -11,10 +11,10 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_stream_provider.model.errors import SpecError
-from airflow_stream_provider.runtime import recipe as recipes
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.runtime import writer_spec as writer_specs
 from airflow_stream_provider.runtime.listeners import RealRunsOnly
-from airflow_stream_provider.runtime.managed import ManagedQuery
+from airflow_stream_provider.runtime.managed_query import ManagedQuery
 
 # A script that only starts queries and then does something else of its own is taken as ready after this long.
 QUIET_SECONDS = 5.0
@@ -37,7 +37,7 @@ class Gate:
 
     def install(self, guard: Callable[[], None]) -> None:
         """Patch pyspark's classes before the script is run; `guard` is called around each foreachBatch call."""
-        recipes.install(guard)
+        writer_specs.install(guard)
         self._patch_starts()
         self._patch_manager()
 
@@ -93,14 +93,14 @@ class Gate:
         if twin is not None:
             raise SpecError(
                 f"The queries {twin.label} and {query.label} have one checkpoint, {query.checkpoint}.",
-                todo="Give each query a checkpoint of its own.",
+                next_step="Give each query a checkpoint of its own.",
             )
         if self._start_late is not None:
             self._start_late(query)
         elif self._waits.is_set() and not self._has_held:
             raise SpecError(
                 f"The script starts the query {query.label} only after it waited for another.",
-                todo="Start all queries first, then wait: a standby must know them all before it takes over.",
+                next_step="Start all queries first, then wait: a standby must know them all before it takes over.",
             )
         self.queries.append(query)
         self._last_start = time.monotonic()
@@ -112,7 +112,7 @@ class Gate:
             original = getattr(DataStreamWriter, method)
 
             def start(self: DataStreamWriter, *args: Any, **kwargs: Any) -> ManagedQuery:
-                recipes.note_start(self, method, args, kwargs)
+                writer_specs.note_start(self, method, args, kwargs)
                 return gate._register(self, lambda: original(self, *args, **kwargs))
 
             start.__doc__ = original.__doc__

@@ -7,7 +7,7 @@ from typing import Any
 from py4j.clientserver import ClientServer
 from pyspark import SparkContext
 
-from airflow_stream_provider.model.errors import StreamError
+from airflow_stream_provider.lifecycle.errors import StreamError
 
 
 def gateway() -> ClientServer:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from airflow_stream_provider.control import ControlLog
     from airflow_stream_provider.control.releases import Release
-    from airflow_stream_provider.model.policy import Policy
+    from airflow_stream_provider.lifecycle.policy import Policy
 
 
 def main(argv: Sequence[str]) -> int:
@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
 
     from airflow_stream_provider.control import open_log
     from airflow_stream_provider.control.releases import Release, verify
-    from airflow_stream_provider.model.policy import Policy
+    from airflow_stream_provider.lifecycle.policy import Policy
 
     log = open_log(options.control, options.stream)
     deployment = log.refresh().deployments.get(options.deployment)
@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _run(log: ControlLog, incarnation: str, release: Release, policy: Policy, options: argparse.Namespace) -> int:
     from airflow_stream_provider.runtime.agent import Agent
-    from airflow_stream_provider.runtime.driver import Driver
+    from airflow_stream_provider.runtime.driver_process import Driver
     from airflow_stream_provider.runtime.gate import Gate
 
     name = f"{options.stream} {release.version} [{options.deployment}]"

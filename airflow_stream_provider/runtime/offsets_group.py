@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint.logs import kafka_offsets
-from airflow_stream_provider.model.errors import CheckpointError
+from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 # Kafka is told no more often.
 PACE_SECONDS = 1.0

@@ -16,13 +16,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import airflow_stream_provider.runtime as runtime
 from airflow_stream_provider import checkpoint as checkpoints
-from airflow_stream_provider.model.errors import RehearsalRefused
-from airflow_stream_provider.model.policy import Policy
-from airflow_stream_provider.runtime.compare import compare
+from airflow_stream_provider.lifecycle.errors import RehearsalRefused
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.runtime.compatibility import compare
 from airflow_stream_provider.runtime.describe import describe
 from airflow_stream_provider.runtime.gate import Gate, start_ungated
-from airflow_stream_provider.runtime.managed import ManagedQuery
-from airflow_stream_provider.runtime.recipe import rehearsal_writer
+from airflow_stream_provider.runtime.managed_query import ManagedQuery
+from airflow_stream_provider.runtime.writer_spec import rehearsal_writer
 
 SENTINEL = "airflow-stream-rehearsal: the plan is accepted"
 # A source with nothing to read gives no batches; waiting longer than this for the next one warms nothing.
@@ -51,7 +51,7 @@ class Rehearsal:
         refusals, notes = compare(running, [describe(q) for q in self._gate.queries], self._policy.changed_checkpoints)
         if refusals:
             raise RehearsalRefused(
-                " ".join(refusals), todo="If it is meant, name the checkpoint in the form's `changed_checkpoints`."
+                " ".join(refusals), next_step="If it is meant, name the checkpoint in the form's `changed_checkpoints`."
             )
         found = {}
         runtime._rehearsing = True
@@ -101,15 +101,15 @@ class Rehearsal:
         what = "ended without planning a batch" if ended else f"took over {self._policy.rehearse_seconds:.0f} s"
         raise RehearsalRefused(
             f"The rehearsal of {query.label} {what}.",
-            todo="Look at the standby's log, or raise `upgrade.rehearse_seconds`.",
+            next_step="Look at the standby's log, or raise `upgrade.rehearse_seconds`.",
         )
 
     def _warm(self, query: ManagedQuery, clone: str) -> dict[str, Any]:
         """Run real batches into nowhere: class loading, code generation, consumers and state are then warm."""
         source = self._prepare(query, clone)
         writer = rehearsal_writer(query.writer, clone)
-        if query.recipe.foreach_batch is not None and self._policy.foreach_batch_safe:
-            writer = writer.foreachBatch(query.recipe.foreach_batch)
+        if query.writer_spec.foreach_batch is not None and self._policy.foreach_batch_safe:
+            writer = writer.foreachBatch(query.writer_spec.foreach_batch)
         else:
             writer = writer.format("noop")
         try:
@@ -159,7 +159,8 @@ class Rehearsal:
                 if now > self._deadline:
                     raise RehearsalRefused(
                         f"Only {len(batches)} of {wanted} batches ran within {self._policy.rehearse_seconds:.0f} s.",
-                        todo="Look at the batches' times in the standby's Spark UI; raise `upgrade.rehearse_seconds`.",
+                        next_step="Look at the batches' times in the standby's Spark UI; raise "
+                        "`upgrade.rehearse_seconds`.",
                     )
                 time.sleep(0.1)
         finally:
@@ -167,12 +168,12 @@ class Rehearsal:
 
     def _warm_sink(self, query: ManagedQuery) -> None:
         """Load the Kafka sink's classes and producers: a batch write of no rows sends nothing, creates no topic."""
-        if query.recipe.sink != "kafka":
+        if query.writer_spec.sink != "kafka":
             return
         spark = query.writer._df.sparkSession
         slots = spark.sparkContext.defaultParallelism
         empty = spark.range(0, slots, 1, slots).where("id < 0").selectExpr("cast(id as string) as value")
-        options = {k: v for k, v in query.recipe.options.items() if k != "checkpointlocation"}
+        options = {k: v for k, v in query.writer_spec.options.items() if k != "checkpointlocation"}
         empty.write.format("kafka").options(**{"topic": "none", **options}).save()
 
     def _new_id(self) -> str:
@@ -185,7 +186,7 @@ class Rehearsal:
             return error
         return RehearsalRefused(
             f"Spark refuses the query {query.label} on the stream's checkpoint: {spark_says(error)}",
-            todo="The running release goes on untouched. Keep the state's shape, or deploy as a new stream.",
+            next_step="The running release goes on untouched. Keep the state's shape, or deploy as a new stream.",
             query=query.label,
         )
 

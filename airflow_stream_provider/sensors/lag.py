@@ -12,19 +12,19 @@ from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_stream_provider.hooks.connections import kafka_extra
-from airflow_stream_provider.hooks.lag import LagTarget, measure_lag
-from airflow_stream_provider.hooks.lag_goals import CaughtUp, LagGoal, Look, Unknown, WithinLimits
-from airflow_stream_provider.hooks.lag_summary import summary
-from airflow_stream_provider.hooks.outcome import Ended, Outcome
-from airflow_stream_provider.model.errors import SpecError, StreamError
-from airflow_stream_provider.model.incident import Spells
-from airflow_stream_provider.model.lag import Alarm, Ceilings, Verdict
-from airflow_stream_provider.model.limits import BAD, LagLimits
-from airflow_stream_provider.operators.base import failing_at_once
+from airflow_stream_provider.lag.limits import BAD, LagLimits
+from airflow_stream_provider.lag.report import Alarm, Ceilings, Verdict
+from airflow_stream_provider.lag.streaks import Streaks
+from airflow_stream_provider.lag.summary import summary
+from airflow_stream_provider.lag.targets import LagTarget, measure_lag
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.operators.base import failing_without_retry
+from airflow_stream_provider.planning.lag_conditions import CaughtUp, LagCondition, Look, Unknown, WithinLimits
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.triggers.lag import LagTrigger
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.runbook.spec import StreamSpec
+    from airflow_stream_provider.spec.stream import StreamSpec
 
 
 class _LagSensor(BaseSensorOperator):
@@ -52,15 +52,15 @@ class _LagSensor(BaseSensorOperator):
         self.group = group
         self.kafka = kafka
         self.deferrable = deferrable
-        self._spells = Spells()
+        self._spells = Streaks()
         LagTarget.of(stream, group, kafka)  # refused when the DAG is parsed
         if self.reschedule and not deferrable:
             raise SpecError(
                 f"{self.task_id} would forget what it has seen whenever it is rescheduled.",
-                todo="Leave deferrable=True, or mode='poke'.",
+                next_step="Leave deferrable=True, or mode='poke'.",
             )
 
-    def goal(self) -> LagGoal:
+    def condition(self) -> LagCondition:
         """What is waited for."""
         raise NotImplementedError
 
@@ -71,7 +71,7 @@ class _LagSensor(BaseSensorOperator):
 
     def execute(self, context: Context) -> Any:
         """Wait in the triggerer, or here."""
-        with failing_at_once():
+        with failing_without_retry():
             self.prepare(context)
             if self.deferrable:
                 self._defer()
@@ -79,7 +79,7 @@ class _LagSensor(BaseSensorOperator):
 
     def _defer(self) -> NoReturn:
         trigger = LagTrigger(
-            self.target.to_json(), self.goal().to_json(), max(1.0, self.poke_interval), time.time() + self.timeout
+            self.target.to_json(), self.condition().to_json(), max(1.0, self.poke_interval), time.time() + self.timeout
         )
         self.defer(trigger=trigger, method_name="resume")
 
@@ -96,7 +96,7 @@ class _LagSensor(BaseSensorOperator):
         except StreamError as error:
             problem = str(error)
             self.log.warning("The lag cannot be known now: %s", problem)
-        outcome = self.goal().check(Look(report.at if report else time.time(), report, problem), self._spells)
+        outcome = self.condition().check(Look(report.at if report else time.time(), report, problem), self._spells)
         if outcome is None:
             return PokeReturnValue(False)
         ceilings = self.stream.lag.limits.ceilings if self.stream else Ceilings()
@@ -105,9 +105,9 @@ class _LagSensor(BaseSensorOperator):
 
     def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
         """Finish; the XCom is what was found in the end."""
-        return self._end(context, Outcome.from_event(event))
+        return self._end(context, WaitOutcome.from_event(event))
 
-    def _end(self, context: Context, outcome: Outcome) -> dict[str, Any]:
+    def _end(self, context: Context, outcome: WaitOutcome) -> dict[str, Any]:
         found = dict(outcome.evidence)
         if outcome.ended is Ended.REACHED:
             return found
@@ -169,7 +169,7 @@ class KafkaLagSensor(_LagSensor):
         if self.stream is None and verdicts is not None:
             raise SpecError(
                 "A consumer group cannot be judged by Burrow's verdicts: Kafka does not say when it committed.",
-                todo="Leave verdicts away and give max_records or max_seconds.",
+                next_step="Leave verdicts away and give max_records or max_seconds.",
             )
         default = BAD if self.stream else ()
         self.verdicts = tuple(Verdict(each).value for each in (default if verdicts is None else verdicts))
@@ -190,7 +190,7 @@ class KafkaLagSensor(_LagSensor):
             self.ceilings,
         )
 
-    def goal(self) -> LagGoal:
+    def condition(self) -> LagCondition:
         """What is waited for."""
         return WithinLimits(self.limits.to_json(), self.for_at_least, self.unknown)
 
@@ -225,7 +225,7 @@ class StreamCaughtUpSensor(_LagSensor):
         """Settle the moment."""
         self._since = _seconds(self.moment) if self.moment else time.time()
 
-    def goal(self) -> LagGoal:
+    def condition(self) -> LagCondition:
         """What is waited for."""
         return CaughtUp(self._since)
 
@@ -234,5 +234,7 @@ def _seconds(moment: str) -> float:
     try:
         found = datetime.fromisoformat(moment)
     except ValueError as error:
-        raise SpecError(f"{moment!r} is not a moment in ISO 8601.", todo="Write it like 2026-01-31T12:00Z.") from error
+        raise SpecError(
+            f"{moment!r} is not a moment in ISO 8601.", next_step="Write it like 2026-01-31T12:00Z."
+        ) from error
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()

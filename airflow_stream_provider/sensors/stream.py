@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_stream_provider.hooks.goals import InPhase, Memory
-from airflow_stream_provider.hooks.outcome import Ended, Outcome
-from airflow_stream_provider.model.state import StreamPhase
+from airflow_stream_provider.lifecycle.state import StreamPhase
+from airflow_stream_provider.planning.conditions import InPhase, Observations
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.triggers.stream import StreamTrigger
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
-    from airflow_stream_provider.runbook.spec import StreamSpec
+    from airflow_stream_provider.spec.stream import StreamSpec
 
 
 class StreamSensor(BaseSensorOperator):
@@ -60,24 +60,24 @@ class StreamSensor(BaseSensorOperator):
         return StreamHook(self.stream.name, self.stream.control, self.stream.cluster, self.stream.kafka)
 
     @property
-    def goal(self) -> InPhase:
+    def condition(self) -> InPhase:
         """What is waited for."""
         return InPhase(self.phases, self.version)
 
     def poke(self, context: Context) -> bool:
         """Look once."""
-        return self.goal.check(self.hook.observe(), Memory()) is not None
+        return self.condition.check(self.hook.observe(), Observations()) is not None
 
     def execute(self, context: Context) -> Any:
         """Look once, then defer."""
         if not self.deferrable:
             super().execute(context)
         elif not self.poke(context):
-            trigger = StreamTrigger(self.hook.address, self.goal.to_json(), time.time() + self.timeout)
+            trigger = StreamTrigger(self.hook.address, self.condition.to_json(), time.time() + self.timeout)
             self.defer(trigger=trigger, method_name="resume")
 
     def resume(self, context: Context, event: Any = None) -> None:
         """Finish, or fail when the time is over."""
-        outcome = Outcome.from_event(event)
+        outcome = WaitOutcome.from_event(event)
         if outcome.ended is not Ended.REACHED:
             raise AirflowFailException(f"{self.stream.name}: {outcome.reason}.")

@@ -10,13 +10,13 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_stream_provider.hooks.lag import LagTarget
-from airflow_stream_provider.hooks.lag_goals import Look, lag_goal_from_json
-from airflow_stream_provider.hooks.lag_summary import summary
-from airflow_stream_provider.hooks.outcome import Ended, Outcome
-from airflow_stream_provider.model.errors import SpecError
-from airflow_stream_provider.model.incident import Spells
-from airflow_stream_provider.model.lag import Ceilings
+from airflow_stream_provider.lag.report import Ceilings
+from airflow_stream_provider.lag.streaks import Streaks
+from airflow_stream_provider.lag.summary import summary
+from airflow_stream_provider.lag.targets import LagTarget
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.planning.lag_conditions import Look, lag_condition_from_json
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.triggers.reader import SharedReader, next_tick, shared_reader
 
 # Triggers that start within this share their first look too.
@@ -37,14 +37,14 @@ class LagTrigger(BaseTrigger):
     def __init__(
         self,
         target: dict[str, Any],
-        goal: dict[str, Any],
+        condition: dict[str, Any],
         interval: float,
         deadline: float,
         partitions: bool = False,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.target = target
-        self.goal = goal
+        self.condition = condition
         self.interval = interval
         self.deadline = deadline
         self.partitions = partitions
@@ -54,7 +54,7 @@ class LagTrigger(BaseTrigger):
         path = f"{type(self).__module__}.{type(self).__qualname__}"
         return path, {
             "target": self.target,
-            "goal": self.goal,
+            "condition": self.condition,
             "interval": self.interval,
             "deadline": self.deadline,
             "partitions": self.partitions,
@@ -69,13 +69,13 @@ class LagTrigger(BaseTrigger):
         payload = replace(outcome, subject=self._name, deadline=self.deadline).to_event()
         yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
 
-    async def _wait(self, reader: SharedReader) -> Outcome:
-        target, goal, spells = LagTarget(**self.target), lag_goal_from_json(self.goal), Spells()
+    async def _wait(self, reader: SharedReader) -> WaitOutcome:
+        target, condition, streaks = LagTarget(**self.target), lag_condition_from_json(self.condition), Streaks()
         look: Look | None = None
         trouble = ""
         # Of now, not of the last tick: what comes before this task may have changed everything.
         since = time.time() - FRESH_SECONDS
-        self.log.info("Waiting for %s: %s.", self._name, goal.says)
+        self.log.info("Waiting for %s: %s.", self._name, condition.description)
         while (left := self.deadline - time.time()) > 0:
             try:
                 async with asyncio.timeout(left) as limit:
@@ -86,16 +86,16 @@ class LagTrigger(BaseTrigger):
                 break
             except SpecError as error:
                 # A person has to change something first: nothing is gained by waiting.
-                return Outcome(Ended.LOST, reason=str(error))
+                return WaitOutcome(Ended.LOST, reason=str(error))
             if look.problem and look.problem != trouble:
                 self.log.warning("The lag cannot be known now: %s", look.problem)
             trouble = look.problem
-            outcome = goal.check(look, spells)
+            outcome = condition.check(look, streaks)
             if outcome is not None:
                 return replace(outcome, evidence=self._evidence(look))
             since = await next_tick(self.interval, self.deadline)
-        reason = f"waited in vain for {goal.says}" + (f"; {trouble}" if trouble else "")
-        return Outcome(Ended.TIMEOUT, reason=reason, evidence=self._evidence(look))
+        reason = f"waited in vain for {condition.description}" + (f"; {trouble}" if trouble else "")
+        return WaitOutcome(Ended.TIMEOUT, reason=reason, evidence=self._evidence(look))
 
     @property
     def _name(self) -> str:
@@ -104,5 +104,5 @@ class LagTrigger(BaseTrigger):
     def _evidence(self, look: Look | None) -> Mapping[str, Any]:
         if look is None or look.report is None:
             return {}
-        ceilings = Ceilings(**self.goal.get("limits", {}).get("ceilings", {}))
+        ceilings = Ceilings(**self.condition.get("limits", {}).get("ceilings", {}))
         return summary(look.report, ceilings, partitions=self.partitions)

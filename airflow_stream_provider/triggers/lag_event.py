@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from airflow_stream_provider.hooks.lag import LagTarget
-from airflow_stream_provider.hooks.lag_goals import Look
-from airflow_stream_provider.hooks.lag_summary import summary
-from airflow_stream_provider.model.errors import SpecError, StreamError
-from airflow_stream_provider.model.incident import Incident, Spells, incident_now
-from airflow_stream_provider.model.lag import LagReport
-from airflow_stream_provider.model.limits import LagLimits
+from airflow_stream_provider.lag.limits import LagLimits
+from airflow_stream_provider.lag.report import LagReport
+from airflow_stream_provider.lag.streaks import Incident, Streaks, incident_now
+from airflow_stream_provider.lag.summary import summary
+from airflow_stream_provider.lag.targets import LagTarget
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.planning.lag_conditions import Look
 from airflow_stream_provider.triggers.reader import SharedReader, next_tick, shared_reader
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.runbook.spec import StreamSpec
+    from airflow_stream_provider.spec.stream import StreamSpec
 
 STATE = "lag_incident"
 
@@ -92,7 +92,8 @@ class LagEventTrigger(BaseEventTrigger):
         if limits is None or (target.group and limits.verdicts):
             raise SpecError(
                 f"What is too much lag for the group {group}?",
-                todo="Give limits=LagLimits(max_records=…, verdicts=()): Kafka does not say when a group committed.",
+                next_step="Give limits=LagLimits(max_records=…, verdicts=()): Kafka does not say when a "
+                "group committed.",
             )
         return cls(target.to_json(), limits.to_json(), seconds, interval)
 
@@ -112,16 +113,16 @@ class LagEventTrigger(BaseEventTrigger):
         last = _Event.from_json(await self._load())
         present = last.incident if last is not None and last.kind == "open" else None
         untold = last if last is not None and not last.told else None
-        spells = Spells(bad=present.since) if present else Spells()
+        streaks = Streaks(bad=present.since) if present else Streaks()
         since = time.time() - self.interval
         async with shared_reader(target.kafka) as reader:
             while True:
                 look = await self._look(reader, target, since)
                 found = look.judge(limits)
-                spells.add(found.health, look.at)
+                streaks.add(found.health, look.at)
                 # One at a time: what has changed since an event that is still to be sent is seen after it.
                 if untold is None:
-                    now = incident_now(target.name, present, spells, look.at, self.seconds)
+                    now = incident_now(target.name, present, streaks, look.at, self.seconds)
                     if now != present:
                         changed = now or present
                         assert changed is not None
@@ -168,7 +169,7 @@ class LagEventTrigger(BaseEventTrigger):
             # Airflow runs equal triggers as one, and then has no place for what it remembers.
             raise StreamError(
                 f"Two assets watch {LagTarget(**self.target).name} in exactly the same way.",
-                todo="Let one asset watch it, and both DAGs be scheduled by that.",
+                next_step="Let one asset watch it, and both DAGs be scheduled by that.",
             ) from error
 
     async def _save(self, event: _Event) -> None:

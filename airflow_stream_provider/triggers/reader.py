@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from airflow_stream_provider.hooks.connections import akafka_extra
-from airflow_stream_provider.hooks.lag import LagReader, LagTarget
-from airflow_stream_provider.hooks.lag_goals import Look
-from airflow_stream_provider.hooks.lag_summary import summary
-from airflow_stream_provider.metrics import emit
-from airflow_stream_provider.model.errors import SpecError, StreamError
+from airflow_stream_provider.lag.summary import summary
+from airflow_stream_provider.lag.targets import LagReader, LagTarget
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.monitoring.metrics import emit
+from airflow_stream_provider.planning.lag_conditions import Look
 
 if TYPE_CHECKING:
     from airflow_stream_provider.kafka.client import KafkaClient

@@ -10,7 +10,7 @@ import time
 
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.log import make_record
-from airflow_stream_provider.model.errors import StreamError
+from airflow_stream_provider.lifecycle.errors import StreamError
 
 
 def main(url: str, stream: str, name: str, pause: str = "0") -> None:

@@ -7,8 +7,8 @@ import shlex
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_stream_provider.kafka.audit import Needs
-from airflow_stream_provider.kafka.audit.facts import Facts, Topic
+from airflow_stream_provider.audit import Requirements
+from airflow_stream_provider.audit.facts import Facts, Topic
 from tests.support.audited import NEEDS, broker, facts, partition, topic
 
 AT = "--bootstrap-server kafka:9092"
@@ -27,7 +27,7 @@ def every(**changed: str) -> Facts:
     return facts(brokers=tuple(broker(n, **changed) for n in (1, 2, 3)))
 
 
-def producer(**declared: Any) -> Needs:
+def producer(**declared: Any) -> Requirements:
     return replace(NEEDS, producer={**(NEEDS.producer or {}), **{k.replace("_", "."): v for k, v in declared.items()}})
 
 
@@ -39,7 +39,7 @@ class Case:
     found: str
     fix: str
     facts: Facts = field(default_factory=facts)
-    needs: Needs = NEEDS
+    needs: Requirements = NEEDS
     besides: tuple[str, ...] = ()
 
 

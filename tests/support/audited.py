@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from airflow_stream_provider.kafka.audit.facts import Broker, Facts, Needs, Partition, Settings, Topic
+from airflow_stream_provider.audit.facts import Broker, Facts, Partition, Requirements, Settings, Topic
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -38,7 +38,7 @@ BROKER = {
     "transaction.state.log.min.isr": "2",
     "transaction.state.log.replication.factor": "3",
 }
-NEEDS = Needs(
+NEEDS = Requirements(
     outage=DAY,
     catch_up=3600.0,
     executor_cores=2,

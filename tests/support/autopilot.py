@@ -9,17 +9,17 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from airflow_stream_provider.hooks.author import Author
-from airflow_stream_provider.hooks.goals import Asks
-from airflow_stream_provider.hooks.outcome import Ended, Outcome
-from airflow_stream_provider.hooks.plan import retire, roll_back, stand_by, stop, take_over
-from airflow_stream_provider.hooks.snapshot import Snapshot
-from airflow_stream_provider.hooks.steps import Append, Done, GiveUp, Kill, Skip, Step, Submit, Wait
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.planning.conditions import Needs
+from airflow_stream_provider.planning.plan import retire, roll_back, stand_by, stop, take_over
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Kill, Skip, Step, Submit, Wait
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.triggers.stream import StreamTrigger
-from tests.support.standalone import Stream
+from demo.played_stream import Stream
 
-Plan = Callable[[Snapshot, Author, "Outcome | None"], Step]
+Plan = Callable[[Snapshot, TaskIdentity, "WaitOutcome | None"], Step]
 
 
 class Autopilot:
@@ -48,19 +48,19 @@ class Autopilot:
 
     def retire(self, deployment: str) -> Mapping[str, Any]:
         """End a deployment."""
-        asks = Asks(drivers=(deployment,))
-        return self._carry_out("retire", lambda v, a, o: retire(v, a, deployment, o, "test"), asks)
+        needs = Needs(drivers=(deployment,))
+        return self._carry_out("retire", lambda v, a, o: retire(v, a, deployment, o, "test"), needs)
 
-    def _carry_out(self, task: str, plan: Plan, asks: Asks = Asks()) -> Mapping[str, Any]:  # noqa: B008 - frozen
-        author = Author("test", "manual", task)
-        outcome: Outcome | None = None
+    def _carry_out(self, task: str, plan: Plan, needs: Needs = Needs()) -> Mapping[str, Any]:  # noqa: B008 - frozen
+        identity = TaskIdentity("test", "manual", task)
+        outcome: WaitOutcome | None = None
         while True:
-            view = self.hook.observe(asks)
-            step = plan(view, author, outcome)
+            snapshot = self.hook.observe(needs)
+            step = plan(snapshot, identity, outcome)
             if isinstance(step, Append):
-                self.hook.append(step.kind, author.by, view.state.seq, **step.fields)
+                self.hook.append(step.kind, identity.by, snapshot.state.seq, **step.fields)
             elif isinstance(step, Submit):
-                self.hook.submit(step.deployment, author.by, first=False)
+                self.hook.submit(step.deployment, identity.by, first=False)
             elif isinstance(step, Done):
                 return step.result
             elif isinstance(step, GiveUp):
@@ -71,12 +71,12 @@ class Autopilot:
                 self.hook.kill(step.deployment)
                 outcome = self._wait(step.then.to_json())
             elif isinstance(step, Wait):
-                outcome = self._wait(step.goal.to_json())
+                outcome = self._wait(step.condition.to_json())
 
-    def _wait(self, goal: dict[str, Any]) -> Outcome:
-        async def first() -> Outcome:
-            async for event in StreamTrigger(self.hook.address, goal, time.time() + 300).run():
-                return Outcome.from_event(event.payload)
+    def _wait(self, condition: dict[str, Any]) -> WaitOutcome:
+        async def first() -> WaitOutcome:
+            async for event in StreamTrigger(self.hook.address, condition, time.time() + 300).run():
+                return WaitOutcome.from_event(event.payload)
             raise AssertionError("the trigger ended without an event")
 
         outcome = asyncio.run(first())

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from tests.support.drivers import wait_for
+from devstack.drivers import wait_for
 
 CUSTOMERS = 7
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.control.log import make_record
-from airflow_stream_provider.model.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 
 OTHERS = ("writer-0", "writer-1")
 

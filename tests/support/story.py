@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from airflow_stream_provider.model.fold import fold
-from airflow_stream_provider.model.names import deployment_of
-from airflow_stream_provider.model.record import Record
-from airflow_stream_provider.model.rules import check
-from airflow_stream_provider.model.state import StreamState
+from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.lifecycle.fold import fold
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.rules import check
+from airflow_stream_provider.lifecycle.state import StreamState
 
 OLD, NEW, TWIN = "orders-1-aaaa.00000001", "orders-2-bbbb.00000002", "orders-2-bbbb.00000003"
 OLD_DEPLOYMENT, NEW_DEPLOYMENT = deployment_of(OLD), deployment_of(NEW)
@@ -21,6 +22,12 @@ def play(records: Iterable[Record], state: StreamState | None = None) -> StreamS
         check(state, record)
         state = fold([record.numbered(state.seq + 1)], state)
     return state
+
+
+def write(log: ControlLog, *records: Record) -> None:
+    """Append these to a real log."""
+    for one in records:
+        log.append(one, log.refresh().seq)
 
 
 def record(kind: str, *, by: str = "test", at: float = 100.0, **fields: Any) -> Record:

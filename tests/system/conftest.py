@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.local.stack import LocalStack
-from tests.support.standalone import Stream, stream
+from demo.played_stream import Stream, stream
+from devstack.stack import LocalStack
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses

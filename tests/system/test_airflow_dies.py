@@ -12,13 +12,13 @@ import pytest
 
 from airflow_stream_provider.checkpoint.read import read
 from airflow_stream_provider.control import ControlLog, open_log
-from airflow_stream_provider.local.demo.audit import count, deliveries, end_offsets
-from airflow_stream_provider.local.demo.producer import Producer
-from airflow_stream_provider.local.demo.site import Site, create_topics, lay_out
-from airflow_stream_provider.local.stack import LocalStack
-from airflow_stream_provider.model.names import deployment_of
-from airflow_stream_provider.model.record import Kind
-from tests.support.drivers import wait_for
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import Kind
+from demo.audit import count, deliveries, end_offsets
+from demo.environment import DemoEnvironment, create_topics, lay_out
+from demo.producer import Producer
+from devstack.drivers import wait_for
+from devstack.stack import LocalStack
 
 DAG = "orders__upgrade"
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 class World:
     """The example stream on a whole stack of its own, release 1 running."""
 
-    def __init__(self, stack: LocalStack, site: Site) -> None:
+    def __init__(self, stack: LocalStack, site: DemoEnvironment) -> None:
         self.stack = stack
         self.site = site
         self.log: ControlLog = open_log(site.spec.control, site.spec.name, create=True)
@@ -76,7 +76,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             data=folder / "data",
             changes={"upgrade": {"soak": "5s", "keep_previous": "0s"}, "conf": stack.spark.conf},
         )
-        site = Site.at(dags, stack.airflow.api)
+        site = DemoEnvironment.at(dags, stack.airflow.api)
         create_topics(site.brokers)
         site.airflow.wait_for_dag(DAG)
         site.airflow.unpause(DAG)

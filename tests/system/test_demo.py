@@ -13,15 +13,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_stream_provider.local.airflow_api import AirflowApi
-from tests.support.drivers import wait_for
+from devstack.airflow_api import AirflowApi
+from devstack.drivers import wait_for
 
 ROOT = Path(__file__).parents[2]
 KEPT = re.compile(r"Airflow runs at\s(\S+),\suser\s(\S+),\spassword\s(\S+)\.\s+Ctrl-C")
 
 
 def start(report: Path, *options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "airflow_stream_provider.local.demo", "--report", str(report), *options]
+    command = [sys.executable, "-m", "demo", "--report", str(report), *options]
     return subprocess.Popen(
         command, cwd=ROOT, stdout=(report / "output").open("w"), stderr=subprocess.STDOUT, text=True
     )

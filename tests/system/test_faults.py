@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.model.errors import RehearsalRefused
-from airflow_stream_provider.model.state import RequestStage
+from airflow_stream_provider.lifecycle.errors import RehearsalRefused
+from airflow_stream_provider.lifecycle.state import RequestStage
+from demo.played_stream import Stream
+from devstack.drivers import wait_for
 from tests.support.autopilot import Autopilot
-from tests.support.drivers import wait_for
-from tests.support.standalone import Stream
 
 Pair = tuple[Stream, str, str]
 # Short, so that a frozen driver is known for dead soon; the rules are the same.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.standalone import Stream
+from demo.played_stream import Stream
 
 
 @pytest.mark.demo

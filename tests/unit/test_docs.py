@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from airflow_stream_provider.runbook.spec import load_spec
+from airflow_stream_provider.spec.stream import load_spec
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

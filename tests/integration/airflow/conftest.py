@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.airflow.world import Airflow, World
+from tests.support.airflow_world import Airflow, World
 
 ROOT = Path(__file__).parents[3]
 DAG_FILE = "from airflow_stream_provider import stream_dags\n\nglobals().update(stream_dags('streams/'))\n"
 BY_HAND = """\
 from pathlib import Path
 from airflow.sdk import DAG
-from tests.integration.airflow.by_hand import by_hand_dags
+from tests.support.by_hand import by_hand_dags
 
 globals().update(by_hand_dags(Path(__file__).parent / "streams"))
 """

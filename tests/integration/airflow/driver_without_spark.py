@@ -27,12 +27,12 @@ from typing import Any
 from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.control.releases import Release, verify
-from airflow_stream_provider.model.decide import Action, Me, decide
-from airflow_stream_provider.model.errors import ControlUnavailable
-from airflow_stream_provider.model.policy import Policy
-from airflow_stream_provider.model.record import Kind, Record
-from airflow_stream_provider.model.rules import may_acquire
-from airflow_stream_provider.model.state import StreamState
+from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.rules import may_acquire
+from airflow_stream_provider.lifecycle.state import StreamState
 
 TICK = 0.1
 BATCH = 0.3
@@ -99,7 +99,7 @@ class Driver:
         if state.open_request is None:
             self.released_at = None
         released_for = None if self.released_at is None else time.monotonic() - self.released_at
-        me = Me(self.incarnation, self.rehearsed, self.running, self.peer_moved, released_for, self.terminating)
+        me = DriverView(self.incarnation, self.rehearsed, self.running, self.peer_moved, released_for, self.terminating)
         action = decide(state, me, self.policy.take_back_seconds)
         if action is Action.WAIT:
             self.rehearse()

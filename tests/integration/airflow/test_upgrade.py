@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_stream_provider.model.names import deployment_of
-from tests.integration.airflow.world import World
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from tests.support.airflow_world import World
 
 
 def test_the_first_release_is_appointed(world: World) -> None:

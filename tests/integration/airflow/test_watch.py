@@ -8,8 +8,8 @@ import signal
 import pytest
 
 from airflow_stream_provider.checkpoint.location import local_path
-from airflow_stream_provider.control import samples
-from tests.integration.airflow.world import World
+from airflow_stream_provider.monitoring import samples as samples
+from tests.support.airflow_world import World
 
 
 def kill(world: World) -> None:
@@ -26,7 +26,9 @@ def test_a_stream_that_runs_is_looked_at_and_nothing_is_written(world: World) ->
         assert run.state == "success", run.log[-8000:]
         assert run.result("watch")["holder"]
     kept = samples.read(world.log.store)
-    assert [(sample.phase, sample.version, dict(sample.incidents)) for sample in kept] == [("running", "1", {})] * 2
+    assert [(sample.phase, sample.version, dict(sample.open_incidents)) for sample in kept] == [
+        ("running", "1", {})
+    ] * 2
     assert world.kinds() == before
 
 

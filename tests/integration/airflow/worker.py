@@ -26,7 +26,7 @@ def run(command: dict[str, Any]) -> dict[str, Any]:
     from sqlalchemy import select
 
     from airflow_stream_provider import stream_dags
-    from tests.integration.airflow.by_hand import by_hand_dags
+    from tests.support.by_hand import by_hand_dags
 
     folder = Path(os.environ["AIRFLOW__CORE__DAGS_FOLDER"]) / "streams"
     dag = {**stream_dags(folder), **by_hand_dags(folder)}[command["dag"]]

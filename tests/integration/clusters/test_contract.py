@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from airflow_stream_provider.clusters import DriverState, Found, Job
-from tests.integration.clusters.conftest import Place, processes_of
-from tests.support.drivers import wait_for
+from devstack.drivers import wait_for
+from tests.support.places import Place, processes_of
 
 # Plays the Airflow task: submits, says which submission it was, and waits to be killed before it could note it.
 SUBMITTER = """

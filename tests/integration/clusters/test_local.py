@@ -10,9 +10,9 @@ import pytest
 
 from airflow_stream_provider.clusters import DriverState, Found, SubmitUnclear, processes
 from airflow_stream_provider.control.releases import LAUNCHER
-from airflow_stream_provider.model.errors import ClusterError
-from tests.integration.clusters.conftest import Place
-from tests.support.drivers import wait_for
+from airflow_stream_provider.lifecycle.errors import ClusterError
+from devstack.drivers import wait_for
+from tests.support.places import Place
 
 
 def words(process: psutil.Process) -> list[str]:

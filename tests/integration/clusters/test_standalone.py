@@ -17,10 +17,10 @@ import pytest
 
 from airflow_stream_provider.clusters import ClusterConnection, DriverState, Found, SubmitUnclear, open_cluster
 from airflow_stream_provider.clusters import standalone as module
-from airflow_stream_provider.local.stack import LocalStack
-from airflow_stream_provider.model.errors import ClusterError
-from tests.integration.clusters.conftest import Place
-from tests.support.drivers import wait_for
+from airflow_stream_provider.lifecycle.errors import ClusterError
+from devstack.drivers import wait_for
+from devstack.stack import LocalStack
+from tests.support.places import Place
 
 
 @contextmanager
@@ -141,7 +141,7 @@ def test_wrong_addresses_are_told_apart(standalone: Place, stack: LocalStack) ->
     job = standalone.job()
     with pytest.raises(ClusterError, match="REST submission API is not") as error:
         open_cluster(through(standalone, rest_port=1)).submit(job)
-    assert "spark.master.rest.enabled" in error.value.todo
+    assert "spark.master.rest.enabled" in error.value.next_step
     with pytest.raises(ClusterError, match=r"answered (HTTP|with something else)"):
         open_cluster(through(standalone, master_ui=stack.spark.rest_url)).check(job)
     assert stack.spark.status()["activedrivers"] == []

@@ -19,8 +19,8 @@ import pytest
 
 from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.control.log import make_record
-from airflow_stream_provider.model.errors import ControlUnavailable
-from airflow_stream_provider.model.record import Record
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.record import Record
 
 ROOT = Path(__file__).parents[3]
 NAME = "orders-1-aaaa.00000001"

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.control.log import make_record
-from airflow_stream_provider.model.record import Record
+from airflow_stream_provider.lifecycle.record import Record
 
 ROOT = Path(__file__).parents[3]
 KILLS = 12
@@ -76,12 +76,12 @@ def whole_log(writers: Writers) -> list[Record]:
 
 def check_claims(writers: Writers, records: list[Record]) -> None:
     """Every number belongs to the one that said that it won it; nobody met an error."""
-    author = {record.seq: record.by for record in records}
-    written = Counter(author.values())
+    identity = {record.seq: record.by for record in records}
+    written = Counter(identity.values())
     for name in writers.processes:
         claims = writers.claims(name)
         assert writers.said(name) == [str(seq) for seq in claims], "only numbers: others' deaths are no error"
-        assert {author[seq] for seq in claims} <= {name}
+        assert {identity[seq] for seq in claims} <= {name}
         # Whoever was killed may have written one more than it lived to say.
         assert written[name] - len(claims) in (0, 1)
 

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from airflow_stream_provider.kafka.client import KafkaClient
-from tests.support.brokers import Brokers
+from devstack.kafka_cluster import KafkaCluster
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     """One broker, without security."""
-    with Brokers(tmp_path_factory.mktemp("kafka")) as brokers:
+    with KafkaCluster(tmp_path_factory.mktemp("kafka")) as brokers:
         yield brokers
 
 
 @pytest.fixture(scope="module")
-def client(kafka: Brokers) -> Iterator[KafkaClient]:
+def client(kafka: KafkaCluster) -> Iterator[KafkaClient]:
     with kafka.client() as client:
         yield client
 

@@ -18,14 +18,14 @@ from airflow_stream_provider.kafka import connect
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.kafka.requests import LEADER_NOT_AVAILABLE, NO_ANSWER, UNKNOWN_TOPIC_OR_PARTITION
-from airflow_stream_provider.local.ports import HOST, free_port
-from airflow_stream_provider.model.errors import SpecError, StreamError
-from tests.support.brokers import Brokers
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from devstack.kafka_cluster import KafkaCluster
+from devstack.ports import HOST, free_port
 
 EARLIEST, LATEST = -2, -1
 
 
-def produce(kafka: Brokers, topic: str, count: int, partition: int = 0) -> None:
+def produce(kafka: KafkaCluster, topic: str, count: int, partition: int = 0) -> None:
     producer = KafkaProducer(bootstrap_servers=kafka.servers)
     for _ in range(count):
         producer.send(topic, b"x", partition=partition)
@@ -37,7 +37,7 @@ def descriptors() -> int:
 
 
 def test_one_unknown_partition_does_not_hide_the_others(
-    kafka: Brokers, client: KafkaClient, new_topic: Callable[..., str]
+    kafka: KafkaCluster, client: KafkaClient, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(2)
     produce(kafka, topic, 3)
@@ -66,7 +66,7 @@ def test_looking_for_a_topic_never_creates_it(client: KafkaClient) -> None:
 
 
 def test_a_deleted_topic_is_told_apart_though_its_leader_is_remembered(
-    client: KafkaClient, kafka: Brokers, new_topic: Callable[..., str]
+    client: KafkaClient, kafka: KafkaCluster, new_topic: Callable[..., str]
 ) -> None:
     topic, other = new_topic(), new_topic()
     both = dict.fromkeys([TopicPartition(topic, 0), TopicPartition(other, 0)], LATEST)
@@ -79,7 +79,9 @@ def test_a_deleted_topic_is_told_apart_though_its_leader_is_remembered(
     assert found.problems[TopicPartition(topic, 0)].code == UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_topic_made_anew_has_another_id(client: KafkaClient, kafka: Brokers, new_topic: Callable[..., str]) -> None:
+def test_a_topic_made_anew_has_another_id(
+    client: KafkaClient, kafka: KafkaCluster, new_topic: Callable[..., str]
+) -> None:
     topic = new_topic()
     first = client.topics([topic])[topic]["topic_id"]
     client._admin.delete_topics([topic])
@@ -88,7 +90,7 @@ def test_a_topic_made_anew_has_another_id(client: KafkaClient, kafka: Brokers, n
     assert client.topics([topic])[topic]["topic_id"] != first
 
 
-def test_offsets_of_every_kind(client: KafkaClient, kafka: Brokers, new_topic: Callable[..., str]) -> None:
+def test_offsets_of_every_kind(client: KafkaClient, kafka: KafkaCluster, new_topic: Callable[..., str]) -> None:
     partition = TopicPartition(new_topic(retention_ms=-1), 0)
     assert client.offsets({partition: 0})[partition].offset == -1, "an empty log has no record that late"
     producer = KafkaProducer(bootstrap_servers=kafka.servers)
@@ -120,7 +122,7 @@ def test_a_connection_that_cannot_be_used_leaves_nothing_behind() -> None:
     assert (descriptors(), threading.active_count()) == before
 
 
-def test_opening_and_closing_leaves_nothing_behind(kafka: Brokers) -> None:
+def test_opening_and_closing_leaves_nothing_behind(kafka: KafkaCluster) -> None:
     kafka.client().close()
     gc.collect()  # what tests before this one have left
     before = descriptors(), threading.active_count()
@@ -133,7 +135,9 @@ def test_opening_and_closing_leaves_nothing_behind(kafka: Brokers) -> None:
         client.topics()
 
 
-def test_eight_threads_share_one_client(kafka: Brokers, client: KafkaClient, new_topic: Callable[..., str]) -> None:
+def test_eight_threads_share_one_client(
+    kafka: KafkaCluster, client: KafkaClient, new_topic: Callable[..., str]
+) -> None:
     topic = new_topic(20)
     produce(kafka, topic, 5, partition=3)
     partitions = [TopicPartition(topic, number) for number in range(20)]
@@ -176,7 +180,7 @@ def test_a_client_carried_through_a_fork_says_so_at_once(client: KafkaClient) ->
 
 
 def test_groups_tell_what_they_have_committed(
-    kafka: Brokers, client: KafkaClient, new_topic: Callable[..., str]
+    kafka: KafkaCluster, client: KafkaClient, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(3)
     produce(kafka, topic, 5)
@@ -191,7 +195,7 @@ def test_groups_tell_what_they_have_committed(
 
 
 def test_a_group_with_members_is_not_committed_for(
-    kafka: Brokers, client: KafkaClient, new_topic: Callable[..., str]
+    kafka: KafkaCluster, client: KafkaClient, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic()
     produce(kafka, topic, 5)
@@ -216,7 +220,7 @@ def test_settings_are_those_in_force_and_a_broker_that_is_not_there_is_told(
     assert len(client.configs(topics=[topic])[topic]) > 20, "without keys all are told, defaults too"
 
 
-def test_nothing_is_said_of_a_log_in(kafka: Brokers, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_said_of_a_log_in(kafka: KafkaCluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     extra = {**kafka.extra, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     with pytest.raises(StreamError) as caught:
@@ -230,8 +234,8 @@ class TestTwoBrokers:
     """What happens when one of two brokers goes."""
 
     @pytest.fixture(scope="class")
-    def pair(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-        with Brokers(tmp_path_factory.mktemp("pair"), 2) as brokers, brokers.client() as client:
+    def pair(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+        with KafkaCluster(tmp_path_factory.mktemp("pair"), 2) as brokers, brokers.client() as client:
             spread = {"one-each": {0: [1], 1: [2]}, "copied": {0: [2, 1], 1: [1, 2]}}
             wanted = {name: {"assignments": assignments} for name, assignments in spread.items()}
             client._admin.create_topics(wanted, wait_for_metadata=True)
@@ -240,7 +244,7 @@ class TestTwoBrokers:
                     produce(brokers, topic, 3 + partition, partition)
             yield brokers
 
-    def test_a_topic_that_partly_has_no_leader_still_tells_the_rest(self, pair: Brokers) -> None:
+    def test_a_topic_that_partly_has_no_leader_still_tells_the_rest(self, pair: KafkaCluster) -> None:
         wanted = [TopicPartition(topic, number) for topic in ("one-each", "copied") for number in (0, 1)]
         with pair.client() as client:
             assert {tp: e.offset for tp, e in client.offsets(dict.fromkeys(wanted, LATEST)).items()} == dict(
@@ -263,7 +267,7 @@ class TestTwoBrokers:
             pair.start(2)
             pair.wait(lambda: len(client.offsets(dict.fromkeys(wanted, LATEST))) == 4)
 
-    def test_a_client_outlives_all_brokers(self, pair: Brokers) -> None:
+    def test_a_client_outlives_all_brokers(self, pair: KafkaCluster) -> None:
         partition = TopicPartition("one-each", 0)
         with pair.client() as client:
             assert client.offsets({partition: LATEST})[partition].offset == 3

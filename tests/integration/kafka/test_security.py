@@ -19,11 +19,11 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, R
 
 from airflow_stream_provider.kafka import connect
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.committed import Committed, GroupOffsets
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
-from airflow_stream_provider.kafka.lag import measure
-from airflow_stream_provider.model.lag import GroupVerdict, PartitionState
-from tests.support.brokers import USERS, Brokers, Certificates
+from airflow_stream_provider.lag.committed_offsets import Committed, GroupOffsets
+from airflow_stream_provider.lag.measure import measure
+from airflow_stream_provider.lag.report import GroupVerdict, PartitionState
+from devstack.kafka_cluster import USERS, Certificates, KafkaCluster
 
 PARTITION = TopicPartition("allowed", 0)
 HIDDEN = TopicPartition("hidden", 0)
@@ -35,8 +35,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[Brokers]:
-    with Brokers(tmp_path_factory.mktemp("secure"), secure=certificates) as brokers, brokers.client() as client:
+def secure(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[KafkaCluster]:
+    with KafkaCluster(tmp_path_factory.mktemp("secure"), secure=certificates) as brokers, brokers.client() as client:
         client.create_topics({"allowed": 1, "hidden": 1})
         producer = KafkaProducer(bootstrap_servers=brokers.servers)
         for topic in ("allowed", "hidden"):
@@ -56,7 +56,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates)
 
 
 @pytest.fixture
-def encrypted(secure: Brokers, certificates: Certificates) -> dict[str, Any]:
+def encrypted(secure: KafkaCluster, certificates: Certificates) -> dict[str, Any]:
     return {"bootstrap.servers": secure.at("SASL_SSL"), "security.protocol": "SASL_SSL", **authority(certificates)}
 
 
@@ -95,7 +95,7 @@ def test_a_wrong_password_is_said_at_once_and_leaves_nothing_behind(encrypted: d
     assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before
 
 
-def test_a_certificate_of_the_clients_own(secure: Brokers, certificates: Certificates) -> None:
+def test_a_certificate_of_the_clients_own(secure: KafkaCluster, certificates: Certificates) -> None:
     extra = {"bootstrap.servers": secure.at("SSL"), "security.protocol": "SSL"}
     own = {
         "ssl.certificate.location": str(certificates.client),

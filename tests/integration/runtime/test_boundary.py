@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_stream_provider.checkpoint import LogEnds, boundary
-from airflow_stream_provider.runtime.boundary import Boundary, BoundaryMissed, progress_lock, stop_at_boundary
-from tests.support.drivers import wait_for
+from airflow_stream_provider.runtime.boundary import BoundaryMissed, QueryEnd, progress_lock, stop_at_boundary
+from devstack.drivers import wait_for
 
 DEADLINE = 120.0
 PAUSES = (0.0, 0.02, 0.1, 0.4, 0.9)
@@ -73,9 +73,9 @@ def moved_on(checkpoint: Path, before: LogEnds) -> bool:
     return boundary(checkpoint).commit != before.commit
 
 
-def assert_clean(query: StreamingQuery, stop: Boundary, checkpoint: Path) -> None:
+def assert_clean(query: StreamingQuery, stop: QueryEnd, checkpoint: Path) -> None:
     ends = boundary(checkpoint)
-    assert stop == Boundary(completed=True, batch=ends.commit)
+    assert stop == QueryEnd(completed=True, batch=ends.commit)
     assert ends.completed
     assert not query.isActive
     assert query.exception() is None
@@ -223,8 +223,8 @@ def test_a_query_that_fails_is_interrupted_and_keeps_its_error(streams: Streams)
     first_commit(streams, "fails")
     wait_for("the next batch", lambda: boundary(streams.checkpoint("fails")).offsets == 1, DEADLINE)
     threading.Timer(1.0, failing.set).start()
-    assert stop_at_boundary(query, DEADLINE) == Boundary(completed=False, batch=0)  # failed while it was asked to stop
-    assert stop_at_boundary(query, DEADLINE) == Boundary(completed=False, batch=0)  # had failed before
+    assert stop_at_boundary(query, DEADLINE) == QueryEnd(completed=False, batch=0)  # failed while it was asked to stop
+    assert stop_at_boundary(query, DEADLINE) == QueryEnd(completed=False, batch=0)  # had failed before
     assert "broken on purpose" in str(query.exception())
 
 

@@ -14,7 +14,7 @@ from pyspark.sql.functions import max as largest
 from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_stream_provider.checkpoint import boundary, clone_logs, clone_state, read
-from tests.support.drivers import wait_for
+from devstack.drivers import wait_for
 
 DEADLINE = 240.0
 SENTINEL = "the plan is accepted"

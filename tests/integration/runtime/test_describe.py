@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from airflow_stream_provider.checkpoint import boundary
 from airflow_stream_provider.runtime.describe import progress
-from tests.support.drivers import wait_for
+from devstack.drivers import wait_for
 
 
 def test_a_query_without_input_is_where_its_last_batch_was(spark: SparkSession, tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_a_query_without_input_is_where_its_last_batch_was(spark: SparkSession, 
     query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
         managed = SimpleNamespace(
-            label="lines", checkpoint=str(tmp_path / "checkpoint"), recipe=SimpleNamespace(sink="noop"), real=query
+            label="lines", checkpoint=str(tmp_path / "checkpoint"), writer_spec=SimpleNamespace(sink="noop"), real=query
         )
         wait_for(
             "Spark to tell of the batch that it would run next", lambda: (query.lastProgress or {}).get("batchId") == 1

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.model.state import StreamPhase
-from tests.support.drivers import Operator, operator, wait_for
+from airflow_stream_provider.lifecycle.state import StreamPhase
+from devstack.drivers import Operator, operator, wait_for
 from tests.support.orders_files import Orders
 
 APP = Path(__file__).parents[2] / "support" / "app_orders_files.py"

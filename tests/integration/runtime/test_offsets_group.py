@@ -13,11 +13,11 @@ from kafka.errors import CoordinatorNotAvailableError
 from kafka.structs import OffsetAndMetadata
 
 from airflow_stream_provider.checkpoint import read
-from airflow_stream_provider.local.jars import fetch, spark_connector
-from airflow_stream_provider.local.spark import bundled_spark
-from airflow_stream_provider.model.state import StreamPhase
-from tests.support.brokers import Brokers
-from tests.support.drivers import Operator, operator, wait_for
+from airflow_stream_provider.lifecycle.state import StreamPhase
+from devstack.drivers import Operator, operator, wait_for
+from devstack.jars import fetch, spark_connector
+from devstack.kafka_cluster import KafkaCluster
+from devstack.spark import bundled_spark
 
 APP = Path(__file__).parents[2] / "support" / "app_orders_kafka.py"
 GROUP = "orders-stream"
@@ -25,8 +25,8 @@ PARTITIONS = 2
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    with Brokers(tmp_path_factory.mktemp("kafka")) as brokers, brokers.client() as client:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    with KafkaCluster(tmp_path_factory.mktemp("kafka")) as brokers, brokers.client() as client:
         client.create_topics({f"orders-{part}": PARTITIONS for part in ("in", "out", "totals")})
         yield brokers
 
@@ -43,7 +43,7 @@ def playing(tmp_path: Path) -> Iterator[Operator]:
 class Group:
     """The consumer group as Kafka's own tools see it."""
 
-    def __init__(self, brokers: Brokers) -> None:
+    def __init__(self, brokers: KafkaCluster) -> None:
         self._brokers = brokers
 
     def commits(self) -> dict[int, OffsetAndMetadata]:
@@ -66,7 +66,7 @@ class Group:
 
 
 class Orders:
-    def __init__(self, brokers: Brokers) -> None:
+    def __init__(self, brokers: KafkaCluster) -> None:
         self._brokers = brokers
         self.sent = 0
 
@@ -82,7 +82,7 @@ class Orders:
 
 
 @pytest.mark.system
-def test_a_group_follows_the_holder_through_trouble_and_hand_over(playing: Operator, kafka: Brokers) -> None:
+def test_a_group_follows_the_holder_through_trouble_and_hand_over(playing: Operator, kafka: KafkaCluster) -> None:
     group, orders, checkpoint = Group(kafka), Orders(kafka), playing.root / "checkpoint"
     arguments = (kafka.servers, "orders", str(checkpoint))
     playing.deploy("orders-1", APP, *arguments, offsets_group=GROUP)

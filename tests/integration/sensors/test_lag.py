@@ -21,10 +21,10 @@ from kafka import KafkaProducer, TopicPartition
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.local.airflow_api import AirflowApi
-from airflow_stream_provider.local.stack import LocalStack
-from tests.unit.checkpoint.trees import commit, new, plan
-from tests.unit.checkpoint.trees import kafka as offsets
+from devstack.airflow_api import AirflowApi
+from devstack.stack import LocalStack
+from tests.support.checkpoint_trees import commit, new, plan
+from tests.support.checkpoint_trees import kafka as offsets
 
 ROOT = Path(__file__).parents[3]
 DAGS = Path(__file__).parent / "dags"
@@ -166,7 +166,7 @@ def xcom(api: AirflowApi, dag: str, made: str, task: str) -> Any:
     return None
 
 
-def incidents(api: AirflowApi) -> list[dict[str, Any]]:
+def open_incidents(api: AirflowApi) -> list[dict[str, Any]]:
     """The events that DAG runs were made of, oldest first."""
     made = api.call("GET", "dags/behind/dagRuns", order_by="run_after")["dag_runs"]
     found = [xcom(api, "behind", each["dag_run_id"], "tell") for each in made if each["state"] == "success"]
@@ -258,15 +258,15 @@ def test_the_gate_opens_once_everything_that_was_there_is_committed(api: Airflow
 
 def test_an_asset_tells_of_a_lag_once_when_it_begins_and_once_when_it_ends(api: AirflowApi, stream: Stream) -> None:
     stream.commit()
-    until("earlier incidents to be closed", lambda: [e["event"] for e in incidents(api)][-1:] in (["close"], []))
-    before = len(incidents(api))
+    until("earlier incidents to be closed", lambda: [e["event"] for e in open_incidents(api)][-1:] in (["close"], []))
+    before = len(open_incidents(api))
     stream.behind(100)
-    opened = until("the incident to open", lambda: incidents(api)[before:])[0]
+    opened = until("the incident to open", lambda: open_incidents(api)[before:])[0]
     stream.behind(200)
     time.sleep(3)
     stream.commit()
-    closed = until("the incident to close", lambda: incidents(api)[before + 1 :])[0]
-    assert [opened["event"], closed["event"], len(incidents(api)) - before] == ["open", "close", 2]
+    closed = until("the incident to close", lambda: open_incidents(api)[before + 1 :])[0]
+    assert [opened["event"], closed["event"], len(open_incidents(api)) - before] == ["open", "close", 2]
     assert opened["incident"] == closed["incident"]
     assert opened["reasons"] == ["enrich is behind by 100 records; 20 are allowed."]
     assert closed["lag"]["records"] == 0

@@ -9,29 +9,28 @@ from typing import Any
 
 from airflow_stream_provider.clusters import Job
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.hooks import plan as plans
-from airflow_stream_provider.hooks.author import Author
-from airflow_stream_provider.hooks.goals import Asks, Goal, Memory
-from airflow_stream_provider.hooks.outcome import Outcome
-from airflow_stream_provider.hooks.revive import drivers_of_interest, revive
-from airflow_stream_provider.hooks.snapshot import DriverFacts, Snapshot
-from airflow_stream_provider.hooks.steps import Append, Kill, Step, Submit, Wait
-from airflow_stream_provider.hooks.stillness import Stillness
 from airflow_stream_provider.hooks.submit import submit_once
-from airflow_stream_provider.model.errors import ClusterError, ControlUnavailable, RuleBroken, SeqTaken
-from airflow_stream_provider.model.names import deployment_of
-from airflow_stream_provider.model.observe import Step as Need
-from airflow_stream_provider.model.observe import next_step
-from airflow_stream_provider.model.record import Kind, Record
-from airflow_stream_provider.model.rules import may_abort
-from airflow_stream_provider.model.state import StreamState
+from airflow_stream_provider.lifecycle.errors import ClusterError, ControlUnavailable, RuleBroken, SeqTaken
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.rules import may_abort
+from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning import plan as plans
+from airflow_stream_provider.planning.conditions import Condition, Needs, Observations
+from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
+from airflow_stream_provider.planning.recover import drivers_of_interest, recover
+from airflow_stream_provider.planning.recovery_decision import RecoveryStep, recovery_step
+from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
+from airflow_stream_provider.planning.steps import Append, Kill, Step, Submit, Wait
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 from tests.support.simulation.cluster import Reach
 from tests.support.simulation.world import Actor, Wire, World
 
 WAIT_SECONDS = 900.0
 REQUEST_SECONDS = 60.0
 
-Plan = Callable[[Snapshot, Author, "Outcome | None"], Step]
+Plan = Callable[[Snapshot, TaskIdentity, "WaitOutcome | None"], Step]
 
 
 class Airflow(Actor):
@@ -61,46 +60,46 @@ class Airflow(Actor):
 class Task(Airflow):
     """One try of a task, as StreamOperator and StreamTrigger run it; `again` is the next one."""
 
-    def __init__(self, world: World, author: Author, plan: Plan, asks: Asks = Asks()) -> None:  # noqa: B008 - frozen
-        super().__init__(world, author.by)
-        self.author = author
+    def __init__(self, world: World, identity: TaskIdentity, plan: Plan, needs: Needs = Needs()) -> None:  # noqa: B008 - frozen
+        super().__init__(world, identity.by)
+        self.identity = identity
         self.plan = plan
-        self.asks = asks
+        self.needs = needs
 
     def again(self) -> Task:
-        return Task(self.world, self.author, self.plan, self.asks)
+        return Task(self.world, self.identity, self.plan, self.needs)
 
     def run(self) -> None:
-        outcome: Outcome | None = None
+        outcome: WaitOutcome | None = None
         first, deadline = False, self.now + WAIT_SECONDS
         while self.now < deadline:
             self.point()
             try:
-                view = self.observe(self.asks)
-                step = self.plan(view, self.author, outcome)
+                snapshot = self.observe(self.needs)
+                step = self.plan(snapshot, self.identity, outcome)
                 if isinstance(step, Append):
-                    first = self._append(step, view.state.seq) and step.kind == Kind.DECLARED
+                    first = self._append(step, snapshot.state.seq) and step.kind == Kind.DECLARED
                     continue
                 if isinstance(step, Submit):
                     unclear = not self.submit(step.deployment, first=first)
                     first = False
                     if unclear:
-                        step = plans.ask_again(view, step.deployment)
+                        step = plans.ask_again(snapshot, step.deployment)
                 if isinstance(step, Kill):
                     self._kill(step.deployment)
                     outcome = self._wait(step.then, deadline)
                 elif isinstance(step, Wait):
-                    outcome = self._wait(step.goal, deadline)
+                    outcome = self._wait(step.condition, deadline)
                 elif not isinstance(step, Submit):
                     return
             except (ControlUnavailable, ClusterError, RuleBroken):
                 outcome, first = None, False  # the task fails; Airflow tries it again
 
-    def observe(self, asks: Asks) -> Snapshot:
+    def observe(self, needs: Needs) -> Snapshot:
         facts = {}
-        for deployment in asks.drivers:
-            view = Snapshot("orders", 0.0, self.log.refresh(), (), self.log.heartbeats())
-            if submission := view.submission(deployment):
+        for deployment in needs.drivers:
+            snapshot = Snapshot("orders", 0.0, self.log.refresh(), (), self.log.heartbeats())
+            if submission := snapshot.submission(deployment):
                 driver = self.cluster.status(submission)
                 gone = driver.terminal and self.cluster.gone(submission, deployment)
                 facts[deployment] = DriverFacts(submission, driver, gone)
@@ -119,60 +118,60 @@ class Task(Airflow):
         for submission in sorted(known - {""}):
             self.cluster.kill(submission)
 
-    def _wait(self, goal: Goal, deadline: float) -> Outcome | None:
-        memory = self._memory()
+    def _wait(self, condition: Condition, deadline: float) -> WaitOutcome | None:
+        seen = self._observations()
         last: Snapshot | None = None
         while self.now < deadline:
             self.point()
             try:
-                last = self.observe(goal.asks(last, memory))
-                outcome = goal.check(last, memory)
+                last = self.observe(condition.needs(last, seen))
+                outcome = condition.check(last, seen)
             except (ControlUnavailable, ClusterError):
-                memory, outcome = self._memory(), None
+                seen, outcome = self._observations(), None
             if outcome is not None:
                 return outcome
         return None
 
-    def _memory(self) -> Memory:
-        return Memory(still=Stillness(lambda: self.world.now))
+    def _observations(self) -> Observations:
+        return Observations(ages=HeartbeatAges(lambda: self.world.now))
 
 
 def stand_by(deployment: str, release: str) -> Plan:
     """As SubmitStandbyOperator: declare, submit, wait until it is warm."""
 
-    def plan(view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
-        if deployment not in view.state.deployments:
+    def plan(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        if deployment not in snapshot.state.deployments:
             content = {"version": release, "hash": release}
             return Append(Kind.DECLARED, {"deployment": deployment, "release": content, "policy": {}, "reason": ""})
-        return plans.stand_by(view, deployment, outcome)
+        return plans.stand_by(snapshot, deployment, outcome)
 
     return plan
 
 
 def take_over(deployment: str) -> Plan:
     """As HandOverOperator."""
-    return lambda view, author, outcome: plans.take_over(view, author, deployment, outcome, "wanted")
+    return lambda snapshot, identity, outcome: plans.take_over(snapshot, identity, deployment, outcome, "wanted")
 
 
 def roll_back(deployment: str) -> Plan:
     """As RollBackOperator."""
 
-    def plan(view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
-        if deployment not in view.state.deployments:
+    def plan(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        if deployment not in snapshot.state.deployments:
             return plans.Skip("Nothing to roll back.")
-        return plans.roll_back(view, author, deployment, outcome, "it is bad")
+        return plans.roll_back(snapshot, identity, deployment, outcome, "it is bad")
 
     return plan
 
 
 def stop() -> Plan:
     """As StopStreamOperator."""
-    return lambda view, author, outcome: plans.stop(view, author, outcome, "wanted")
+    return lambda snapshot, identity, outcome: plans.stop(snapshot, identity, outcome, "wanted")
 
 
 def retire(deployment: str) -> Plan:
     """As RetireOperator."""
-    return lambda view, author, outcome: plans.retire(view, author, deployment, outcome, "not needed")
+    return lambda snapshot, identity, outcome: plans.retire(snapshot, identity, deployment, outcome, "not needed")
 
 
 class GiveUp(Airflow):
@@ -196,25 +195,25 @@ class Runs(Task):
     """The runs of NAME__watch, one after the other, as WatchStreamOperator makes them; two of these may be about."""
 
     def __init__(self, world: World, name: str) -> None:
-        super().__init__(world, Author("orders__watch", name, "watch"), self._revive)
+        super().__init__(world, TaskIdentity("orders__watch", name, "watch"), self._recover)
         self._name = name
         self._before: dict[str, int] = {}
 
     def run(self) -> None:
         for number in itertools.count():
-            self.author = Author("orders__watch", f"{self._name}-{number}", "watch")
-            self.by = self.author.by
+            self.identity = TaskIdentity("orders__watch", f"{self._name}-{number}", "watch")
+            self.by = self.identity.by
             super().run()
             with contextlib.suppress(ControlUnavailable):
                 self._before = {name: int(beat["counter"]) for name, beat in self.log.heartbeats().items()}
 
-    def observe(self, asks: Asks) -> Snapshot:
-        view = super().observe(asks)
-        wanted = drivers_of_interest(view)
-        return super().observe(Asks(drivers=wanted)) if wanted and not asks.drivers else view
+    def observe(self, needs: Needs) -> Snapshot:
+        snapshot = super().observe(needs)
+        wanted = drivers_of_interest(snapshot)
+        return super().observe(Needs(drivers=wanted)) if wanted and not needs.drivers else snapshot
 
-    def _revive(self, view: Snapshot, author: Author, outcome: Outcome | None) -> Step:
-        return revive(view, author, outcome, self._before)
+    def _recover(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        return recover(snapshot, identity, outcome, self._before)
 
 
 class Watch(Airflow):
@@ -225,7 +224,7 @@ class Watch(Airflow):
             self.point()
             try:
                 state = self.log.refresh()
-                step = next_step(state, self.alive(state), self.now)
+                step = recovery_step(state, self.alive(state), self.now)
                 self.point()
                 getattr(self, f"_{step.need.value}")(state, step)
             except (ControlUnavailable, ClusterError, SeqTaken, RuleBroken):
@@ -240,10 +239,10 @@ class Watch(Airflow):
     def _any_lives(self, deployment: str) -> bool:
         return any(d.lives for name, d in self.world.drivers.items() if deployment_of(name) == deployment)
 
-    def _wait(self, state: StreamState, step: Need) -> None:
+    def _wait(self, state: StreamState, step: RecoveryStep) -> None:
         return
 
-    def _fence(self, state: StreamState, step: Need) -> None:
+    def _fence(self, state: StreamState, step: RecoveryStep) -> None:
         self.world.drivers[step.subject].kill()
         self.point()
         fenced = self.record(Kind.FENCED, incarnation=step.subject, reason=step.why, evidence="gone")
@@ -254,18 +253,18 @@ class Watch(Airflow):
 
         self.log.propose(build)
 
-    def _abort(self, state: StreamState, step: Need) -> None:
+    def _abort(self, state: StreamState, step: RecoveryStep) -> None:
         self.log.append(self.record(Kind.ABORTED, id=step.subject, reason=step.why), state.seq)
 
-    def _request(self, state: StreamState, step: Need) -> None:
+    def _request(self, state: StreamState, step: RecoveryStep) -> None:
         expires = self.now + REQUEST_SECONDS
         wanted = self.record(Kind.REQUESTED, id=f"watch-{state.seq}", to=step.subject, expires=expires)
         self.log.append(wanted, state.seq)
 
-    def _fail(self, state: StreamState, step: Need) -> None:
+    def _fail(self, state: StreamState, step: RecoveryStep) -> None:
         self.log.append(self.record(Kind.FAILED, deployment=step.subject, reason=step.why), state.seq)
 
-    def _declare(self, state: StreamState, step: Need) -> None:
+    def _declare(self, state: StreamState, step: RecoveryStep) -> None:
         new, release = f"watch-{state.seq}", state.deployments[step.subject].release
         self.log.append(self.record(Kind.DECLARED, deployment=new, release=release), state.seq)
         self.submit(new, first=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from airflow_stream_provider.clusters import DriverState, Found, Job, SubmitUnclear
-from airflow_stream_provider.model.errors import ClusterError
-from airflow_stream_provider.model.names import deployment_of
+from airflow_stream_provider.lifecycle.errors import ClusterError
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from tests.support.simulation.driver import Driver
 from tests.support.simulation.world import Actor, Fault, World
 

@@ -7,12 +7,12 @@ from enum import IntEnum
 from typing import Any
 
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.model.decide import Me, decide
-from airflow_stream_provider.model.errors import ControlUnavailable
-from airflow_stream_provider.model.names import deployment_of
-from airflow_stream_provider.model.record import Kind, Record
-from airflow_stream_provider.model.rules import may_acquire, may_release
-from airflow_stream_provider.model.state import RequestStage, StreamState
+from airflow_stream_provider.lifecycle.driver_decision import DriverView, decide
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.rules import may_acquire, may_release
+from airflow_stream_provider.lifecycle.state import RequestStage, StreamState
 from tests.support.simulation.world import Actor, Wire, World
 
 TAKE_BACK_SECONDS = 10.0
@@ -93,10 +93,10 @@ class Driver(Actor):
         except ControlUnavailable:
             return False
 
-    def _me(self, state: StreamState) -> Me:
+    def _me(self, state: StreamState) -> DriverView:
         if state.open_request is None:
             self._released_at = None
-        return Me(
+        return DriverView(
             incarnation=self.incarnation,
             rehearsed=self.rehearsed,
             running=self.running,

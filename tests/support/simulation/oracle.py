@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.model.fold import fold
-from airflow_stream_provider.model.names import deployment_of
-from airflow_stream_provider.model.record import Kind, Record
-from airflow_stream_provider.model.state import StreamState
+from airflow_stream_provider.lifecycle.fold import fold
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.state import StreamState
 from tests.support.simulation.world import World
 
 ENDS = (Kind.RELEASED, Kind.FAILED, Kind.FINISHED, Kind.FENCED)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_stream_provider.hooks.author import Author
-from airflow_stream_provider.model.observe import Need, next_step
-from airflow_stream_provider.model.rules import live_standby
-from airflow_stream_provider.model.state import RequestStage, StreamPhase
+from airflow_stream_provider.lifecycle.rules import live_standby
+from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase
+from airflow_stream_provider.planning.recovery_decision import RecoveryAction, recovery_step
+from airflow_stream_provider.planning.task_identity import TaskIdentity
 from tests.support.simulation.airflow import Runs, Task, Watch, stand_by, take_over
 from tests.support.simulation.driver import Driver, Luck
 from tests.support.simulation.oracle import Oracle
@@ -83,7 +83,7 @@ class Recovery:
     def upgrade(self, deployment: str) -> None:
         """A new run of the DAG: standby, hand-over."""
         for number, plan in enumerate((stand_by(deployment, "release-0"), take_over(deployment))):
-            self._finish(Task(self.world, Author("orders__upgrade", deployment, f"task-{number}"), plan))
+            self._finish(Task(self.world, TaskIdentity("orders__upgrade", deployment, f"task-{number}"), plan))
         self.settle(6)  # from `acquired` to running queries
 
     def _finish(self, task: Task) -> None:
@@ -99,7 +99,7 @@ class Recovery:
         state = self.oracle.state
         resting = state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED, StreamPhase.EMPTY)
         alive = {name: driver.lives for name, driver in self.world.drivers.items()}
-        return resting and next_step(state, alive, self.world.now).need is Need.WAIT
+        return resting and recovery_step(state, alive, self.world.now).need is RecoveryAction.WAIT
 
     def _able(self, incarnation: str | None) -> bool:
         return live_standby(self.oracle.state, incarnation) and self._well(str(incarnation))

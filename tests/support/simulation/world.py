@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import greenlet
 
 from airflow_stream_provider.control.store import Store
-from airflow_stream_provider.model.errors import ControlUnavailable, SeqTaken
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken
 
 if TYPE_CHECKING:
     from tests.support.simulation.driver import Driver
@@ -25,7 +25,7 @@ class Fault(Enum):
     LATE = "it arrives after the writer has given up"
 
 
-class Memory:
+class MemoryStore:
     """A store in memory that keeps the promise of `Store`."""
 
     def __init__(self) -> None:

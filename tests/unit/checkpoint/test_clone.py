@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.checkpoint import StateTooLarge, boundary, clone_logs, clone_state, read, scratch
-from airflow_stream_provider.model.errors import CheckpointError
-from tests.unit.checkpoint import trees
+from airflow_stream_provider.lifecycle.errors import CheckpointError
+from tests.support import checkpoint_trees as trees
 
 LIMIT = 10**9
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.checkpoint import check_location, local_path
-from airflow_stream_provider.model.errors import CheckpointError
+from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_other_file_systems_are_named(location: str) -> None:
     with pytest.raises(CheckpointError) as caught:
         local_path(location)
     assert location in str(caught.value)
-    assert caught.value.todo
+    assert caught.value.next_step
 
 
 @pytest.mark.parametrize(("location", "why"), [("", "empty"), ("  ", "empty"), ("cp", "relative"), ("file:cp", "rel")])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.checkpoint import Owner, check_owner, claim, moving, owner, refuse_moving
-from airflow_stream_provider.model.errors import CheckpointError
-from tests.unit.checkpoint import trees
+from airflow_stream_provider.lifecycle.errors import CheckpointError
+from tests.support import checkpoint_trees as trees
 
 CONTROL = "file:///data/streams"
 
@@ -98,7 +98,7 @@ def test_logs_that_somebody_writes_move(tmp_path: Path) -> None:
         assert moving(root, 60.0)
         with pytest.raises(CheckpointError, match="no stream manages") as caught:
             refuse_moving(root, 60.0)
-        assert "Stop that job" in caught.value.todo
+        assert "Stop that job" in caught.value.next_step
     finally:
         over.set()
         writer.join()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.checkpoint import Operator, boundary, read, recent
-from airflow_stream_provider.model.errors import CheckpointError
-from tests.unit.checkpoint import trees
+from airflow_stream_provider.lifecycle.errors import CheckpointError
+from tests.support import checkpoint_trees as trees
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_a_damaged_file_is_named(root: Path, name: str, content: str) -> None:
     with pytest.raises(CheckpointError, match="damaged") as caught:
         read(root)
     assert str(root / name) in str(caught.value)
-    assert caught.value.todo
+    assert caught.value.next_step
 
 
 def test_a_file_that_is_not_text_is_damaged(root: Path) -> None:

@@ -16,13 +16,13 @@ from airflow_stream_provider.cli import commands
 from airflow_stream_provider.cli.commands import Code
 from airflow_stream_provider.cli.definition import get_streams_cli_commands
 from airflow_stream_provider.control import open_log
-from airflow_stream_provider.control.samples import LagSample, QuerySample, append
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
-from airflow_stream_provider.model.incident import Incident, Spells
-from airflow_stream_provider.model.lag import LagReport, Verdict
-from airflow_stream_provider.model.trouble import Trouble
-from tests.unit.hooks.test_plan import RUNNING
-from tests.unit.model.test_limits import partition, report
+from airflow_stream_provider.lag.report import LagReport, Verdict
+from airflow_stream_provider.lag.streaks import Incident, Streaks
+from airflow_stream_provider.monitoring.incidents import IncidentState
+from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, append
+from tests.support.lag_reports import partition, report
+from tests.support.snapshots import RUNNING
 
 YAML = """\
 name: {name}
@@ -49,8 +49,8 @@ def folder(tmp_path: Path) -> Path:
 
 def watched(tmp_path: Path, at: float, verdict: str = "OK", records: int = 5) -> None:
     store = open_log(f"file://{tmp_path}", "orders").store
-    troubles = {"lag": Trouble(Spells(), Incident("orders-1", at))} if verdict == "ERR" else {}
-    append(store, LagSample(at, "running", "1", {"enrich": QuerySample(records, 3.0, verdict)}, troubles=troubles))
+    incidents = {"lag": IncidentState(Streaks(), Incident("orders-1", at))} if verdict == "ERR" else {}
+    append(store, LagSample(at, "running", "1", {"enrich": QuerySample(records, 3.0, verdict)}, incidents=incidents))
 
 
 def run(command: Callable[[Namespace], Any], folder: Path, **more: Any) -> int:
@@ -195,9 +195,9 @@ def test_what_the_watch_has_opened_is_bad_and_a_stream_that_was_stopped_is_not(
     text = (folder / "orders.yaml").read_text().replace("kafka: k\n", kafka)
     (folder / "orders.yaml").write_text(text)
     store = open_log(f"file://{tmp_path}", "orders").store
-    silent = {"down": Trouble(Spells(), Incident("orders-down-1", 1.0))}
+    silent = {"down": IncidentState(Streaks(), Incident("orders-down-1", 1.0))}
     queries = {"enrich": QuerySample(5, 3.0, "OK")}
-    append(store, LagSample(time.time(), "running", "1", queries, troubles=silent))
+    append(store, LagSample(time.time(), "running", "1", queries, incidents=silent))
     assert (run(commands.status, folder), run(commands.history, folder)) == (Code.BAD, Code.BAD)
     late = {"enrich": QuerySample(500, 3.0, "ERR")}
     append(store, LagSample(time.time(), "stopped", "1", late))

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from airflow_stream_provider.clusters import ClusterConnection, DriverState, open_cluster
-from airflow_stream_provider.clusters.master import first_line
-from airflow_stream_provider.model.errors import ClusterError
+from airflow_stream_provider.clusters.master_api import first_line
+from airflow_stream_provider.lifecycle.errors import ClusterError
 
 
 def test_no_answer_is_neither_alive_nor_dead() -> None:
@@ -32,7 +32,7 @@ def test_an_unreachable_master_is_one_sentence_with_what_to_do() -> None:
             assert error.value.message == (
                 f"No Spark master of spark://127.0.0.1:7077 answers: http://127.0.0.1:{port} cannot be connected to."
             )
-            assert "master_ui" in error.value.todo
+            assert "master_ui" in error.value.next_step
         assert cluster.status("driver-1") is DriverState.UNKNOWN
         assert not cluster.gone("driver-1", "d")
         assert cluster.links("driver-1") == {}

@@ -6,7 +6,7 @@ from airflow_stream_provider.clusters import ClusterConnection, open_cluster
 from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.local import LocalCluster
 from airflow_stream_provider.clusters.standalone import StandaloneCluster
-from airflow_stream_provider.model.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import SpecError
 
 
 @pytest.mark.parametrize(
@@ -71,5 +71,5 @@ def test_a_connection_that_cannot_be_used_is_refused_in_one_sentence(connection:
     with pytest.raises(SpecError) as refused:
         open_cluster(connection)
     assert named in refused.value.message
-    assert refused.value.todo
+    assert refused.value.next_step
     assert "pw" not in str(refused.value)

@@ -6,8 +6,8 @@ import pytest
 
 from airflow_stream_provider.clusters import ClusterConnection, Job, SecretInConf, open_cluster, refuse_secrets
 from airflow_stream_provider.clusters.job import names_deployment
-from airflow_stream_provider.clusters.request import submission
-from airflow_stream_provider.model.errors import ClusterError, SpecError
+from airflow_stream_provider.clusters.rest_properties import submission
+from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 
 ARGUMENTS = (
     "--control",
@@ -99,7 +99,7 @@ def test_a_secret_in_the_conf_is_refused_and_never_shown(host: str, key: str, va
         with pytest.raises(SecretInConf, match="environment") as refused:
             use(asked)
         assert key in refused.value.message
-        assert "hunter2" not in json.dumps([str(refused.value), refused.value.todo, refused.value.fields])
+        assert "hunter2" not in json.dumps([str(refused.value), refused.value.next_step, refused.value.fields])
         assert isinstance(refused.value, SpecError)
         assert isinstance(refused.value, ClusterError)
 

@@ -11,7 +11,7 @@ import pytest
 from airflow_stream_provider.control import files as files_module
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.files import FilesStore, local_folder
-from airflow_stream_provider.model.errors import ControlUnavailable, SeqTaken, SpecError
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, SpecError
 
 NAME = "orders-1-aaaa.00000001"
 
@@ -123,7 +123,7 @@ def test_a_file_system_where_both_creates_win_is_refused(tmp_path: Path, monkeyp
     store = FilesStore(tmp_path / "orders")
     with pytest.raises(ControlUnavailable, match="2 won instead of one") as refusal:
         store.initialise()
-    assert "hard links" in refusal.value.todo
+    assert "hard links" in refusal.value.next_step
     with pytest.raises(ControlUnavailable):
         store.check()
 

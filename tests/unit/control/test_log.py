@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.control.log import ControlLog, make_record
-from airflow_stream_provider.model.errors import ControlUnavailable, RuleBroken, SeqTaken, StreamError
-from airflow_stream_provider.model.record import Record
-from airflow_stream_provider.model.state import StreamState
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, RuleBroken, SeqTaken, StreamError
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.state import StreamState
 from tests.support import story
-from tests.support.simulation.world import Memory
+from tests.support.simulation.world import MemoryStore
 
 
-class Faulty(Memory):
+class Faulty(MemoryStore):
     """Raises what is planned for its next creates and reads; `arrives`: the create happened all the same."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 from kafka.errors import KafkaConnectionError
 
 from airflow_stream_provider.kafka.settings import client_settings
-from airflow_stream_provider.model.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import SpecError
 
 SERVERS = {"bootstrap.servers": "a:1, [::1]:2,c"}
 SCRAM = {**SERVERS, "security.protocol": "sasl_plaintext", "sasl.mechanisms": "scram-sha-512", "sasl.username": "u"}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_stream_provider.kafka.audit import AuditReport
-from airflow_stream_provider.kafka.audit.report import judge
+from airflow_stream_provider.audit import AuditReport
+from airflow_stream_provider.audit.report import judge
 from airflow_stream_provider.operators.audit import AuditFailed, KafkaTopicAuditOperator
 from tests.support.audited import NEEDS, facts, topic
 

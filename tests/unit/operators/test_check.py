@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.operators.check import CheckReleaseOperator
-from airflow_stream_provider.runbook.spec import StreamSpec, load_spec
+from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 
 
 @pytest.fixture(autouse=True)

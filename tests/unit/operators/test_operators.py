@@ -10,17 +10,27 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
 from airflow_stream_provider.control import ControlLog, open_log
-from airflow_stream_provider.hooks.outcome import Ended, Outcome
-from airflow_stream_provider.model.record import Record
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.fence import FenceOperator
 from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
 from airflow_stream_provider.operators.judge import JudgeRehearsalOperator
 from airflow_stream_provider.operators.soak import SoakOperator
 from airflow_stream_provider.operators.stop import StopStreamOperator
-from airflow_stream_provider.runbook.spec import StreamSpec
-from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, acquired, ready, record, released, requested
-from tests.unit.hooks.test_plan import BOTH, UPGRADED
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.snapshots import BOTH, UPGRADED
+from tests.support.story import (
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    acquired,
+    ready,
+    record,
+    released,
+    requested,
+    write,
+)
 
 
 @pytest.fixture
@@ -43,11 +53,6 @@ def log(spec: StreamSpec) -> ControlLog:
     return open_log(spec.control, spec.name, create=True)
 
 
-def write(log: ControlLog, *records: Record) -> None:
-    for one in records:
-        log.append(one, log.refresh().seq)
-
-
 def context(pushed: dict[str, Any] | None = None) -> Any:
     def push(key: str, value: Any) -> None:
         if pushed is not None:
@@ -57,7 +62,7 @@ def context(pushed: dict[str, Any] | None = None) -> Any:
     return {"ti": ti}
 
 
-def run(operator: StreamOperator, event: Outcome | None = None) -> Any:
+def run(operator: StreamOperator, event: WaitOutcome | None = None) -> Any:
     if event is None:
         return operator.execute(context())
     return operator.resume(context(), event.to_event())
@@ -74,7 +79,7 @@ def test_a_hand_over_asks_once_however_often_it_is_tried(spec: StreamSpec, log: 
             run(hand_over(spec))
     assert [r.kind for r in log.records()].count("requested") == 2  # the first of all, and ours
     assert deferred.value.method_name == "resume"
-    assert deferred.value.trigger.serialize()[1]["goal"]["goal"] == "RequestOver"
+    assert deferred.value.trigger.serialize()[1]["condition"]["condition"] == "RequestOver"
 
 
 def test_a_resumed_task_returns_what_the_log_says(spec: StreamSpec, log: ControlLog) -> None:
@@ -84,7 +89,7 @@ def test_a_resumed_task_returns_what_the_log_says(spec: StreamSpec, log: Control
     request = log.refresh().open_request
     assert request is not None
     write(log, ready(request.id, NEW), released(OLD, request.id, NEW), acquired(NEW, request.id, 2))
-    result = run(hand_over(spec), Outcome(Ended.REACHED, request.id))
+    result = run(hand_over(spec), WaitOutcome(Ended.REACHED, request.id))
     assert (result["holder"], result["previous"], result["boundary"]) == (NEW_DEPLOYMENT, OLD_DEPLOYMENT, "completed")
     assert result["queries"] == {"a": {"batch": 7}}
     assert run(hand_over(spec)) == result
@@ -99,7 +104,7 @@ def test_an_event_that_is_not_ours_is_no_success(spec: StreamSpec, log: ControlL
 
 def test_a_timeout_fails_with_what_was_waited_for(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *BOTH)
-    timeout = Outcome(Ended.TIMEOUT, reason="waited in vain for x", evidence={OLD: "running: batch 7"})
+    timeout = WaitOutcome(Ended.TIMEOUT, reason="waited in vain for x", evidence={OLD: "running: batch 7"})
     with pytest.raises(AirflowFailException, match=r"waited in vain for x for 900 s.*says 'running: batch 7'"):
         run(hand_over(spec), timeout)
 
@@ -135,12 +140,12 @@ def test_a_bad_soak_leaves_its_reason_for_the_roll_back(spec: StreamSpec, log: C
     operator, pushed = SoakOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT), {}
     with pytest.raises(TaskDeferred) as deferred:
         operator.execute(context())
-    assert deferred.value.trigger.serialize()[1]["goal"]["limits"]["lag"]["max_seconds"] == 10
-    bad = Outcome(Ended.LOST, NEW_DEPLOYMENT, "It is behind.", {"samples": 7})
+    assert deferred.value.trigger.serialize()[1]["condition"]["limits"]["lag"]["max_seconds"] == 10
+    bad = WaitOutcome(Ended.LOST, NEW_DEPLOYMENT, "It is behind.", {"samples": 7})
     with pytest.raises(AirflowFailException, match=r"Release 1 .* is no good: It is behind\. Roll back\."):
         operator.resume(context(pushed), bad.to_event())
     assert pushed["verdict"] == "It is behind."
-    good = operator.resume(context(), Outcome(Ended.REACHED, NEW_DEPLOYMENT, "", {"samples": 7}).to_event())
+    good = operator.resume(context(), WaitOutcome(Ended.REACHED, NEW_DEPLOYMENT, "", {"samples": 7}).to_event())
     assert (good["verdict"], good["samples"]) == ("good", 7)
 
 
@@ -163,4 +168,4 @@ def test_a_request_that_another_made_is_followed_first(spec: StreamSpec, log: Co
     write(log, *BOTH, requested("theirs", NEW, by="someone else"))
     with pytest.raises(TaskDeferred) as deferred:
         run(StopStreamOperator(task_id="t", stream=spec))
-    assert deferred.value.trigger.serialize()[1]["goal"]["request"] == "theirs"
+    assert deferred.value.trigger.serialize()[1]["condition"]["request"] == "theirs"

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
-from airflow_stream_provider.control import ControlLog, open_log, samples
+from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.hooks import connections
-from airflow_stream_provider.hooks import lag as lag_hooks
-from airflow_stream_provider.model.errors import StreamError
-from airflow_stream_provider.model.lag import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
+from airflow_stream_provider.lag import targets as lag_hooks
+from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.operators.watch import WatchStreamOperator
-from airflow_stream_provider.runbook.spec import NotifySpec, StreamSpec
-from tests.support.story import OLD, RUNNING, STOPPED, failed
-from tests.unit.operators.test_operators import write
+from airflow_stream_provider.spec.stream import NotifySpec, StreamSpec
+from tests.support.story import OLD, RUNNING, STOPPED, failed, write
 
 
 class Kafka:
@@ -141,7 +141,7 @@ def test_one_who_cannot_be_told_is_no_reason_to_leave_a_dead_stream_dead(watch: 
         watch.look()  # it goes as far as asking the cluster
     assert watch.log.records()[-1].kind == "declared"
     (sample,) = watch.kept
-    assert sample.incidents.keys() == sample.troubles["down"].told.keys() - {"log"} | {"down"}
+    assert sample.open_incidents.keys() == sample.incidents["down"].told.keys() - {"log"} | {"down"}
 
 
 def test_a_driver_that_is_silent_is_told_of_whatever_the_schedule_is(
@@ -193,6 +193,6 @@ def test_a_silent_driver_is_not_fenced_by_a_look(watch: Watch) -> None:
         watch.look()
     with pytest.raises(TaskDeferred) as deferred:
         watch.look(beating=False)
-    goal = deferred.value.trigger.serialize()[1]["goal"]
-    assert (goal["goal"], goal["counters"]) == ("Signs", {OLD: 1})
+    condition = deferred.value.trigger.serialize()[1]["condition"]
+    assert (condition["condition"], condition["counters"]) == ("SignsOfLife", {OLD: 1})
     assert not any(record.kind == "fenced" for record in watch.log.records())

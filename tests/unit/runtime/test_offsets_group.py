@@ -12,7 +12,7 @@ import pytest
 
 from airflow_stream_provider.runtime import offsets_group
 from airflow_stream_provider.runtime.offsets_group import Finished, OffsetsGroup, slowest
-from tests.unit.checkpoint.trees import commit, kafka, new, plan
+from tests.support.checkpoint_trees import commit, kafka, new, plan
 
 Commits = Mapping[tuple[str, int], tuple[int, str]]
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
-from airflow_stream_provider.hooks.outcome import Ended, Outcome
-from airflow_stream_provider.model.errors import SpecError
-from airflow_stream_provider.model.lag import Ceilings
-from airflow_stream_provider.model.limits import LagLimits
+from airflow_stream_provider.lag.limits import LagLimits
+from airflow_stream_provider.lag.report import Ceilings
+from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.operators.lag import KafkaLagOperator
-from airflow_stream_provider.runbook.spec import StreamSpec
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.sensors.lag import KafkaLagSensor, StreamCaughtUpSensor
+from airflow_stream_provider.spec.stream import StreamSpec
 
 
 class Ti:
@@ -68,8 +68,8 @@ def test_it_defers_without_a_connection_of_its_own(spec: StreamSpec) -> None:
         "control": spec.control,
         "group": "",
     }
-    assert kwargs["goal"] == {
-        "goal": "WithinLimits",
+    assert kwargs["condition"] == {
+        "condition": "WithinLimits",
         "limits": sensor.limits.to_json(),
         "seconds": 120.0,
         "unknown": "skip",
@@ -80,10 +80,10 @@ def test_it_defers_without_a_connection_of_its_own(spec: StreamSpec) -> None:
 
 def test_what_was_found_is_the_xcom_whatever_it_was(spec: StreamSpec) -> None:
     sensor, evidence = KafkaLagSensor(task_id="t", stream=spec), {"records": 5}
-    assert sensor.resume({"ti": Ti()}, Outcome(Ended.REACHED, evidence=evidence).to_event()) == evidence
+    assert sensor.resume({"ti": Ti()}, WaitOutcome(Ended.REACHED, evidence=evidence).to_event()) == evidence
     ti = Ti()
     with pytest.raises(AirflowFailException, match=r"^orders: enrich is behind by 50 records\.$"):
-        sensor.resume({"ti": ti}, Outcome(Ended.LOST, "", "enrich is behind by 50 records.", evidence).to_event())
+        sensor.resume({"ti": ti}, WaitOutcome(Ended.LOST, "", "enrich is behind by 50 records.", evidence).to_event())
     assert ti.xcoms == {"return_value": evidence}
 
 
@@ -102,7 +102,7 @@ def test_it_ends_as_was_asked_for(
 ) -> None:
     sensor = KafkaLagSensor(task_id="t", stream=spec, **settings)
     with pytest.raises(error, match="no leader"):
-        sensor.resume({"ti": Ti()}, Outcome(ended, reason="There is no leader").to_event())
+        sensor.resume({"ti": Ti()}, WaitOutcome(ended, reason="There is no leader").to_event())
 
 
 @pytest.mark.parametrize(
@@ -127,11 +127,11 @@ def test_words_that_do_not_exist_are_refused_when_the_dag_is_parsed(spec: Stream
 
 def test_the_gate_waits_for_what_was_there_when_it_began_or_at_a_moment(spec: StreamSpec) -> None:
     began = time.time()
-    goal = deferred(StreamCaughtUpSensor(task_id="t", stream=spec))["goal"]
-    assert began <= goal["moment"] <= time.time()
+    condition = deferred(StreamCaughtUpSensor(task_id="t", stream=spec))["condition"]
+    assert began <= condition["moment"] <= time.time()
     for moment in ("2026-01-31T12:00:00+00:00", "2026-01-31T12:00Z", "2026-01-31 12:00"):
-        goal = deferred(StreamCaughtUpSensor(task_id="t", stream=spec, moment=moment))["goal"]
-        assert goal == {"goal": "CaughtUp", "moment": 1769860800.0}
+        condition = deferred(StreamCaughtUpSensor(task_id="t", stream=spec, moment=moment))["condition"]
+        assert condition == {"condition": "CaughtUp", "moment": 1769860800.0}
 
 
 def test_a_moment_that_is_none_fails_without_retries(spec: StreamSpec) -> None:
@@ -142,17 +142,17 @@ def test_a_moment_that_is_none_fails_without_retries(spec: StreamSpec) -> None:
 def test_the_operator_returns_whatever_was_measured(spec: StreamSpec) -> None:
     operator = KafkaLagOperator(task_id="t", stream=spec)
     kwargs = deferred(operator)
-    assert kwargs["goal"]["goal"] == "Measured"
-    assert kwargs["goal"]["limits"]["ceilings"]["retention"] == 7200.0
+    assert kwargs["condition"]["condition"] == "Measured"
+    assert kwargs["condition"]["limits"]["ceilings"]["retention"] == 7200.0
     assert kwargs["partitions"] is True
     evidence = {"records": None, "verdict": "UNKNOWN"}
-    assert operator.resume({}, Outcome(Ended.REACHED, evidence=evidence).to_event()) == evidence
+    assert operator.resume({}, WaitOutcome(Ended.REACHED, evidence=evidence).to_event()) == evidence
 
 
 def test_the_operator_is_tried_again_when_kafka_does_not_answer_and_not_without_a_connection(spec: StreamSpec) -> None:
     operator = KafkaLagOperator(task_id="t", stream=spec)
     with pytest.raises(AirflowFailException, match="no connection"):
-        operator.resume({}, Outcome(Ended.LOST, reason="There is no connection.").to_event())
+        operator.resume({}, WaitOutcome(Ended.LOST, reason="There is no connection.").to_event())
     with pytest.raises(Exception, match="waited in vain") as found:
-        operator.resume({}, Outcome(Ended.TIMEOUT, "orders", "waited in vain").to_event())
+        operator.resume({}, WaitOutcome(Ended.TIMEOUT, "orders", "waited in vain").to_event())
     assert not isinstance(found.value, AirflowFailException)

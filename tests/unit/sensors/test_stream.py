@@ -7,11 +7,11 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from airflow_stream_provider.control import open_log
-from airflow_stream_provider.hooks.outcome import Ended, Outcome
-from airflow_stream_provider.model.state import StreamPhase
-from airflow_stream_provider.runbook.spec import StreamSpec
+from airflow_stream_provider.lifecycle.state import StreamPhase
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.sensors.stream import StreamSensor
-from tests.unit.hooks.test_plan import RUNNING
+from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.snapshots import RUNNING
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def test_it_looks_once_before_it_defers(spec: StreamSpec) -> None:
     assert sensor(spec).execute({}) is None
     with pytest.raises(TaskDeferred) as deferred:
         sensor(spec, phases=["stopped", StreamPhase.FAILED], version="1").execute({})
-    goal = deferred.value.trigger.serialize()[1]["goal"]
-    assert goal == {"goal": "InPhase", "phases": ("stopped", "failed"), "version": "1"}
+    condition = deferred.value.trigger.serialize()[1]["condition"]
+    assert condition == {"condition": "InPhase", "phases": ("stopped", "failed"), "version": "1"}
 
 
 def test_it_can_poke(spec: StreamSpec) -> None:
@@ -47,4 +47,4 @@ def test_a_phase_that_does_not_exist_is_refused_when_the_dag_is_parsed(spec: Str
 
 def test_time_that_is_over_fails(spec: StreamSpec) -> None:
     with pytest.raises(AirflowFailException, match="orders: waited in vain"):
-        sensor(spec).resume({}, Outcome(Ended.TIMEOUT, reason="waited in vain").to_event())
+        sensor(spec).resume({}, WaitOutcome(Ended.TIMEOUT, reason="waited in vain").to_event())

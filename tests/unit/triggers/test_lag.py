@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.hooks.lag import LagTarget
-from airflow_stream_provider.hooks.lag_goals import CaughtUp, Measured, WithinLimits
-from airflow_stream_provider.hooks.outcome import Ended, Outcome
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
-from airflow_stream_provider.model.errors import ControlUnavailable, SpecError, StreamError
-from airflow_stream_provider.model.lag import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
-from airflow_stream_provider.model.limits import LagLimits
+from airflow_stream_provider.lag.limits import LagLimits
+from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
+from airflow_stream_provider.lag.targets import LagTarget
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StreamError
+from airflow_stream_provider.planning.lag_conditions import CaughtUp, Measured, WithinLimits
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.triggers import reader
 from airflow_stream_provider.triggers.lag import LagTrigger
 from airflow_stream_provider.triggers.lag_event import LagEventTrigger
@@ -72,7 +72,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kafka]:
 
     async def extra(kafka: str) -> Any:
         if kafka == "missing":
-            raise SpecError("There is no connection.", todo="Create it.")
+            raise SpecError("There is no connection.", next_step="Create it.")
         return {"of": kafka}
 
     monkeypatch.setattr("airflow_stream_provider.kafka.client.KafkaClient", Client)
@@ -89,18 +89,18 @@ def target(name: str = "orders", kafka: str = "kafka_default") -> dict[str, Any]
     return LagTarget(kafka, name, "file:///control").to_json()
 
 
-def trigger(goal: Any = None, seconds: float = 30.0, interval: float = 0.2, **more: Any) -> LagTrigger:
-    goal = (goal or WithinLimits(LIMITS.to_json())).to_json()
-    return LagTrigger(target(**more), goal, interval, time.time() + seconds)
+def trigger(condition: Any = None, seconds: float = 30.0, interval: float = 0.2, **more: Any) -> LagTrigger:
+    condition = (condition or WithinLimits(LIMITS.to_json())).to_json()
+    return LagTrigger(target(**more), condition, interval, time.time() + seconds)
 
 
-async def outcome(found: LagTrigger) -> Outcome:
+async def outcome(found: LagTrigger) -> WaitOutcome:
     (event,) = [event async for event in found.run()]
-    return Outcome.from_event(json.loads(json.dumps(event.payload)))
+    return WaitOutcome.from_event(json.loads(json.dumps(event.payload)))
 
 
-def outcomes(*triggers: LagTrigger) -> list[Outcome]:
-    async def collect() -> list[Outcome]:
+def outcomes(*triggers: LagTrigger) -> list[WaitOutcome]:
+    async def collect() -> list[WaitOutcome]:
         return list(await asyncio.gather(*(outcome(each) for each in triggers)))
 
     return asyncio.run(collect())
@@ -210,7 +210,7 @@ def test_a_fault_of_ours_is_told_to_all_who_wait(kafka: Kafka) -> None:
 def test_one_that_is_cancelled_leaves_the_others_alone(kafka: Kafka) -> None:
     kafka.takes = 0.3
 
-    async def watched() -> Outcome:
+    async def watched() -> WaitOutcome:
         gone = asyncio.create_task(outcome(trigger()))
         stays = asyncio.create_task(outcome(trigger()))
         await asyncio.sleep(0.2)

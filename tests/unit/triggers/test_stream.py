@@ -7,8 +7,8 @@ from typing import Any
 
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.log import make_record
-from airflow_stream_provider.hooks.goals import Goal, InPhase, StandbyUp
-from airflow_stream_provider.hooks.outcome import Ended, Outcome
+from airflow_stream_provider.planning.conditions import Condition, InPhase, StandbyUp
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.triggers.stream import StreamTrigger
 
 
@@ -16,16 +16,16 @@ def address(folder: Path) -> dict[str, Any]:
     return {"stream": "orders", "control": f"file://{folder}", "cluster": "no_such_connection", "kafka": None}
 
 
-def outcomes(folder: Path, goal: Goal, deadline: float) -> list[Outcome]:
-    async def collect() -> list[Outcome]:
-        trigger = StreamTrigger(address(folder), goal.to_json(), deadline)
-        return [Outcome.from_event(event.payload) async for event in trigger.run()]
+def outcomes(folder: Path, condition: Condition, deadline: float) -> list[WaitOutcome]:
+    async def collect() -> list[WaitOutcome]:
+        trigger = StreamTrigger(address(folder), condition.to_json(), deadline)
+        return [WaitOutcome.from_event(event.payload) async for event in trigger.run()]
 
     return asyncio.run(collect())
 
 
 def test_it_survives_the_metadata_database(tmp_path: Path) -> None:
-    kwargs = {"address": address(tmp_path), "goal": StandbyUp("d").to_json(), "deadline": 5.0}
+    kwargs = {"address": address(tmp_path), "condition": StandbyUp("d").to_json(), "deadline": 5.0}
     path, again = StreamTrigger(**kwargs).serialize()
     assert (path, again) == ("airflow_stream_provider.triggers.stream.StreamTrigger", kwargs)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from airflow.sdk import DAG, Asset, AssetWatcher, Param, task
 
 from airflow_stream_provider.operators.lag import KafkaLagOperator
-from airflow_stream_provider.runbook.spec import load_spec
 from airflow_stream_provider.sensors.lag import KafkaLagSensor, StreamCaughtUpSensor
+from airflow_stream_provider.spec.stream import load_spec
 from airflow_stream_provider.triggers.lag_event import LagEventTrigger
 
 orders = load_spec(Path(__file__).parent / "streams" / "orders.yaml")

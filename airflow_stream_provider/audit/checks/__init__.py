@@ -1,0 +1,21 @@
+"""All checks of an audit, in the order of its documentation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_stream_provider.audit.check import Check
+from airflow_stream_provider.audit.checks import clients, defaults, live, records, replication, retention
+
+CHECKS: tuple[Check[Any], ...] = (
+    *replication.CHECKS,
+    *live.ON_TOPICS,
+    *live.ON_THE_CLUSTER,
+    *retention.ON_TOPICS,
+    *retention.ON_BROKERS,
+    *records.ON_TOPICS,
+    *records.ON_BROKERS,
+    *defaults.CHECKS,
+    *clients.ON_THE_CLUSTER,
+    *clients.CHECKS,
+)

@@ -1,0 +1,163 @@
+"""Where the cluster stands now: which partitions are short of replicas, or have none that may lead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from airflow_stream_provider.audit.check import ALL_TOPICS, CLUSTER, Broken, Check, Severity, check
+from airflow_stream_provider.audit.facts import Facts, Partition, Requirements, Topic, numbers
+from airflow_stream_provider.audit.fix import COPIES
+
+
+def _start(flag: str) -> str:
+    # No command makes a copy again that only a stopped broker has.
+    show = f"kafka-topics.sh {{server}} --describe --topic {{pattern}} {flag}"
+    return f"{show}  # until it lists none: start brokers {{brokers}}"
+
+
+def _short(partitions: Sequence[Partition], found: str) -> Broken | None:
+    missing = {broker for partition in partitions for broker in set(partition.replicas) - set(partition.in_sync)}
+    return _of(partitions, found, missing)
+
+
+def _of(partitions: Sequence[Partition], found: str, brokers: Iterable[int]) -> Broken | None:
+    if not partitions:
+        return None
+    return Broken(f"{numbers(partitions)}: {found}", {"brokers": ",".join(str(each) for each in sorted(set(brokers)))})
+
+
+@check(
+    "offline-partitions",
+    Severity.CRITICAL,
+    ALL_TOPICS,
+    wanted="a leader for every partition",
+    why="Without a leader a partition is neither read nor written.",
+    fix=_start("--unavailable-partitions"),
+)
+def offline_partitions(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Find partitions without a leader."""
+    bad = [partition for partition in topic.partitions if partition.leader < 0]
+    return _of(bad, "no leader", {broker for partition in bad for broker in partition.replicas})
+
+
+@check(
+    "below-min-insync",
+    Severity.CRITICAL,
+    ALL_TOPICS,
+    wanted="at least min.insync.replicas replicas in sync",
+    why="Brokers refuse every write with acks=all until enough replicas have caught up.",
+    fix=_start("--under-min-isr-partitions"),
+)
+def below_min_insync(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Find partitions that refuse writes; those without a leader are `offline-partitions`."""
+    wanted = topic.settings.number("min.insync.replicas")
+    # With fewer copies than that, brokers ask for all of them (Kafka's Partition.effectiveMinIsr).
+    bad = [
+        each for each in topic.partitions if each.leader >= 0 and len(each.in_sync) < min(wanted, len(each.replicas))
+    ]
+    return _short(bad, f"fewer than {wanted} replicas in sync, so writes are refused")
+
+
+@check(
+    "at-min-insync",
+    Severity.HIGH,
+    ALL_TOPICS,
+    wanted="more replicas in sync than min.insync.replicas",
+    why="One more failure, and brokers refuse writes (KIP-351).",
+    fix=_start("--at-min-isr-partitions"),
+)
+def at_min_insync(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Find partitions one failure away; where all replicas are in sync, `min-insync-room` has the cause."""
+    wanted = topic.settings.number("min.insync.replicas")
+    bad = [
+        each
+        for each in topic.partitions
+        if each.leader >= 0 and len(each.in_sync) == wanted and len(each.in_sync) < len(each.replicas)
+    ]
+    return _short(bad, f"no more than {wanted} replicas in sync")
+
+
+@check(
+    "under-replicated",
+    Severity.MEDIUM,
+    ALL_TOPICS,
+    wanted="all replicas in sync",
+    why="A replica that stays behind is one copy less for as long.",
+    fix=_start("--under-replicated-partitions"),
+)
+def under_replicated(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Find partitions with a replica that is not in sync."""
+    bad = [partition for partition in topic.partitions if set(partition.replicas) - set(partition.in_sync)]
+    return _short(bad, "replicas that are not in sync")
+
+
+@check(
+    "offline-replicas",
+    Severity.MEDIUM,
+    ALL_TOPICS,
+    wanted="no replica offline",
+    why="Its broker is down or its disk has failed: it will not catch up by itself.",
+    fix=_start("--under-replicated-partitions"),
+)
+def offline_replicas(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Find replicas on brokers that are down or whose disk failed."""
+    bad = [partition for partition in topic.partitions if partition.offline]
+    return _of(bad, "replicas offline", {broker for partition in bad for broker in partition.offline})
+
+
+@check(
+    "eligible-leaders",
+    Severity.INFO,
+    ALL_TOPICS,
+    wanted="no replica kept only as an eligible leader out of sync",
+    why="The partition is below min.insync.replicas, or was when its last leader died; these replicas still have every "
+    "record that counted (KIP-966).",
+    fix=_start("--under-min-isr-partitions"),
+)
+def eligible_leaders(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Look for eligible leader replicas, which a healthy partition has none of."""
+    facts.known("lost_leaders")
+    bad = [partition for partition in topic.partitions if partition.lost_leaders]
+    return _of(bad, "eligible leaders out of sync", {broker for each in bad for broker in each.lost_leaders or ()})
+
+
+@check(
+    "enough-brokers",
+    Severity.MEDIUM,
+    CLUSTER,
+    wanted=f"{COPIES} brokers that serve, and as many as the topics have replicas",
+    why="With fewer there is no broker for the third copy, nor for one that moves.",
+    fix="kafka-broker-api-versions.sh {server}  # lists who serves; add or start brokers until {brokers} do",
+)
+def enough_brokers(facts: Facts, _: Facts, needs: Requirements) -> Broken | None:
+    """Count the brokers that serve."""
+    copies = [len(partition.replicas) for topic in facts.topics for partition in topic.partitions]
+    wanted = max([COPIES, *copies])
+    found = len(facts.live)
+    return Broken(f"{found} of {wanted} brokers serve", {"brokers": wanted}) if found < wanted else None
+
+
+@check(
+    "fenced-brokers",
+    Severity.MEDIUM,
+    CLUSTER,
+    wanted="every registered broker serves",
+    why="A fenced broker is registered and answers nobody: it is down, starting, or cut off from the controllers.",
+    fix="kafka-cluster.sh list-endpoints {cluster} --include-fenced-brokers  # then start brokers {brokers}",
+)
+def fenced_brokers(facts: Facts, _: Facts, needs: Requirements) -> Broken | None:
+    """Find fenced brokers."""
+    bad = [broker.id for broker in facts.brokers if broker.fenced]
+    brokers = ",".join(str(each) for each in sorted(bad))
+    return Broken(f"fenced: {brokers}", {"brokers": brokers}) if bad else None
+
+
+ON_TOPICS: tuple[Check[Topic], ...] = (
+    offline_partitions,
+    below_min_insync,
+    at_min_insync,
+    under_replicated,
+    offline_replicas,
+    eligible_leaders,
+)
+ON_THE_CLUSTER: tuple[Check[Facts], ...] = (enough_brokers, fenced_brokers)

@@ -1,0 +1,151 @@
+"""Whether records survive the loss of a broker: how many copies there are, and when a write counts."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.audit.check import ALL_TOPICS, NAMED, Broken, Check, Severity, check
+from airflow_stream_provider.audit.facts import Facts, NotRead, NotVerifiable, Requirements, Topic, numbers
+from airflow_stream_provider.audit.fix import COPIES, REASSIGN, reassignment, topic_setting
+
+
+@check(
+    "topic-readable",
+    Severity.CRITICAL,
+    NAMED,
+    wanted="the topic is there and may be described",
+    why="What cannot be looked at was not audited: no other check in the report is about it.",
+    fix="kafka-topics.sh {server} --create --topic {topic} --replication-factor 3 --config min.insync.replicas=2",
+)
+def topic_readable(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Find topics that are not there; one that may not be described could not be read."""
+    if topic.missing:
+        return Broken("There is no such topic")
+    if topic.problem:
+        raise NotRead(topic.problem)
+    return None
+
+
+def _more_copies(found: str, topic: Topic, facts: Facts) -> Broken:
+    live = len(facts.live)
+    if live < COPIES:
+        return Broken(found, fix=f"# first add brokers: {live} serve, {COPIES} copies need {COPIES}; then audit again")
+    return Broken(found, {"plan": reassignment(topic, facts.brokers)})
+
+
+@check(
+    "single-replica",
+    Severity.CRITICAL,
+    ALL_TOPICS,
+    wanted="more than one replica of every partition",
+    why="One lost disk loses the only copy, and every restart of its broker stops the partition (Amazon MSK's best "
+    "practices).",
+    fix=REASSIGN,
+)
+def single_replica(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Find partitions of one copy."""
+    bad = [partition for partition in topic.partitions if len(partition.replicas) == 1]
+    return _more_copies(f"{numbers(bad)}: one replica", topic, facts) if bad else None
+
+
+@check(
+    "replication-factor",
+    Severity.HIGH,
+    ALL_TOPICS,
+    wanted=f"{COPIES} replicas or more of every partition",
+    why="With two, one broker under maintenance leaves a single copy, or no writes at all (Amazon MSK and "
+    "Confluent Cloud both ask for three).",
+    fix=REASSIGN,
+)
+def replication_factor(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Find partitions of two copies; `single-replica` has those of one."""
+    bad = [partition for partition in topic.partitions if 1 < len(partition.replicas) < COPIES]
+    return _more_copies(f"{numbers(bad)}: two replicas", topic, facts) if bad else None
+
+
+@check(
+    "min-insync",
+    Severity.HIGH,
+    ALL_TOPICS,
+    wanted="min.insync.replicas of 2 or more",
+    why="With 1 a write with acks=all counts though one broker alone has it, and is lost with that broker "
+    "(Kafka's topic configuration: 3 replicas, min.insync.replicas 2, acks=all).",
+    fix=topic_setting("min.insync.replicas", "2"),
+)
+def min_insync(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Compare min.insync.replicas with 2."""
+    value = topic.settings.number("min.insync.replicas")
+    return Broken(f"min.insync.replicas is {value}") if value < 2 else None
+
+
+@check(
+    "min-insync-room",
+    Severity.HIGH,
+    ALL_TOPICS,
+    wanted="min.insync.replicas below the number of replicas",
+    why="When they are equal, the first broker that restarts stops all writes with acks=all (Amazon MSK: at "
+    "most replicas - 1).",
+    fix=topic_setting("min.insync.replicas"),
+)
+def min_insync_room(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Compare min.insync.replicas with the replicas there are; `single-replica` has what cannot have room."""
+    value, copies = topic.settings.number("min.insync.replicas"), topic.copies
+    if copies < 2 or value < copies:
+        return None
+    found = f"min.insync.replicas is {value} of {copies} replicas"
+    return Broken(found, {"value": copies - 1}) if copies >= COPIES else _fewer(found, topic, facts)
+
+
+def _fewer(found: str, topic: Topic, facts: Facts) -> Broken:
+    # Lowering it to 1 would exchange one fault for another: two replicas are one too few.
+    broken = _more_copies(found, topic, facts)
+    return Broken(broken.found, broken.values, broken.fix or REASSIGN)
+
+
+@check(
+    "unclean-election",
+    Severity.HIGH,
+    ALL_TOPICS,
+    wanted="unclean.leader.election.enable=false",
+    why="A replica that is behind may become the leader, and what it has not copied is lost (Kafka's topic "
+    "configuration).",
+    fix=topic_setting("unclean.leader.election.enable", "false"),
+)
+def unclean_election(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Look at the switch for unclean elections."""
+    on = topic.settings.flag("unclean.leader.election.enable")
+    return Broken("unclean.leader.election.enable is true") if on else None
+
+
+@check(
+    "replica-racks",
+    Severity.MEDIUM,
+    ALL_TOPICS,
+    wanted="the replicas of every partition in as many racks (zones) as there are, up to one rack each",
+    why="A rack or zone that fails takes all replicas in it at once (Amazon MSK spreads brokers over zones for this).",
+    fix=REASSIGN,
+)
+def replica_racks(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Count the racks of each partition's replicas."""
+    racks = {broker.id: broker.rack for broker in facts.brokers}
+    names = {broker.rack for broker in facts.live}
+    if None in names:
+        raise NotVerifiable("Not every broker names its rack, so nobody knows which of them fail together.")
+    bad = [
+        partition
+        for partition in topic.partitions
+        if len({racks.get(replica) for replica in partition.replicas}) < min(len(partition.replicas), len(names))
+    ]
+    if not bad:
+        return None
+    plan = reassignment(topic, facts.brokers, topic.copies)
+    return Broken(f"{numbers(bad)}: replicas share a rack while another rack has none", {"plan": plan})
+
+
+CHECKS: tuple[Check[Topic], ...] = (
+    topic_readable,
+    single_replica,
+    replication_factor,
+    min_insync,
+    min_insync_room,
+    unclean_election,
+    replica_racks,
+)

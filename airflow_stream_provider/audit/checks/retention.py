@@ -1,0 +1,185 @@
+"""Whether what a stopped stream has not read is still there when it comes back."""
+
+from __future__ import annotations
+
+import math
+
+from airflow_stream_provider.audit.check import BROKERS, TOPICS, Broken, Check, Severity, check
+from airflow_stream_provider.audit.facts import (
+    Broker,
+    Facts,
+    NotVerifiable,
+    Partition,
+    Requirements,
+    Topic,
+    numbers,
+    span,
+)
+from airflow_stream_provider.audit.fix import broker_file, topic_setting
+
+
+def _deletes(topic: Topic) -> bool:
+    return "delete" in topic.settings.text("cleanup.policy")
+
+
+def _milliseconds(seconds: float) -> int:
+    return math.ceil(seconds * 1000)
+
+
+@check(
+    "retention-time",
+    Severity.HIGH,
+    TOPICS,
+    wanted="retention.ms of the longest planned outage and the time to catch up, or more",
+    why="It is how soon consumers must have read (Kafka's topic configuration): what a stopped stream has not "
+    "read by then is deleted, and Spark fails or skips it.",
+    fix=topic_setting("retention.ms"),
+)
+def retention_time(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Compare retention.ms with the horizon."""
+    if not _deletes(topic):
+        return None
+    kept, wanted = topic.settings.seconds("retention.ms"), needs.horizon
+    if kept >= wanted:
+        return None
+    return Broken(f"kept for {span(kept)} of {span(wanted)}", {"value": _milliseconds(wanted)})
+
+
+@check(
+    "retention-size",
+    Severity.MEDIUM,
+    TOPICS,
+    wanted="retention.bytes of -1, or enough for the longest planned outage and the time to catch up",
+    why="A limit in bytes is a time that shrinks when the load grows, just when a stream is behind.",
+    fix=topic_setting("retention.bytes", "-1"),
+)
+def retention_size(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Compare retention.bytes, by partition, with what its records have taken per second so far."""
+    limit = topic.settings.number("retention.bytes")
+    if limit < 0 or not _deletes(topic):
+        return None
+    facts.known("size")
+    facts.known("oldest")
+    kept = {each.number: limit / rate for each in topic.partitions if (rate := _bytes_per_second(each, facts.at))}
+    if not kept:
+        raise NotVerifiable(f"retention.bytes is {limit}, and how long that lasts shows only once there are records.")
+    wanted = needs.horizon
+    bad = [partition for partition in topic.partitions if kept.get(partition.number, math.inf) < wanted]
+    least = min(kept.values())
+    return Broken(f"{numbers(bad)}: {limit} bytes last {span(least)} of {span(wanted)}") if bad else None
+
+
+def _bytes_per_second(partition: Partition, now: float) -> float | None:
+    if not partition.size or partition.oldest is None or partition.oldest >= now:
+        return None
+    return partition.size / (now - partition.oldest)
+
+
+@check(
+    "retention-observed",
+    Severity.HIGH,
+    TOPICS,
+    wanted="where records have been deleted, those left reach back for the longest planned outage and the time "
+    "to catch up",
+    why="What is really there decides, whatever the settings promise: a limit in bytes, timestamps in the past or "
+    "kafka-delete-records.sh may have taken more.",
+    fix=topic_setting("retention.ms", "{value},retention.bytes=-1"),
+)
+def retention_observed(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Compare the age of the oldest record with the horizon, in logs that have lost their beginning."""
+    facts.known("start")
+    facts.known("oldest")
+    ages = {each.number: facts.at - each.oldest for each in topic.partitions if each.start and each.oldest is not None}
+    wanted = needs.horizon
+    bad = [partition for partition in topic.partitions if ages.get(partition.number, math.inf) < wanted]
+    if not bad:
+        return None
+    found = (
+        f"{numbers(bad)}: records have been deleted, and the oldest left is {span(max(0.0, min(ages.values())))} old"
+    )
+    # Never less than now: that would delete more.
+    kept = topic.settings.seconds("retention.ms")
+    return Broken(found, {"value": -1 if math.isinf(kept) else _milliseconds(max(kept, wanted))})
+
+
+@check(
+    "local-retention",
+    Severity.INFO,
+    TOPICS,
+    wanted="with tiered storage, local.retention.ms of the longest planned outage and the time to catch up",
+    why="Older records come from the remote tier, so a stream that catches up reads slower than its rehearsal.",
+    fix=topic_setting("local.retention.ms"),
+)
+def local_retention(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Compare local.retention.ms with the horizon where a topic is tiered."""
+    # Brokers before 3.6 do not have the setting, nor tiers.
+    if topic.settings.values and topic.settings.values.get("remote.storage.enable") in (None, "false"):
+        return None
+    topic.settings.flag("remote.storage.enable")
+    # -2 means as long as retention.ms.
+    if topic.settings.number("local.retention.ms") == -2:
+        return None
+    kept, wanted = topic.settings.seconds("local.retention.ms"), needs.horizon
+    if kept >= wanted:
+        return None
+    return Broken(f"local for {span(kept)} of {span(wanted)}", {"value": _milliseconds(wanted)})
+
+
+@check(
+    "compaction",
+    Severity.HIGH,
+    TOPICS,
+    wanted="cleanup.policy=delete, unless the topic is meant to keep the last record of each key only (compacted=True)",
+    why="Compaction deletes events by design: a stream that is behind never sees them.",
+    fix=topic_setting("cleanup.policy", "delete"),
+)
+def compaction(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Look for compaction that nobody declared."""
+    policy = topic.settings.text("cleanup.policy")
+    return Broken(f"cleanup.policy is {policy}") if "compact" in policy and not needs.compacted else None
+
+
+@check(
+    "tombstones",
+    Severity.MEDIUM,
+    TOPICS,
+    wanted="in a compacted topic, delete.retention.ms of the longest planned outage and the time to catch up",
+    why="A reader that is behind by more misses deletions, and keeps what is gone (Kafka's topic configuration).",
+    fix=topic_setting("delete.retention.ms"),
+)
+def tombstones(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+    """Compare delete.retention.ms with the horizon."""
+    if "compact" not in topic.settings.text("cleanup.policy"):
+        return None
+    kept, wanted = topic.settings.seconds("delete.retention.ms"), needs.horizon
+    if kept >= wanted:
+        return None
+    return Broken(f"deletions kept for {span(kept)} of {span(wanted)}", {"value": _milliseconds(wanted)})
+
+
+@check(
+    "offsets-retention",
+    Severity.HIGH,
+    BROKERS,
+    wanted="offsets.retention.minutes of the longest planned outage and the time to catch up, or more",
+    why="Offsets of a group without members, as those that a stream commits for others to see, are dropped so "
+    "long after the last commit; then nobody knows where the group was.",
+    fix=broker_file("offsets.retention.minutes"),
+)
+def offsets_retention(broker: Broker, facts: Facts, needs: Requirements) -> Broken | None:
+    """Compare offsets.retention.minutes with the horizon."""
+    kept, wanted = broker.settings.number("offsets.retention.minutes") * 60.0, needs.horizon
+    if kept >= wanted:
+        return None
+    return Broken(f"offsets kept for {span(kept)} of {span(wanted)}", {"value": math.ceil(wanted / 60)})
+
+
+ON_TOPICS: tuple[Check[Topic], ...] = (
+    retention_time,
+    retention_size,
+    retention_observed,
+    local_retention,
+    compaction,
+    tombstones,
+)
+ON_BROKERS: tuple[Check[Broker], ...] = (offsets_retention,)

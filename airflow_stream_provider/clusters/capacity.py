@@ -1,0 +1,98 @@
+"""Whether a driver and its executors fit on a standalone cluster; the placement rules are those of Spark's master."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+
+# Spark gives an application without spark.cores.max every core there is, and the next one none.
+DEFAULT_CORES_MAX = 2
+
+_UNITS = {"b": 2**0, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
+_SIZE = re.compile(r"(\d+)\s*([bkmgtp])?b?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Free:
+    """What one worker has left: cores, and memory in MiB."""
+
+    cores: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a job takes: cores, and memory in MiB. Without `executor_cores` each worker gets one executor."""
+
+    driver_cores: int
+    driver_memory: int
+    cores_max: int
+    executor_cores: int | None
+    executor_memory: int
+
+    @classmethod
+    def of(cls, conf: Mapping[str, str]) -> Ask:
+        """Read a job's conf, with Spark's defaults.
+
+        :raises SpecError: a value is not a number or a size.
+        """
+        return cls(
+            driver_cores=_count(conf, "spark.driver.cores") or 1,
+            # The master reads a bare number as bytes for the driver and as MiB for executors (Utils.memoryStringToMb,
+            # EXECUTOR_MEMORY.bytesConf(MiB)).
+            driver_memory=_mebibytes(conf, "spark.driver.memory", bare="b"),
+            cores_max=_count(conf, "spark.cores.max") or DEFAULT_CORES_MAX,
+            executor_cores=_count(conf, "spark.executor.cores"),
+            executor_memory=_mebibytes(conf, "spark.executor.memory", bare="m"),
+        )
+
+    def fits(self, workers: Sequence[Free]) -> bool:
+        """Return whether some placement gives the job its driver and all its executors."""
+        for index, worker in enumerate(workers):
+            if worker.cores >= self.driver_cores and worker.memory >= self.driver_memory:
+                left = list(workers)
+                left[index] = replace(
+                    worker, cores=worker.cores - self.driver_cores, memory=worker.memory - self.driver_memory
+                )
+                if self._executors_fit(left):
+                    return True
+        return False
+
+    def _executors_fit(self, workers: Sequence[Free]) -> bool:
+        roomy = [worker for worker in workers if worker.memory >= self.executor_memory]
+        size = self.executor_cores
+        if size is None:
+            return sum(worker.cores for worker in roomy) >= self.cores_max
+        executors = sum(min(worker.cores // size, worker.memory // self.executor_memory) for worker in roomy)
+        return executors >= max(1, self.cores_max // size)
+
+    def __str__(self) -> str:
+        each = f" in executors of {self.executor_cores}" if self.executor_cores else ""
+        return (
+            f"{_cores(self.driver_cores)} and {self.driver_memory} MiB for the driver, "
+            f"{_cores(self.cores_max)}{each} with {self.executor_memory} MiB each for the executors"
+        )
+
+
+def _cores(count: int) -> str:
+    return f"{count} core" if count == 1 else f"{count} cores"
+
+
+def _count(conf: Mapping[str, str], key: str) -> int | None:
+    value = str(conf.get(key, "")).strip()
+    if not value:
+        return None
+    if not value.isdigit() or int(value) < 1:
+        raise SpecError(f"The Spark conf {key} is {value!r}.", next_step="Write a whole number of cores.", key=key)
+    return int(value)
+
+
+def _mebibytes(conf: Mapping[str, str], key: str, *, bare: str) -> int:
+    value = str(conf.get(key, "1g")).strip()
+    match = _SIZE.fullmatch(value)
+    if match is None:
+        raise SpecError(f"The Spark conf {key} is {value!r}.", next_step="Write a size such as 512m or 2g.", key=key)
+    return max(1, int(match[1]) * _UNITS[(match[2] or bare).lower()] // 2**20)

@@ -1,0 +1,157 @@
+"""Whether a stream is too far behind: pure, the one judgement of sensors, triggers, watch and command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from airflow_stream_provider.lag.formatting import count, duration
+from airflow_stream_provider.lag.report import Alarm, Ceilings, LagReport, PartitionLag, QueryLag, Verdict
+
+# What Burrow calls an error.
+BAD = (Verdict.STOP, Verdict.STALL, Verdict.REWIND)
+
+_VERDICTS = {
+    Verdict.OK: "keeps up",
+    Verdict.WARN: "reads and falls behind all the same",
+    Verdict.STOP: "has committed nothing for longer than its last commits span",
+    Verdict.STALL: "commits the same offset again and again",
+    Verdict.REWIND: "went back, or its topic was made anew",
+}
+
+
+class Health(StrEnum):
+    """What is said of a report."""
+
+    PASS = "pass"  # everything that is judged is known, and within the limits
+    FAIL = "fail"  # something known is beyond a limit, whatever else is not known
+    UNKNOWN = "unknown"  # nothing known is beyond a limit, and something is not known
+
+
+@dataclass(frozen=True)
+class LagJudgement:
+    """What is said of a report, and why: sentences for a person; none for PASS."""
+
+    health: Health
+    reasons: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join(self.reasons) or "It is within its limits."
+
+
+@dataclass(frozen=True)
+class LagLimits:
+    """What is too far behind.
+
+    :param max_records: records that a query may be behind, all its partitions together; None = not judged.
+    :param max_seconds: age of its oldest record that is not committed; None = not judged.
+    :param per_partition: `max_records` is that of each partition.
+    :param verdicts: those of Burrow's on a partition that are bad; none = not judged.
+    :param alarms: those beside them that are bad, raised beyond `ceilings`.
+    """
+
+    max_records: int | None = None
+    max_seconds: float | None = None
+    per_partition: bool = False
+    verdicts: tuple[Verdict, ...] = BAD
+    alarms: tuple[Alarm, ...] = tuple(Alarm)
+    ceilings: Ceilings = field(default_factory=Ceilings)
+
+    def without(self, alarm: Alarm) -> LagLimits:
+        """Return the limits that do not look at this alarm."""
+        return replace(self, alarms=tuple(other for other in self.alarms if other is not alarm))
+
+    def judge(self, report: LagReport) -> LagJudgement:
+        """Return what is to be said of a report."""
+        beyond = tuple(reason for query in report.queries for reason in self._beyond(query))
+        if beyond:
+            return LagJudgement(Health.FAIL, beyond)
+        if not report.queries:
+            return LagJudgement(Health.UNKNOWN, ("No query is known that reads Kafka and has begun.",))
+        unknown = tuple(reason for query in report.queries for reason in self._unknown(query))
+        return LagJudgement(Health.UNKNOWN if unknown else Health.PASS, unknown)
+
+    def _beyond(self, query: QueryLag) -> Iterator[str]:
+        name = query.query
+        if self.max_records is not None:
+            worst = query.worst
+            if self.per_partition:
+                if worst is not None and (worst.lag or 0) > self.max_records:
+                    yield (
+                        f"{name} is behind by {count(worst.lag, 'record')} in {_named(worst)}; "
+                        f"{count(self.max_records)} are allowed."
+                    )
+            elif query.records is not None and query.records > self.max_records:
+                yield f"{name} is behind by {count(query.records, 'record')}; {count(self.max_records)} are allowed."
+        if self.max_seconds is not None and query.seconds is not None and query.seconds > self.max_seconds:
+            yield (
+                f"{name} has not committed a record that is {duration(query.seconds)} old; "
+                f"{duration(self.max_seconds)} are allowed."
+            )
+        for verdict in self.verdicts:
+            found = query.by_verdict.get(verdict, ())
+            if found:
+                yield f"{name} {_VERDICTS[verdict]} ({verdict.value}) in {_several(found, len(query.partitions))}."
+        for alarm in query.alarms(self.ceilings):
+            if alarm in self.alarms:
+                yield f"{name}: {_says(alarm, query)}."
+
+    def _unknown(self, query: QueryLag) -> Iterator[str]:
+        if not query.complete:
+            unknown = len(query.unknown)
+            yield query.problem or (
+                f"The lag of {query.query} is not known in {unknown} of {len(query.partitions)} partitions."
+                if query.partitions
+                else f"Nothing is known of {query.query}."
+            )
+        elif self.max_seconds is not None and query.seconds is None:
+            yield f"How old the oldest record is that {query.query} has not committed is not known."
+        elif query.problem and Alarm.RETENTION in self.alarms:
+            yield query.problem
+        elif self.verdicts and None in query.by_verdict:
+            yield (
+                f"When {query.query} has committed is not known, as its checkpoint cannot be read from here: mount it, "
+                "or judge without verdicts."
+                if query.commit_age is None
+                else f"{query.query} has made too few commits yet to be judged by them."
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the limits as a JSON object."""
+        return {
+            **asdict(self),
+            "verdicts": [verdict.value for verdict in self.verdicts],
+            "alarms": [alarm.value for alarm in self.alarms],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LagLimits:
+        """Return the limits again."""
+        fields = dict(data)
+        fields["verdicts"] = tuple(Verdict(verdict) for verdict in fields["verdicts"])
+        fields["alarms"] = tuple(Alarm(alarm) for alarm in fields["alarms"])
+        fields["ceilings"] = Ceilings(**fields["ceilings"])
+        return cls(**fields)
+
+
+def _named(partition: PartitionLag) -> str:
+    return f"{partition.topic}-{partition.partition}"
+
+
+def _several(partitions: tuple[PartitionLag, ...], all_of_them: int) -> str:
+    if len(partitions) == 1:
+        return _named(partitions[0])
+    names = ", ".join(_named(partition) for partition in partitions[:3])
+    return f"{len(partitions)} of {all_of_them} partitions ({names}{', …' if len(partitions) > 3 else ''})"
+
+
+def _says(alarm: Alarm, query: QueryLag) -> str:
+    if alarm is Alarm.COMMIT_AGE:
+        return f"nothing has been committed for {duration(query.commit_age)}, and records as old wait"
+    if alarm is Alarm.RETENTION:
+        return f"Kafka deletes records that it has not read in {duration(query.retention_seconds)}"
+    if alarm is Alarm.STUCK_TRANSACTION:
+        return f"a transaction open for {duration(query.held_seconds)} hides the records behind it"
+    return f"Kafka has deleted {count(query.lost, 'record')} before they were read"

@@ -1,0 +1,248 @@
+"""Which record may follow which state: the one transition table of the control log.
+
+Every append goes through `check`, so an illegal record is refused before it is written, and the refusal names the
+rule. The rules are those of the design: one holder at a time, fencing is a confirmed kill, intent first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from airflow_stream_provider.lifecycle.errors import RuleBroken
+from airflow_stream_provider.lifecycle.ids import DEPLOYMENT, INCARNATION, deployment_of
+from airflow_stream_provider.lifecycle.record import Boundary, Record
+from airflow_stream_provider.lifecycle.state import IncarnationState, RequestStage, StreamState
+
+
+class Rule(NamedTuple):
+    """A name to find it by, the sentence shown when it is broken, and the test that must be true."""
+
+    name: str
+    sentence: str
+    holds: Callable[[StreamState, Record], bool]
+
+
+def check(state: StreamState, record: Record) -> None:
+    """Raise RuleBroken, with the rule's name, when the record may not follow this state.
+
+    Kinds that this version does not know have no rules: they are carried, never fatal.
+    """
+    for rule in RULES.get(record.kind, ()):
+        if not rule.holds(state, record):
+            raise RuleBroken(
+                f"{record.kind!r} refused by rule {rule.name!r}: {rule.sentence} "
+                f"(holder {state.holder or 'none'}, epoch {state.epoch}, record {state.seq}).",
+                next_step="Read the stream's status and decide again.",
+                rule=rule.name,
+                kind=record.kind,
+                holder=state.holder,
+            )
+
+
+def live_standby(state: StreamState, incarnation: str | None) -> bool:
+    """Whether the log knows this driver as a standby whose deployment has not ended; it may be dead all the same."""
+    found = state.incarnations.get(incarnation) if incarnation else None
+    return (
+        found is not None and found.state is IncarnationState.STANDBY and not state.deployments[found.deployment].ended
+    )
+
+
+def may_acquire(state: StreamState, incarnation: str) -> bool:
+    """Whether this incarnation may take the stream now: nobody holds, and it is appointed or takes back."""
+    request = state.open_request
+    if request is None or state.holder is not None or state.must_fence or not live_standby(state, incarnation):
+        return False
+    if request.stage is RequestStage.RELEASED and request.source == incarnation:
+        return True
+    return request.to == incarnation and request.stage is not RequestStage.REQUESTED
+
+
+def may_release(state: StreamState, incarnation: str, request_id: str) -> bool:
+    """Whether the holder may release for this request now: it is open, and whoever shall follow has answered and lives.
+
+    A holder that stopped its queries meanwhile, and may not release any more, starts them again in place.
+    """
+    request = state.open_request
+    if state.holder != incarnation or request is None or request.id != request_id:
+        return False
+    return request.to is None or (request.stage is RequestStage.READY and live_standby(state, request.to))
+
+
+def may_abort(state: StreamState, record: Record) -> bool:
+    """Whether the open request may end here: nobody can take over by it any more, or it was not acted upon in time.
+
+    Once the holder has released, time alone ends nothing: the one appointed or, after its wait, the releaser goes
+    on by itself. Whoever of the two is dead is fenced first.
+    """
+    request = state.open_request
+    if request is None or request.id != record["id"]:
+        return False
+    lost = request.to is not None and not live_standby(state, request.to)
+    if request.stage is RequestStage.RELEASED:
+        return lost and not live_standby(state, request.source)
+    by_holder = state.holder is not None and record.get("incarnation") == state.holder
+    return lost or by_holder or record.at >= request.expires or record.by == request.by
+
+
+def _known(state: StreamState, deployment: str) -> bool:
+    return deployment in state.deployments
+
+
+def _ended(state: StreamState, deployment: str) -> bool:
+    return bool(state.deployments[deployment].ended)
+
+
+def _open(state: StreamState, record: Record) -> bool:
+    request = state.open_request
+    return request is not None and request.id == record["id"]
+
+
+def _answerable(state: StreamState, record: Record) -> bool:
+    request = state.open_request
+    return request is not None and request.id == record["id"] and request.stage is RequestStage.REQUESTED
+
+
+def _releasable(state: StreamState, record: Record) -> bool:
+    if record.get("id") is None:
+        return record.get("to") is None
+    request = state.requests.get(record["id"])
+    named = request is not None and request.to == record.get("to")
+    return named and may_release(state, record["incarnation"], record["id"])
+
+
+def _not_needed_by_request(state: StreamState, record: Record) -> bool:
+    request = state.open_request
+    if request is None:
+        return True
+    names = {i.id for i in state.of_deployment(record["deployment"])}
+    return not names & {request.to, request.source}
+
+
+def _failable(state: StreamState, record: Record) -> bool:
+    name = record.get("incarnation")
+    if name is None:  # the driver never came up: nothing of this deployment may be alive
+        return all(i.state.terminal for i in state.of_deployment(record["deployment"]))
+    found = state.incarnations.get(name)
+    return found is None or not found.state.terminal
+
+
+def _own(record: Record) -> bool:
+    name = record.get("incarnation")
+    return name is None or bool(INCARNATION.fullmatch(name) and deployment_of(name) == record["deployment"])
+
+
+def _complete(*names: str) -> Rule:
+    return Rule("complete", f"it needs {', '.join(names)}", lambda _, r: all(r.get(n) is not None for n in names))
+
+
+_BOUNDARIES = frozenset(b.value for b in Boundary)
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "declared": (
+        _complete("deployment", "release"),
+        Rule("sound-id", "that is no deployment's id", lambda s, r: bool(DEPLOYMENT.fullmatch(r["deployment"]))),
+        Rule("declare-once", "this deployment is declared already", lambda s, r: not _known(s, r["deployment"])),
+    ),
+    "submitted": (
+        _complete("deployment", "submission"),
+        Rule("intent-first", "the deployment was not declared", lambda s, r: _known(s, r["deployment"])),
+        Rule(
+            "submit-once",
+            "it has a submission already",
+            lambda s, r: not s.deployments[r["deployment"]].submission,
+        ),
+    ),
+    "standby": (
+        _complete("deployment", "incarnation"),
+        Rule("intent-first", "the deployment was not declared", lambda s, r: _known(s, r["deployment"])),
+        Rule("not-ended", "the deployment has ended", lambda s, r: not _ended(s, r["deployment"])),
+        Rule("sound-id", "that is no driver of this deployment", lambda s, r: _own(r)),
+        Rule(
+            "announce-once",
+            "this driver announced itself",
+            lambda s, r: r["incarnation"] not in s.incarnations,
+        ),
+    ),
+    "requested": (
+        _complete("id", "expires"),
+        Rule("ask-once", "this request was made already", lambda s, r: r["id"] not in s.requests),
+        Rule("one-request", "another request is open", lambda s, r: s.open_request is None),
+        Rule("stop-needs-holder", "nobody holds", lambda s, r: r.get("to") is not None or s.holder is not None),
+        Rule(
+            "to-a-standby",
+            "the wanted driver is not a live standby",
+            lambda s, r: r.get("to") is None or live_standby(s, r["to"]),
+        ),
+    ),
+    "ready": (
+        _complete("id", "incarnation"),
+        Rule("answer-open", "no such request waits", _answerable),
+        Rule(
+            "only-the-asked",
+            "the request names another driver, or this one has ended",
+            lambda s, r: s.requests[r["id"]].to == r["incarnation"] and live_standby(s, r["incarnation"]),
+        ),
+    ),
+    "released": (
+        _complete("incarnation", "boundary"),
+        Rule("only-the-holder", "only the holder can release", lambda s, r: s.holder == r["incarnation"]),
+        Rule("boundary-known", "the boundary is not named", lambda s, r: r["boundary"] in _BOUNDARIES),
+        Rule("as-requested", "the request is not open, not answered, or names another driver", _releasable),
+    ),
+    "acquired": (
+        _complete("incarnation", "id", "epoch"),
+        Rule("one-holder", "somebody holds the stream", lambda s, r: s.holder is None),
+        Rule("fence-first", "a driver stopped inside a batch is not fenced yet", lambda s, r: not s.must_fence),
+        Rule(
+            "only-the-appointed",
+            "no open request appoints this driver",
+            lambda s, r: _open(s, r) and may_acquire(s, r["incarnation"]),
+        ),
+        Rule("next-epoch", "the epoch must grow by one", lambda s, r: r["epoch"] == s.epoch + 1),
+    ),
+    "fenced": (
+        _complete("incarnation"),
+        Rule("known-driver", "no such driver announced itself", lambda s, r: r["incarnation"] in s.incarnations),
+        Rule(
+            "fence-once",
+            "this driver has ended already",
+            lambda s, r: not s.incarnations[r["incarnation"]].state.terminal or r["incarnation"] in s.must_fence,
+        ),
+        Rule(
+            "say-why",
+            "a fence needs its reason and evidence",
+            lambda s, r: bool(r.get("reason") and r.get("evidence")),
+        ),
+    ),
+    "aborted": (
+        _complete("id", "reason"),
+        Rule("abort-open", "no such request is open", _open),
+        Rule(
+            "abort-in-time", "it has not expired and is not the author's, or the holder has released for it", may_abort
+        ),
+    ),
+    "failed": (
+        _complete("deployment", "reason"),
+        Rule("intent-first", "the deployment was not declared", lambda s, r: _known(s, r["deployment"])),
+        Rule("fail-once", "the deployment has ended", lambda s, r: not _ended(s, r["deployment"])),
+        Rule("sound-id", "that is no driver of this deployment", lambda s, r: _own(r)),
+        Rule("boundary-known", "the boundary is not named", lambda s, r: r.get("boundary", "completed") in _BOUNDARIES),
+        Rule("alive-or-absent", "the driver has ended already, or one is alive that is not named", _failable),
+    ),
+    "finished": (
+        _complete("incarnation"),
+        Rule("only-the-holder", "only the holder can finish", lambda s, r: s.holder == r["incarnation"]),
+    ),
+    "retired": (
+        _complete("deployment"),
+        Rule("intent-first", "the deployment was not declared", lambda s, r: _known(s, r["deployment"])),
+        Rule("retire-once", "the deployment has ended", lambda s, r: not _ended(s, r["deployment"])),
+        Rule(
+            "not-the-holder",
+            "it holds the stream: stop it first",
+            lambda s, r: s.holder not in {i.id for i in s.of_deployment(r["deployment"])},
+        ),
+        Rule("not-in-hand-over", "the open request needs it", _not_needed_by_request),
+    ),
+}

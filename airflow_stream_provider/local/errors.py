@@ -1,9 +1,0 @@
-"""The error of the embedded stack."""
-
-from __future__ import annotations
-
-from airflow_stream_provider.model.errors import StreamError
-
-
-class StackError(StreamError):
-    """A part of the local stack cannot be fetched, started or reached; the other parts were stopped."""

@@ -1,0 +1,38 @@
+"""What a change of holder looked like in the output: the gap between commits, and where the old holder stopped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.planning.snapshot import Snapshot
+
+
+def gaps(snapshot: Snapshot, acquired: Record) -> dict[str, float]:
+    """Return, by query, the seconds from the last commit before this change of holder to the first one after it.
+
+    From the times of the commit files, so only where this machine can read the checkpoints; a query that had no
+    commit before, or has none since, is left out.
+    """
+    # Here: plans and operators are imported by every DAG file, the checkpoint's readers are not needed there.
+    from airflow_stream_provider.checkpoint.read import read as read_checkpoint
+
+    found = {}
+    for query in snapshot.state.incarnations[acquired["incarnation"]].queries:
+        try:
+            commits = read_checkpoint(query.get("checkpoint", "")).commits
+        except CheckpointError:
+            continue
+        before = [at for _, at in commits if at <= acquired.at]
+        after = [at for _, at in commits if at > acquired.at]
+        if before and after:
+            found[query["name"]] = round(min(after) - max(before), 3)
+    return found
+
+
+def boundary(snapshot: Snapshot, request: str) -> dict[str, Any]:
+    """Return how the old holder let go for a request: `boundary`, and `queries` with their last batch; or nothing."""
+    released = (r for r in snapshot.records if r.kind == Kind.RELEASED and r.get("id") == request)
+    record = next(released, None)
+    return {} if record is None else {"boundary": record["boundary"], "queries": record.get("queries", {})}

@@ -1,0 +1,142 @@
+"""Bring back a stream that lost its holder: what `next_step` says, as steps of an operator. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from airflow_stream_provider.lifecycle.errors import HandOverFailed
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.rules import live_standby
+from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase
+from airflow_stream_provider.planning.conditions import SignsOfLife
+from airflow_stream_provider.planning.plan import ANSWER_SECONDS, fence, fence_first, follow, stand_by
+from airflow_stream_provider.planning.recovery_decision import RecoveryAction, coming_up, recovery_step
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Skip, Step, Wait
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+
+# A release that fails again and again is tried after 1, 2, 4 … minutes, up to about so often in this time.
+HOUR = 3600.0
+PAUSE_SECONDS = 60.0
+# A deployment that has not been submitted for so long has lost the task that declared it.
+ADOPT_SECONDS = 60.0
+
+
+def recover(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None, before: Mapping[str, int]) -> Step:
+    """Return the next step of a watch; Done when a driver that lives holds, Skip when nothing is to be done.
+
+    Any number of watches may do this at a time, and be killed at any moment: each step is decided from the log, and
+    written only if the log has not changed since.
+
+    :param before: counters of the heartbeats some time ago; a driver whose counter has changed since lives.
+    """
+    state = snapshot.state
+    alive: dict[str, bool | None] = {
+        name: True
+        for name, counter in before.items()
+        if name in state.incarnations and snapshot.counter(name) > counter
+    }
+    if outcome is not None and outcome.about(Ended.REACHED, SignsOfLife.SUBJECT):
+        alive.update(outcome.evidence)
+    first = fence_first(snapshot, outcome)
+    if first is not None:
+        return first
+    coming = coming_up(state)
+    alive.update({d.id: False for d in coming if d.id in snapshot.drivers and snapshot.drivers[d.id].gone})
+    step = recovery_step(state, alive, snapshot.at)
+    if step.need is RecoveryAction.FENCE:
+        return fence(snapshot, step.subject, outcome, step.why)
+    if step.need is RecoveryAction.ABORT:
+        return Append(Kind.ABORTED, {"id": step.subject, "reason": step.why})
+    if step.need is RecoveryAction.REQUEST:
+        return _appoint(snapshot, identity, step.subject, step.why)
+    if step.need is RecoveryAction.FAIL:
+        return Append(Kind.FAILED, {"deployment": step.subject, "reason": step.why, "error": ""})
+    if step.need is RecoveryAction.DECLARE:
+        return _again(snapshot, identity, state.deployments[step.subject], step.why)
+    return _rest(snapshot, identity, outcome, alive, coming)
+
+
+def _rest(
+    snapshot: Snapshot,
+    identity: TaskIdentity,
+    outcome: WaitOutcome | None,
+    alive: Mapping[str, bool | None],
+    coming: Sequence[Deployment],
+) -> Step:
+    """Nothing is to be done as far as is known: see what is not known, and what is on its way."""
+    state = snapshot.state
+    watched: tuple[str, ...]
+    if state.open_request is not None:
+        return follow(snapshot, identity, state.open_request, outcome)
+    if state.holder is not None:
+        watched = (state.holder,)
+    elif state.phase in (StreamPhase.DOWN, StreamPhase.FAILED):
+        watched = tuple(i.id for i in state.standbys() if live_standby(state, i.id))
+    else:
+        return Skip(f"Nobody is to run it (it is {state.phase.value}).")
+    unknown = {name: snapshot.counter(name) for name in watched if alive.get(name) is None}
+    if unknown:
+        lease = max(Policy.from_json(state.deployments[deployment_of(n)].policy).lease_seconds for n in unknown)
+        return Wait(SignsOfLife(unknown, lease))
+    if state.holder is None:
+        for deployment in coming:
+            late = snapshot.at > deployment.declared_at + ADOPT_SECONDS
+            if not deployment.submission and not late and not _by_watch(_declared(snapshot, deployment.id), identity):
+                return Skip(f"{deployment.id} is about to be submitted.")
+            # Whoever declared it may submit it at this moment too: of two submissions one is taken back.
+            return stand_by(snapshot, deployment.id, outcome)
+    return Done({"stream": snapshot.stream, "holder": snapshot.holder, "phase": state.phase.value})
+
+
+def _appoint(snapshot: Snapshot, identity: TaskIdentity, standby: str, why: str) -> Step:
+    policy = Policy.from_json(snapshot.state.deployments[deployment_of(standby)].policy)
+    tries = sum(request.by == identity.by for request in snapshot.state.requests.values())
+    fields = {
+        "id": identity.request("revive", standby, tries),
+        "to": standby,
+        "expires": snapshot.at + policy.boundary_seconds + ANSWER_SECONDS,
+        "reason": why,
+    }
+    return Append(Kind.REQUESTED, fields)
+
+
+def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: str) -> Step:
+    """Declare the release anew, unless that was tried just now and did not help."""
+    release, again = last.release, identity.deployment(snapshot.stream, last.release["version"])
+    tried = snapshot.state.deployments.get(again)
+    if tried is not None:
+        return GiveUp(
+            HandOverFailed(
+                f"Release {release['version']} was started again and {tried.ended}: {tried.reason} "
+                f"{snapshot.holder_sentence}",
+                next_step="The next runs try on, ever more seldom. Correct the release, then upgrade to it.",
+                deployment=again,
+            )
+        )
+    tries = [r.at for r in snapshot.records if _by_watch(r, identity) and r.at > snapshot.at - HOUR]
+    wait = PAUSE_SECONDS * 2 ** (len(tries) - 1) if tries else 0.0
+    if tries and snapshot.at < tries[-1] + wait:
+        return Skip(
+            f"Started {len(tries)} times within an hour, in vain. The next try comes in "
+            f"{tries[-1] + wait - snapshot.at:.0f} s. {snapshot.holder_sentence}"
+        )
+    fields = {"deployment": again, "release": dict(release), "policy": dict(last.policy), "reason": why}
+    return Append(Kind.DECLARED, fields)
+
+
+def _by_watch(record: Record, identity: TaskIdentity) -> bool:
+    """Whether a run of this watch declared it."""
+    return record.kind == Kind.DECLARED and record.by.startswith(f"airflow:{identity.dag_id}/")
+
+
+def drivers_of_interest(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the deployments that `revive` needs to see on the cluster: those on their way while nobody holds."""
+    return () if snapshot.state.holder else tuple(d.id for d in coming_up(snapshot.state) if snapshot.submission(d.id))
+
+
+def _declared(snapshot: Snapshot, deployment: str) -> Record:
+    return next(r for r in snapshot.records if r.kind == Kind.DECLARED and r["deployment"] == deployment)

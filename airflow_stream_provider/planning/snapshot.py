@@ -1,0 +1,100 @@
+"""What one look at a stream found: frozen, shared by operators, sensors, triggers and the UI. Observers never act."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.rules import live_standby
+from airflow_stream_provider.lifecycle.state import Incarnation, StreamState
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.clusters import DriverState
+    from airflow_stream_provider.lag.report import LagReport
+
+
+@dataclass(frozen=True)
+class DriverFacts:
+    """What the cluster says of a deployment's driver. `gone`: driver and executors are confirmed gone."""
+
+    submission: str
+    state: DriverState
+    gone: bool = False
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A stream at one moment (`at`, seconds of this machine's clock).
+
+    `drivers` (by deployment) and `lag` are there only if they were asked for; `lag` is None when Kafka, or how far the
+    stream is, could not be read: unknown, not zero.
+    """
+
+    stream: str
+    at: float
+    state: StreamState
+    records: tuple[Record, ...] = ()
+    heartbeats: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    drivers: Mapping[str, DriverFacts] = field(default_factory=dict)
+    lag: LagReport | None = None
+
+    @property
+    def holder(self) -> str:
+        """The deployment that holds the stream, or an empty text."""
+        return deployment_of(self.state.holder) if self.state.holder else ""
+
+    @property
+    def holder_sentence(self) -> str:
+        """Who runs the stream now, for a person."""
+        held = self.state.holding_deployment
+        if held is None:
+            return f"Nobody holds the stream (it is {self.state.phase.value})."
+        return f"{held.id} (release {held.release['version']}) holds the stream."
+
+    def counter(self, incarnation: str) -> int:
+        """The counter of an incarnation's heartbeat; -1 when it never wrote one."""
+        return int(self.heartbeats.get(incarnation, {}).get("counter", -1))
+
+    def submission(self, deployment: str) -> str:
+        """The submission of a deployment: from the log, else as its driver says itself; empty when not known."""
+        found = self.state.deployments.get(deployment)
+        if found is not None and found.submission:
+            return found.submission
+        beats = (beat for name, beat in self.heartbeats.items() if deployment_of(name) == deployment)
+        return next((str(beat["submission"]) for beat in beats if beat.get("submission")), "")
+
+    def candidate(self, deployment: str) -> Incarnation | None:
+        """The newest incarnation of a deployment that can be asked to take over, or None."""
+        found = (i for i in self.state.of_deployment(deployment) if live_standby(self.state, i.id))
+        return max(found, key=self._announced, default=None)
+
+    def holds(self, deployment: str) -> bool:
+        """Whether this deployment holds the stream."""
+        return bool(deployment) and self.holder == deployment
+
+    def live_deployments(self) -> tuple[str, ...]:
+        """The deployments that have not ended and do not hold the stream, oldest first."""
+        return tuple(d.id for d in self.state.deployments.values() if not d.ended and not self.holds(d.id))
+
+    def acquisitions(self) -> tuple[Record, ...]:
+        """Every change of holder, oldest first."""
+        return tuple(record for record in self.records if record.kind == Kind.ACQUIRED)
+
+    def previous(self, deployment: str) -> str:
+        """The deployment that held the stream before this one first did (before now, if it never did); or empty."""
+        before = ""
+        for record in self.acquisitions():
+            holder = deployment_of(record["incarnation"])
+            if holder == deployment:
+                break
+            before = holder
+        return before
+
+    def _announced(self, incarnation: Incarnation) -> int:
+        return next(
+            (r.seq for r in self.records if r.kind == Kind.STANDBY and r["incarnation"] == incarnation.id),
+            0,
+        )

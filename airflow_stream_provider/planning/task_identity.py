@@ -1,0 +1,44 @@
+"""Who asks: the identity of one task, the same for every try."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_stream_provider.lifecycle.ids import deployment_id, request_id
+
+
+@dataclass(frozen=True)
+class TaskIdentity:
+    """One task of one run. Never the try: a retried or cleared task is the same author (rule 5)."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = -1
+
+    @classmethod
+    def of(cls, context: Mapping[str, Any]) -> TaskIdentity:
+        """Return the author that a task's context describes."""
+        ti = context["ti"]
+        index = -1 if ti.map_index is None else ti.map_index
+        return cls(ti.dag_id, ti.run_id, ti.task_id, index)
+
+    @property
+    def run(self) -> str:
+        """The run, as the records of all its tasks begin with."""
+        return f"airflow:{self.dag_id}/{self.run_id}/"
+
+    @property
+    def by(self) -> str:
+        """The author of records."""
+        return f"{self.run}{self.task_id}" + (f"[{self.map_index}]" if self.map_index >= 0 else "")
+
+    def request(self, *parts: object) -> str:
+        """Id of a request of this task for this purpose."""
+        return request_id(self.dag_id, self.run_id, self.task_id, self.map_index, *parts)
+
+    def deployment(self, stream: str, version: str) -> str:
+        """Id of the deployment that this task declares."""
+        return deployment_id(stream, version, self.dag_id, self.run_id, self.task_id, self.map_index)

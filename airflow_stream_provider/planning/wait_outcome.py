@@ -1,0 +1,61 @@
+"""What a trigger tells the task that waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from airflow_stream_provider.lifecycle.errors import StreamError
+
+
+class Ended(StrEnum):
+    """How a wait ended."""
+
+    REACHED = "reached"  # what was waited for is there
+    DEAD = "dead"  # a driver is confirmed dead: it may be fenced
+    SILENT = "silent"  # a driver gives no sign of life: it must be killed and confirmed before it is fenced
+    LOST = "lost"  # what was waited for cannot come any more
+    UNKNOWN = "unknown"  # whether it is there cannot be known
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True)
+class WaitOutcome:
+    """How a wait ended, about which incarnation or deployment, why, and the evidence for it.
+
+    `deadline`: of the whole task, seconds of the wall clock; it travels with the event from one wait to the next.
+    """
+
+    ended: Ended
+    subject: str = ""
+    reason: str = ""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    deadline: float = 0.0
+
+    def to_event(self) -> dict[str, Any]:
+        """Return the payload of the trigger's event."""
+        return {
+            "ended": self.ended.value,
+            "subject": self.subject,
+            "reason": self.reason,
+            "evidence": dict(self.evidence),
+            "deadline": self.deadline,
+        }
+
+    @classmethod
+    def from_event(cls, event: Any) -> WaitOutcome:
+        """Return the outcome of a payload; raise StreamError when there is none or it is not one of ours."""
+        # It crossed the metadata database: a task resumed by anything else must not take that for success.
+        try:
+            return cls(Ended(event["ended"]), event["subject"], event["reason"], event["evidence"], event["deadline"])
+        except (TypeError, KeyError, ValueError) as error:
+            raise StreamError(
+                f"The task was resumed with {event!r} instead of a stream event.",
+                next_step="Clear the task: it reads the control log and goes on from there.",
+            ) from error
+
+    def about(self, ended: Ended, subject: str) -> bool:
+        """Whether this says `ended` of that subject."""
+        return self.ended is ended and self.subject == subject

@@ -1,0 +1,119 @@
+"""The consumer group itself, through the Kafka client that Spark's connector has brought into the driver's JVM."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.runtime.describe import kafka_relations
+from airflow_stream_provider.runtime.jvm import jvm
+from airflow_stream_provider.runtime.managed_query import ManagedQuery
+
+# How Kafka is reached, of all that a source says of it (the rest, such as fetch sizes, is for its consumers).
+CONNECTION = ("bootstrap.servers", "client.dns.lookup", "security.", "sasl.", "ssl.")
+# The client gives up first, so that nothing it was asked for is still under way when we do.
+CLIENT_SECONDS, GIVE_UP_SECONDS = 10, 15
+PATIENCE = {
+    "default.api.timeout.ms": str(CLIENT_SECONDS * 1000),
+    "request.timeout.ms": str(CLIENT_SECONDS * 500),
+    "reconnect.backoff.max.ms": "10000",
+}
+
+log = logging.getLogger(__name__)
+
+Cluster = tuple[tuple[str, str], ...]
+
+
+class ConsumerGroup:
+    """A consumer group that has no members: the queries commit to it through the admin client.
+
+    :param queries: of this driver, as far as the script has built them.
+    """
+
+    def __init__(self, name: str, queries: Callable[[], Sequence[ManagedQuery]]) -> None:
+        self.name = name
+        self._queries = queries
+        self._clusters: dict[str, Cluster | None] = {}
+        self._admins: dict[Cluster, Any] = {}
+        self._places: dict[tuple[str, int], Any] = {}
+        self._loader: Any = None
+        self._lock = threading.Lock()
+
+    def clusters(self) -> Mapping[str, Cluster]:
+        """Return, by query, the options that its sources connect with; they may hold secrets."""
+        for query in self._queries():
+            if query.label not in self._clusters:
+                self._clusters[query.label] = self._cluster(query)
+        return {name: cluster for name, cluster in self._clusters.items() if cluster is not None}
+
+    def commit(self, cluster: Cluster, commits: Mapping[tuple[str, int], tuple[int, str]]) -> None:
+        """Commit (offset, metadata) by (topic, partition).
+
+        :raises StreamError: Kafka does not answer, or refuses; some of them may be committed.
+        """
+        java = jvm()
+        # For py4j, and for Kafka itself, which looks its plug-ins up there. This Python thread has its own JVM thread.
+        java.java.lang.Thread.currentThread().setContextClassLoader(self._loader)
+        kafka = java.org.apache.kafka
+        try:
+            offsets = java.java.util.HashMap()
+            for place, (offset, metadata) in commits.items():
+                if place not in self._places:
+                    self._places[place] = kafka.common.TopicPartition(*place)
+                offsets.put(self._places[place], kafka.clients.consumer.OffsetAndMetadata(offset, metadata))
+            asked = self._admin(cluster).alterConsumerGroupOffsets(self.name, offsets)
+            asked.all().get(GIVE_UP_SECONDS, java.java.util.concurrent.TimeUnit.SECONDS)
+        except Py4JJavaError as error:
+            raise StreamError(
+                f"Kafka does not take the offsets for the group {self.name}: {_root(error.java_exception)}",
+                next_step="Nothing, if it is away: they are sent again. The user needs READ on the group "
+                "and its topics, "
+                "and no consumer may be a member of the group.",
+            ) from None  # the JVM's text may quote the options
+
+    def close(self) -> None:
+        """Give up what is under way, and disconnect."""
+        with self._lock:
+            admins, self._admins = self._admins, {}
+        for admin in admins.values():
+            admin.close(jvm().java.time.Duration.ZERO)
+
+    def _admin(self, cluster: Cluster) -> Any:
+        with self._lock:
+            if cluster not in self._admins:
+                properties = jvm().java.util.Properties()
+                for key, value in (*PATIENCE.items(), *cluster):
+                    properties.setProperty(key, value)
+                self._admins[cluster] = jvm().org.apache.kafka.clients.admin.AdminClient.create(properties)
+            return self._admins[cluster]
+
+    def _cluster(self, query: ManagedQuery) -> Cluster | None:
+        relations = kafka_relations(query)
+        found = {_connection(dict(relation.extraOptions())) for relation in relations}
+        if len(found) > 1:
+            log.warning(
+                "%s reads from several Kafka clusters; its offsets are not committed to the group %s.",
+                query.label,
+                self.name,
+            )
+        if len(found) != 1:
+            return None
+        self._loader = relations[0].table().getClass().getClassLoader()
+        return found.pop()
+
+
+def _connection(options: Mapping[str, str]) -> Cluster:
+    # Spark's options ignore case; what comes after `kafka.` goes to the client as it is.
+    bare = {key.lower()[6:]: value for key, value in options.items() if key.lower().startswith("kafka.")}
+    return tuple(sorted((key, value) for key, value in bare.items() if key.startswith(CONNECTION)))
+
+
+def _root(error: Any) -> str:
+    while error.getCause() is not None:
+        error = error.getCause()
+    return f"{error.getClass().getSimpleName()}: {error.getMessage()}"

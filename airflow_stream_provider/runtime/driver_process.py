@@ -1,0 +1,132 @@
+"""The process around the script: who it is, how it leaves, and the switch that halts it when it may not go on."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyspark import SparkContext
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+
+from airflow_stream_provider import checkpoint as checkpoints
+from airflow_stream_provider.runtime import jvm
+from airflow_stream_provider.runtime.lease_watchdog import HALT_CODE, LeaseWatchdog, end_with_jvm
+
+log = logging.getLogger(__name__)
+
+# Before Spark's own shutdown hook (ShutdownHookManager.SPARK_CONTEXT_SHUTDOWN_PRIORITY is 50; its hook in Hadoop's
+# manager runs at FileSystem.SHUTDOWN_HOOK_PRIORITY + 30 = 40).
+HOOK_PRIORITY = 1000
+HOOK_SECONDS = 20
+
+
+class Driver:
+    """This driver's process: identity for the heartbeat, checkpoint ownership, exit, halt."""
+
+    def __init__(self, stream: str, control: str, app_name: str, lease_seconds: float) -> None:
+        self._stream = stream
+        self._control = control
+        self._over = threading.Event()
+        self._hook = _Hook(self._over)
+        SparkContext._ensure_initialized()  # the JVM, not yet a SparkContext: that is the script's to make
+        end_with_jvm()
+        self._watchdog = LeaseWatchdog(lease_seconds)
+        _name_application(app_name)
+        self._facts: dict[str, Any] = {
+            "pid": os.getpid(),
+            "jvm_pid": os.getppid(),
+            "host": socket.gethostname(),
+            "spark_version": pyspark.__version__,
+            "submission": _submission(),
+        }
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the heartbeat says of the process and, once it is there, of its Spark application."""
+        context = SparkContext._active_spark_context
+        # A context that the script is just creating is visible before it is complete.
+        if context is not None and hasattr(context, "_jsc") and "application_id" not in self._facts:
+            self._facts["application_id"] = context.applicationId
+            self._facts["ui_url"] = context.uiWebUrl or ""
+        return self._facts
+
+    def postpone(self, sent: float) -> None:
+        """Postpone the dead man's switch, dated from before the renewal was sent."""
+        self._watchdog.postpone(sent)
+
+    def check_checkpoint(self, location: str, *, live: bool) -> None:
+        """Refuse a checkpoint that cannot be used, is another stream's, or is being written by an unmanaged job."""
+        checkpoints.check_location(location)
+        if not checkpoints.check_owner(location, self._stream, self._control) and not live:
+            checkpoints.refuse_moving(location)
+
+    def claim(self, location: str) -> None:
+        """Own the checkpoint before its query starts."""
+        checkpoints.claim(location, self._stream, self._control)
+
+    def on_terminate(self, callback: Callable[[], None]) -> None:
+        """Call back when the JVM shuts down before we asked it to; it waits until this driver has left the stream."""
+        self._hook.callback = callback
+        gateway = jvm.gateway()
+        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+        java = gateway.jvm.java
+        manager = gateway.jvm.org.apache.hadoop.util.ShutdownHookManager.get()
+        seconds = java.util.concurrent.TimeUnit.SECONDS
+        manager.addShutdownHook(java.lang.Thread(self._hook), HOOK_PRIORITY, HOOK_SECONDS, seconds)
+
+    def exit(self) -> None:
+        """Leave with code 0: the executors go first, so that their cores are free when the driver is gone."""
+        self._over.set()
+        self._watchdog.disarm()
+        if not self._hook.shutting_down:
+            session = SparkSession._instantiatedSession
+            if session is not None:
+                session.stop()
+        os._exit(0)
+
+    def halt(self) -> None:
+        """Leave at once with code 50, as the dead man's switch would; nothing more is written."""
+        self._over.set()
+        jvm.jvm().java.lang.Runtime.getRuntime().halt(HALT_CODE)
+
+
+class _Hook:
+    """A Java Runnable that tells the agent of the shutdown and waits until it has left the stream."""
+
+    def __init__(self, over: threading.Event) -> None:
+        self.callback: Callable[[], None] = lambda: None
+        self.shutting_down = False
+        self._over = over
+
+    def run(self) -> None:
+        self.shutting_down = True
+        if not self._over.is_set():
+            log.warning("The JVM shuts down: releasing the stream at its batch boundary.")
+            self.callback()
+            self._over.wait(HOOK_SECONDS)
+
+    class Java:
+        implements = ["java.lang.Runnable"]  # noqa: RUF012 - py4j's convention
+
+
+def _submission() -> str:
+    """Return the cluster's id of this driver: a standalone worker runs each in a folder of the driver's id."""
+    folder = Path.cwd().name
+    return folder if folder.startswith("driver-") else os.environ.get("AIRFLOW_STREAM_SUBMISSION", "")
+
+
+def _name_application(name: str) -> None:
+    """Make the script's session carry the deployment's name, whatever it calls itself: it is found by it again."""
+    original = SparkSession.Builder.getOrCreate
+
+    def get_or_create(self: SparkSession.Builder) -> SparkSession:
+        return original(self.config("spark.app.name", name))
+
+    SparkSession.Builder.getOrCreate = get_or_create  # type: ignore[method-assign]

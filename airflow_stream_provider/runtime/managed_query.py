@@ -1,0 +1,139 @@
+"""The query that the script gets from `start()`."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from airflow_stream_provider.runtime import writer_spec as writer_specs
+from airflow_stream_provider.runtime.writer_spec import WriterSpec
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.runtime.gate import Gate
+
+
+class ManagedQuery(StreamingQuery):
+    """What the script gets from `start()`: a query that can be started, released and started again in one driver.
+
+    To the script it is one query that is active from `start()` to the deployment's end. `real` is Spark's query
+    while one runs.
+    """
+
+    def __init__(self, gate: Gate, writer: DataStreamWriter, start: Callable[[], StreamingQuery]) -> None:
+        self._gate = gate
+        self._start = start
+        self.writer = writer
+        self.writer_spec: WriterSpec = writer_specs.writer_spec_of(writer)
+        self.checkpoint = writer_specs.checkpoint_of(writer)
+        self.label = self.writer_spec.name or self.checkpoint.rstrip("/").rpartition("/")[2]
+        self.real: StreamingQuery | None = None
+        self._first_id = str(uuid.uuid4())
+        self._over = threading.Event()
+        self._error: Exception | None = None
+
+    # -- for the agent ---------------------------------------------------------------------------------------------
+
+    def start_real(self) -> None:
+        """Start Spark's query on the real checkpoint."""
+        self.real = self._start()
+
+    def end(self, error: Exception | None = None) -> None:
+        """The query is over for good: let the script's waits return, or raise the error."""
+        self._error = error
+        self._over.set()
+        self._gate.query_ended()
+
+    @property
+    def over(self) -> bool:
+        """Whether the query has ended for good."""
+        return self._over.is_set()
+
+    # -- for the script --------------------------------------------------------------------------------------------
+
+    @property
+    def _jsq(self) -> Any:
+        if self.real is None:
+            raise AttributeError("the query is not started: this driver is a standby")
+        return self.real._jsq
+
+    @_jsq.setter
+    def _jsq(self, value: Any) -> None:
+        raise AttributeError("set by Spark only")
+
+    @property
+    def id(self) -> str:
+        """Spark's id of the query; a made-up one until it first starts."""
+        return self.real.id if self.real else self._first_id
+
+    @property
+    def runId(self) -> str:
+        """Spark's id of the present run; a made-up one until it first starts."""
+        return self.real.runId if self.real else self._first_id
+
+    @property
+    def name(self) -> str:
+        """The name the script gave the query."""
+        return self.writer_spec.name
+
+    @property
+    def isActive(self) -> bool:
+        """Whether the query has not ended for good: a standby's and a released query are active to the script."""
+        self._gate.script_waits()
+        return not self.over
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Spark's status while the query runs."""
+        self._gate.script_waits()
+        if self.real:
+            return self.real.status
+        return {"message": "Waiting to hold the stream", "isDataAvailable": False, "isTriggerActive": False}
+
+    @property
+    def lastProgress(self) -> Any:
+        """Spark's last progress, None while nothing has run here."""
+        self._gate.script_waits()
+        return self.real.lastProgress if self.real else None
+
+    @property
+    def recentProgress(self) -> Any:
+        """Spark's recent progress, empty while nothing has run here."""
+        self._gate.script_waits()
+        return self.real.recentProgress if self.real else []
+
+    def awaitTermination(self, timeout: int | None = None) -> bool | None:
+        """Wait for the query's end for good, not for one run of it; raises what ended it."""
+        self._gate.script_waits()
+        self._over.wait(timeout)
+        if self.over and self._error is not None:
+            raise self._error
+        return None if timeout is None else self.over
+
+    def processAllAvailable(self) -> None:
+        """Wait until Spark has processed what is there now; on a standby, until it holds."""
+        self._gate.script_waits()
+        while self.real is None and not self.over:
+            time.sleep(0.1)
+        if self.real is not None:
+            self.real.processAllAvailable()
+
+    def stop(self) -> None:
+        """End the query for good, as the script wishes."""
+        if self.real is not None:
+            self.real.stop()
+        self.end()
+
+    def exception(self) -> Any:
+        """Return what ended the query for good, None while it is active."""
+        return self._error
+
+    def explain(self, extended: bool = False) -> None:
+        """Print the plan of the present run."""
+        if self.real is not None:
+            self.real.explain(extended)

@@ -1,0 +1,261 @@
+"""What a user writes about a stream: one YAML file, checked field by field before anything is touched."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+)
+
+from airflow_stream_provider.clusters import refuse_secrets
+from airflow_stream_provider.clusters.secrets import check_arguments
+from airflow_stream_provider.control.files import local_folder
+from airflow_stream_provider.lag.limits import LagLimits
+from airflow_stream_provider.lag.report import Ceilings
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.ids import check_stream_name
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.planning.soak import SoakLimits
+from airflow_stream_provider.spec.yaml_file import YamlFile
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
+
+
+class Strategy(StrEnum):
+    """How a new release takes the place of the old one."""
+
+    HANDOVER = "handover"
+    RESTART = "restart"
+
+    @property
+    def description(self) -> str:
+        """One sentence for the form."""
+        return _STRATEGIES[self]
+
+
+_STRATEGIES = {
+    Strategy.HANDOVER: "The new release is warm before the old one stops; needs room for two on the cluster.",
+    Strategy.RESTART: "The old release stops first, then the new one comes up: minutes without output, room for one.",
+}
+
+
+def seconds(value: Any) -> Any:
+    """Return a duration such as ``90s``, ``10m``, ``1h30m`` or a plain number, in seconds."""
+    if isinstance(value, str) and _DURATION.fullmatch(value.strip()):
+        return sum(float(n) * _UNITS[unit] for n, unit in re.findall(r"(\d+(?:\.\d+)?)([smhd])", value))
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError("is not a duration: write it like 90s, 10m or 1h30m")
+    return float(value)
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        raise ValueError(f'is read as a number by YAML: put it in quotes, like "{value}"')
+    return value
+
+
+def _words(value: Any) -> Any:
+    # 5 and true are what a person writes for an argument or a Spark setting; YAML makes numbers of them.
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+def _sentence(check: Any) -> Any:
+    """Turn the SpecError of a check into what pydantic collects; the file and the line are added to it later."""
+
+    def checked(value: Any) -> Any:
+        try:
+            check(value)
+        except SpecError as error:
+            raise ValueError(f"{error.message} {error.next_step}".strip()) from None
+        return value
+
+    return checked
+
+
+Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0)]
+Text = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
+Word = Annotated[str, BeforeValidator(_words)]
+StreamName = Annotated[Text, AfterValidator(_sentence(check_stream_name))]
+ControlUrl = Annotated[Text, AfterValidator(_sentence(local_folder))]
+
+
+class _Part(BaseModel):
+    # The input is never part of an error: it may hold a password.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class UpgradeSpec(_Part):
+    """How upgrades go. Durations are seconds or text such as ``10m``; the other limits are those of Policy.
+
+    `soak`: how long the new release is watched before the upgrade counts. `keep_previous`: how long after the
+    hand-over the old release stays warm. `approval`: a person says yes between rehearsal and hand-over.
+    """
+
+    strategy: Strategy = Strategy.HANDOVER
+    soak: Seconds = 600.0
+    keep_previous: Seconds = 1800.0
+    approval: bool = False
+    rehearse_batches: int = Field(default=Policy.rehearse_batches, ge=0)
+    rehearse_seconds: Seconds = Policy.rehearse_seconds
+    state_limit_bytes: int = Field(default=Policy.state_limit_bytes, ge=0)
+    foreach_batch_safe: bool = Policy.foreach_batch_safe
+    boundary_seconds: Seconds = Policy.boundary_seconds
+    lease_seconds: Annotated[Seconds, Field(ge=5)] = Policy.lease_seconds
+    take_back_seconds: Seconds = Policy.take_back_seconds
+
+    def policy(self, changed_checkpoints: tuple[str, ...] = ()) -> Policy:
+        """Return what of this travels to the drivers."""
+        runbook_only = {"strategy", "soak", "keep_previous", "approval"}
+        return Policy(**self.model_dump(exclude=runbook_only), changed_checkpoints=changed_checkpoints)
+
+
+class LagSpec(_Part):
+    """How far the stream may be behind Kafka; durations, unset = not judged.
+
+    `max_records`: of each query. `max_seconds`: age of its oldest record that is not committed. `commit_age`: time
+    since its last commit, while records as old wait. `retention`: how long before Kafka deletes what is not read.
+    """
+
+    max_records: int | None = Field(default=None, ge=0)
+    max_seconds: Seconds | None = None
+    commit_age: Seconds | None = None
+    retention: Seconds = Ceilings.retention
+
+    @property
+    def limits(self) -> LagLimits:
+        """What sensors, watch and command line judge by; Burrow's verdicts and the alarms are always among it."""
+        return LagLimits(self.max_records, self.max_seconds, ceilings=Ceilings(self.commit_age, self.retention))
+
+
+class WatchSpec(_Part):
+    """How the stream is watched.
+
+    `schedule`: how often, as a duration; null = only when a person triggers it. `for_at_least`: how long the lag must
+    be too much before people are told, and well before they are told that it is over.
+    """
+
+    schedule: Annotated[Seconds, Field(ge=5)] | None = 60.0
+    for_at_least: Seconds = 120.0
+
+
+class NotifySpec(_Part):
+    """What tells people: a notifier of Airflow (its class), or a function that takes an alert; with its arguments."""
+
+    call: Annotated[Text, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+
+class StreamSpec(_Part):
+    """A stream as its YAML describes it.
+
+    `cluster` and `kafka` are Airflow connection ids; `control` is the URL of the control folder, which Airflow and all
+    drivers mount. Relative paths (`application`, `py_files`) start at the folder that holds the folder of the YAML
+    files: with `dags/streams/orders.yaml`, `apps/orders.py` is `dags/apps/orders.py`. `offsets_group`: a consumer group
+    that the stream's drivers commit their finished batches to, so that Kafka's own tools see them.
+    """
+
+    name: StreamName
+    application: Text
+    version: Text
+    cluster: Text
+    control: ControlUrl
+    kafka: Text | None = None
+    arguments: tuple[Word, ...] = ()
+    py_files: tuple[Text, ...] = ()
+    conf: dict[str, Word] = Field(default_factory=dict)
+    upgrade: UpgradeSpec = UpgradeSpec()
+    lag: LagSpec = LagSpec()
+    offsets_group: Text | None = None
+    watch: WatchSpec = WatchSpec()
+    notify: tuple[NotifySpec, ...] = ()
+    _source: Path = PrivateAttr(default=Path("streams/stream.yaml"))
+
+    @field_validator("conf")
+    @classmethod
+    def _no_secrets_in_conf(cls, conf: dict[str, str]) -> dict[str, str]:
+        return dict(_sentence(refuse_secrets)(conf))
+
+    @field_validator("arguments")
+    @classmethod
+    def _no_secrets_in_arguments(cls, arguments: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(_sentence(check_arguments)(arguments))
+
+    def path(self, name: str) -> Path:
+        """Return where a file that the YAML or the form names is."""
+        return self._source.parent.parent / name
+
+    @property
+    def limits(self) -> SoakLimits:
+        """What the soak watch judges by; the lag as the watch does, if it is known where Kafka is."""
+        return SoakLimits(lag=self.lag.limits if self.kafka else None)
+
+    def policy(self, changed_checkpoints: tuple[str, ...] = ()) -> Policy:
+        """Return what of this travels to the drivers."""
+        return replace(self.upgrade.policy(changed_checkpoints), offsets_group=self.offsets_group or "")
+
+    def recipients(self) -> list[Any]:
+        """Return what tells people, ready to be called; raise SpecError when it is not there."""
+        from airflow_stream_provider.monitoring.delivery import recipient
+
+        return [recipient(each.call, each.arguments) for each in self.notify]
+
+
+def load_spec(path: str | Path) -> StreamSpec:
+    """Read one stream's YAML.
+
+    :raises SpecError: the file cannot be used; the message names file, line and field, and what to write instead.
+    """
+    path = Path(path)
+    file = YamlFile.read(path)
+    try:
+        spec = StreamSpec.model_validate(file.fields)
+    except ValidationError as error:
+        # Not chained: pydantic's own text quotes what was written.
+        raise file.refuse(error, StreamSpec) from None
+    spec._source = path.absolute()
+    return spec
+
+
+def load_specs(folder: str | Path) -> list[StreamSpec | SpecError]:
+    """Read every ``*.yaml`` and ``*.yml`` of a folder, by name; a file that cannot be used gives its SpecError.
+
+    :raises SpecError: the folder is not there.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise SpecError(
+            f"There is no folder {folder}.",
+            next_step="Give stream_dags() the folder of the YAML files, relative to the DAG file or absolute.",
+            folder=str(folder),
+        )
+    found: list[StreamSpec | SpecError] = []
+    names: dict[str, Path] = {}
+    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+        try:
+            spec = load_spec(path)
+            if spec.name in names:
+                raise YamlFile.read(path).error(
+                    ("name",),
+                    f"the stream {spec.name!r} is described by {names[spec.name].name} already.",
+                    next_step="Rename one of the two, or delete one file.",
+                )
+            names[spec.name] = path
+            found.append(spec)
+        except SpecError as error:
+            found.append(error)
+    return found

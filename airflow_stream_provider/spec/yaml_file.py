@@ -1,0 +1,114 @@
+"""One YAML file with the line of each of its fields, so that errors can name them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+
+Field = tuple[str | int, ...]
+
+# PyYAML's own in C where it was built with it: ten times as fast.
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True)
+class YamlFile:
+    """The fields of a YAML mapping, and the line (from 1) that each is written in."""
+
+    path: Path
+    fields: dict[str, Any]
+    lines: dict[Field, int]
+
+    @classmethod
+    def read(cls, path: Path) -> YamlFile:
+        """Read a file; raise SpecError, with the line, when it is not YAML or not a mapping."""
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+            raise SpecError(f"{path} cannot be read: {why}.", next_step="Check the file.", file=str(path)) from error
+        file = cls(path, {}, {})
+        try:
+            # Composed once and constructed from that: a folder of streams is read at every parse of its DAG file.
+            loader = _Loader(text)
+            node = loader.get_single_node()
+            if node is not None:
+                file._number(node, ())
+            fields = loader.construct_document(node) if node is not None else None
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            file.lines[()] = mark.line + 1 if mark else 1
+            # Without PyYAML's excerpt of the file, and not chained: the line may hold a password.
+            raise file.error((), f"this is not YAML: {error.problem}.", next_step="Correct it there.") from None
+        except yaml.YAMLError:
+            raise file.error((), "this is not YAML.", next_step="Remove the characters that are not text.") from None
+        if not isinstance(fields, dict):
+            raise file.error((), "a stream is a mapping of fields.", next_step="Start with `name: my-stream`.")
+        return cls(path, fields, file.lines)
+
+    def error(self, field: Field, sentence: str, *, next_step: str = "") -> SpecError:
+        """Return the error that names this file, the field and its line (of a missing field: where it belongs)."""
+        known = field
+        while known and known not in self.lines:
+            known = known[:-1]
+        line = self.lines.get(known, 1)
+        name = ".".join(str(part) for part in field)
+        return SpecError(
+            f"{self.path}, line {line}{', ' + name if name else ''}: {sentence}",
+            next_step=next_step,
+            file=str(self.path),
+            line=line,
+            field=name,
+        )
+
+    def refuse(self, error: ValidationError, model: type[BaseModel]) -> SpecError:
+        """Return the first of pydantic's findings as one sentence of ours, without what was written there."""
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        # A mistyped field is both unknown and missing: the first says more.
+        first = min(found, key=lambda finding: finding["type"] != "extra_forbidden")
+        field: Field = tuple(first["loc"])
+        if first["type"] == "missing":
+            return self.error(field, "this field is missing.", next_step=f"Add `{field[-1]}: ...`.")
+        if first["type"] == "extra_forbidden":
+            known = _fields_at(model, field[:-1])
+            import difflib
+
+            close = difflib.get_close_matches(str(field[-1]), known, n=1)
+            next_step = f"Did you mean `{close[0]}`?" if close else f"Known here: {', '.join(known)}."
+            return self.error(field, "there is no such field.", next_step=next_step)
+        sentence = first["msg"].removeprefix("Value error, ").rstrip(".")
+        return self.error(
+            field, f"{sentence}.", next_step="" if first["type"] == "value_error" else "Correct it there."
+        )
+
+    def _number(self, node: yaml.Node, field: Field) -> None:
+        self.lines.setdefault(field, node.start_mark.line + 1)
+        if isinstance(node, yaml.SequenceNode):
+            for position, item in enumerate(node.value):
+                self._number(item, (*field, position))
+        elif isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                name = (*field, str(key.value))
+                if name in self.lines:
+                    self.lines[name] = key.start_mark.line + 1
+                    raise self.error(name, "this field is given twice.", next_step="Keep one of the two.")
+                self.lines[name] = key.start_mark.line + 1
+                self._number(value, name)
+
+
+def _fields_at(model: type[BaseModel], field: Field) -> list[str]:
+    for part in field:
+        if isinstance(part, int):
+            continue  # an item of a list has the fields of its kind
+        inner = model.model_fields[part].annotation
+        inner = next(iter(get_args(inner)), inner)
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            return []
+        model = inner
+    return list(model.model_fields)

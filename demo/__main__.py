@@ -1,0 +1,134 @@
+"""`python -m demo`: start the stack, tell the story, write the report."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from airflow_stream_provider.lifecycle.errors import StreamError
+from demo.display import Display, summarise
+from demo.environment import DemoEnvironment, lay_out
+from demo.lag_picture import draw_lag
+from demo.picture import draw
+from demo.story import Story
+from devstack.airflow import Airflow
+from devstack.airflow_api import AirflowApi
+from devstack.stack import LocalStack
+
+INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PASSWORD_VARIABLE = "AIRFLOW_ADMIN_PASSWORD"
+# The story in minutes instead of an hour: a shorter soak, and the old release goes as soon as the new one counts.
+UPGRADE = {"soak": "40s", "keep_previous": "0s"}
+# Two cores have enough to do, and the demo looks at the lag by itself.
+WATCH = {"schedule": None}
+WORKER_CORES = 9  # a holder, a standby and one more on its way out, each a driver and two executor cores
+
+
+def main() -> int:
+    """Run the demo; return 0 when nothing was lost and no upgrade delivered anything twice."""
+    args = _arguments()
+    started = time.monotonic()
+    console = Console()
+    for number in STOPPING:
+        signal.signal(number, _interrupt)
+    try:
+        with contextlib.ExitStack() as until_the_end:
+            with Display(console) as display:
+                stack = None
+                if args.attach:
+                    environment = DemoEnvironment.at(
+                        args.dags, AirflowApi(args.attach, "admin", os.environ[PASSWORD_VARIABLE])
+                    )
+                else:
+                    stack = until_the_end.enter_context(_local(args.dags, args.report / "stack", display))
+                    environment = DemoEnvironment.at(stack.airflow.dags_folder, stack.airflow.api)
+                story = Story(environment, display.say)
+                display.watch(story)
+                report = story.tell(started)
+            report.write(args.report / "report.json")
+            draw(args.report / "report.png", story.watcher.commits, story.steps)
+            draw_lag(args.report / "lag.png", story.lag.samples, story.steps, environment.spec.lag.limits)
+            summarise(console, report)
+            console.print(f"Written: {args.report}/report.json, report.png and lag.png")
+            problems = story.problems(report)
+            for problem in problems:
+                console.print(problem, style="bold red")
+            if args.keep and stack is not None:
+                _wait_for_ctrl_c(console, stack.airflow)
+            return 1 if problems else 0
+    except StreamError as error:
+        console.print(f"[bold red]{type(error).__name__}[/]:", str(error), soft_wrap=True)
+        return 1
+    except KeyboardInterrupt:
+        console.print("Stopped.")
+        return INTERRUPTED
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--keep", action="store_true", help="leave everything running until Ctrl-C")
+    where.add_argument(
+        "--attach", metavar="URL", help=f"an Airflow that runs already: user admin, password in ${PASSWORD_VARIABLE}"
+    )
+    parser.add_argument("--dags", type=Path, default=Path("dags"), help="the DAG folder with streams/orders.yaml")
+    parser.add_argument("--report", type=Path, default=Path("build/demo"), help="where the report goes")
+    return parser.parse_args()
+
+
+@contextlib.contextmanager
+def _local(dags: Path, folder: Path, display: Display) -> Iterator[LocalStack]:
+    folder = folder.absolute()
+    shutil.rmtree(folder, ignore_errors=True)
+    own_dags = folder / "dags"
+    own_dags.mkdir(parents=True)
+
+    def progress(name: str, done: int, total: int) -> None:
+        display.say(f"fetching {name}, {f'{done} of {total} jars' if total else 'looking up what it needs'}")
+
+    display.say("starting Kafka, Spark and Airflow")
+    with LocalStack(folder, dags_folder=own_dags, worker_cores=WORKER_CORES, progress=progress) as stack:
+        lay_out(
+            dags,
+            own_dags,
+            brokers=stack.bootstrap_servers,
+            data=folder / "data",
+            changes={"upgrade": UPGRADE, "conf": stack.spark.conf, "watch": WATCH},
+        )
+        yield stack
+        _ignore_signals()
+
+
+def _wait_for_ctrl_c(console: Console, airflow: Airflow) -> None:
+    console.print(
+        f"\nAirflow runs at {airflow.url}, user {airflow.user}, password {airflow.password}. Ctrl-C stops everything."
+    )
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            signal.pause()
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _ignore_signals()
+    raise KeyboardInterrupt
+
+
+def _ignore_signals() -> None:
+    # What follows is the clearing up, which another Ctrl-C must not cut short.
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_IGN)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

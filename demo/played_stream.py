@@ -1,0 +1,143 @@
+"""A stream on the real stack: drivers on a standalone cluster, orders through Kafka, everything counted."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from airflow_stream_provider.checkpoint.read import read
+from airflow_stream_provider.clusters import ClusterConnection, open_cluster
+from airflow_stream_provider.control.releases import publish
+from airflow_stream_provider.hooks.submit import job_of, submit_once
+from airflow_stream_provider.lifecycle.policy import Policy
+from demo.audit import Records, count, deliveries, final_totals, wrong_totals
+from demo.commits import CommitWatcher
+from demo.producer import Producer
+from demo.workload import totals
+from devstack.drivers import Operator, wait_for
+from devstack.stack import LocalStack
+
+APP = Path(__file__).with_name("app_orders_kafka.py")
+QUERIES = ("out", "totals")
+
+
+class Stream(Operator):
+    """One stream of its own on a shared stack: topics, checkpoint, control folder, producer; plays Airflow's part."""
+
+    def __init__(self, root: Path, stack: LocalStack, name: str, *, rate: int = 300) -> None:
+        super().__init__(root, name)
+        self.stack = stack
+        connection = stack.spark.connection
+        self.cluster = open_cluster(
+            ClusterConnection(host=connection["host"], port=connection["port"], extra=connection["extra"])
+        )
+        self.checkpoint = root / "checkpoints"
+        stack.broker.create_topics({f"{name}-{part}": 2 for part in ("in", *QUERIES)})
+        self.producer = Producer(stack.bootstrap_servers, f"{name}-in", rate)
+        self.watcher = CommitWatcher({query: self.checkpoint / query for query in QUERIES})
+
+    def conf(self) -> dict[str, str]:
+        """Small applications: two must fit beside each other."""
+        return {
+            **self.stack.spark.conf,
+            "spark.cores.max": "2",
+            "spark.executor.memory": "700m",
+            "spark.driver.memory": "700m",
+            "spark.sql.shuffle.partitions": "2",
+        }
+
+    def submit(self, deployment: str, *options: str, conf: Mapping[str, str] | None = None, **policy: object) -> None:
+        """Publish, declare and submit a driver to the cluster."""
+        arguments = (self.stack.bootstrap_servers, self.stream, str(self.checkpoint), *options)
+        release = publish(
+            self.log.store.folder,
+            version=deployment,
+            application=APP,
+            arguments=arguments,
+            conf={**self.conf(), **(conf or {})},
+        )
+        settings = Policy.from_json({"rehearse_batches": 3, **policy}).to_json()
+        self.append("declared", deployment=deployment, release=release.to_json(), policy=settings)
+        job = job_of(self.stream, self.url, self.log.store.folder, deployment, release)
+        assert submit_once(self.log, self.cluster, job, "test", first=True)
+
+    def beat(self, incarnation: str) -> dict[str, object]:
+        """The heartbeat of an incarnation."""
+        return self.log.heartbeat(incarnation) or {}
+
+    def processes(self, incarnation: str) -> list[psutil.Process]:
+        """The live processes of a driver: its JVM, its Python, and what they started."""
+        beat = self.beat(incarnation)
+        found: dict[int, psutil.Process] = {}
+        for name in ("jvm_pid", "pid"):
+            try:
+                process = psutil.Process(int(str(beat[name])))
+                if incarnation.rpartition(".")[0] in " ".join(process.cmdline()):
+                    found.update({p.pid: p for p in [process, *process.children(recursive=True)]})
+            except psutil.NoSuchProcess:
+                continue
+        return [p for p in found.values() if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+    def kill(self, incarnation: str, number: int = signal.SIGKILL) -> None:
+        """Send every process of a driver a signal."""
+        for process in self.processes(incarnation):
+            process.send_signal(number)
+
+    def audit(self, *, failures: tuple[tuple[float, float], ...] = ()) -> Records:
+        """Stop producing, wait until all that was produced came out, and count it."""
+        produced = self.producer.stop()
+        brokers = self.stack.bootstrap_servers
+
+        def all_out() -> bool:
+            seen = {number for number, _ in deliveries(brokers, f"{self.stream}-out")}
+            return len(seen) >= produced and not wrong_totals(
+                totals(produced), final_totals(brokers, f"{self.stream}-totals")
+            )
+
+        wait_for("everything produced to come out", all_out, 180)
+        return count(produced, deliveries(brokers, f"{self.stream}-out"), failures)
+
+    def in_flight(self) -> int:
+        """How many orders are in a batch of `out` that is planned and not committed: what a kill may bring twice."""
+        found = read(self.checkpoint / "out")
+        ends = (found.planned or {}).get(f"{self.stream}-in", {})
+        starts = found.committed.get(f"{self.stream}-in", {})
+        return sum(end - starts.get(partition, 0) for partition, end in ends.items())
+
+    def commits_after(self, at: float, query: str = "out") -> int:
+        """How many commits of a query came after this time."""
+        self.watcher.look()
+        return sum(time > at for time in self.watcher.commits[query].values())
+
+    def settle(self, commits: int = 3) -> None:
+        """Wait for some commits of both queries from now on."""
+        now = time.time()
+        wait_for("commits", lambda: all(self.commits_after(now, query) >= commits for query in QUERIES))
+
+    def close(self) -> None:
+        """End every driver, whatever state it is in."""
+        for deployment in self.state.deployments.values():
+            if deployment.submission:
+                self.cluster.kill(deployment.submission)
+        for incarnation in self.log.heartbeats():
+            self.kill(incarnation, signal.SIGCONT)
+            self.kill(incarnation)
+        for deployment in self.state.deployments.values():
+            if deployment.submission:
+                wait_for("the driver to be gone", lambda d=deployment: self.cluster.gone(d.submission, d.id), 60)
+
+
+@contextmanager
+def stream(root: Path, stack: LocalStack, name: str, *, rate: int = 300) -> Iterator[Stream]:
+    """A stream whose producer runs and whose drivers are gone at the end."""
+    opened = Stream(root, stack, name, rate=rate)
+    try:
+        with opened.watcher, opened.producer:
+            yield opened
+    finally:
+        opened.close()

@@ -1,0 +1,180 @@
+"""The story: four upgrades of the stream under load, each through its DAG, and the audit of what came out."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from airflow_stream_provider.checkpoint.read import read
+from airflow_stream_provider.control import open_log
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.record import Record
+from demo.audit import Records, count, deliveries, end_offsets, final_totals, wrong_totals
+from demo.commits import CommitWatcher
+from demo.environment import DemoEnvironment, create_topics
+from demo.history import StepResult, changes, max_holders, outcome
+from demo.lag import LagWatcher, describe_lag
+from demo.producer import Producer
+from demo.report import Report, Step, describe, failure_times, steady
+from demo.workload import Total, totals
+from devstack.airflow_api import FINAL
+
+DAG = "orders__upgrade"
+RATE = 500  # orders per second: two queries read each, on two cores
+SETTLE_SECONDS = 6.0  # of steady running between two steps
+POLL_SECONDS = 1.0
+STEP_SECONDS = 600.0
+DRAIN_SECONDS = 180.0
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One step of the story: a release, by version and what its command line says besides, and how it must end."""
+
+    name: str
+    version: str
+    arguments: tuple[str, ...]
+    expected: StepResult
+
+
+CHAPTERS = (
+    Chapter("deploy release 1", "1", (), StepResult.DEPLOYED),
+    Chapter("upgrade to release 2", "2", ("--vat",), StepResult.HANDED_OVER),
+    Chapter("try release 3", "3", ("--vat", "--totals-by", "customer", "country"), StepResult.REFUSED),
+    Chapter("upgrade to release 4", "4", ("--vat", "--score"), StepResult.ROLLED_BACK),
+)
+
+
+@dataclass
+class Story:
+    """Told by `tell`; everything else here is what has happened so far, for whoever watches.
+
+    `say` is called with what is going on, when it changes.
+    """
+
+    environment: DemoEnvironment
+    say: Callable[[str], None]
+    chapters: Sequence[Chapter] = CHAPTERS
+    rate: int = RATE
+    steps: list[Step] = field(default_factory=list)
+    running: Chapter | None = None
+    step_started: float = 0.0
+    records: list[Record] = field(default_factory=list)
+    wrong_totals: dict[str, tuple[Total, Total | None]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.watcher = CommitWatcher(self.environment.checkpoints)
+        self.lag = LagWatcher(self.environment.spec, self.environment.brokers)
+        self.producer = Producer(self.environment.brokers, "orders", self.rate)
+        self._log = open_log(self.environment.spec.control, self.environment.spec.name, create=True)
+
+    def tell(self, started: float) -> Report:
+        """Run every chapter and return the report; `problems` says what in it must not be.
+
+        :param started: monotonic time that `seconds_total` counts from.
+        :raises StreamError: a chapter did not end as it must, or never ended; the story cannot go on from there.
+        """
+        self.say("creating the topics")
+        create_topics(self.environment.brokers)
+        self.environment.airflow.wait_for_dag(DAG)
+        self.environment.airflow.unpause(DAG)
+        with self.watcher, self.lag, contextlib.ExitStack() as stack:
+            stack.push(self.producer)  # ended here, started by the first upgrade
+            for number, chapter in enumerate(self.chapters):
+                if number:
+                    self._settle()
+                self._upgrade(chapter)
+            self.say("stopping the producer and waiting for the last orders")
+            produced = self.producer.stop()
+            self._drain()
+        self.say("counting what came out")
+        records = self._count(produced)
+        return Report(
+            steps=[describe(step, self.watcher.commits) for step in self.steps],
+            steady_seconds=steady(self.steps, self.watcher.commits),
+            records=records,
+            max_holders=max_holders(self.records),
+            seconds_total=round(time.monotonic() - started, 1),
+            lag=describe_lag(self.lag.samples, self.steps),
+        )
+
+    def _upgrade(self, chapter: Chapter) -> None:
+        self.running, self.step_started = chapter, time.time()
+        before = len(self._read())
+        arguments = [*self.environment.spec.arguments, *chapter.arguments]
+        run = self.environment.airflow.trigger(DAG, {"version": chapter.version, "arguments": arguments})
+
+        def ended() -> bool:
+            # Not before somebody reads: the first release would be judged by a backlog that is not its own.
+            if self._log.refresh().holder:
+                self.producer.start()
+            states = self.environment.airflow.task_states(DAG, run)
+            busy = [task for task, state in states.items() if state in ("running", "deferred", "queued")]
+            if busy:
+                self.say(f"{chapter.name}: {', '.join(busy)}")
+            return self.environment.airflow.run_state(DAG, run) in FINAL
+
+        self._wait(f"the DAG run {run}", ended, STEP_SECONDS)
+        records = self._read()
+        during = records[before:]
+        found = outcome(records[:before], during)
+        new = changes(records)[len(changes(records[:before])) :]
+        self.steps.append(Step(chapter.name, self.step_started, time.time(), found, new))
+        self.running = None
+        self.say(f"{chapter.name}: {found.value}")
+        if found is not chapter.expected:
+            raise StreamError(
+                f"{chapter.name!r} ended {found.value}, not {chapter.expected.value}.",
+                next_step=f"Look at the run {run} of {DAG} in Airflow, and at the drivers' logs.",
+            )
+
+    def _settle(self) -> None:
+        until = time.monotonic() + SETTLE_SECONDS
+        self._wait("time to pass", lambda: time.monotonic() > until, 2 * SETTLE_SECONDS)
+
+    def _drain(self) -> None:
+        ends = end_offsets(self.environment.brokers, "orders")
+        folders = self.environment.checkpoints.values()
+        self._wait(
+            "every order to be committed",
+            lambda: all(read(folder).committed.get("orders") == ends for folder in folders),
+            DRAIN_SECONDS,
+        )
+
+    def _count(self, produced: int) -> Records:
+        brokers = self.environment.brokers
+        failures = failure_times(changes(self.records), self.watcher.commits["enrich"])
+        records = count(produced, deliveries(brokers, "orders-enriched"), failures)
+        self.wrong_totals = wrong_totals(totals(produced), final_totals(brokers, "order-totals"))
+        return records
+
+    def problems(self, report: Report) -> list[str]:
+        """Return, one sentence each, what must not be after upgrades that nobody can see."""
+        found = []
+        if report.records.lost:
+            found.append(f"{report.records.lost} orders were lost.")
+        if report.records.duplicated:
+            found.append(f"{report.records.duplicated} copies were delivered too many, without any failure.")
+        if report.max_holders != 1:
+            found.append(f"{report.max_holders} drivers held the stream at one time.")
+        for customer, (expected, total) in list(self.wrong_totals.items())[:1]:
+            found.append(
+                f"The totals of {len(self.wrong_totals)} customers are wrong; {customer} has {total}, not {expected}."
+            )
+        return found
+
+    def _read(self) -> list[Record]:
+        self.records += self._log.records(len(self.records) + 1)
+        return list(self.records)
+
+    def _wait(self, what: str, over: Callable[[], bool], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not over():
+            self.producer.check()
+            if time.monotonic() > deadline:
+                raise StreamError(
+                    f"Waited {seconds:.0f} s for {what}.", next_step="Look at the logs of Airflow and the drivers."
+                )
+            time.sleep(POLL_SECONDS)

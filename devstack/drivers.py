@@ -1,0 +1,194 @@
+"""Real drivers of the runtime, each a spark-submit of its own, for tests that play the operator's part themselves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control.log import make_record
+from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, publish
+from airflow_stream_provider.lifecycle.ids import request_id
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.state import StreamState
+
+DEADLINE = 600.0
+
+
+def wait_for(what: str, condition: Callable[[], object], seconds: float = DEADLINE) -> object:
+    """Return the condition's first true value; fail with what was waited for."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"waited {seconds:.0f} s for {what}")
+
+
+@dataclass
+class SubmittedDriver:
+    """A driver that runs one deployment on this machine: its JVM, its Python, and their output."""
+
+    deployment: str
+    popen: subprocess.Popen[bytes]
+    output: Path
+    _tree: list[psutil.Process] = field(default_factory=list)
+
+    def tree(self) -> list[psutil.Process]:
+        """The live processes of this driver: the JVM first, then every Python below it."""
+        try:
+            root = psutil.Process(self.popen.pid)
+            self._tree = [root, *root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            pass
+        return [p for p in self._tree if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+    def python(self) -> psutil.Process:
+        """The Python process that runs the launcher."""
+        return next(p for p in self.tree() if any(part.endswith(LAUNCHER) for part in p.cmdline()[1:2]))
+
+    def signal(self, number: int) -> None:
+        """Send a signal to every process of the tree."""
+        for process in self.tree():
+            with suppress(psutil.NoSuchProcess):  # it may end meanwhile
+                process.send_signal(number)
+
+    def exit_code(self, seconds: float = DEADLINE) -> int:
+        """Wait for the JVM to end and return its exit code."""
+        return self.popen.wait(seconds)
+
+    def log(self) -> str:
+        """What the driver printed so far."""
+        return self.output.read_text(errors="replace")
+
+
+class Operator:
+    """Plays Airflow's part on one stream's control log, record by record; `spark_conf` is for its drivers."""
+
+    def __init__(self, root: Path, stream: str = "orders") -> None:
+        self.root = root
+        self.spark_conf: dict[str, str] = {}
+        self.stream = stream
+        self.url = f"file://{root / 'control'}"
+        self.log: ControlLog = open_log(self.url, stream, create=True)
+        self.drivers: list[SubmittedDriver] = []
+        self._requests = 0
+
+    @property
+    def state(self) -> StreamState:
+        return self.log.refresh()
+
+    def append(self, kind: str, **fields: object) -> None:
+        record = make_record(kind, "test", **fields)
+        self.log.propose(lambda state: None if any(r.nonce == record.nonce for r in self.log.records()) else record)
+
+    def deploy(self, deployment: str, script: Path, *arguments: str, **policy: object) -> SubmittedDriver:
+        """Publish, declare and start a driver."""
+        settings = {"rehearse_batches": 1, "lease_seconds": 30.0, **policy}
+        release = publish(self.log.store.folder, version=deployment, application=script, arguments=arguments)
+        fields = Policy.from_json(settings).to_json()
+        self.append("declared", deployment=deployment, release=release.to_json(), policy=fields)
+        return self.launch(deployment, script.name, *arguments)
+
+    def launch(self, deployment: str, script: str, *arguments: str) -> SubmittedDriver:
+        """Start one more driver of a declared deployment."""
+        folder = self.log.store.folder / "releases" / str(self.state.deployments[deployment].release["hash"])
+        output = self.root / f"{deployment}-{len(self.drivers)}.log"
+        command = spark_submit(
+            [
+                *(part for key, value in self.spark_conf.items() for part in ("--conf", f"{key}={value}")),
+                *("--conf", f"spark.airflow.stream.deployment={deployment}", "--py-files", str(folder / RUNTIME_ZIP)),
+                str(folder / LAUNCHER),
+                *("--control", self.url, "--stream", self.stream, "--deployment", deployment),
+                *("--", script, *arguments),
+            ]
+        )
+        with output.open("wb") as file:
+            popen = subprocess.Popen(
+                command.words,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=command.environment,
+                start_new_session=True,
+            )
+        driver = SubmittedDriver(deployment, popen, output)
+        self.drivers.append(driver)
+        return driver
+
+    def standby(self, deployment: str) -> str:
+        """Wait for a driver of the deployment to be warm; return its incarnation."""
+
+        def found() -> str | None:
+            ended = self.state.deployments[deployment].ended
+            assert not ended, f"{ended}: {self.state.deployments[deployment].reason}"
+            return next((i.id for i in self.state.of_deployment(deployment)), None)
+
+        return str(wait_for(f"{deployment} to be a standby", found))
+
+    def request(self, to: str | None, seconds: float = 120.0) -> str:
+        """Ask for a hand-over, an appointment or (None) a stop; return the request's id."""
+        self._requests += 1
+        name = request_id("test", self._requests)
+        self.append("requested", id=name, to=to, expires=time.time() + seconds, reason="test")
+        return name
+
+    def hand_over(self, to: str) -> None:
+        """Ask, and wait until the new holder holds."""
+        self.request(to)
+        wait_for(f"{to} to hold", lambda: self.state.holder == to)
+
+    def records(self, kind: str) -> list[Record]:
+        return [record for record in self.log.records() if record.kind == kind]
+
+    def stop_all(self) -> None:
+        """Kill what is left; nothing of a test outlives it."""
+        for driver in self.drivers:
+            driver.signal(signal.SIGKILL)
+            driver.popen.wait(30)
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line and the environment it needs."""
+
+    words: list[str]
+    environment: dict[str, str]
+
+
+def spark_submit(arguments: list[str]) -> Command:
+    """Return a spark-submit of this environment's pyspark: two cores, small heap, quick to start, 127.0.0.1 only."""
+    # Found without importing it: a test of another Spark version runs in that version's environment.
+    home = Path(sys.prefix) / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages" / "pyspark"
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    words = [str(home / "bin" / "spark-submit"), "--master", "local[2]", "--driver-memory", "512m"]
+    words += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    environment.update(SPARK_HOME=str(home), PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+    return Command([*words, *arguments], environment)
+
+
+@contextmanager
+def operator(root: Path) -> Iterator[Operator]:
+    """An operator whose drivers are gone at the end."""
+    playing = Operator(root)
+    try:
+        yield playing
+    finally:
+        playing.stop_all()

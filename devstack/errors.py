@@ -1,0 +1,9 @@
+"""The error of the embedded stack."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.lifecycle.errors import StreamError
+
+
+class StackError(StreamError):
+    """A part of the local stack cannot be fetched, started or reached; the other parts were stopped."""

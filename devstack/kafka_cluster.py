@@ -1,0 +1,258 @@
+"""Real Kafka brokers for the tests: several of them, with listeners for every way to log in, and for ACLs."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import ipaddress
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from airflow_stream_provider.kafka.client import KafkaClient
+from airflow_stream_provider.kafka.connect import BrokerUnreachable
+from devstack.broker import CLUSTER_ID, JVM, START_SECONDS
+from devstack.jars import fetch, kafka_broker
+from devstack.ports import HOST, free_port, listening
+from devstack.processes import Process, Processes, java, stop
+
+# What takes minutes in production is over in a second.
+HURRIED = {
+    "log.initial.task.delay.ms": 100,
+    "log.retention.check.interval.ms": 200,
+    "log.cleaner.backoff.ms": 200,
+    "log.segment.delete.delay.ms": 100,
+    "broker.session.timeout.ms": 6000,
+    "broker.heartbeat.interval.ms": 1000,
+}
+
+
+class KafkaCluster:
+    """A cluster of brokers, numbered from 1; the first is its controller as well.
+
+    :param settings: of every broker, over those that make it small and hurried.
+    :param secure: certificates; each broker then serves TLS and SASL_SSL too, and asks ACLs of everybody but those who
+        come over the plain listener.
+    :param heap: the largest heap of each.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        count: int = 1,
+        settings: Mapping[str, Any] | None = None,
+        secure: Certificates | None = None,
+        heap: str = "384m",
+    ) -> None:
+        self.numbers = range(1, count + 1)
+        self._folder = folder
+        self._processes = Processes(folder / "logs")
+        self._ports = {(kind, n): free_port() for kind in ("PLAINTEXT", "SSL", "SASL_SSL") for n in self.numbers}
+        self._controller = f"{HOST}:{free_port()}"
+        self._extra = {**HURRIED, **(settings or {})}
+        self._secure = secure
+        self._heap = heap
+        self._running: dict[int, Process] = {}
+
+    def __enter__(self) -> KafkaCluster:
+        try:
+            for number in self.numbers:
+                self.start(number, fresh=True)
+            self.wait(lambda: self._seen() == len(self.numbers))
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop them all."""
+        self._processes.close()
+
+    @property
+    def servers(self) -> str:
+        """The plain listeners of all of them."""
+        return self.at("PLAINTEXT")
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """An Airflow connection's extra for the plain listeners."""
+        return {"bootstrap.servers": self.servers}
+
+    def at(self, listener: str) -> str:
+        """Return the addresses of one kind of listener."""
+        return ",".join(f"{HOST}:{self._ports[listener, n]}" for n in self.numbers)
+
+    def client(self) -> KafkaClient:
+        """Return a client that may do everything."""
+        return KafkaClient("test", self.extra)
+
+    def start(self, number: int, *, fresh: bool = False) -> None:
+        """Start a broker, with its data unless it is to be fresh, and wait until its port listens."""
+        folder = self._folder / f"broker-{number}"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in self._settings(number).items()))
+        command = [java(), *JVM, f"-Xmx{self._heap}", "-cp", f"{fetch(kafka_broker())}/*"]
+        if fresh:
+            format_it = [
+                *command,
+                "kafka.tools.StorageTool",
+                "format",
+                "--cluster-id",
+                CLUSTER_ID,
+                "--config",
+                str(path),
+            ]
+            users = [
+                f"--add-scram=SCRAM-SHA-{bits}=[name={name},password={password}]"
+                for bits in (256, 512)
+                for name, password in (USERS if self._secure else {}).items()
+            ]
+            self._processes.run(
+                f"format-{number}",
+                [*format_it, *users],
+                env={},
+                folder=folder,
+                seconds=START_SECONDS,
+            )
+        process = self._processes.start(f"kafka-{number}", [*command, "kafka.Kafka", str(path)], env={}, folder=folder)
+        self._running[number] = process
+        port = self._ports["PLAINTEXT", number]
+        self._processes.wait_for(f"broker {number}", lambda: listening(port), START_SECONDS, process)
+
+    def stop(self, number: int) -> None:
+        """Stop a broker; the others go on."""
+        stop(self._running.pop(number))
+
+    def wait(self, true: Callable[[], object], seconds: float = 60.0) -> None:
+        """Wait until something is true; brokers are slow, and may be slower."""
+        until = time.monotonic() + seconds
+        while not true():
+            assert time.monotonic() < until, f"waited {seconds:.0f} s in vain"
+            time.sleep(0.1)
+
+    def _seen(self) -> int:
+        with contextlib.suppress(BrokerUnreachable), self.client() as client:
+            return sum(not broker["is_fenced"] for broker in client.describe_cluster()["brokers"])
+        return 0
+
+    def _settings(self, number: int) -> dict[str, object]:
+        kinds = ("PLAINTEXT", "SSL", "SASL_SSL") if self._secure else ("PLAINTEXT",)
+        addresses = [f"{kind}://{HOST}:{self._ports[kind, number]}" for kind in kinds]
+        controls = number == 1
+        return {
+            "process.roles": "broker,controller" if controls else "broker",
+            "node.id": number,
+            "controller.quorum.voters": f"1@{self._controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": ",".join([*addresses, *([f"CONTROLLER://{self._controller}"] if controls else [])]),
+            "advertised.listeners": ",".join(addresses),
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": self._folder / f"broker-{number}" / "data",
+            # To look at a topic that is not there would make it.
+            "auto.create.topics.enable": "true",
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "transaction.state.log.num.partitions": 1,
+            "group.initial.rebalance.delay.ms": 0,
+            **(_security(self._secure) if self._secure else {}),
+            **self._extra,
+        }
+
+
+USERS = {"admin": "admin-hunter2", "reader": "reader-hunter2"}
+
+
+def _security(certificates: Certificates) -> dict[str, object]:
+    plain = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
+    modules = {
+        "plain": f"plain.PlainLoginModule required {plain}",
+        "scram-sha-256": "scram.ScramLoginModule required",
+        "scram-sha-512": "scram.ScramLoginModule required",
+        "oauthbearer": 'oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker"',
+    }
+    return {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:admin",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": certificates.broker,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": certificates.authority,
+        "listener.name.ssl.ssl.client.auth": "required",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+        **{
+            f"listener.name.sasl_ssl.{mechanism}.sasl.jaas.config": f"org.apache.kafka.common.security.{module};"
+            for mechanism, module in modules.items()
+        },
+    }
+
+
+class Certificates:
+    """An authority, a broker and a client that it vouches for, and an authority that nobody here knows."""
+
+    def __init__(self, folder: Path) -> None:
+        key, certificate = _authority("us")
+        self.authority = folder / "authority.pem"
+        self.stranger = folder / "stranger.pem"
+        self.broker = folder / "broker.pem"
+        self.client = folder / "client.pem"
+        self.client_key = folder / "client-key.pem"
+        self.key_password = "key-hunter2"
+        self.authority.write_bytes(_pem(certificate))
+        self.stranger.write_bytes(_pem(_authority("them")[1]))
+        broker_key, broker = _signed("broker", key, certificate)
+        self.broker.write_bytes(_pem_key(broker_key) + _pem(broker) + _pem(certificate))
+        client_key, client = _signed("client", key, certificate)
+        self.client.write_bytes(_pem(client))
+        self.client_key.write_bytes(_pem_key(client_key, self.key_password))
+
+
+def _authority(name: str) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    usage = x509.KeyUsage(*(use in (5, 6) for use in range(9)))
+    builder = _builder(name, name, key).add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    return key, builder.add_extension(usage, critical=True).sign(key, hashes.SHA256())
+
+
+def _signed(
+    name: str, authority_key: ec.EllipticCurvePrivateKey, authority: x509.Certificate
+) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    issuer = authority.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(HOST))])
+    builder = _builder(name, str(issuer), key).add_extension(address, critical=False)
+    return key, builder.sign(authority_key, hashes.SHA256())
+
+
+def _builder(name: str, issuer: str, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+    )
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _pem_key(key: ec.EllipticCurvePrivateKey, password: str = "") -> bytes:
+    encryption = serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)

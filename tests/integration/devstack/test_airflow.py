@@ -1,0 +1,54 @@
+import os
+import signal
+
+import pytest
+
+from devstack.airflow import PARTS
+from devstack.airflow_api import AirflowApi
+from devstack.errors import StackError
+from devstack.stack import LocalStack
+
+DAG = "trivial"
+
+
+@pytest.fixture
+def api(stack: LocalStack) -> AirflowApi:
+    api = stack.airflow.api
+    api.wait_for_dag(DAG)
+    api.unpause(DAG)
+    return api
+
+
+def test_a_run_succeeds_with_connections_to_this_stack(stack: LocalStack, api: AirflowApi) -> None:
+    run = api.trigger(DAG, {"greeting": "hello"})
+    assert api.wait_for_run(DAG, run) == "success", api.task_log(DAG, run, "connections")
+    assert api.task_states(DAG, run) == {"connections": "success"}
+    path = f"dags/{DAG}/dagRuns/{run}/taskInstances/connections/xcomEntries/return_value"
+    assert api.call("GET", path)["value"] == ["hello", stack.bootstrap_servers, stack.spark.rest_url]
+
+
+def test_a_cleared_task_runs_again_though_the_scheduler_was_killed(stack: LocalStack, api: AirflowApi) -> None:
+    run = api.trigger(DAG, {"greeting": "hello"})
+    assert api.wait_for_run(DAG, run) == "success"
+    scheduler = stack.airflow.parts["scheduler"]
+    os.kill(scheduler.pid, signal.SIGKILL)
+    scheduler.popen.wait()
+    assert all(stack.airflow.parts[part].alive for part in PARTS if part != "scheduler")
+    stack.airflow.start_part("scheduler")
+    api.clear(DAG, run, ["connections"])
+    assert api.wait_for_run(DAG, run) == "success"
+    assert [task["try_number"] for task in api.tasks(DAG, run)] == [2]
+
+
+def test_a_refused_call_says_what_airflow_said(api: AirflowApi) -> None:
+    with pytest.raises(StackError, match=r"\(404\).*nowhere"):
+        api.trigger("nowhere")
+
+
+def test_somebody_elses_airflow_is_not_healthy(stack: LocalStack) -> None:
+    assert stack.airflow.api.healthy()
+    assert not AirflowApi(stack.airflow.url, stack.airflow.user, "another password").healthy()
+
+
+def test_nobody_else_can_read_the_passwords(stack: LocalStack) -> None:
+    assert stack.airflow.folder.stat().st_mode & 0o077 == 0

@@ -1,0 +1,32 @@
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaError
+
+from devstack.stack import LocalStack
+
+
+def test_records_go_in_and_come_out(stack: LocalStack) -> None:
+    stack.broker.create_topics({"greetings": 2})
+    producer = KafkaProducer(bootstrap_servers=stack.bootstrap_servers)
+    for partition in range(2):
+        producer.send("greetings", b"hello", partition=partition)
+    producer.close()
+    with KafkaConsumer(
+        "greetings",
+        bootstrap_servers=stack.bootstrap_servers,
+        auto_offset_reset="earliest",
+        group_id="greeted",
+        consumer_timeout_ms=60_000,
+    ) as consumer:
+        records = [next(consumer) for _ in range(2)]
+    assert {(record.partition, record.value) for record in records} == {(0, b"hello"), (1, b"hello")}
+
+
+def test_a_topic_that_nobody_created_is_an_error(stack: LocalStack) -> None:
+    producer = KafkaProducer(bootstrap_servers=stack.bootstrap_servers, max_block_ms=2_000)
+    with pytest.raises(KafkaError):
+        producer.send("typo", b"hello").get(60)
+    producer.close()
+    admin = KafkaAdminClient(bootstrap_servers=stack.bootstrap_servers)
+    assert "typo" not in admin.list_topics()
+    admin.close()

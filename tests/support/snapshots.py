@@ -1,0 +1,46 @@
+"""Snapshots of a small stream after these records, for the tests of plans and of what is waited for."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.lifecycle.fold import fold
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.rules import check
+from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from tests.support.story import (
+    NEW,
+    OLD,
+    acquired,
+    declared,
+    ready,
+    released,
+    requested,
+    standby,
+    submitted,
+)
+
+ME = TaskIdentity("dag", "run", "hand_over")
+BACK = TaskIdentity("dag", "run", "roll_back")
+
+
+def snapshot(*records: Record, drivers: dict[str, DriverFacts] | None = None, at: float = 110.0) -> Snapshot:
+    numbered: list[Record] = []
+    state = fold([])
+    for one in records:
+        check(state, one)
+        numbered.append(one.numbered(state.seq + 1))
+        state = fold(numbered[-1:], state)
+    return Snapshot("orders", at, state, tuple(numbered), {}, drivers or {})
+
+
+def up(name: str) -> list[Record]:
+    deployment = deployment_of(name)
+    return [declared(deployment), submitted(deployment), standby(name)]
+
+
+RUNNING = [*up(OLD), requested("first", OLD, by="someone"), ready("first", OLD), acquired(OLD, "first", 1)]
+BOTH = [*RUNNING, *up(NEW)]
+ASKED = [*BOTH, requested("mine", NEW, by=ME.by)]
+RELEASED = [*ASKED, ready("mine", NEW), released(OLD, "mine", NEW)]
+UPGRADED = [*RELEASED, acquired(NEW, "mine", 2)]

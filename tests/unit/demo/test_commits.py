@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from demo.commits import CommitWatcher, crossing, intervals, largest_gap, percentiles
+
+# One commit a second, but for 2.5 s between batch 2 and 3, where the holder changed at 2.4.
+COMMITS = {0: 0.0, 1: 1.0, 2: 2.0, 3: 4.5, 4: 5.5}
+
+
+def test_the_gap_of_a_hand_over_is_last_commit_before_to_first_after() -> None:
+    assert crossing(COMMITS, 2.4) == 2.5
+
+
+@pytest.mark.parametrize("at", [-1.0, 5.5])
+def test_no_gap_where_one_side_never_committed(at: float) -> None:
+    assert crossing(COMMITS, at) is None
+
+
+def test_intervals_count_only_what_lies_inside() -> None:
+    assert intervals(COMMITS, 0.5, 5.0) == [1.0, 2.5]
+    assert intervals({}, 0.0, 9.0) == []
+
+
+def test_the_largest_gap_may_reach_over_the_edges() -> None:
+    assert largest_gap(COMMITS, 2.4, 3.0) == 2.5
+    assert largest_gap(COMMITS, 4.6, 5.0) == 1.0
+    assert largest_gap({1: 3.0}, 0.0, 9.0) is None
+
+
+def test_percentiles_interpolate() -> None:
+    assert percentiles([1.0, 2.0, 3.0]) == {"p50": 2.0, "p95": 2.9}
+    assert percentiles([1.0]) == {}
+
+
+def commit(folder: Path, batch: int, at: float) -> None:
+    (folder / "commits").mkdir(parents=True, exist_ok=True)
+    path = folder / "commits" / str(batch)
+    path.write_text("v1\n{}")
+    os.utime(path, (at, at))
+
+
+def test_the_watcher_keeps_what_spark_purges(tmp_path: Path) -> None:
+    watcher = CommitWatcher({"enrich": tmp_path / "enrich", "totals": tmp_path / "totals"})
+    watcher.look()
+    assert watcher.commits == {"enrich": {}, "totals": {}}
+    commit(tmp_path / "enrich", 0, 10.0)
+    (tmp_path / "enrich" / "commits" / ".1.crc").write_text("")
+    watcher.look()
+    (tmp_path / "enrich" / "commits" / "0").unlink()
+    commit(tmp_path / "enrich", 1, 11.0)
+    with watcher:
+        pass
+    assert watcher.commits["enrich"] == {0: 10.0, 1: 11.0}

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.checkpoint import Owner, claim
+from airflow_stream_provider.lag.committed_offsets import CheckpointOffsets, Committed, HeartbeatOffsets, Missing
+from tests.support import checkpoint_trees as trees
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return trees.new(tmp_path / "checkpoint")
+
+
+def at(root: Path, **more: Any) -> Committed:
+    return CheckpointOffsets("orders", str(root), **more).read()
+
+
+def test_a_checkpoint_says_where_the_query_stands_and_how_it_came_there(root: Path) -> None:
+    for batch in range(12):
+        trees.plan(root, batch, trees.kafka(orders={0: batch}))
+        trees.commit(root, batch, at=100.0 + batch)
+    found = at(root, read_committed=True, missing=Missing.NOT_READ)
+    assert found.offsets == {"orders": {0: 11}}
+    assert found.window == tuple((100.0 + n, {"orders": {0: n}}) for n in range(2, 12))
+    assert (found.batch, found.read_committed, found.missing, found.problem) == (11, True, Missing.NOT_READ, "")
+
+
+def test_before_the_first_commit_the_start_counts(root: Path) -> None:
+    trees.start(root, "0", trees.kafka(orders={0: 3}))
+    assert at(root) == Committed("orders", {"orders": {0: 3}})
+
+
+def test_a_query_that_reads_no_kafka_has_no_offsets_and_no_problem(root: Path) -> None:
+    trees.plan(root, 0, '{"logOffset":0}')
+    trees.commit(root, 0, at=1.0)
+    assert at(root) == Committed("orders", window=((1.0, {}),), batch=0)
+
+
+def test_a_query_whose_topics_are_all_gone_is_not_one_without_lag(root: Path) -> None:
+    trees.plan(root, 0, trees.kafka(orders={0: 5}))
+    trees.commit(root, 0)
+    trees.plan(root, 1, "{}")
+    trees.commit(root, 1)
+    assert at(root) == Committed("orders", problem="The query orders reads no topic of Kafka any more.")
+
+
+def test_every_checkpoint_that_says_nothing_says_why(root: Path) -> None:
+    assert at(root).problem == f"The checkpoint {root} has no batch yet."
+    assert at(root / "nowhere").problem == f"There is no checkpoint at {root}/nowhere."
+    assert "only local and mounted" in CheckpointOffsets("orders", "s3://bucket/x").read().problem
+    trees.put(trees.plan(root, 0, "1"), "v1\nrubbish\n1")
+    trees.commit(root, 0)
+    assert at(root).problem.startswith(f"The checkpoint file {root}/offsets/0 is damaged")
+
+
+def test_the_checkpoint_of_another_stream_says_nothing_about_this_one(root: Path) -> None:
+    trees.plan(root, 0, trees.kafka(orders={0: 3}))
+    trees.commit(root, 0)
+    mine = Owner("mine", "file:///control")
+    assert at(root, owner=mine).offsets  # nobody's yet
+    claim(root, "theirs", "file:///control")
+    assert at(root, owner=mine).offsets == {}
+    assert f"{root} belongs to the stream theirs of file:///control, not to mine" in at(root, owner=mine).problem
+
+
+def test_a_heartbeat_says_where_its_query_stands() -> None:
+    sources = [{"orders": {"0": 7, "1": 9}}, None, {"logOffset": 3}, {"orders": {"1": 8}}]
+    beat = {"queries": [{"name": "other"}, {"name": "orders", "batch": 4, "committed": sources}]}
+    found = HeartbeatOffsets("orders", beat, read_committed=True).read()
+    assert found == Committed("orders", {"orders": {0: 7, 1: 8}}, batch=4, read_committed=True)
+
+
+@pytest.mark.parametrize("beat", [{}, {"queries": []}, {"queries": [{"name": "orders", "checkpoint": "/x"}]}])
+def test_a_heartbeat_before_the_first_batch_says_so(beat: dict[str, Any]) -> None:
+    assert "committed no batch" in HeartbeatOffsets("orders", beat).read().problem

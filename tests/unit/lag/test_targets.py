@@ -1,0 +1,117 @@
+"""Where the sources of a stream's lag are found; what they say is in tests/unit/kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.checkpoint import Owner
+from airflow_stream_provider.control import open_log
+from airflow_stream_provider.control.log import make_record
+from airflow_stream_provider.kafka.requests import Answers
+from airflow_stream_provider.lag.committed_offsets import CheckpointOffsets, CommittedOffsets, HeartbeatOffsets, Missing
+from airflow_stream_provider.lag.report import LagReport, QueryLag
+from airflow_stream_provider.lag.targets import LagReader, LagTarget, stream_sources
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.state import Incarnation, IncarnationState, StreamState
+from airflow_stream_provider.spec.stream import StreamSpec
+
+HOLDER = "orders-1.00000001"
+
+
+def state(*queries: dict[str, Any]) -> StreamState:
+    holder = Incarnation(HOLDER, "orders-1", IncarnationState.HOLDER, queries, epoch=1)
+    return StreamState(incarnations={HOLDER: holder}, holder=HOLDER, last_holder=HOLDER)
+
+
+def sources(*queries: dict[str, Any], beat: dict[str, Any] | None = None) -> list[CommittedOffsets]:
+    return stream_sources("orders", "file:///control", state(*queries), {HOLDER: beat} if beat else {})
+
+
+def test_the_checkpoint_is_asked_where_this_machine_has_its_folder(tmp_path: Path) -> None:
+    query = {"name": "a", "checkpoint": f"{tmp_path}/a", "sources": ["kafka:subscribe=t"], "read_committed": True}
+    assert sources(query) == [
+        CheckpointOffsets("a", f"{tmp_path}/a", True, Missing.FROM_START, Owner("orders", "file:///control"))
+    ]
+
+
+@pytest.mark.parametrize("location", ["s3://bucket/a", "/no/such/mount/a"])
+def test_else_the_heartbeat_of_the_holder_is(location: str) -> None:
+    beat = {"queries": []}
+    query = {"name": "a", "checkpoint": location, "sources": ["kafka:subscribe=t"]}
+    assert sources(query, beat=beat) == [HeartbeatOffsets("a", beat)]
+    assert sources(query)[0].read().problem
+
+
+def test_a_folder_that_cannot_be_looked_at_is_not_here(tmp_path: Path) -> None:
+    query = {"name": "a", "checkpoint": f"{tmp_path}/{'x' * 300}/a", "sources": ["kafka:subscribe=t"]}
+    assert isinstance(sources(query)[0], HeartbeatOffsets)
+
+
+def test_a_query_that_was_started_later_is_known_from_the_heartbeat(tmp_path: Path) -> None:
+    beat = {"queries": [{"name": "a"}, {"name": "late", "checkpoint": f"{tmp_path}/late"}]}
+    found = sources({"name": "a", "checkpoint": f"{tmp_path}/a", "sources": ["rate:"]}, beat=beat)
+    assert [(type(each), each.read().query) for each in found] == [(CheckpointOffsets, "late")]
+
+
+def test_partitions_that_are_assigned_do_not_grow(tmp_path: Path) -> None:
+    found = [
+        sources({"name": "a", "checkpoint": f"{tmp_path}/a", "sources": names})[0].missing  # type: ignore[attr-defined]
+        for names in (["kafka:assign={}"], ["kafka:assign={}", "kafka:subscribe=t"])
+    ]
+    assert found == [Missing.NOT_READ, Missing.FROM_START]
+
+
+def test_queries_that_do_not_read_kafka_have_no_lag() -> None:
+    assert sources({"name": "a", "checkpoint": "/a", "sources": ["rate:", "FileSource"]}) == []
+
+
+def test_a_stream_that_nobody_ran_has_no_sources() -> None:
+    assert stream_sources("orders", "file:///control", StreamState(), {}) == []
+
+
+def test_targets_with_queries_of_one_name_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    targets = []
+    for name in ("one", "two"):
+        log = open_log(f"file://{tmp_path}", name, create=True)
+        release = {"version": "1", "hash": "h"}
+        log.append(make_record("declared", "t", deployment=f"{name}-1", release=release, reason="t", policy={}), 0)
+        targets.append(LagTarget("kafka", name, f"file://{tmp_path}"))
+    groups = [LagTarget("kafka", group="g"), LagTarget("kafka", stream="gone", control=f"file://{tmp_path}")]
+
+    def measured(client: Any, asked: Iterable[CommittedOffsets]) -> LagReport:
+        return LagReport(5.0, tuple(QueryLag(each.read().query) for each in asked))
+
+    class Client:
+        def groups_offsets(self, groups: Iterable[str]) -> Answers[str, dict[Any, int]]:
+            found: Answers[str, dict[Any, int]] = Answers()
+            found.update({group: {} for group in groups})
+            return found
+
+    monkeypatch.setattr("airflow_stream_provider.lag.measure.measure", measured)
+    monkeypatch.setattr(
+        "airflow_stream_provider.lag.targets.stream_sources",
+        lambda stream, *_: [HeartbeatOffsets("enrich", {}), HeartbeatOffsets(f"of {stream}", {})],
+    )
+    found = LagReader(Client()).read([*targets, *groups, targets[0]])  # type: ignore[arg-type]
+    names = {t.name: [q.query for q in r.queries] for t, r in found.items() if isinstance(r, LagReport)}
+    assert names == {"one": ["enrich", "of one"], "two": ["enrich", "of two"], "g": ["g"]}
+    assert isinstance(found[groups[1]], StreamError)
+
+
+@pytest.mark.parametrize(
+    ("stream", "group", "kafka", "says"),
+    [
+        (False, "", "", "The lag of what"),
+        (True, "g", "k", "The lag of what"),
+        (False, "g", "", "Which Kafka"),
+        (True, "", "", "names no Kafka connection"),
+    ],
+)
+def test_a_target_is_one_stream_or_one_group(stream: bool, group: str, kafka: str, says: str) -> None:
+    fields = {"name": "orders", "application": "a.py", "version": "2", "cluster": "c", "control": "file:///x"}
+    with pytest.raises(SpecError, match=says):
+        LagTarget.of(StreamSpec.model_validate(fields) if stream else None, group, kafka)

@@ -1,0 +1,207 @@
+"""The transition table, row by row: what is legal, and every rule broken once by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_stream_provider.lifecycle.errors import RuleBroken
+from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.rules import RULES, check
+from tests.support.story import (
+    HANDED_OVER,
+    INTERRUPTED,
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    PREPARED,
+    READY,
+    RELEASED,
+    REQUESTED,
+    RUNNING,
+    STARTED,
+    STOPPED,
+    STOPPING,
+    TWIN,
+    aborted,
+    acquired,
+    declared,
+    failed,
+    fenced,
+    finished,
+    play,
+    ready,
+    record,
+    released,
+    requested,
+    retired,
+    standby,
+    submitted,
+)
+
+OTHER = "orders-3-cccc"
+NO_DRIVER = "orders-2-bbbb.0000000f"
+
+LEGAL = [
+    ("a deployment", [], declared(OLD_DEPLOYMENT)),
+    ("its submission", STARTED[:1], submitted(OLD_DEPLOYMENT)),
+    ("a submission that came in after the end", [*STARTED[:1], retired(OLD_DEPLOYMENT)], submitted(OLD_DEPLOYMENT)),
+    ("its driver", STARTED[:2], standby(OLD)),
+    ("a driver that was quicker than the record of its submission", STARTED[:1], standby(OLD)),
+    ("a relaunched twin of the holder's deployment", HANDED_OVER, standby(TWIN)),
+    ("the first start", STARTED, requested("start", OLD)),
+    ("a hand-over", PREPARED, requested("up", NEW)),
+    ("a stop", PREPARED, requested("stop", None)),
+    ("a warm roll-back", HANDED_OVER, requested("back", OLD)),
+    ("a request after an aborted one", [*REQUESTED, aborted("up", at=200)], requested("again", NEW)),
+    ("the answer", REQUESTED, ready("up", NEW)),
+    ("an answer to a request whose holder died", [*REQUESTED, fenced(OLD)], ready("up", NEW)),
+    ("a release as requested", READY, released(OLD, "up", NEW)),
+    ("a release inside a batch", READY, released(OLD, "up", NEW, "interrupted")),
+    ("a stop needs no answer", STOPPING, released(OLD, "stop", None)),
+    ("SIGTERM", RUNNING, released(OLD, None, None)),
+    ("SIGTERM while a hand-over is open", READY, released(OLD, None, None)),
+    ("the appointed acquires", RELEASED, acquired(NEW, "up", 2)),
+    ("the releaser takes back", RELEASED, acquired(OLD, "up", 2)),
+    ("the appointed after SIGTERM", [*READY, released(OLD, None, None)], acquired(NEW, "up", 2)),
+    ("the appointed after the holder failed", [*READY, failed(OLD)], acquired(NEW, "up", 2)),
+    ("the appointed after a fence", [*READY, fenced(OLD)], acquired(NEW, "up", 2)),
+    ("the appointed after an interrupted one was fenced", [*INTERRUPTED, fenced(OLD)], acquired(NEW, "up", 2)),
+    ("the releaser after the appointed was fenced", [*RELEASED, fenced(NEW)], acquired(OLD, "up", 2)),
+    ("a fence of the holder", RUNNING, fenced(OLD)),
+    ("a fence of a standby", PREPARED, fenced(NEW)),
+    ("a fence of an interrupted one", INTERRUPTED, fenced(OLD)),
+    ("anyone aborts what has expired", READY, aborted("up", at=200)),
+    ("the requester aborts its own", READY, aborted("up", by="airflow")),
+    ("the holder that missed its boundary aborts", READY, aborted("up", name=OLD)),
+    ("anyone aborts when the appointed is lost", [*READY, fenced(NEW)], aborted("up")),
+    ("anyone aborts when both are lost", [*RELEASED, fenced(OLD), fenced(NEW)], aborted("up")),
+    ("a refused rehearsal", PREPARED[:-1], failed(NEW)),
+    ("a failed standby", PREPARED, failed(NEW)),
+    ("a failed holder", RUNNING, failed(OLD)),
+    ("a holder that failed inside a batch", RUNNING, failed(OLD, boundary="interrupted")),
+    ("a twin that fails beside the holder", HANDED_OVER, failed(TWIN)),
+    ("a driver that never came up", PREPARED[:-1], failed(None, NEW_DEPLOYMENT)),
+    ("a deployment whose only driver is fenced", [*PREPARED, fenced(NEW)], failed(None, NEW_DEPLOYMENT)),
+    ("a holder whose queries ended by themselves", RUNNING, finished(OLD)),
+    ("retiring the old after a hand-over", HANDED_OVER, retired(OLD_DEPLOYMENT)),
+    ("retiring a standby", PREPARED, retired(NEW_DEPLOYMENT)),
+    ("retiring after a stop", STOPPED, retired(OLD_DEPLOYMENT)),
+    ("retiring what has not come up", PREPARED[:-2], retired(NEW_DEPLOYMENT)),
+    ("a kind of a newer version", RUNNING, record("paused", incarnation=OLD)),
+]  # fmt: skip
+
+REFUSED = [
+    ("declared", "complete", [], record("declared", deployment=OTHER)),
+    ("declared", "sound-id", [], declared("../orders")),
+    ("declared", "declare-once", STARTED, declared(OLD_DEPLOYMENT)),
+    ("submitted", "complete", STARTED[:1], record("submitted", deployment=OLD_DEPLOYMENT)),
+    ("submitted", "intent-first", [], submitted(OTHER)),
+    ("submitted", "submit-once", STARTED, submitted(OLD_DEPLOYMENT)),
+    ("standby", "complete", STARTED, record("standby", deployment=OLD_DEPLOYMENT)),
+    ("standby", "intent-first", [], standby(OLD)),
+    ("standby", "not-ended", [*HANDED_OVER, retired(OLD_DEPLOYMENT)], standby("orders-1-aaaa.00000009")),
+    ("standby", "sound-id", RUNNING, record("standby", deployment=OLD_DEPLOYMENT, incarnation=NEW)),
+    ("standby", "sound-id", RUNNING, standby("orders-1-aaaa.1")),
+    ("standby", "announce-once", RUNNING, standby(OLD)),
+    ("requested", "complete", PREPARED, record("requested", id="up", to=NEW)),
+    ("requested", "ask-once", HANDED_OVER, requested("up", OLD)),
+    ("requested", "ask-once", [*REQUESTED, aborted("up", at=200)], requested("up", NEW)),
+    ("requested", "one-request", REQUESTED, requested("other", NEW)),
+    ("requested", "one-request", RELEASED, requested("other", OLD)),
+    ("requested", "stop-needs-holder", STARTED, requested("stop", None)),
+    ("requested", "to-a-standby", RUNNING, requested("up", OLD)),
+    ("requested", "to-a-standby", RUNNING, requested("up", NO_DRIVER)),
+    ("requested", "to-a-standby", [*PREPARED, fenced(NEW)], requested("up", NEW)),
+    ("requested", "to-a-standby", [*PREPARED, standby(TWIN), retired(NEW_DEPLOYMENT)], requested("up", TWIN)),
+    ("ready", "complete", REQUESTED, record("ready", id="up")),
+    ("ready", "answer-open", PREPARED, ready("up", NEW)),
+    ("ready", "answer-open", READY, ready("up", NEW)),
+    ("ready", "answer-open", [*REQUESTED, aborted("up", at=200)], ready("up", NEW)),
+    ("ready", "only-the-asked", REQUESTED, ready("up", OLD)),
+    ("ready", "only-the-asked", [*REQUESTED, fenced(NEW)], ready("up", NEW)),
+    ("ready", "only-the-asked", STOPPING, ready("stop", OLD)),
+    ("released", "complete", READY, record("released", incarnation=OLD, id="up", to=NEW)),
+    ("released", "only-the-holder", READY, released(NEW, "up", NEW)),
+    ("released", "only-the-holder", RELEASED, released(OLD, "up", NEW)),
+    ("released", "only-the-holder", [*READY, fenced(OLD)], released(OLD, "up", NEW)),
+    ("released", "boundary-known", READY, released(OLD, "up", NEW, "somehow")),
+    ("released", "as-requested", REQUESTED, released(OLD, "up", NEW)),
+    ("released", "as-requested", READY, released(OLD, "up", None)),
+    ("released", "as-requested", READY, released(OLD, None, NEW)),
+    ("released", "as-requested", READY, released(OLD, "down", NEW)),
+    ("released", "as-requested", [*READY, aborted("up", at=200)], released(OLD, "up", NEW)),
+    ("released", "as-requested", [*READY, failed(NEW)], released(OLD, "up", NEW)),
+    ("acquired", "complete", RELEASED, record("acquired", incarnation=NEW, epoch=2)),
+    ("acquired", "one-holder", READY, acquired(NEW, "up", 2)),
+    ("acquired", "one-holder", HANDED_OVER, acquired(OLD, "up", 3)),
+    ("acquired", "fence-first", INTERRUPTED, acquired(NEW, "up", 2)),
+    ("acquired", "fence-first", INTERRUPTED, acquired(OLD, "up", 2)),
+    ("acquired", "fence-first", [*READY, failed(OLD, boundary="interrupted")], acquired(NEW, "up", 2)),
+    ("acquired", "only-the-appointed", [*REQUESTED, fenced(OLD)], acquired(NEW, "up", 2)),
+    ("acquired", "only-the-appointed", [*RELEASED, standby(TWIN)], acquired(TWIN, "up", 2)),
+    ("acquired", "only-the-appointed", STOPPED, acquired(OLD, "stop", 2)),
+    ("acquired", "only-the-appointed", [*READY, released(OLD, None, None)], acquired(OLD, "up", 2)),
+    ("acquired", "only-the-appointed", [*RELEASED, fenced(NEW)], acquired(NEW, "up", 2)),
+    ("acquired", "only-the-appointed", [*READY, fenced(OLD), aborted("up", at=200)], acquired(NEW, "up", 2)),
+    ("acquired", "next-epoch", RELEASED, acquired(NEW, "up", 1)),
+    ("acquired", "next-epoch", RELEASED, acquired(NEW, "up", 3)),
+    ("fenced", "complete", RUNNING, record("fenced", reason="dead", evidence="seen")),
+    ("fenced", "known-driver", RUNNING, fenced(NO_DRIVER)),
+    ("fenced", "fence-once", [*RUNNING, fenced(OLD)], fenced(OLD)),
+    ("fenced", "fence-once", [*RUNNING, failed(OLD)], fenced(OLD)),
+    ("fenced", "say-why", RUNNING, fenced(OLD, reason="")),
+    ("fenced", "say-why", RUNNING, fenced(OLD, evidence="")),
+    ("aborted", "complete", READY, record("aborted", id="up")),
+    ("aborted", "abort-open", HANDED_OVER, aborted("up", at=200)),
+    ("aborted", "abort-open", READY, aborted("other", at=200)),
+    ("aborted", "abort-in-time", READY, aborted("up")),
+    ("aborted", "abort-in-time", READY, aborted("up", name=NEW)),
+    ("aborted", "abort-in-time", RELEASED, aborted("up", at=200)),
+    ("aborted", "abort-in-time", RELEASED, aborted("up", by="airflow", at=200)),
+    ("aborted", "abort-in-time", [*RELEASED, fenced(NEW)], aborted("up", at=200)),
+    ("failed", "complete", RUNNING, record("failed", deployment=OLD_DEPLOYMENT)),
+    ("failed", "intent-first", RUNNING, failed(None, OTHER)),
+    ("failed", "fail-once", [*RUNNING, failed(OLD)], failed(OLD)),
+    ("failed", "sound-id", PREPARED, failed(NEW, OLD_DEPLOYMENT)),
+    ("failed", "boundary-known", RUNNING, failed(OLD, boundary="somehow")),
+    ("failed", "alive-or-absent", PREPARED, failed(None, NEW_DEPLOYMENT)),
+    ("failed", "alive-or-absent", [*PREPARED, fenced(NEW)], failed(NEW)),
+    ("finished", "complete", RUNNING, record("finished")),
+    ("finished", "only-the-holder", PREPARED, finished(NEW)),
+    ("retired", "complete", RUNNING, record("retired")),
+    ("retired", "intent-first", RUNNING, retired(OTHER)),
+    ("retired", "retire-once", [*HANDED_OVER, retired(OLD_DEPLOYMENT)], retired(OLD_DEPLOYMENT)),
+    ("retired", "not-the-holder", RUNNING, retired(OLD_DEPLOYMENT)),
+    ("retired", "not-in-hand-over", READY, retired(NEW_DEPLOYMENT)),
+    ("retired", "not-in-hand-over", RELEASED, retired(OLD_DEPLOYMENT)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "new"), [case[1:] for case in LEGAL], ids=[case[0] for case in LEGAL])
+def test_what_is_legal_passes(before: list[Record], new: Record) -> None:
+    check(play(before), new)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule", "before", "new"), REFUSED, ids=[f"{kind}-{rule}-{n}" for n, (kind, rule, *_) in enumerate(REFUSED)]
+)
+def test_what_breaks_a_rule_is_refused_by_its_name(kind: str, rule: str, before: list[Record], new: Record) -> None:
+    state = play(before)
+    assert new.kind == kind
+    with pytest.raises(RuleBroken) as refusal:
+        check(state, new)
+    assert refusal.value.fields["rule"] == rule
+    assert f"{kind!r} refused by rule {rule!r}" in str(refusal.value)
+    assert refusal.value.next_step
+
+
+def test_every_rule_of_the_table_was_broken_above() -> None:
+    written = {(kind, rule.name) for kind, rules in RULES.items() for rule in rules}
+    assert written == {(kind, rule) for kind, rule, *_ in REFUSED}
+
+
+def test_every_kind_has_rules_and_a_legal_case() -> None:
+    kinds = {value for name, value in vars(Kind).items() if name.isupper()}
+    assert kinds == set(RULES)
+    assert kinds <= {new.kind for _, _, new in LEGAL}

@@ -1,8 +1,0 @@
-from __future__ import annotations
-
-from airflow_stream_provider.local.demo.producer import Producer
-
-
-def test_one_that_never_started_has_sent_nothing() -> None:
-    producer = Producer("127.0.0.1:1", "orders", rate=1)
-    assert producer.stop() == 0

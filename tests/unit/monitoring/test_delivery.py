@@ -1,0 +1,88 @@
+"""Alerts reach people through Airflow's notifiers and plain functions, and a failure is noticed."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+import pytest
+from airflow.sdk import BaseNotifier
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.monitoring.delivery import deliver, named, recipient
+from airflow_stream_provider.monitoring.incidents import Alert
+from airflow_stream_provider.spec.stream import NotifySpec
+
+HERE = __name__
+ALERT = Alert("orders", "down", "orders-down-1", True, 0.0, 60.0, "Nobody runs it.")
+
+
+class Letter(BaseNotifier):
+    """Any notifier of Airflow: it knows templates, not alerts."""
+
+    template_fields = ("text",)
+    sent: ClassVar[list[str]] = []
+
+    def __init__(self, text: str, broken: bool = False) -> None:
+        super().__init__()
+        if text == "unlucky":
+            raise OSError(f"nobody to be reached with {text}")
+        self.text = text
+        self.broken = broken
+
+    def notify(self, context: Any) -> None:
+        if self.broken:
+            raise ConnectionError("no post today")
+        self.sent.append(self.text)
+
+
+def call(alert: Any, loudly: bool = False) -> None:
+    Letter.sent.append(f"{alert.incident} {'!' if loudly else ''}")
+
+
+def broken(alert: Any, token: str) -> None:
+    raise ConnectionError("no line today")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_sent() -> None:
+    Letter.sent.clear()
+
+
+def test_a_notifier_finds_the_alert_in_its_templates_every_time() -> None:
+    letters = named([NotifySpec(call=f"{HERE}.Letter", arguments={"text": "{{ alert.subject }}"})])
+    assert deliver(ALERT, letters, {}) == {f"{HERE}.Letter"}
+    assert deliver(ALERT, letters, {}) == {f"{HERE}.Letter"}
+    assert Letter.sent == ["orders: Nobody runs it."] * 2
+
+
+def test_a_function_is_called_with_it_and_its_arguments() -> None:
+    assert deliver(ALERT, named([recipient(f"{HERE}.call", {"loudly": True})]), {}) == {"call"}
+    assert Letter.sent == ["orders-down-1 !"]
+
+
+def test_one_that_fails_is_noticed_and_keeps_no_other_from_being_told(caplog: pytest.LogCaptureFixture) -> None:
+    gone = NotifySpec(call="my_company.pager.page", arguments={"token": "hunter2"})
+    pager = partial(call, loudly="hunter2")
+    to = named([Letter("x", broken=True), gone, partial(broken, token="hunter2"), pager, call])
+    assert list(to) == ["Letter", "my_company.pager.page", "broken", "call", "call 2"]
+    assert deliver(ALERT, to, {}) == {"call", "call 2"}
+    assert Letter.sent == ["orders-down-1 !", "orders-down-1 "]
+    assert caplog.text.count("could not be told of orders-down-1") == 3
+    assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "arguments"),
+    [
+        ("no_such.thing", {}),
+        (f"{HERE}.nothing", {}),
+        (f"{HERE}.HERE", {}),
+        (f"{HERE}.Letter", {"colour": "red"}),
+        (f"{HERE}.Letter", {"text": "unlucky"}),
+    ],
+)
+def test_what_cannot_tell_anybody_is_refused(path: str, arguments: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match="`notify` names") as found:
+        recipient(path, arguments)
+    assert "unlucky" not in str(found.value)

@@ -1,0 +1,89 @@
+"""What the watch says of one look."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.lag.limits import Health, LagJudgement
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.monitoring.health import MENDS_SECONDS, silent_since, symptoms
+from airflow_stream_provider.monitoring.incidents import Symptom
+from airflow_stream_provider.monitoring.samples import LagSample
+from tests.support.snapshots import snapshot
+from tests.support.story import INTERRUPTED, OLD, RELEASED, REQUESTED, RUNNING, STARTED, STOPPED, failed, fenced
+
+FAR = LagJudgement(Health.FAIL, ("q is behind by 60 records; 10 are allowed.",))
+UNSURE = LagJudgement(Health.UNKNOWN, ("Kafka does not answer.",))
+WELL = LagJudgement(Health.PASS)
+
+
+def look(
+    *records: Record, lag: LagJudgement | None = WELL, silent: float | None = None, **beat: Any
+) -> dict[str, Symptom]:
+    found = replace(snapshot(*records, at=1000.0), heartbeats={OLD: {"counter": 6, **beat}})
+    return symptoms(found, lag, None if silent is None else 1000.0 - silent, 120.0)
+
+
+def test_a_stream_that_runs_and_keeps_up_is_well() -> None:
+    found = look(*RUNNING)
+    assert set(found) == {"down", "offsets_group", "lag", "lag_unknown"}
+    assert {symptom.health for symptom in found.values()} == {Health.PASS}
+
+
+@pytest.mark.parametrize(
+    ("records", "health", "says"),
+    [
+        ([], Health.PASS, ""),
+        (STOPPED, Health.PASS, ""),
+        (STARTED, Health.PASS, ""),
+        (REQUESTED, Health.PASS, ""),
+        (RELEASED, Health.UNKNOWN, ""),
+        ([*RUNNING, fenced(OLD)], Health.FAIL, "Nobody runs it (down)."),
+        ([*RUNNING, failed(OLD)], Health.FAIL, "Nobody runs it (failed). it broke"),
+        (INTERRUPTED, Health.FAIL, f"{OLD} stopped inside a batch and is not confirmed dead."),
+    ],
+)
+def test_nobody_runs_it_though_nobody_stopped_it(records: list[Record], health: Health, says: str) -> None:
+    found = look(*records)["down"]
+    assert (found.health, found.description) == (health, says)
+
+
+@pytest.mark.parametrize(("silent", "health"), [(59.0, Health.UNKNOWN), (61.0, Health.FAIL)])
+def test_a_holder_that_has_not_beaten_for_two_leases_is_said_to_be_silent(silent: float, health: Health) -> None:
+    found = look(*RUNNING, silent=silent)["down"]
+    assert found.health is health
+    assert (f"{OLD} has given no sign of life for 1 min 1 s" in found.description) is (health is Health.FAIL)
+
+
+@pytest.mark.parametrize("pause", [5.0, 30.0, 59.0, 300.0])
+def test_silence_adds_up_over_all_looks_that_saw_the_same(pause: float) -> None:
+    samples = [LagSample(10.0, counters={OLD: 6}), LagSample(20.0, counters={OLD: 4})]
+    samples += [LagSample(100.0 + pause * n, counters={OLD: 6}) for n in range(4)]
+    assert silent_since(samples, OLD, 6) == 100.0
+    assert silent_since(samples, OLD, 7) is None
+    assert silent_since([], OLD, 6) is None
+
+
+def test_the_lag_is_judged_as_everywhere_and_must_last() -> None:
+    assert look(*RUNNING, lag=FAR)["lag"] == Symptom(Health.FAIL, "q is behind by 60 records; 10 are allowed.", 120.0)
+    assert look(*STOPPED, lag=FAR)["lag"].health is Health.PASS, "nobody wants it to keep up"
+
+
+def test_unknown_is_a_trouble_of_its_own_and_says_nothing_of_the_lag() -> None:
+    found = look(*RUNNING, lag=UNSURE)
+    assert found["lag"].health is Health.UNKNOWN
+    assert found["lag_unknown"] == Symptom(
+        Health.FAIL, "How far it is behind is not known. Kafka does not answer.", MENDS_SECONDS
+    )
+
+
+def test_a_stream_without_kafka_has_no_lag() -> None:
+    assert set(look(*RUNNING, lag=None)) == {"down", "offsets_group"}
+
+
+def test_a_group_that_cannot_be_committed_to_is_a_trouble() -> None:
+    found = look(*RUNNING, offsets_group={"at": 1.0, "problem": "not authorized"})["offsets_group"]
+    assert found == Symptom(Health.FAIL, "not authorized", MENDS_SECONDS)

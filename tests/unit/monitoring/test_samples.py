@@ -1,0 +1,94 @@
+"""What the watch keeps: whole, the newest, and readable by other versions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.control.files import FilesStore
+from airflow_stream_provider.lag.report import Ceilings, LagReport, PartitionLag, PartitionState, QueryLag, Verdict
+from airflow_stream_provider.lag.streaks import Incident, Streaks
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.monitoring import samples as samples
+from airflow_stream_provider.monitoring.incidents import IncidentState
+from airflow_stream_provider.monitoring.samples import KEPT, LagSample, QuerySample
+
+BEHIND = LagSample(
+    5.0,
+    phase="running",
+    version="2",
+    queries={"hourly": QuerySample(7, 1.5, "WARN", ("RETENTION",)), "daily": QuerySample()},
+    incidents={
+        "lag": IncidentState(
+            Streaks(bad=4.0),
+            Incident("orders-lag-4", 4.0),
+            {"pager": Incident("orders-lag-4", 4.0)},
+            "hourly falls behind.",
+        )
+    },
+    counters={"orders-2-aaaa.00000001": 17},
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FilesStore:
+    made = FilesStore(tmp_path / "orders")
+    made.initialise()
+    return made
+
+
+def test_a_stream_that_nobody_watched_has_no_samples(store: FilesStore) -> None:
+    assert samples.read(store) == []
+
+
+def test_samples_come_back_as_they_were(store: FilesStore) -> None:
+    samples.append(store, BEHIND)
+    samples.append(store, LagSample(6.0, problem="Kafka does not answer."))
+    assert samples.read(store) == [BEHIND, LagSample(6.0, problem="Kafka does not answer.")]
+
+
+def test_the_oldest_go(store: FilesStore) -> None:
+    many = {"samples": [LagSample(float(number)).to_json() for number in range(KEPT)]}
+    store.put_samples(json.dumps(many).encode())
+    samples.append(store, LagSample(1000.0))
+    kept = samples.read(store)
+    assert (len(kept), kept[0].at, kept[-1].at) == (KEPT, 1.0, 1000.0)
+    assert not list((store.folder / "incoming").iterdir())
+
+
+def test_a_sample_of_a_newer_version_can_be_read(store: FilesStore) -> None:
+    newer = {**BEHIND.to_json(), "weather": "rain", "queries": {"hourly": {"records": 1, "colour": "red"}}}
+    store.put_samples(json.dumps({"samples": [newer]}).encode())
+    assert samples.read(store)[0].queries == {"hourly": QuerySample(1)}
+
+
+@pytest.mark.parametrize("damaged", [b"", b'{"samples": [{"at"', b"[]", b'{"samples": [1]}', b'{"samples": [{}]}'])
+def test_what_a_crash_has_left_begins_anew(store: FilesStore, damaged: bytes) -> None:
+    store.put_samples(damaged)
+    assert samples.read(store) == []
+    samples.append(store, BEHIND)
+    assert samples.read(store) == [BEHIND]
+
+
+def test_a_folder_that_is_gone_is_not_a_stream_without_samples(store: FilesStore) -> None:
+    store.folder.rename(store.folder.with_name("unmounted"))
+    with pytest.raises(ControlUnavailable):
+        samples.read(store)
+    with pytest.raises(ControlUnavailable):
+        samples.append(store, BEHIND)
+
+
+def test_the_slowest_query_is_the_stream() -> None:
+    assert (BEHIND.records, BEHIND.seconds) == (7, 1.5)
+    assert (LagSample(1.0).records, LagSample(1.0).seconds) == (None, None)
+
+
+def test_a_report_gives_its_numbers_verdict_and_alarms() -> None:
+    partition = PartitionLag("t", 0, PartitionState.OK, committed=3, log_start=5, end=9, verdict=Verdict.STOP)
+    report = LagReport(1.0, (QueryLag("q", (partition,), seconds=2.0), QueryLag("r", problem="No checkpoint.")))
+    assert samples.queries_of(report, Ceilings()) == {
+        "q": QuerySample(4, 2.0, "ERR", ("LOST_DATA",)),
+        "r": QuerySample(None, None, "UNKNOWN"),
+    }

@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.clusters import DriverState
+from airflow_stream_provider.lag.limits import LagLimits
+from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.planning.conditions import (
+    Condition,
+    Dead,
+    DriversGone,
+    FirstCommits,
+    InPhase,
+    Observations,
+    Pause,
+    RequestOver,
+    SignsOfLife,
+    Soaked,
+    StandbyUp,
+    condition_from_json,
+)
+from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
+from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
+from airflow_stream_provider.planning.soak import SoakLimits
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from tests.support.snapshots import ASKED, BOTH, RUNNING, UPGRADED, snapshot
+from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, declared, record, submitted
+
+ALL: list[Condition] = [
+    StandbyUp("d"),
+    RequestOver("r", 1.0, ("a", "b"), 30.0),
+    Dead("i", 30.0),
+    DriversGone("d", 5.0),
+    Pause("d", 1.0),
+    FirstCommits("i", ("q",), 2.0),
+    Soaked("d", 3.0, SoakLimits(LagLimits(5)).to_json(), "airflow:dag/run/"),
+    SignsOfLife({"i": 7}, 30.0),
+    InPhase(("running",), "2"),
+]
+
+
+@pytest.mark.parametrize("condition", ALL, ids=lambda condition: type(condition).__name__)
+def test_a_goal_survives_the_metadata_database(condition: Condition) -> None:
+    assert condition_from_json(condition.to_json()) == condition
+    assert condition.description
+
+
+@pytest.mark.parametrize("data", [{}, {"condition": "Nothing"}, {"condition": "StandbyUp", "unknown": 1}])
+def test_what_is_no_goal_is_refused(data: dict[str, Any]) -> None:
+    with pytest.raises(StreamError):
+        condition_from_json(data)
+
+
+class Watch:
+    """A memory whose clock the test turns."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.seen = Observations(HeartbeatAges(lambda: self.now))
+
+
+def seen(
+    story: list[Any], counters: Mapping[str, int], drivers: Mapping[str, DriverFacts] | None = None, **fields: Any
+) -> Snapshot:
+    found = snapshot(*story, at=fields.pop("at", 110.0))
+    beats = {name: {"counter": counter} for name, counter in counters.items()}
+    return Snapshot(found.stream, found.at, found.state, found.records, beats, drivers or {}, **fields)
+
+
+def driver(state: DriverState, *, gone: bool = False) -> DriverFacts:
+    return DriverFacts("driver-1", state, gone)
+
+
+def test_standing_by_is_over_when_the_driver_is_up_or_dead() -> None:
+    condition = StandbyUp(NEW_DEPLOYMENT)
+    starting = [*RUNNING, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT)]
+    for state in (DriverState.QUEUED, DriverState.RUNNING, DriverState.UNKNOWN):
+        assert condition.check(seen(starting, {}, {NEW_DEPLOYMENT: driver(state)}), Observations()) is None
+    for state in (DriverState.FAILED, DriverState.KILLED, DriverState.LOST, DriverState.FINISHED):
+        ended = condition.check(seen(starting, {}, {NEW_DEPLOYMENT: driver(state)}), Observations())
+        assert ended is not None
+        assert ended.ended is Ended.LOST
+    up = condition.check(seen(BOTH, {}), Observations())
+    assert up is not None
+    assert up.ended is Ended.REACHED
+
+
+def test_a_driver_is_dead_only_when_both_the_cluster_and_the_heartbeat_say_so() -> None:
+    condition, watch = Dead(OLD, 30.0), Watch()
+    gone, there = {OLD_DEPLOYMENT: driver(DriverState.KILLED, gone=True)}, {OLD_DEPLOYMENT: driver(DriverState.KILLED)}
+    assert condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen) is None
+    watch.now = 29.0
+    assert condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen) is None
+    watch.now = 31.0
+    assert condition.check(seen(RUNNING, {OLD: 7}, there), watch.seen) is None
+    assert condition.check(seen(RUNNING, {OLD: 7}), watch.seen) is None
+    confirmed = condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen)
+    assert confirmed is not None
+    assert confirmed.about(Ended.DEAD, OLD)
+    assert confirmed.evidence == {"driver": "killed", "submission": "driver-1", "silent_seconds": 31.0}
+
+
+def test_one_beat_starts_the_lease_anew() -> None:
+    condition, watch = Dead(OLD, 30.0), Watch()
+    gone = {OLD_DEPLOYMENT: driver(DriverState.KILLED, gone=True)}
+    condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen)
+    watch.now = 31.0
+    assert condition.check(seen(RUNNING, {OLD: 8}, gone), watch.seen) is None
+    watch.now = 60.0
+    assert condition.check(seen(RUNNING, {OLD: 8}, gone), watch.seen) is None
+
+
+def test_an_observer_that_could_not_look_forgets() -> None:
+    condition, watch = Dead(OLD, 30.0), Watch()
+    gone = {OLD_DEPLOYMENT: driver(DriverState.KILLED, gone=True)}
+    condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen)
+    watch.seen.ages.forget()
+    watch.now = 31.0
+    assert condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen) is None
+
+
+def test_a_request_is_watched_for_silence_and_expiry() -> None:
+    condition, watch = RequestOver("mine", 200.0, (OLD, NEW), 30.0), Watch()
+    beats = {OLD: 1, NEW: 1}
+    assert condition.check(seen(ASKED, beats), watch.seen) is None
+    assert condition.needs(seen(ASKED, beats), watch.seen).drivers == ()
+    watch.now = 31.0
+    moving = seen(ASKED, {OLD: 1, NEW: 9})
+    assert condition.needs(moving, watch.seen).drivers == (OLD_DEPLOYMENT,)
+    assert condition.check(moving, watch.seen) is None  # it may hold still because the folder is away
+    dead = seen(ASKED, {OLD: 1, NEW: 10}, {OLD_DEPLOYMENT: driver(DriverState.FAILED)})
+    silent = condition.check(dead, watch.seen)
+    assert silent is not None
+    assert silent.about(Ended.SILENT, OLD)
+    watch.now = 61.0
+    frozen = condition.check(seen(ASKED, {OLD: 1, NEW: 11}), watch.seen)
+    assert frozen is not None
+    assert frozen.about(Ended.SILENT, OLD)
+
+
+def test_a_request_expires_only_when_everybody_is_alive() -> None:
+    condition, watch = RequestOver("mine", 200.0, (OLD, NEW), 30.0), Watch()
+    late = seen(ASKED, {OLD: 1, NEW: 1}, at=201.0)
+    expired = condition.check(late, watch.seen)
+    assert expired is not None
+    assert expired.about(Ended.LOST, "mine")
+    watch.now = 10.0
+    assert condition.check(late, watch.seen) is None  # one is silent: that is judged first
+
+
+def test_a_request_that_is_done_is_over() -> None:
+    over = RequestOver("mine", 0.0, (OLD, NEW), 30.0).check(seen(UPGRADED, {}), Observations())
+    assert over == WaitOutcome(Ended.REACHED, "mine")
+
+
+@pytest.mark.parametrize("ended", [OLD, NEW])
+def test_a_request_is_decided_anew_once_somebody_in_it_has_ended(ended: str) -> None:
+    """Its heartbeat stands still for good: neither silence nor expiry would ever be found."""
+    deployment = deployment_of(ended)
+    torn = record("failed", deployment=deployment, incarnation=ended, reason="it broke", boundary="interrupted")
+    over = RequestOver("mine", 200.0, (OLD, NEW), 30.0).check(seen([*ASKED, torn], {}), Observations())
+    assert over == WaitOutcome(Ended.REACHED, "mine")
+
+
+def behind(records: int) -> LagReport:
+    partition = PartitionLag("in", 0, PartitionState.OK, committed=100, log_start=0, end=100 + records)
+    return LagReport(200.0, (QueryLag("q", (partition,), seconds=float(records)),))
+
+
+def test_a_soak_ends_good_bad_or_superseded() -> None:
+    limits = SoakLimits(LagLimits(10), samples=2).to_json()
+    condition, observations = Soaked(NEW_DEPLOYMENT, 200.0, limits, "airflow:dag/run/"), Observations()
+    assert condition.needs(None, observations).lag
+    for _ in range(3):
+        assert condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(0)), observations) is None
+    assert condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(0), at=201.0), observations) is None, (
+        "it may have died just now"
+    )
+    good = condition.check(seen(UPGRADED, {NEW: 2}, lag=behind(0), at=202.0), observations)
+    assert good is not None
+    assert good.ended is Ended.REACHED
+    assert not good.reason
+    condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(50)), observations)
+    bad = condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(60)), observations)
+    assert bad is not None
+    assert bad.ended is Ended.LOST
+    assert "60 records" in bad.reason
+
+
+def test_a_soak_judges_the_age_of_the_oldest_record_too() -> None:
+    limits = SoakLimits(LagLimits(max_seconds=30.0), samples=2).to_json()
+    condition, observations = Soaked(NEW_DEPLOYMENT, 200.0, limits, "airflow:dag/run/"), Observations()
+    assert condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(40)), observations) is None
+    late = condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(50)), observations)
+    assert late is not None
+    assert late.ended is Ended.LOST
+
+
+@pytest.mark.parametrize(
+    ("by", "ended"), [("airflow:other/run/x", Ended.REACHED), ("airflow:dag/run/back", Ended.LOST)]
+)
+def test_whoever_took_over_since_is_judged_by_whose_wish_it_was(by: str, ended: Ended) -> None:
+    from tests.support.story import acquired, ready, released, requested
+
+    after = [requested("x", OLD, by=by), ready("x", OLD), released(NEW, "x", OLD), acquired(OLD, "x", 3)]
+    condition = Soaked(NEW_DEPLOYMENT, 200.0, SoakLimits().to_json(), "airflow:dag/run/")
+    found = condition.check(seen([*UPGRADED, *after], {}), Observations())
+    assert found is not None
+    assert found.ended is ended
+
+
+def test_a_driver_lives_when_it_has_beaten_since_and_is_dead_after_two_leases() -> None:
+    condition, watch = SignsOfLife({OLD: 1, NEW: 1}, 30.0), Watch()
+    assert condition.check(seen(BOTH, {OLD: 1, NEW: 1}), watch.seen) is None
+    assert condition.check(seen(BOTH, {OLD: 2, NEW: 1}), watch.seen) is None, "of the other one nothing is known"
+    watch.now = 40.0
+    assert condition.check(seen(BOTH, {OLD: 9, NEW: 1}), watch.seen) is None
+    assert condition.needs(seen(BOTH, {OLD: 9, NEW: 1}), watch.seen).drivers == (NEW_DEPLOYMENT,)
+    dead = {NEW_DEPLOYMENT: driver(DriverState.KILLED)}
+    for found in (
+        condition.check(seen(BOTH, {OLD: 9, NEW: 1}, dead), watch.seen),
+        SignsOfLife({NEW: 1}, 15.0).check(seen(BOTH, {NEW: 1}), watch.seen),
+    ):
+        assert found is not None
+        assert found.about(Ended.REACHED, SignsOfLife.SUBJECT)
+        assert found.evidence[NEW] is False
+    assert condition.check(seen(BOTH, {OLD: 9, NEW: 2}), watch.seen).evidence == {OLD: True, NEW: True}  # type: ignore[union-attr]
+
+
+def test_a_phase_can_be_waited_for_with_its_release() -> None:
+    assert InPhase(("running",), "1").check(seen(RUNNING, {}), Observations()) is not None
+    assert InPhase(("running",), "2").check(seen(RUNNING, {}), Observations()) is None
+    assert InPhase(("stopped", "failed")).check(seen(RUNNING, {}), Observations()) is None
+
+
+@pytest.mark.parametrize("event", [None, {}, {"ended": "perhaps"}, {"ended": "reached"}, "reached", 1])
+def test_an_event_that_is_not_ours_is_refused(event: Any) -> None:
+    with pytest.raises(StreamError, match="instead of a stream event"):
+        WaitOutcome.from_event(event)
+
+
+def test_an_outcome_survives_the_metadata_database() -> None:
+    outcome = WaitOutcome(Ended.DEAD, "x", "why", {"a": 1}, 5.0)
+    assert WaitOutcome.from_event(outcome.to_event()) == outcome

@@ -1,0 +1,194 @@
+"""Bringing a stream back as a table: a state of the log on the left, the watch's next step on the right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.clusters import DriverState
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.planning.conditions import Dead, RequestOver, SignsOfLife, StandbyUp
+from airflow_stream_provider.planning.recover import ADOPT_SECONDS, drivers_of_interest, recover
+from airflow_stream_provider.planning.snapshot import DriverFacts
+from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Kill, Skip, Submit, Wait
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from tests.support.snapshots import snapshot
+from tests.support.story import (
+    HANDED_OVER,
+    INTERRUPTED,
+    NEW,
+    OLD,
+    OLD_DEPLOYMENT,
+    READY,
+    REQUESTED,
+    RUNNING,
+    STARTED,
+    STOPPED,
+    failed,
+    fenced,
+    finished,
+    record,
+    released,
+    standby,
+    submitted,
+)
+
+ME = TaskIdentity("orders__watch", "run", "watch")
+DOWN = [*RUNNING, fenced(OLD), failed(None, OLD_DEPLOYMENT)]
+AGAIN = ME.deployment("orders", "1")
+TERMINATED = [*RUNNING, released(OLD, None, None)]
+
+
+def take(
+    *records: Record, outcome: WaitOutcome | None = None, before: dict[str, int] | None = None, **fields: Any
+) -> Any:
+    beats = fields.pop("counters", {})
+    found = replace(snapshot(*records, **fields), heartbeats={name: {"counter": n} for name, n in beats.items()})
+    return recover(found, ME, outcome, before or {})
+
+
+def known(**alive: bool) -> WaitOutcome:
+    names = {"old": OLD, "new": NEW}
+    return WaitOutcome(
+        Ended.REACHED, SignsOfLife.SUBJECT, evidence={names[name]: lives for name, lives in alive.items()}
+    )
+
+
+def again(at: float = 100.0, deployment: str = AGAIN, run: str = "run") -> Record:
+    release = {"version": "1", "hash": OLD_DEPLOYMENT}
+    by = f"airflow:orders__watch/{run}/watch"
+    return record("declared", by=by, at=at, deployment=deployment, release=release, policy={}, reason="")
+
+
+def test_a_driver_that_has_beaten_since_the_last_look_is_well() -> None:
+    step = take(*RUNNING, before={OLD: 5}, counters={OLD: 9})
+    assert step == Done({"stream": "orders", "holder": OLD_DEPLOYMENT, "phase": "running"})
+
+
+@pytest.mark.parametrize("before", [{}, {OLD: 5}])
+def test_one_that_has_not_is_watched(before: dict[str, int]) -> None:
+    assert take(*RUNNING, before=before, counters={OLD: 5}) == Wait(SignsOfLife({OLD: 5}, 30.0))
+    assert isinstance(take(*RUNNING, outcome=known(old=True), counters={OLD: 6}), Done)
+
+
+def test_a_dead_holder_is_fenced_and_only_then_another_started() -> None:
+    step = take(*RUNNING, outcome=known(old=False))
+    assert step == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
+    dead = WaitOutcome(Ended.DEAD, OLD, "killed and confirmed gone", {"driver": "killed"})
+    step = take(*RUNNING, outcome=dead)
+    assert isinstance(step, Append)
+    assert (step.kind, step.fields["incarnation"], step.fields["evidence"]) == ("fenced", OLD, {"driver": "killed"})
+
+
+def test_what_stopped_inside_a_batch_is_fenced() -> None:
+    assert take(*INTERRUPTED) == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
+
+
+def test_a_warm_driver_of_a_proven_release_is_appointed() -> None:
+    assert take(*TERMINATED, counters={OLD: 3}) == Wait(SignsOfLife({OLD: 3}, 30.0))
+    step = take(*TERMINATED, outcome=known(old=True))
+    assert isinstance(step, Append)
+    assert (step.kind, step.fields["to"], step.fields["expires"]) == ("requested", OLD, 110.0 + 60.0 + 30.0)
+    assert take(*TERMINATED, outcome=known(old=True)) == step, "the same however often it is tried"
+
+
+def test_a_release_that_never_held_is_not() -> None:
+    records = [*RUNNING, *READY[len(RUNNING) : -2], fenced(OLD), failed(None, OLD_DEPLOYMENT)]
+    step = take(*records, outcome=known(new=True))
+    assert isinstance(step, Append)
+    assert (step.kind, step.fields["release"]["hash"]) == ("declared", OLD_DEPLOYMENT)
+
+
+def test_the_last_release_is_started_again() -> None:
+    step = take(*DOWN)
+    assert isinstance(step, Append)
+    assert step.kind == "declared"
+    assert (step.fields["deployment"], step.fields["release"]["hash"]) == (AGAIN, OLD_DEPLOYMENT)
+    assert take(*DOWN, again()) == Submit(AGAIN)
+    assert take(*DOWN, again(), submitted(AGAIN)) == Wait(StandbyUp(AGAIN))
+    up = f"{AGAIN}.0000000a"
+    step = take(*DOWN, again(), submitted(AGAIN), standby(up), counters={up: 1})
+    assert step == Wait(SignsOfLife({up: 1}, 30.0))
+    alive = WaitOutcome(Ended.REACHED, SignsOfLife.SUBJECT, evidence={up: True})
+    step = take(*DOWN, again(), submitted(AGAIN), standby(up), outcome=alive)
+    assert isinstance(step, Append)
+    assert (step.kind, step.fields["to"]) == ("requested", up)
+
+
+def test_a_fenced_deployment_is_given_up_once_the_cluster_has_nothing_of_it() -> None:
+    records = [*RUNNING, fenced(OLD)]
+    assert drivers_of_interest(snapshot(*records)) == (OLD_DEPLOYMENT,)
+    assert take(*records) == Wait(StandbyUp(OLD_DEPLOYMENT)), "a supervised driver may be on its way"
+    gone = {OLD_DEPLOYMENT: DriverFacts("driver-1", DriverState.KILLED, gone=True)}
+    step = take(*records, drivers=gone)
+    assert isinstance(step, Append)
+    assert (step.kind, step.fields["deployment"]) == ("failed", OLD_DEPLOYMENT)
+
+
+def test_the_deployment_of_a_watch_that_died_is_gone_on_with() -> None:
+    other = "orders-1-ffff"
+    assert take(*DOWN, again(deployment=other, run="earlier")) == Submit(other)
+
+
+def test_that_of_an_upgrade_is_left_to_it_for_a_minute() -> None:
+    theirs = record(
+        "declared",
+        by="airflow:orders__upgrade/x/submit",
+        deployment="orders-1-eeee",
+        release={"version": "1", "hash": OLD_DEPLOYMENT},
+        policy={},
+        reason="",
+    )
+    assert isinstance(take(*DOWN, theirs), Skip)
+    assert take(*DOWN, theirs, at=100.0 + ADOPT_SECONDS + 1) == Submit("orders-1-eeee")
+
+
+def test_a_driver_that_never_came_up_is_given_up() -> None:
+    lost = WaitOutcome(Ended.LOST, AGAIN, "its driver is gone (failed)")
+    step = take(*DOWN, again(), submitted(AGAIN), outcome=lost)
+    assert isinstance(step, Append)
+    assert (step.kind, step.fields["deployment"]) == ("failed", AGAIN)
+    gone = {AGAIN: DriverFacts("driver-1", DriverState.FAILED, gone=True)}
+    step = take(*DOWN, again(), submitted(AGAIN), drivers=gone)
+    assert isinstance(step, Append)
+    assert (step.kind, step.fields["deployment"]) == ("failed", AGAIN)
+
+
+def test_one_run_tries_once_and_the_next_ones_ever_more_seldom() -> None:
+    tried = [*DOWN, again(), submitted(AGAIN), failed(None, AGAIN)]
+    step = take(*tried)
+    assert isinstance(step, GiveUp)
+    assert "it broke" in str(step.error)
+    other = TaskIdentity("orders__watch", "next", "watch")
+    for at, kind in ((110.0, Skip), (161.0, Append)):
+        assert isinstance(recover(snapshot(*tried, at=at), other, None, {}), kind)
+    third = other.deployment("orders", "1")
+    twice = [*tried, again(161.0, third, "next"), failed(None, third)]
+    last = TaskIdentity("orders__watch", "last", "watch")
+    for at, kind in ((161.0 + 119.0, Skip), (161.0 + 121.0, Append)):
+        assert isinstance(recover(snapshot(*twice, at=at), last, None, {}), kind)
+
+
+def test_an_open_request_is_followed_and_ended_when_nobody_can_act_on_it() -> None:
+    step = take(*REQUESTED)
+    assert step == Wait(RequestOver("up", 200.0, (OLD, NEW), 30.0))
+    silent = WaitOutcome(Ended.SILENT, NEW, "no heartbeat for 61 s")
+    assert take(*READY, outcome=silent) == Kill(deployment_of(NEW), Dead(NEW, 30.0))
+    expired = take(*REQUESTED, at=201.0)
+    assert isinstance(expired, Append)
+    assert (expired.kind, expired.fields["id"]) == ("aborted", "up")
+
+
+@pytest.mark.parametrize("records", [[], STARTED, STOPPED, [*RUNNING, finished(OLD)]])
+def test_what_nobody_wants_to_run_is_left_alone(records: list[Record]) -> None:
+    assert isinstance(take(*records), Skip)
+
+
+def test_the_cluster_is_asked_about_what_is_on_its_way_while_nobody_holds() -> None:
+    assert drivers_of_interest(snapshot(*HANDED_OVER)) == ()
+    assert drivers_of_interest(snapshot(*DOWN, again())) == ()
+    assert drivers_of_interest(snapshot(*DOWN, again(), submitted(AGAIN))) == (AGAIN,)

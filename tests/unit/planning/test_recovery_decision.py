@@ -1,0 +1,100 @@
+"""What the watch does next, row by row."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.planning.recovery_decision import RecoveryAction as Do
+from airflow_stream_provider.planning.recovery_decision import recovery_step
+from tests.support.story import (
+    HANDED_OVER,
+    INTERRUPTED,
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    PREPARED,
+    READY,
+    RELEASED,
+    REQUESTED,
+    RUNNING,
+    STARTED,
+    STOPPED,
+    STOPPING,
+    TWIN,
+    aborted,
+    declared,
+    failed,
+    fenced,
+    finished,
+    play,
+    released,
+    retired,
+    standby,
+)
+
+OLD_D, NEW_D = OLD_DEPLOYMENT, NEW_DEPLOYMENT
+BOTH = {OLD: True, NEW: True}
+OLD_DEAD, NEW_DEAD = {OLD: False, NEW: True}, {OLD: True, NEW: False}
+BOTH_DEAD = {OLD: False, NEW: False}
+DOWN = [*RUNNING, released(OLD, None, None)]
+DEAD, FAILED = [*RUNNING, fenced(OLD)], [*RUNNING, failed(OLD)]
+# The old release, declared again.
+AGAIN = Record("declared", {"deployment": "orders-1-again", "release": {"version": "1", "hash": OLD_D}}, "watch")
+
+TABLE = [
+    ("never started", STARTED, {OLD: True}, 100, Do.WAIT, ""),
+    ("runs", RUNNING, {OLD: True}, 100, Do.WAIT, ""),
+    ("the holder is dead", RUNNING, {OLD: False}, 100, Do.FENCE, OLD),
+    ("nobody knows how the holder is", RUNNING, {}, 100, Do.WAIT, ""),
+    ("a dead standby that nobody needs", PREPARED, NEW_DEAD, 100, Do.WAIT, ""),
+    ("a hand-over goes on", REQUESTED, BOTH, 100, Do.WAIT, ""),
+    ("a hand-over has expired", REQUESTED, BOTH, 200, Do.ABORT, "up"),
+    ("an answered one has expired", READY, BOTH, 200, Do.ABORT, "up"),
+    ("a stop has expired", STOPPING, BOTH, 200, Do.ABORT, "stop"),
+    ("the appointed is dead", READY, NEW_DEAD, 100, Do.FENCE, NEW),
+    ("the appointed failed", [*READY, failed(NEW)], BOTH, 100, Do.ABORT, "up"),
+    ("the holder dies in a hand-over", READY, OLD_DEAD, 100, Do.FENCE, OLD),
+    ("and the appointed goes on", [*READY, fenced(OLD)], OLD_DEAD, 100, Do.WAIT, ""),
+    ("released: the drivers go on by themselves", RELEASED, BOTH, 900, Do.WAIT, ""),
+    ("released, the releaser is dead and not needed", RELEASED, OLD_DEAD, 900, Do.WAIT, ""),
+    ("released, the appointed is dead", RELEASED, NEW_DEAD, 100, Do.FENCE, NEW),
+    ("then the releaser takes back", [*RELEASED, fenced(NEW)], BOTH, 900, Do.WAIT, ""),
+    ("then the releaser is dead too", [*RELEASED, fenced(NEW)], BOTH_DEAD, 100, Do.FENCE, OLD),
+    ("nobody is left", [*RELEASED, fenced(NEW), fenced(OLD)], BOTH_DEAD, 100, Do.ABORT, "up"),
+    ("released inside a batch", INTERRUPTED, BOTH, 100, Do.FENCE, OLD),
+    ("failed inside a batch", [*RUNNING, failed(OLD, boundary="interrupted")], {OLD: True}, 100, Do.FENCE, OLD),
+    ("stopped on request", STOPPED, BOTH, 100, Do.WAIT, ""),
+    ("stopped on request, by dying", [*STOPPING, fenced(OLD)], BOTH, 100, Do.WAIT, ""),
+    ("finished by itself", [*RUNNING, finished(OLD)], {OLD: False}, 100, Do.WAIT, ""),
+    ("SIGTERM, and still there", DOWN, {OLD: True}, 100, Do.REQUEST, OLD),
+    ("SIGTERM, how it is is not known", DOWN, {}, 100, Do.WAIT, ""),
+    ("SIGTERM, gone, with its deployment", DOWN, {OLD: False}, 100, Do.DECLARE, OLD_D),
+    ("dead, the old one is warm", [*HANDED_OVER, fenced(NEW)], {OLD: True}, 100, Do.REQUEST, OLD),
+    ("failed, the old one is warm", [*HANDED_OVER, failed(NEW)], BOTH, 100, Do.REQUEST, OLD),
+    ("dead, its twin is warm", [*HANDED_OVER, standby(TWIN), fenced(NEW)], {TWIN: True}, 100, Do.REQUEST, TWIN),
+    ("one that never ran is not appointed", [*PREPARED, fenced(OLD)], {NEW: True, OLD_D: False}, 100, Do.FAIL, OLD_D),
+    ("its deployment may come up again by itself", DEAD, {OLD_D: None}, 100, Do.WAIT, ""),
+    ("nothing of it is left", DEAD, {OLD_D: False}, 100, Do.FAIL, OLD_D),
+    ("then its release is run again", [*DEAD, failed(None, OLD_D)], {}, 100, Do.DECLARE, OLD_D),
+    ("which comes up", [*FAILED, AGAIN], {}, 100, Do.WAIT, ""),
+    ("or does not", [*FAILED, AGAIN], {"orders-1-again": False}, 100, Do.FAIL, "orders-1-again"),
+    ("another that ran is run again", [*HANDED_OVER, retired(OLD_D), failed(NEW)], {}, 100, Do.DECLARE, OLD_D),
+    ("one that failed is, when there is no other", FAILED, {}, 100, Do.DECLARE, OLD_D),
+    ("aborted, it is down", [*REQUESTED, fenced(OLD), aborted("up", at=200)], {OLD_D: True}, 300, Do.WAIT, ""),
+    ("another release is not waited for", [*FAILED, declared(NEW_D)], {NEW_D: True}, 100, Do.DECLARE, OLD_D),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "alive", "now", "need", "subject"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE]
+)
+def test_next_step(before: list[Record], alive: dict[str, bool], now: float, need: Do, subject: str) -> None:
+    step = recovery_step(play(before), alive, now)
+    assert (step.need, step.subject) == (need, subject)
+    assert bool(step.why) == (need is not Do.WAIT)
+
+
+def test_every_need_is_shown_above() -> None:
+    assert {row[4] for row in TABLE} == set(Do)

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.runtime.compatibility import compare
+from airflow_stream_provider.runtime.describe import fingerprint
+
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+SHUFFLE = "spark.sql.shuffle.partitions"
+
+
+def query(**changes: Any) -> dict[str, Any]:
+    described = {
+        "name": "totals",
+        "checkpoint": "/data/totals",
+        "sink": "kafka",
+        "target": "order-totals",
+        "sources": ["kafka:subscribe=orders"],
+        "fingerprint": ["Aggregate(sum)"],
+        "conf": {SHUFFLE: "2", FORMAT: "1"},
+    }
+    return {**described, **changes}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ([query()], [], "is not started by this release"),
+        (
+            [query()],
+            [query(), query(name="more", checkpoint="/data/more")],
+            "would read its input again from the start",
+        ),
+        ([query()], [query(checkpoint="/data/totalz")], "is not started by this release"),
+        ([query()], [query(sources=["kafka:subscribe=orders,returns"])], "a topic added is read from its start"),
+        ([query()], [query(fingerprint=["Aggregate(max)"])], "the results are wrong"),
+        ([query()], [query(sink="parquet", target="/out")], "a file sink skips the batches"),
+        ([query(sink="json", target="/a")], [query(sink="json", target="/b")], "a file sink skips the batches"),
+        ([query()], [query(conf={SHUFFLE: "2", FORMAT: "2"})], "cannot be read with the other format"),
+    ],
+)
+def test_a_difference_that_spark_would_accept_is_refused_by_name(
+    old: list[dict[str, Any]], new: list[dict[str, Any]], says: str
+) -> None:
+    refusals, _ = compare(old, new, ())
+
+    assert says in refusals[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ([query()], [query()]),
+        ([], [query()]),
+        ([query()], [query(checkpoint="/data/totals/")]),
+        ([query()], [query(target="another-topic")]),
+        ([query()], [query(sink="foreachBatch", target="")]),
+    ],
+)
+def test_what_spark_allows_passes(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> None:
+    assert compare(old, new, ()) == ([], [])
+
+
+def test_a_checkpoint_named_in_the_form_is_accepted() -> None:
+    assert compare([query()], [query(fingerprint=["Aggregate(max)"])], ["/data/totals"]) == ([], [])
+    assert compare([query()], [], ["/data/totals/"]) == ([], [])
+
+
+def test_a_setting_that_the_checkpoint_overrides_is_noted() -> None:
+    refusals, notes = compare([query()], [query(conf={SHUFFLE: "8", FORMAT: "1"})], ())
+
+    assert refusals == []
+    assert notes == [
+        "The query totals keeps spark.sql.shuffle.partitions as its checkpoint has it; this release's 8 is ignored."
+    ]
+
+
+def test_the_fingerprint_keeps_functions_and_forgets_names() -> None:
+    plan = "\n".join(
+        [
+            "Project [customer#1, total#3]",
+            "+- Aggregate [customer#1], [customer#1, sum(amount#2L) AS total#3L, count(1) AS n#4L]",
+            "   +- StreamingRelationV2 kafka",
+        ]
+    )
+    renamed = plan.replace("total", "sum_of").replace("#3", "#93")
+
+    assert fingerprint(plan) == fingerprint(renamed) == ["Aggregate(count,sum)"]
+    assert fingerprint(plan.replace("sum(", "max(")) == ["Aggregate(count,max)"]

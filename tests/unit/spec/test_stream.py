@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.spec.stream import Strategy, load_spec, load_specs
+
+GOOD = """\
+name: orders
+application: apps/orders.py
+version: "2.1.0"
+cluster: spark_default
+kafka: kafka_default
+control: file:///data/streams
+upgrade: {strategy: handover, soak: 10m, keep_previous: 1h30m, lease_seconds: 20}
+lag: {max_records: 10000, max_seconds: 60}
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def _write(text: str, name: str = "orders.yaml") -> Path:
+        path = tmp_path / "streams" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return _write
+
+
+def test_a_stream_is_read(write) -> None:
+    spec = load_spec(write(GOOD))
+    assert (spec.name, spec.version, spec.upgrade.strategy) == ("orders", "2.1.0", Strategy.HANDOVER)
+    assert (spec.upgrade.soak, spec.upgrade.keep_previous) == (600.0, 5400.0)
+    assert (spec.lag.limits.max_records, spec.lag.limits.max_seconds) == (10000, 60.0)
+    assert spec.limits.lag == spec.lag.limits, "soak and watch judge alike"
+    assert spec.upgrade.policy(("/old",)) == Policy(lease_seconds=20.0, changed_checkpoints=("/old",))
+
+
+def test_paths_start_beside_the_folder_of_the_yaml_files(write, tmp_path: Path) -> None:
+    spec = load_spec(write(GOOD))
+    assert spec.path("apps/orders.py") == tmp_path / "apps" / "orders.py"
+    assert spec.path("/srv/orders.py") == Path("/srv/orders.py")
+
+
+def test_only_the_needed_fields_are_needed(write) -> None:
+    spec = load_spec(write("name: a\napplication: a.py\nversion: v1\ncluster: c\ncontrol: file:///d\n"))
+    assert spec.upgrade.policy() == Policy()
+    assert spec.kafka is None
+    assert spec.limits.lag is None
+    assert (spec.watch.schedule, spec.notify, spec.policy().offsets_group) == (60.0, (), "")
+
+
+def test_a_watch_and_a_group_are_read(write) -> None:
+    text = GOOD + (
+        "offsets_group: orders-stream\n"
+        "watch: {schedule: 5m, for_at_least: 30s}\n"
+        "notify: [{call: collections.Counter, arguments: {a: 1}}, {call: builtins.print}]\n"
+    )
+    spec = load_spec(write(text))
+    assert spec.policy(("/old",)) == Policy(
+        lease_seconds=20.0, changed_checkpoints=("/old",), offsets_group="orders-stream"
+    )
+    assert (spec.watch.schedule, spec.watch.for_at_least) == (300.0, 30.0)
+    assert len(spec.recipients()) == 2
+    assert load_spec(write(GOOD + "watch: {schedule: null}\n")).watch.schedule is None
+
+
+@pytest.mark.parametrize("call", ["no_such_module.notify", "json.no_such_function", "json.__doc__"])
+def test_a_notifier_that_is_not_there_is_named(write, call: str) -> None:
+    spec = load_spec(write(GOOD + f"notify: [{{call: {call}}}]\n"))
+    with pytest.raises(SpecError, match=f"`notify` names {call}"):
+        spec.recipients()
+
+
+def test_what_yaml_makes_numbers_of_may_be_an_argument_or_a_setting(write) -> None:
+    spec = load_spec(write(GOOD + "arguments: [--limit, 5]\nconf: {spark.cores.max: 2, spark.x: true}\n"))
+    assert spec.arguments == ("--limit", "5")
+    assert spec.conf == {"spark.cores.max": "2", "spark.x": "true"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "sentence"),
+    [
+        ("soak: 10m", "soak: 10 parsecs", 7, "upgrade.soak: is not a duration: write it like 90s, 10m or 1h30m."),
+        ('"2.1.0"', "2.1", 3, 'version: is read as a number by YAML: put it in quotes, like "2.1".'),
+        ("name: orders", "name: ../orders", 1, "name: '../orders' cannot be a stream's name"),
+        ("cluster:", "clutser:", 4, "clutser: there is no such field. Did you mean `cluster`?"),
+        ("cluster: spark_default\n", "", 1, "cluster: this field is missing. Add `cluster: ...`."),
+        ("file:///data", "s3://data", 6, "control: The control URL 's3' is not file:///an/absolute/folder."),
+        ("max_records: 10000", "max_records: many", 8, "lag.max_records: Input should be a valid integer"),
+        ("max_records", "max_rows", 8, "lag.max_rows: there is no such field. Did you mean `max_records`?"),
+        ("strategy: handover", "strategy: hope", 7, "upgrade.strategy: Input should be 'handover' or 'restart'."),
+        ("lag:", "name: again\nlag:", 8, "name: this field is given twice. Keep one of the two."),
+        ("lag:", "watch: {schedule: '* * * * *'}\nlag:", 8, "watch.schedule: is not a duration"),
+        ("lag:", "notify: [{cal: a.b}]\nlag:", 8, "notify.0.cal: there is no such field. Did you mean `call`?"),
+        ("lag:", "notify: [{call: nothing}]\nlag:", 8, "notify.0.call: String should match pattern"),
+        ("name: orders", "name: [orders", 2, "this is not YAML"),
+        (
+            "lease_seconds: 20",
+            "lease_seconds: 1",
+            7,
+            "upgrade.lease_seconds: Input should be greater than or equal to 5.",
+        ),
+    ],
+)
+def test_an_error_names_file_line_and_field(write, old: str, new: str, line: int, sentence: str) -> None:
+    assert old in GOOD
+    path = write(GOOD.replace(old, new))
+    with pytest.raises(SpecError) as caught:
+        load_spec(path)
+    assert str(caught.value).startswith(f"{path}, line {line}")
+    assert sentence in str(caught.value)
+    assert caught.value.fields["file"] == str(path)
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "just words"])
+def test_a_file_that_is_no_mapping_is_refused(write, text: str) -> None:
+    with pytest.raises(SpecError, match="a stream is a mapping of fields"):
+        load_spec(write(text))
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "conf: {spark.my.password: hunter2}",
+        "conf: {spark.driver.extraJavaOptions: -Djavax.net.ssl.keyStorePassword=hunter2}",
+        "arguments: [--kafka-password=hunter2]",
+        "arguments: ['password=hunter2']",
+        "password: hunter2",
+        "conf: {spark.a: [password, hunter2]}",
+        "conf: [password, hunter2\n",
+    ],
+)
+def test_no_error_shows_a_secret(write, extra: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        load_spec(write(GOOD + extra))
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert "hunter2" not in f"{error} {error.args} {getattr(error, 'fields', '')}"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def test_an_argument_that_takes_its_secret_from_the_next_word_is_refused(write) -> None:
+    with pytest.raises(SpecError, match="The argument '--token' looks like a secret"):
+        load_spec(write(GOOD + "arguments: [--token, abc]\n"))
+
+
+def test_innocent_arguments_pass(write) -> None:
+    spec = load_spec(write(GOOD + "arguments: [--max-tokens, 5, --topic, passwords-changed, --tokenizer, x]\n"))
+    assert len(spec.arguments) == 6
+
+
+def test_one_broken_file_leaves_the_others(write, tmp_path: Path) -> None:
+    write(GOOD)
+    write("name: [", "broken.yaml")
+    write(GOOD, "twin.yml")
+    orders, twin = [s for s in load_specs(tmp_path / "streams") if getattr(s, "fields", {}).get("line") != 2]
+    assert orders.name == "orders"
+    assert isinstance(twin, SpecError)
+    assert "the stream 'orders' is described by orders.yaml already" in str(twin)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="There is no folder"):
+        load_specs(tmp_path / "nowhere")
