@@ -115,7 +115,7 @@ class Gaps:
         records = [r for r in self.stream.log.records() if r.at >= began]
         released = next(r for r in records if r.kind == "released")
         acquired = next(r for r in records if r.kind == "acquired")
-        started = wait_for("the new holder's start", lambda: self.stream.beat(to).get("started_at"))
+        started = wait_for("the new holder's start", lambda: self.stream.beat(to).started_at)
         self.sides["release_to_start"].append(float(str(started)) - released.at)
         commits = self.stream.watcher.commits
         self.sides[side].append(max(largest_gap(commits[q], began, acquired.at + 5) or 0.0 for q in QUERIES))

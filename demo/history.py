@@ -56,7 +56,7 @@ def changes(records: Iterable[Record]) -> list[Change]:
             found.append(Change(source=holder, to=name, at=record.at, boundary=boundary))
             holder, boundary = name, {}
         elif record.kind == Kind.RELEASED:
-            boundary = {query: end["outcome"] for query, end in record["queries"].items()}
+            boundary = {query: end["boundary"] for query, end in record["ends"].items()}
         elif record.kind in _ENDS and name == holder and not boundary:
             boundary = dict.fromkeys(queries.get(name or "", ()), Boundary.INTERRUPTED.value)
     return found

@@ -14,6 +14,7 @@ from airflow_stream_provider.checkpoint.read import read
 from airflow_stream_provider.clusters import ClusterConnection, open_cluster
 from airflow_stream_provider.control.releases import publish
 from airflow_stream_provider.hooks.submit import job_of, submit_once
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.policy import Policy
 from demo.audit import Records, count, deliveries, final_totals, wrong_totals
 from demo.commits import CommitWatcher
@@ -66,17 +67,17 @@ class Stream(Operator):
         job = job_of(self.stream, self.url, self.log.store.folder, deployment, release)
         assert submit_once(self.log, self.cluster, job, "test", first=True)
 
-    def beat(self, incarnation: str) -> dict[str, object]:
-        """The heartbeat of an incarnation."""
-        return self.log.heartbeat(incarnation) or {}
+    def beat(self, incarnation: str) -> Heartbeat:
+        """The heartbeat of an incarnation; an empty one when it wrote none."""
+        return self.log.heartbeat(incarnation) or Heartbeat()
 
     def processes(self, incarnation: str) -> list[psutil.Process]:
         """The live processes of a driver: its JVM, its Python, and what they started."""
         beat = self.beat(incarnation)
         found: dict[int, psutil.Process] = {}
-        for name in ("jvm_pid", "pid"):
+        for pid in (beat.jvm_pid, beat.pid):
             try:
-                process = psutil.Process(int(str(beat[name])))
+                process = psutil.Process(pid)
                 if incarnation.rpartition(".")[0] in " ".join(process.cmdline()):
                     found.update({p.pid: p for p in [process, *process.children(recursive=True)]})
             except psutil.NoSuchProcess:

@@ -103,7 +103,7 @@ class Operator:
 
     def launch(self, deployment: str, script: str, *arguments: str) -> SubmittedDriver:
         """Start one more driver of a declared deployment."""
-        folder = self.log.store.folder / "releases" / str(self.state.deployments[deployment].release["hash"])
+        folder = self.log.store.folder / "releases" / str(self.state.deployments[deployment].release.hash)
         output = self.root / f"{deployment}-{len(self.drivers)}.log"
         command = spark_submit(
             [
@@ -140,7 +140,7 @@ class Operator:
         """Ask for a hand-over, an appointment or (None) a stop; return the request's id."""
         self._requests += 1
         name = request_id("test", self._requests)
-        self.append("requested", id=name, to=to, expires=time.time() + seconds, reason="test")
+        self.append("requested", request=name, to=to, expires=time.time() + seconds, reason="test")
         return name
 
     def hand_over(self, to: str) -> None:

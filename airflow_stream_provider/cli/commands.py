@@ -170,7 +170,7 @@ def _status(spec: StreamSpec | SpecError) -> StreamStatus:
     except StreamError as error:
         return StreamStatus(spec.name, problem=str(error))
     held = state.holding_deployment
-    version = held.release["version"] if held else ""
+    version = held.release.version if held else ""
     last = samples[-1] if samples else None
     if state.phase in (StreamPhase.FAILED, StreamPhase.DOWN):
         code = Code.BAD

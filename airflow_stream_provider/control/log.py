@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken
 from airflow_stream_provider.lifecycle.fold import fold
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.rules import check
 from airflow_stream_provider.lifecycle.state import StreamState
@@ -83,16 +83,19 @@ class ControlLog:
                 continue
             return self.state
 
-    def beat(self, incarnation: str, heartbeat: Mapping[str, Any]) -> None:
+    def beat(self, incarnation: str, heartbeat: Heartbeat) -> None:
         """Replace the incarnation's heartbeat."""
-        self.store.put_heartbeat(incarnation, json.dumps(heartbeat, sort_keys=True).encode())
+        self.store.put_heartbeat(incarnation, heartbeat.to_json())
 
-    def heartbeat(self, incarnation: str) -> dict[str, Any] | None:
-        """Return the incarnation's heartbeat, or None when it never wrote one."""
+    def heartbeat(self, incarnation: str) -> Heartbeat | None:
+        """Return the incarnation's heartbeat, or None when it never wrote one.
+
+        :raises StreamError: it is damaged. :raises ControlUnavailable: it cannot be read now.
+        """
         data = self.store.heartbeat(incarnation)
-        return None if data is None else dict(json.loads(data))
+        return None if data is None else Heartbeat.from_json(data, incarnation)
 
-    def heartbeats(self) -> dict[str, dict[str, Any]]:
+    def heartbeats(self) -> dict[str, Heartbeat]:
         """Return every heartbeat by incarnation."""
         found = ((name, self.heartbeat(name)) for name in self.store.heartbeats())
         return {name: beat for name, beat in found if beat is not None}

@@ -11,55 +11,16 @@ import shutil
 import uuid
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.release import Release
 
 LAUNCHER = "launcher.py"
 RUNTIME_ZIP = "airflow_stream_runtime.zip"
 # What travels to the driver; everything else of this package needs Airflow.
 _TRAVELS = ("lifecycle", "control", "checkpoint", "runtime")
-
-
-@dataclass(frozen=True)
-class Release:
-    """What to run: version label, application file, arguments, py-files, Spark conf; `hash` over all their contents."""
-
-    version: str
-    hash: str
-    application: str
-    arguments: tuple[str, ...] = ()
-    py_files: tuple[str, ...] = ()
-    conf: Mapping[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the release as the JSON object that `declared` carries."""
-        return {
-            "version": self.version,
-            "hash": self.hash,
-            "application": self.application,
-            "arguments": list(self.arguments),
-            "py_files": list(self.py_files),
-            "conf": dict(self.conf),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Release:
-        """Return the release of a `declared` record."""
-        return cls(
-            version=data["version"],
-            hash=data["hash"],
-            application=data["application"],
-            arguments=tuple(data.get("arguments", ())),
-            py_files=tuple(data.get("py_files", ())),
-            conf=dict(data.get("conf", {})),
-        )
-
-    def folder(self, stream_folder: Path) -> Path:
-        """Return where this release's files are."""
-        return stream_folder / "releases" / self.hash
 
 
 def publish(

@@ -16,17 +16,19 @@ from airflow_stream_provider.clusters import Cluster, open_cluster
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.files import local_folder
 from airflow_stream_provider.control.log import ControlLog, make_record
-from airflow_stream_provider.control.releases import Release, publish
+from airflow_stream_provider.control.releases import publish
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect
 from airflow_stream_provider.hooks.submit import job_of, submit_once
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
 from airflow_stream_provider.lag.targets import stream_sources
 from airflow_stream_provider.lifecycle.errors import SeqTaken, SpecError, StreamError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import check_stream_name, deployment_of
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.conditions import Needs
-from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
+from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot, submission_of
 
 if TYPE_CHECKING:
     from airflow_stream_provider.clusters import Job
@@ -106,7 +108,7 @@ class StreamHook(BaseHook):
             self._connected = await aconnect(self.cluster_conn_id, self.kafka_conn_id)
         return await asyncio.to_thread(self.observe, needs)
 
-    def _heartbeats(self, state: StreamState) -> Mapping[str, Mapping[str, Any]]:
+    def _heartbeats(self, state: StreamState) -> Mapping[str, Heartbeat]:
         """The heartbeats that can still mean something; those of years of ended drivers are not read again."""
         found = {}
         for name in self.control_log.store.heartbeats():
@@ -129,9 +131,9 @@ class StreamHook(BaseHook):
 
     def _submission(self, deployment: str) -> str:
         state = self.control_log.refresh()
-        return Snapshot(self.stream, 0.0, state, heartbeats=self._heartbeats(state)).submission(deployment)
+        return submission_of(deployment, state, self._heartbeats(state))
 
-    def _lag(self, state: StreamState, heartbeats: Mapping[str, Any]) -> LagReport | None:
+    def _lag(self, state: StreamState, heartbeats: Mapping[str, Heartbeat]) -> LagReport | None:
         from airflow_stream_provider.kafka.client import KafkaClient
         from airflow_stream_provider.lag.measure import measure
 
@@ -146,7 +148,7 @@ class StreamHook(BaseHook):
             self.log.warning("How far %s is behind is not known: %s", self.stream, error)
             return None
 
-    def committed(self, state: StreamState, heartbeats: Mapping[str, Any]) -> dict[str, list[Offsets]]:
+    def committed(self, state: StreamState, heartbeats: Mapping[str, Heartbeat]) -> dict[str, list[Offsets]]:
         """Return the committed Kafka offsets of the last holder's queries: what a driver starting now reads next.
 
         By query, a query of which they are not known left out.
@@ -190,7 +192,7 @@ class StreamHook(BaseHook):
 
     def job(self, deployment: str) -> Job:
         """Return what the cluster is asked to run for a declared deployment."""
-        release = Release.from_json(self.control_log.refresh().deployments[deployment].release)
+        release = self.control_log.refresh().deployments[deployment].release
         return job_of(self.stream, self.control, self.folder, deployment, release)
 
     def submit(self, deployment: str, by: str, *, first: bool) -> bool:
@@ -204,7 +206,7 @@ class StreamHook(BaseHook):
         """
         declared = self.control_log.refresh().deployments[deployment]
         beats = (b for i, b in self.control_log.heartbeats().items() if deployment_of(i) == deployment)
-        known = {declared.submission, *(str(beat.get("submission", "")) for beat in beats)}
+        known = {declared.submission, *(beat.submission for beat in beats)}
         known.update(self.cluster.find(deployment, declared.declared_at).alive)
         for submission in sorted(known - {""}):
             self.cluster.kill(submission)
@@ -214,13 +216,13 @@ class StreamHook(BaseHook):
         found: dict[str, str] = {}
         state = self.control_log.refresh()
         beats = self._heartbeats(state)
-        submission = Snapshot(self.stream, 0.0, state, heartbeats=beats).submission(deployment)
+        submission = submission_of(deployment, state, beats)
         if submission:
             with contextlib.suppress(StreamError):
                 found.update(self.cluster.links(submission))
         for incarnation, beat in beats.items():
-            if deployment_of(incarnation) == deployment and beat.get("ui_url"):
-                found["Spark UI"] = str(beat["ui_url"])
+            if deployment_of(incarnation) == deployment and beat.ui_url:
+                found["Spark UI"] = beat.ui_url
         return found
 
     def check_reachable(self) -> None:

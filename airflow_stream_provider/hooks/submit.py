@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from airflow_stream_provider.clusters import Cluster, Job, SubmitUnclear
 from airflow_stream_provider.control.log import ControlLog, make_record
-from airflow_stream_provider.control.releases import Release
-from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning.snapshot import submission_of
 
 
 def job_of(stream: str, control: str, folder: Path, deployment: str, release: Release) -> Job:
@@ -39,7 +37,7 @@ def submit_once(log: ControlLog, cluster: Cluster, job: Job, by: str, *, first: 
     if deployment.submission or deployment.ended:
         return True
     if not first:
-        known = _known_by_heartbeat(log.heartbeats(), job.deployment)
+        known = submission_of(job.deployment, log.state, log.heartbeats())
         if not known:
             found = cluster.find(job.deployment, deployment.declared_at)
             if not found.alive and not found.certain:
@@ -57,11 +55,6 @@ def submit_once(log: ControlLog, cluster: Cluster, job: Job, by: str, *, first: 
         # Another try of this task woke up at the same moment and was first in the log: ours is the duplicate.
         cluster.kill(submission)
     return True
-
-
-def _known_by_heartbeat(heartbeats: Mapping[str, Mapping[str, Any]], deployment: str) -> str:
-    beats = (beat for name, beat in heartbeats.items() if deployment_of(name) == deployment)
-    return next((str(beat["submission"]) for beat in beats if beat.get("submission")), "")
 
 
 def _record(log: ControlLog, deployment: str, submission: str, by: str) -> str:

@@ -6,11 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from airflow_stream_provider.checkpoint import Owner, check_owner, merged, read, recent
 from airflow_stream_provider.checkpoint.logs import kafka_offsets
 from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
@@ -101,21 +102,19 @@ class HeartbeatOffsets:
     """
 
     query: str
-    heartbeat: Mapping[str, Any]
+    heartbeat: Heartbeat
     read_committed: bool = False
     missing: Missing = Missing.FROM_START
 
     def read(self) -> Committed:
         """Look the query up in the heartbeat."""
-        query: Mapping[str, Any] = next(
-            (q for q in self.heartbeat.get("queries", ()) if q.get("name") == self.query), {}
-        )
-        if "committed" not in query:
+        query = self.heartbeat.query(self.query)
+        if query is None or query.batch is None:
             return Committed(
                 self.query, problem=f"The query {self.query} has committed no batch in its present driver."
             )
-        sources = [kafka_offsets(json.dumps(source)) for source in query["committed"]]
-        return Committed(self.query, merged(sources), (), query.get("batch"), self.read_committed, self.missing)
+        sources = [kafka_offsets(json.dumps(source)) for source in query.committed]
+        return Committed(self.query, merged(sources), (), query.batch, self.read_committed, self.missing)
 
 
 @dataclass(frozen=True)

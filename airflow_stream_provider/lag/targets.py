@@ -20,6 +20,7 @@ from airflow_stream_provider.lag.committed_offsets import (
 )
 from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lifecycle.errors import CheckpointError, SpecError, StreamError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.state import StreamState
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class LagTarget:
 
 
 def stream_sources(
-    stream: str, control: str, state: StreamState, heartbeats: Mapping[str, Mapping[str, Any]]
+    stream: str, control: str, state: StreamState, heartbeats: Mapping[str, Heartbeat]
 ) -> list[CommittedOffsets]:
     """Return where the queries of the last holder say how far they have read.
 
@@ -85,11 +86,11 @@ def stream_sources(
     if holder is None:
         return []
     owner = Owner(stream, control)
-    beat = heartbeats.get(holder.id, {})
+    beat = heartbeats.get(holder.id, Heartbeat())
     found: list[CommittedOffsets] = []
     known = {query["name"] for query in holder.queries}
     # What the script has started since then is in the heartbeat only; that it reads Kafka is not known, and supposed.
-    later = [query for query in beat.get("queries", ()) if query["name"] not in known]
+    later = [{"name": query.name, "checkpoint": query.checkpoint} for query in beat.queries if query.name not in known]
     for query in (*holder.queries, *later):
         sources = [source for source in query.get("sources", ("kafka:",)) if source.startswith("kafka:")]
         if not sources:

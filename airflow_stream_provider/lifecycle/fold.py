@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Boundary, Record
+from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import (
     Deployment,
     Incarnation,
@@ -31,7 +33,7 @@ def fold(records: Iterable[Record], state: StreamState | None = None) -> StreamS
         try:
             if apply is not None:
                 apply(draft, record)
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise StreamError(
                 f"Record {record.seq} of the control log ({record.kind!r}) cannot follow those before it: {error!r}.",
                 next_step="Was it edited by hand, or written by a newer version? Restore it, or upgrade this one.",
@@ -82,9 +84,9 @@ class _Draft:
 def _declared(draft: _Draft, r: Record) -> None:
     draft.deployments[r["deployment"]] = Deployment(
         id=r["deployment"],
-        release=r["release"],
+        release=Release.from_json(r["release"]),
         declared_at=r.at,
-        policy=r.get("policy", {}),
+        policy=Policy.from_json(r.get("policy", {})),
         reason=r.get("reason", ""),
     )
 
@@ -104,8 +106,8 @@ def _standby(draft: _Draft, r: Record) -> None:
 
 
 def _requested(draft: _Draft, r: Record) -> None:
-    draft.requests[r["id"]] = Request(
-        id=r["id"],
+    draft.requests[r["request"]] = Request(
+        id=r["request"],
         to=r.get("to"),
         source=draft.holder,
         expires=r["expires"],
@@ -116,7 +118,7 @@ def _requested(draft: _Draft, r: Record) -> None:
 
 
 def _ready(draft: _Draft, r: Record) -> None:
-    draft.request(r["id"], RequestStage.READY)
+    draft.request(r["request"], RequestStage.READY)
 
 
 def _released(draft: _Draft, r: Record) -> None:
@@ -124,13 +126,13 @@ def _released(draft: _Draft, r: Record) -> None:
     draft.incarnation(r["incarnation"], IncarnationState.STANDBY if completed else IncarnationState.INTERRUPTED)
     draft.free(r["incarnation"], "released")
     if r.get("to") is not None:
-        draft.request(r["id"], RequestStage.RELEASED)
+        draft.request(r["request"], RequestStage.RELEASED)
 
 
 def _acquired(draft: _Draft, r: Record) -> None:
     name = r["incarnation"]
-    appointed = draft.requests[r["id"]].to == name
-    draft.request(r["id"], RequestStage.DONE if appointed else RequestStage.TAKEN_BACK)
+    appointed = draft.requests[r["request"]].to == name
+    draft.request(r["request"], RequestStage.DONE if appointed else RequestStage.TAKEN_BACK)
     draft.incarnation(name, IncarnationState.HOLDER, epoch=r["epoch"])
     draft.holder = draft.last_holder = name
     draft.last_end, draft.epoch = "", r["epoch"]
@@ -142,7 +144,7 @@ def _fenced(draft: _Draft, r: Record) -> None:
 
 
 def _aborted(draft: _Draft, r: Record) -> None:
-    draft.request(r["id"], RequestStage.ABORTED)
+    draft.request(r["request"], RequestStage.ABORTED)
 
 
 def _failed(draft: _Draft, r: Record) -> None:

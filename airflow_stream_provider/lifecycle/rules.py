@@ -76,7 +76,7 @@ def may_abort(state: StreamState, record: Record) -> bool:
     on by itself. Whoever of the two is dead is fenced first.
     """
     request = state.open_request
-    if request is None or request.id != record["id"]:
+    if request is None or request.id != record["request"]:
         return False
     lost = request.to is not None and not live_standby(state, request.to)
     if request.stage is RequestStage.RELEASED:
@@ -95,20 +95,20 @@ def _ended(state: StreamState, deployment: str) -> bool:
 
 def _open(state: StreamState, record: Record) -> bool:
     request = state.open_request
-    return request is not None and request.id == record["id"]
+    return request is not None and request.id == record["request"]
 
 
 def _answerable(state: StreamState, record: Record) -> bool:
     request = state.open_request
-    return request is not None and request.id == record["id"] and request.stage is RequestStage.REQUESTED
+    return request is not None and request.id == record["request"] and request.stage is RequestStage.REQUESTED
 
 
 def _releasable(state: StreamState, record: Record) -> bool:
-    if record.get("id") is None:
+    if record.get("request") is None:
         return record.get("to") is None
-    request = state.requests.get(record["id"])
+    request = state.requests.get(record["request"])
     named = request is not None and request.to == record.get("to")
-    return named and may_release(state, record["incarnation"], record["id"])
+    return named and may_release(state, record["incarnation"], record["request"])
 
 
 def _not_needed_by_request(state: StreamState, record: Record) -> bool:
@@ -165,8 +165,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
     ),
     "requested": (
-        _complete("id", "expires"),
-        Rule("ask-once", "this request was made already", lambda s, r: r["id"] not in s.requests),
+        _complete("request", "expires"),
+        Rule("ask-once", "this request was made already", lambda s, r: r["request"] not in s.requests),
         Rule("one-request", "another request is open", lambda s, r: s.open_request is None),
         Rule("stop-needs-holder", "nobody holds", lambda s, r: r.get("to") is not None or s.holder is not None),
         Rule(
@@ -176,12 +176,12 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
     ),
     "ready": (
-        _complete("id", "incarnation"),
+        _complete("request", "incarnation"),
         Rule("answer-open", "no such request waits", _answerable),
         Rule(
             "only-the-asked",
             "the request names another driver, or this one has ended",
-            lambda s, r: s.requests[r["id"]].to == r["incarnation"] and live_standby(s, r["incarnation"]),
+            lambda s, r: s.requests[r["request"]].to == r["incarnation"] and live_standby(s, r["incarnation"]),
         ),
     ),
     "released": (
@@ -191,7 +191,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("as-requested", "the request is not open, not answered, or names another driver", _releasable),
     ),
     "acquired": (
-        _complete("incarnation", "id", "epoch"),
+        _complete("incarnation", "request", "epoch"),
         Rule("one-holder", "somebody holds the stream", lambda s, r: s.holder is None),
         Rule("fence-first", "a driver stopped inside a batch is not fenced yet", lambda s, r: not s.must_fence),
         Rule(
@@ -216,7 +216,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
     ),
     "aborted": (
-        _complete("id", "reason"),
+        _complete("request", "reason"),
         Rule("abort-open", "no such request is open", _open),
         Rule(
             "abort-in-time", "it has not expired and is not the author's, or the holder has released for it", may_abort

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.lifecycle.release import Release
+
 
 class IncarnationState(str, Enum):
     """Where one driver stands. `description` is what the documentation and the UI say about it."""
@@ -92,9 +95,9 @@ class Deployment:
     """One attempt to run a release. `ended` is empty while it may live, else failed, finished or retired."""
 
     id: str
-    release: Mapping[str, Any]
+    release: Release
     declared_at: float
-    policy: Mapping[str, Any] = field(default_factory=dict)
+    policy: Policy = field(default_factory=Policy)
     submission: str = ""
     cluster: str = ""
     ended: str = ""

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lag.limits import Health, LagJudgement
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.monitoring.incidents import Symptom
 from airflow_stream_provider.monitoring.samples import LagSample
@@ -65,13 +64,13 @@ def _runs(snapshot: Snapshot, silent_since: float | None) -> Symptom:
     if silent_since is None:
         return Symptom(Health.PASS)
     silent = snapshot.at - silent_since
-    lease = Policy.from_json(state.deployments[deployment_of(state.holder)].policy).lease_seconds
+    lease = state.deployments[deployment_of(state.holder)].policy.lease_seconds
     if silent < 2 * lease:
         return Symptom(Health.UNKNOWN)
     return Symptom(Health.FAIL, f"Its driver {state.holder} has given no sign of life for {duration(silent)}.")
 
 
 def _offsets_group(snapshot: Snapshot) -> Symptom:
-    status = snapshot.heartbeats.get(snapshot.state.holder or "", {}).get("offsets_group", {})
-    problem = str(status.get("problem", ""))
+    heartbeat = snapshot.heartbeats.get(snapshot.state.holder or "")
+    problem = heartbeat.offsets_group.problem if heartbeat else ""
     return Symptom(Health.FAIL if problem else Health.PASS, problem, MENDS_SECONDS)

@@ -15,12 +15,12 @@ from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
 def with_gaps(snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
-    """Add what the change of holder looked like: `boundary`, `queries` (last batches), `gap_seconds` by query."""
+    """Add what the change of holder looked like: `boundary`, `ends` (last batch by query), `gap_seconds` by query."""
     request = done.get("request")
-    acquired = next((record for record in snapshot.acquisitions() if request and record["id"] == request), None)
+    acquired = next((record for record in snapshot.acquisitions() if request and record["request"] == request), None)
     if acquired is None:
         return dict(done)
-    return {**done, **boundary(snapshot, acquired["id"]), "gap_seconds": gaps(snapshot, acquired)}
+    return {**done, **boundary(snapshot, acquired["request"]), "gap_seconds": gaps(snapshot, acquired)}
 
 
 class HandOverOperator(StreamOperator):
@@ -31,7 +31,7 @@ class HandOverOperator(StreamOperator):
     holds.
 
     XCom: `deployment`, `version`, `previous` (deployment), `holder`, `epoch`, `request`, `boundary` (completed or
-    interrupted), `queries` (their last batches), `gap_seconds` by query as far as it is known.
+    interrupted), `ends` (the last batch by query), `gap_seconds` by query as far as it is known.
     """
 
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:

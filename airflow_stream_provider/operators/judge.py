@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused
+from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Done, GiveUp, Step
@@ -31,8 +32,8 @@ class JudgeRehearsalOperator(StreamOperator):
                     f"{self.deployment} has not been rehearsed.", next_step="Submit it first, in a new run."
                 )
             )
-        holder = snapshot.heartbeats.get(snapshot.state.holder or "", {})
-        table = compare(standby.rehearsal.get("queries", {}), holder.get("queries", ()))
+        holder = snapshot.heartbeats.get(snapshot.state.holder or "")
+        table = compare(standby.rehearsal.get("queries", {}), holder.queries if holder else ())
         limit = self.stream.lag.max_seconds
         for name, row in table.items():
             self.log.info("%s: %s", name, row)
@@ -50,16 +51,17 @@ class JudgeRehearsalOperator(StreamOperator):
 
 
 def compare(
-    rehearsed: Mapping[str, Mapping[str, Any]], running: Sequence[Mapping[str, Any]]
+    rehearsed: Mapping[str, Mapping[str, Any]], running: Sequence[QueryProgress]
 ) -> dict[str, dict[str, float | None]]:
     """Return both sides by query's name; None for what is not known."""
-    holder = {query["name"]: query for query in running}
+    holder = {query.name: query for query in running}
+    unknown = QueryProgress("", rows_per_second=None)
     return {
         name: {
             "rehearsed_seconds": summary.get("last_batch_seconds"),
             "rehearsed_rows_per_second": summary.get("rows_per_second"),
-            "holder_seconds": holder.get(name, {}).get("batch_seconds"),
-            "holder_rows_per_second": holder.get(name, {}).get("rows_per_second"),
+            "holder_seconds": holder.get(name, unknown).batch_seconds,
+            "holder_rows_per_second": holder.get(name, unknown).rows_per_second,
         }
         for name, summary in rehearsed.items()
     }

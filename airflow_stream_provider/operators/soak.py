@@ -40,7 +40,7 @@ class SoakOperator(StreamOperator):
                 HandOverFailed(f"{self.deployment} never held the stream.", next_step="Hand over to it first.")
             )
         if outcome is None:
-            lease = float(snapshot.state.deployments[self.deployment].policy.get("lease_seconds", 30.0))
+            lease = snapshot.state.deployments[self.deployment].policy.lease_seconds
             limits = replace(self.stream.limits, silent_seconds=2 * lease)
             return Wait(Soaked(self.deployment, mine[0].at + self.seconds, limits.to_json(), identity.run))
         if outcome.ended is Ended.REACHED:
@@ -50,7 +50,7 @@ class SoakOperator(StreamOperator):
             )
         return GiveUp(
             HandOverFailed(
-                f"Release {snapshot.state.deployments[self.deployment].release['version']} "
+                f"Release {snapshot.state.deployments[self.deployment].release.version} "
                 f"({self.deployment}) is no good: "
                 f"{outcome.reason}",
                 next_step="Roll back.",

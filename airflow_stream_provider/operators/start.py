@@ -28,7 +28,7 @@ class StartStreamOperator(ReleaseOperator):
         mine, held = self.subject(identity), snapshot.state.holding_deployment
         asked = any(request.by == identity.by for request in snapshot.state.requests.values())
         if held is not None and held.id != mine and not asked:
-            if held.release["version"] == self.wanted.version:
+            if held.release.version == self.wanted.version:
                 return Done(holder_result(snapshot, held.id))
             return GiveUp(
                 HandOverFailed(

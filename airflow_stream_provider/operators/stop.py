@@ -49,7 +49,7 @@ class MakeRoomOperator(StreamOperator):
 class StopStreamOperator(StreamOperator):
     """Stop the stream at a batch boundary, and end every driver of it. Done when all of them are confirmed gone.
 
-    XCom: `stopped`, `holder` (empty), `boundary` (completed or interrupted), `queries` (their last batches) and
+    XCom: `stopped`, `holder` (empty), `boundary` (completed or interrupted), `ends` (the last batch by query) and
     `offsets` by query: topic, partition, offset of the first record that is not committed.
     """
 
@@ -66,7 +66,7 @@ class StopStreamOperator(StreamOperator):
         if not done["stopped"]:
             return dict(done)
         released = [r for r in snapshot.records if r.kind == Kind.RELEASED]
-        ends = boundary(snapshot, released[-1]["id"]) if released and released[-1].get("id") else {}
+        ends = boundary(snapshot, released[-1]["request"]) if released and released[-1].get("request") else {}
         offsets = self.hook.committed(snapshot.state, snapshot.heartbeats)
         # Through JSON, since Spark's partitions are numbers here and the keys of XCom are text.
         return {**done, **ends, "offsets": json.loads(json.dumps(offsets))}

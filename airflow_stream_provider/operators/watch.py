@@ -111,7 +111,7 @@ class WatchStreamOperator(StreamOperator):
         return LagSample(
             at=time.time(),
             phase=snapshot.state.phase.value,
-            version=str(held.release["version"]) if held else "",
+            version=held.release.version if held else "",
             queries=queries_of(report, limits.ceilings) if report else {},
             problem=problem,
             incidents=follow(self.stream.name, last.incidents, found, snapshot.at),

@@ -214,8 +214,8 @@ class FirstCommits(Condition):
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
         """Return REACHED."""
-        beat = snapshot.heartbeats.get(self.incarnation, {})
-        committed = {q["name"] for q in beat.get("queries", ()) if q.get("batch") is not None}
+        heartbeat = snapshot.heartbeats.get(self.incarnation)
+        committed = {q.name for q in (heartbeat.queries if heartbeat else ()) if q.batch is not None}
         lost = snapshot.state.holder != self.incarnation
         if lost or snapshot.at >= self.until or committed.issuperset(self.queries):
             return WaitOutcome(Ended.REACHED, self.incarnation)
@@ -268,7 +268,7 @@ class Soaked(Condition):
         # A retired deployment was ended by a person or a roll-back: who holds instead says which.
         ended = deployment.ended if deployment.ended != "retired" else ""
         acquired = snapshot.acquisitions()
-        asked = state.requests.get(acquired[-1]["id"]) if acquired else None
+        asked = state.requests.get(acquired[-1]["request"]) if acquired else None
         wished = asked is not None and asked.stage is RequestStage.DONE and not asked.by.startswith(self.run)
         return SoakSample(
             holder=snapshot.holder or None,
@@ -335,7 +335,7 @@ class InPhase(Condition):
         held = snapshot.state.holding_deployment
         if snapshot.state.phase.value not in self.phases:
             return None
-        if self.version and (held is None or held.release["version"] != self.version):
+        if self.version and (held is None or held.release.version != self.version):
             return None
         return WaitOutcome(Ended.REACHED, snapshot.stream, snapshot.holder_sentence)
 

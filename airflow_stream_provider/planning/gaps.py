@@ -32,7 +32,7 @@ def gaps(snapshot: Snapshot, acquired: Record) -> dict[str, float]:
 
 
 def boundary(snapshot: Snapshot, request: str) -> dict[str, Any]:
-    """Return how the old holder let go for a request: `boundary`, and `queries` with their last batch; or nothing."""
-    released = (r for r in snapshot.records if r.kind == Kind.RELEASED and r.get("id") == request)
+    """Return how the old holder let go for a request: `boundary`, and `ends`, the last batch by query; or nothing."""
+    released = (r for r in snapshot.records if r.kind == Kind.RELEASED and r.get("request") == request)
     record = next(released, None)
-    return {} if record is None else {"boundary": record["boundary"], "queries": record.get("queries", {})}
+    return {} if record is None else {"boundary": record["boundary"], "ends": record.get("ends", {})}

@@ -38,7 +38,7 @@ def stand_by(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None) -
     if declared.ended:
         return GiveUp(
             RehearsalRefused(
-                f"Release {declared.release['version']} ({deployment}) {declared.ended}: "
+                f"Release {declared.release.version} ({deployment}) {declared.ended}: "
                 f"{declared.reason or 'no reason given'} {snapshot.holder_sentence}",
                 next_step="Correct it and start a new run; clearing this task changes nothing.",
                 deployment=deployment,
@@ -100,7 +100,7 @@ def take_over(
         )
     boundary = _policy(snapshot, snapshot.holder or to).boundary_seconds
     fields = {
-        "id": identity.request(standby.id, state.holder or ""),
+        "request": identity.request(standby.id, state.holder or ""),
         "to": standby.id,
         "expires": snapshot.at + boundary + ANSWER_SECONDS,
         "reason": reason,
@@ -123,7 +123,7 @@ def follow(snapshot: Snapshot, identity: TaskIdentity, request: Request, outcome
     expired = outcome is not None and outcome.about(Ended.LOST, request.id)
     if nobody_left or expired:
         reason = "whoever should take over is dead" if nobody_left else "not acted upon in time"
-        return Append(Kind.ABORTED, {"id": request.id, "reason": reason})
+        return Append(Kind.ABORTED, {"request": request.id, "reason": reason})
     watched = tuple(name for name in drivers if _may_fence(snapshot, name))
     return Wait(RequestOver(request.id, request.expires, watched, _lease(snapshot, drivers)))
 
@@ -152,7 +152,7 @@ def roll_back(snapshot: Snapshot, identity: TaskIdentity, bad: str, outcome: Wai
     if done and done[-1].to:
         return take_over(snapshot, identity, deployment_of(done[-1].to), outcome, reason, escalate=True)
     previous = snapshot.previous(bad)
-    again = identity.deployment(snapshot.stream, state.deployments[previous].release["version"]) if previous else ""
+    again = identity.deployment(snapshot.stream, state.deployments[previous].release.version) if previous else ""
     held = any(deployment_of(record["incarnation"]) == bad for record in snapshot.acquisitions())
     asked = any(request.by.startswith(identity.run) for request in state.requests.values())
     if (snapshot.holder and not snapshot.holds(bad)) or not (held or asked):
@@ -165,7 +165,7 @@ def roll_back(snapshot: Snapshot, identity: TaskIdentity, bad: str, outcome: Wai
     if again in state.deployments:
         return stand_by(snapshot, again, outcome)
     old = state.deployments[previous]
-    fields = {"deployment": again, "release": dict(old.release), "policy": dict(old.policy), "reason": reason}
+    fields = {"deployment": again, "release": old.release.to_json(), "policy": old.policy.to_json(), "reason": reason}
     return Append(Kind.DECLARED, fields)
 
 
@@ -186,10 +186,10 @@ def retire(
         return Append(Kind.RETIRED, {"deployment": deployment, "reason": reason})
     driver = snapshot.drivers.get(deployment)
     if (driver is not None and driver.gone) or (outcome is not None and outcome.about(Ended.REACHED, deployment)):
-        return Done({"stream": snapshot.stream, "retired": deployment, "version": declared.release["version"]})
+        return Done({"stream": snapshot.stream, "retired": deployment, "version": declared.release.version})
     if not snapshot.submission(deployment):
         # Nothing is known to run. Should a lost submission start yet, its launcher reads the log first and leaves.
-        return Done({"stream": snapshot.stream, "retired": deployment, "version": declared.release["version"]})
+        return Done({"stream": snapshot.stream, "retired": deployment, "version": declared.release.version})
     gone = DriversGone(deployment, snapshot.at + GRACE_SECONDS)
     stays = outcome is not None and outcome.about(Ended.LOST, deployment)
     # One that has not announced itself yet may be busy with its rehearsal for minutes.
@@ -252,7 +252,7 @@ def stop(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None
                 )
             )
         expires = snapshot.at + _policy(snapshot, snapshot.holder).boundary_seconds + ANSWER_SECONDS
-        fields = {"id": identity.request(state.holder), "to": None, "expires": expires, "reason": reason}
+        fields = {"request": identity.request(state.holder), "to": None, "expires": expires, "reason": reason}
         return Append(Kind.REQUESTED, fields)
     step = retire_all(snapshot, identity, stoppable(snapshot, identity), outcome, reason)
     return step or Done({"stream": snapshot.stream, "stopped": True, "holder": "", "note": snapshot.holder_sentence})
@@ -263,7 +263,7 @@ def holder_result(snapshot: Snapshot, deployment: str) -> dict[str, Any]:
     return {
         "stream": snapshot.stream,
         "deployment": deployment,
-        "version": snapshot.state.deployments[deployment].release["version"],
+        "version": snapshot.state.deployments[deployment].release.version,
         "previous": snapshot.previous(deployment),
         "holder": snapshot.holder,
         "epoch": snapshot.state.epoch,
@@ -283,7 +283,7 @@ def standby_result(snapshot: Snapshot, deployment: str) -> dict[str, Any]:
 def _taken(snapshot: Snapshot, request: Request, outcome: WaitOutcome | None) -> Step:
     """The request is done: wait a little for the first batch, so that the gap is known."""
     to = request.to or ""
-    acquired = next((r for r in snapshot.acquisitions() if r["id"] == request.id and r["incarnation"] == to), None)
+    acquired = next((r for r in snapshot.acquisitions() if r["request"] == request.id and r["incarnation"] == to), None)
     result = {**holder_result(snapshot, deployment_of(to)), "request": request.id}
     known = outcome is not None and outcome.subject == to
     if acquired is None or snapshot.state.holder != to or not result["previous"] or known:
@@ -302,7 +302,7 @@ def _may_fence(snapshot: Snapshot, incarnation: str) -> bool:
 
 def _not_taken(snapshot: Snapshot, request: Request) -> StreamError:
     how = "was taken back" if request.stage is RequestStage.TAKEN_BACK else "was aborted"
-    why = next((r.get("reason") for r in snapshot.records if r.kind == Kind.ABORTED and r["id"] == request.id), "")
+    why = next((r.get("reason") for r in snapshot.records if r.kind == Kind.ABORTED and r["request"] == request.id), "")
     return HandOverFailed(
         f"The hand-over to {request.to} {how}{': ' + why if why else ''}. {snapshot.holder_sentence}",
         next_step="Nothing was lost. Look at both drivers' logs, then start a new run.",
@@ -321,8 +321,10 @@ def _to_retire(snapshot: Snapshot, identity: TaskIdentity, before: int | None) -
 
 def _policy(snapshot: Snapshot, deployment: str) -> Policy:
     found = snapshot.state.deployments.get(deployment)
-    return Policy.from_json(found.policy) if found else Policy()
+    return found.policy if found else Policy()
 
 
 def _lease(snapshot: Snapshot, incarnations: Iterable[str]) -> float:
-    return max((_policy(snapshot, deployment_of(name)).lease_seconds for name in incarnations), default=30.0)
+    return max(
+        (_policy(snapshot, deployment_of(name)).lease_seconds for name in incarnations), default=Policy.lease_seconds
+    )

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase
@@ -50,7 +49,7 @@ def recover(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | N
     if step.need is RecoveryAction.FENCE:
         return fence(snapshot, step.subject, outcome, step.why)
     if step.need is RecoveryAction.ABORT:
-        return Append(Kind.ABORTED, {"id": step.subject, "reason": step.why})
+        return Append(Kind.ABORTED, {"request": step.subject, "reason": step.why})
     if step.need is RecoveryAction.REQUEST:
         return _appoint(snapshot, identity, step.subject, step.why)
     if step.need is RecoveryAction.FAIL:
@@ -80,7 +79,7 @@ def _rest(
         return Skip(f"Nobody is to run it (it is {state.phase.value}).")
     unknown = {name: snapshot.counter(name) for name in watched if alive.get(name) is None}
     if unknown:
-        lease = max(Policy.from_json(state.deployments[deployment_of(n)].policy).lease_seconds for n in unknown)
+        lease = max(state.deployments[deployment_of(n)].policy.lease_seconds for n in unknown)
         return Wait(SignsOfLife(unknown, lease))
     if state.holder is None:
         for deployment in coming:
@@ -93,10 +92,10 @@ def _rest(
 
 
 def _appoint(snapshot: Snapshot, identity: TaskIdentity, standby: str, why: str) -> Step:
-    policy = Policy.from_json(snapshot.state.deployments[deployment_of(standby)].policy)
+    policy = snapshot.state.deployments[deployment_of(standby)].policy
     tries = sum(request.by == identity.by for request in snapshot.state.requests.values())
     fields = {
-        "id": identity.request("revive", standby, tries),
+        "request": identity.request("revive", standby, tries),
         "to": standby,
         "expires": snapshot.at + policy.boundary_seconds + ANSWER_SECONDS,
         "reason": why,
@@ -106,12 +105,12 @@ def _appoint(snapshot: Snapshot, identity: TaskIdentity, standby: str, why: str)
 
 def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: str) -> Step:
     """Declare the release anew, unless that was tried just now and did not help."""
-    release, again = last.release, identity.deployment(snapshot.stream, last.release["version"])
+    release, again = last.release, identity.deployment(snapshot.stream, last.release.version)
     tried = snapshot.state.deployments.get(again)
     if tried is not None:
         return GiveUp(
             HandOverFailed(
-                f"Release {release['version']} was started again and {tried.ended}: {tried.reason} "
+                f"Release {release.version} was started again and {tried.ended}: {tried.reason} "
                 f"{snapshot.holder_sentence}",
                 next_step="The next runs try on, ever more seldom. Correct the release, then upgrade to it.",
                 deployment=again,
@@ -124,7 +123,7 @@ def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: st
             f"Started {len(tries)} times within an hour, in vain. The next try comes in "
             f"{tries[-1] + wait - snapshot.at:.0f} s. {snapshot.holder_sentence}"
         )
-    fields = {"deployment": again, "release": dict(release), "policy": dict(last.policy), "reason": why}
+    fields = {"deployment": again, "release": release.to_json(), "policy": last.policy.to_json(), "reason": why}
     return Append(Kind.DECLARED, fields)
 
 

@@ -74,7 +74,7 @@ def _further(state: StreamState, request: Request, alive: Mapping[str, bool | No
         needed = request.source
     if needed is not None and live_standby(state, needed) and alive.get(needed) is False:
         return RecoveryStep(RecoveryAction.FENCE, needed, "It shall take over and gives no sign of life.")
-    if may_abort(state, Record(Kind.ABORTED, {"id": request.id}, at=now)):
+    if may_abort(state, Record(Kind.ABORTED, {"request": request.id}, at=now)):
         return RecoveryStep(RecoveryAction.ABORT, request.id, "It has expired, or nobody is left to take over.")
     return RecoveryStep(RecoveryAction.WAIT)
 
@@ -100,7 +100,7 @@ def _again(state: StreamState, alive: Mapping[str, bool | None]) -> RecoveryStep
 
 
 def _hash(state: StreamState, deployment: str) -> str:
-    return str(state.deployments[deployment].release.get("hash"))
+    return state.deployments[deployment].release.hash
 
 
 def _proven(state: StreamState) -> set[str]:

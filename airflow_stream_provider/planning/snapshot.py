@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import live_standby
@@ -37,7 +38,7 @@ class Snapshot:
     at: float
     state: StreamState
     records: tuple[Record, ...] = ()
-    heartbeats: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    heartbeats: Mapping[str, Heartbeat] = field(default_factory=dict)
     drivers: Mapping[str, DriverFacts] = field(default_factory=dict)
     lag: LagReport | None = None
 
@@ -52,19 +53,16 @@ class Snapshot:
         held = self.state.holding_deployment
         if held is None:
             return f"Nobody holds the stream (it is {self.state.phase.value})."
-        return f"{held.id} (release {held.release['version']}) holds the stream."
+        return f"{held.id} (release {held.release.version}) holds the stream."
 
     def counter(self, incarnation: str) -> int:
         """The counter of an incarnation's heartbeat; -1 when it never wrote one."""
-        return int(self.heartbeats.get(incarnation, {}).get("counter", -1))
+        heartbeat = self.heartbeats.get(incarnation)
+        return -1 if heartbeat is None else heartbeat.counter
 
     def submission(self, deployment: str) -> str:
         """The submission of a deployment: from the log, else as its driver says itself; empty when not known."""
-        found = self.state.deployments.get(deployment)
-        if found is not None and found.submission:
-            return found.submission
-        beats = (beat for name, beat in self.heartbeats.items() if deployment_of(name) == deployment)
-        return next((str(beat["submission"]) for beat in beats if beat.get("submission")), "")
+        return submission_of(deployment, self.state, self.heartbeats)
 
     def candidate(self, deployment: str) -> Incarnation | None:
         """The newest incarnation of a deployment that can be asked to take over, or None."""
@@ -98,3 +96,12 @@ class Snapshot:
             (r.seq for r in self.records if r.kind == Kind.STANDBY and r["incarnation"] == incarnation.id),
             0,
         )
+
+
+def submission_of(deployment: str, state: StreamState, heartbeats: Mapping[str, Heartbeat]) -> str:
+    """Return the cluster's id of a deployment's driver: from the log, else as the driver itself says; else empty."""
+    declared = state.deployments.get(deployment)
+    if declared is not None and declared.submission:
+        return declared.submission
+    beats = (beat for name, beat in heartbeats.items() if deployment_of(name) == deployment)
+    return next((beat.submission for beat in beats if beat.submission), "")

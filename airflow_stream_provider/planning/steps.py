@@ -58,7 +58,7 @@ class Append:
     fields: Mapping[str, Any]
 
     def __str__(self) -> str:
-        names = ("deployment", "incarnation", "id", "to", "reason")
+        names = ("deployment", "incarnation", "request", "to", "reason")
         said = ", ".join(f"{name} {self.fields[name]}" for name in names if self.fields.get(name))
         return f"appending {self.kind} ({said})"
 

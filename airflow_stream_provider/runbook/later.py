@@ -70,7 +70,7 @@ class ReportUpgradeOperator(StreamOperator):
         declared = snapshot.state.deployments.get(self.deployment)
         if declared is None:
             return self._failed("Nothing was submitted; the task that failed says why.", snapshot)
-        version = declared.release["version"]
+        version = declared.release.version
         if self.verdict:
             result = {
                 "stream": snapshot.stream,

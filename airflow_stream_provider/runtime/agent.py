@@ -12,8 +12,9 @@ from typing import Any
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
+from airflow_stream_provider.lifecycle.heartbeat import DriverPhase
 from airflow_stream_provider.lifecycle.policy import Policy
-from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
 from airflow_stream_provider.lifecycle.rules import may_acquire, may_release
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.boundary import BoundaryMissed
@@ -210,19 +211,21 @@ class Agent:
             rehearsal=self._rehearsal,
         )
         self._control.append(lambda now: None if self.incarnation in now.incarnations else record)
-        self._heartbeat.phase = "standby"
+        self._heartbeat.phase = DriverPhase.STANDBY
 
     def _answer(self, state: StreamState) -> None:
         request = state.open_request
         if request is not None:
-            self._control.append_if_still(state, Kind.READY, id=request.id, incarnation=self.incarnation)
+            self._control.append_if_still(state, Kind.READY, request=request.id, incarnation=self.incarnation)
 
     def _acquire(self, state: StreamState) -> None:
         def build(now: StreamState) -> Record | None:
             request = now.open_request
             if request is None or not may_acquire(now, self.incarnation):
                 return None
-            return self._control.record(Kind.ACQUIRED, incarnation=self.incarnation, id=request.id, epoch=now.epoch + 1)
+            return self._control.record(
+                Kind.ACQUIRED, incarnation=self.incarnation, request=request.id, epoch=now.epoch + 1
+            )
 
         after = self._control.append(build)
         if after.holder == self.incarnation:
@@ -234,7 +237,7 @@ class Agent:
             # What it ran when this driver held before is no news: another driver has gone on since.
             query.real = None
         self._running = True
-        self._heartbeat.phase = "running"
+        self._heartbeat.phase = DriverPhase.RUNNING
         self._released_at = None
         self._heartbeat.started_at = time.time()
         self._in_background(lambda: self._query_group.start(queries))
@@ -243,10 +246,10 @@ class Agent:
         request = state.open_request
         if not self._terminating and request is not None and request.expires < time.time():
             self._control.append_if_still(
-                state, Kind.ABORTED, id=request.id, incarnation=self.incarnation, reason="expired"
+                state, Kind.ABORTED, request=request.id, incarnation=self.incarnation, reason="expired"
             )
             return
-        self._heartbeat.phase = "releasing"
+        self._heartbeat.phase = DriverPhase.RELEASING
         if self._terminating:
             self._in_background(lambda: self._stop_and_release(None, None))
         elif request is not None:
@@ -265,9 +268,9 @@ class Agent:
         completed = missed is None and all(end.completed for end in ends.values())
         fields: dict[str, Any] = {
             "incarnation": self.incarnation,
-            "boundary": "completed" if completed else "interrupted",
-            "queries": {name: {"batch": end.batch, "outcome": end.outcome} for name, end in ends.items()},
-            "id": request,
+            "boundary": (Boundary.COMPLETED if completed else Boundary.INTERRUPTED).value,
+            "ends": {name: {"batch": end.batch, "boundary": end.boundary.value} for name, end in ends.items()},
+            "request": request,
             "to": to,
         }
         if to is None:
@@ -275,7 +278,7 @@ class Agent:
         self._running = False
         self._offsets.withdraw()
         self._released_at = time.monotonic()
-        self._heartbeat.phase = "standby"
+        self._heartbeat.phase = DriverPhase.STANDBY
 
         def build(state: StreamState) -> Record | None:
             # When the one to follow was lost meanwhile we still hold, and start again in place.
@@ -290,10 +293,10 @@ class Agent:
         """A boundary was missed: what is stopped restarts in place, same epoch (rule 3)."""
         self._query_group.restart_stopped()
         self._query_group.start([query for query in self._gate.hold(self._query_group.start_one) if query.real is None])
-        self._heartbeat.phase = "running"
+        self._heartbeat.phase = DriverPhase.RUNNING
         self._control.append_patiently(
             lambda state: (
-                self._control.record(Kind.ABORTED, id=request, incarnation=self.incarnation, reason=missed.message)
+                self._control.record(Kind.ABORTED, request=request, incarnation=self.incarnation, reason=missed.message)
                 if state.open_request is not None and state.open_request.id == request
                 else None
             )
@@ -303,7 +306,7 @@ class Agent:
         deployment = state.deployments.get(self._deployment)
         if deployment is not None and deployment.ended == "finished":
             return  # the script ends by itself
-        self._heartbeat.phase = "ended"
+        self._heartbeat.phase = DriverPhase.ENDED
         with contextlib.suppress(ControlUnavailable):
             self._control.renew(lambda state: self._heartbeat.next(state, running=False))
         self._driver.exit()
@@ -315,7 +318,7 @@ class Agent:
     # -- rehearsing and failing ------------------------------------------------------------------------------------
 
     def _rehearse(self, state: StreamState) -> None:
-        self._heartbeat.phase = "rehearsing"
+        self._heartbeat.phase = DriverPhase.REHEARSING
         former = state.incarnations.get(state.last_holder or "")
         rehearsal = Rehearsal(self._gate, self._policy, self.incarnation, self._heartbeat.say)
         try:
@@ -328,16 +331,18 @@ class Agent:
     def _fail(self, reason: str, error: BaseException) -> None:
         """Stop everything, write `failed`, leave with code 50."""
         log.error("%s: %s", reason, error)
-        boundary = "completed"
+        boundary = Boundary.COMPLETED
         if self._running:
             ends, missed = self._query_group.stop(TERMINATE_SECONDS)
             if missed is not None:
                 self._query_group.interrupt()
             self._running = False
             if missed is not None or any(end.running_tasks for end in ends.values()):
-                boundary = "interrupted"  # something of a batch may still write: to be fenced before anyone acquires
+                boundary = (
+                    Boundary.INTERRUPTED
+                )  # something of a batch may still write: to be fenced before anyone acquires
         fields = {
-            "boundary": boundary,
+            "boundary": boundary.value,
             "deployment": self._deployment,
             "incarnation": self.incarnation,
             "reason": reason,

@@ -29,6 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_stream_provider.checkpoint.logs import boundary
 from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.record import Boundary
 from airflow_stream_provider.runtime import jvm
 
 log = logging.getLogger(__name__)
@@ -58,9 +59,9 @@ class QueryEnd:
     running_tasks: int = 0
 
     @property
-    def outcome(self) -> str:
-        """The word for the control log: completed or interrupted."""
-        return "completed" if self.completed else "interrupted"
+    def boundary(self) -> Boundary:
+        """The word for the control log."""
+        return Boundary.COMPLETED if self.completed else Boundary.INTERRUPTED
 
 
 def stop_at_boundary(query: StreamingQuery, deadline_seconds: float) -> QueryEnd:

@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamState
 
@@ -33,7 +34,7 @@ class ControlClient:
         """The state as last read."""
         return self._log.state
 
-    def renew(self, compose: Callable[[StreamState], dict[str, Any]]) -> StreamState:
+    def renew(self, compose: Callable[[StreamState], Heartbeat]) -> StreamState:
         """Read what is new, then beat with what `compose` makes of it: together they renew the lease."""
         with self._lock:
             state = self._log.refresh()
@@ -69,7 +70,7 @@ class ControlClient:
         if request is None or request.stage is not RequestStage.READY:
             self._peer = None
             return False
-        count = int((self._log.heartbeat(str(request.to)) or {}).get("counter", 0))
+        count = (self._log.heartbeat(str(request.to)) or Heartbeat()).counter
         if self._peer is None or self._peer[0] != request.id:
             self._peer = (request.id, count)
         return count > self._peer[1]

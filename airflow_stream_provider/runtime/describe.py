@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
+from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 
 # Spark keeps these from the checkpoint and silently ignores what the session says (OffsetSeqMetadata).
@@ -84,9 +86,9 @@ def _kafka(plan: Any) -> list[Any]:
     return [relation for relation in relations if relation.sourceName() == "kafka"]
 
 
-def progress(query: ManagedQuery) -> dict[str, Any]:
-    """Return what the heartbeat says of a running query, from Spark's last progress (written after the commit)."""
-    found: dict[str, Any] = {"name": query.label, "checkpoint": query.checkpoint, "sink": query.writer_spec.sink}
+def progress(query: ManagedQuery) -> QueryProgress:
+    """Return how far a query is, from Spark's last progress (which it writes after the commit)."""
+    found = QueryProgress(query.label, query.checkpoint, query.writer_spec.sink)
     real = query.real
     last = real._jsq.lastProgress() if real is not None else None
     if last is None:
@@ -98,14 +100,13 @@ def progress(query: ManagedQuery) -> dict[str, Any]:
     batch = body["batchId"] if ran else body["batchId"] - 1
     if batch < 0:
         return found
-    found.update(
+    return replace(
+        found,
         id=body["id"],
         batch=batch,
+        batch_seconds=durations["triggerExecution"] / 1000 if ran else None,
         input_rows=body.get("numInputRows", 0),
         rows_per_second=body.get("processedRowsPerSecond", 0.0),
-        at=body.get("timestamp"),
-        committed=[source.get("endOffset") for source in body.get("sources", [])],
+        triggered_at=body.get("timestamp") or "",
+        committed=tuple(source.get("endOffset") for source in body.get("sources", ())),
     )
-    if ran:
-        found["batch_seconds"] = durations["triggerExecution"] / 1000
-    return found

@@ -7,8 +7,8 @@ import os
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyspark
 from pyspark import SparkContext
@@ -16,6 +16,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from airflow_stream_provider import checkpoint as checkpoints
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.runtime import jvm
 from airflow_stream_provider.runtime.lease_watchdog import HALT_CODE, LeaseWatchdog, end_with_jvm
 
@@ -39,22 +40,21 @@ class Driver:
         end_with_jvm()
         self._watchdog = LeaseWatchdog(lease_seconds)
         _name_application(app_name)
-        self._facts: dict[str, Any] = {
-            "pid": os.getpid(),
-            "jvm_pid": os.getppid(),
-            "host": socket.gethostname(),
-            "spark_version": pyspark.__version__,
-            "submission": _submission(),
-        }
+        self._facts = Heartbeat(
+            pid=os.getpid(),
+            jvm_pid=os.getppid(),
+            host=socket.gethostname(),
+            spark_version=pyspark.__version__,
+            submission=_submission(),
+        )
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Heartbeat:
         """What the heartbeat says of the process and, once it is there, of its Spark application."""
         context = SparkContext._active_spark_context
         # A context that the script is just creating is visible before it is complete.
-        if context is not None and hasattr(context, "_jsc") and "application_id" not in self._facts:
-            self._facts["application_id"] = context.applicationId
-            self._facts["ui_url"] = context.uiWebUrl or ""
+        if context is not None and hasattr(context, "_jsc") and not self._facts.application_id:
+            self._facts = replace(self._facts, application_id=context.applicationId, ui_url=context.uiWebUrl or "")
         return self._facts
 
     def postpone(self, sent: float) -> None:

@@ -1,11 +1,13 @@
-"""The heartbeat: everything about this driver that is too fine for the log, replaced as a whole each time."""
+"""Composes this driver's heartbeats."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from airflow_stream_provider.lifecycle.record import LOG_VERSION
+from airflow_stream_provider.lifecycle.heartbeat import DriverPhase, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.describe import progress
 from airflow_stream_provider.runtime.driver_process import Driver
@@ -20,43 +22,42 @@ class HeartbeatWriter:
     """Composes the heartbeats of one incarnation; `counter` is what observers watch."""
 
     def __init__(self, gate: Gate, driver: Driver, offsets: OffsetsGroup) -> None:
-        self.phase = "starting"
+        self.phase = DriverPhase.STARTING
         self.message = ""
-        self.rehearsal: dict[str, Any] = {}
+        self.rehearsal: Mapping[str, Any] = {}
         self.started_at: float | None = None
         self._gate = gate
         self._driver = driver
         self._offsets = offsets
         self._counter = 0
-        self._queries: list[dict[str, Any]] = []
+        self._queries: tuple[QueryProgress, ...] = ()
         self._asked = 0.0
 
     def say(self, message: str) -> None:
         """Set what a person should know of what goes on just now."""
         self.message = message
 
-    def queries(self) -> list[dict[str, Any]]:
+    def queries(self) -> tuple[QueryProgress, ...]:
         """Ask Spark now how far the queries are."""
-        return [progress(query) for query in self._gate.queries]
+        return tuple(progress(query) for query in self._gate.queries)
 
-    def next(self, state: StreamState, running: bool) -> dict[str, Any]:
+    def next(self, state: StreamState, running: bool) -> Heartbeat:
         """Return the next heartbeat of a driver that has read the log up to `state`."""
         self._counter += 1
         if running and time.monotonic() - self._asked >= PROGRESS_SECONDS:
             self._asked = time.monotonic()
             self._queries = self.queries()
             self._offsets.offer(self._queries)
-        return {
-            **self._driver.facts,
-            "counter": self._counter,
-            "at": time.time(),
-            "phase": self.phase,
-            "message": self.message,
-            "log_version": LOG_VERSION,
-            "seq": state.seq,
-            "epoch": state.epoch,
-            "queries": self._queries,
-            "offsets_group": self._offsets.status,
-            "rehearsal": self.rehearsal,
-            "started_at": self.started_at,
-        }
+        return replace(
+            self._driver.facts,
+            counter=self._counter,
+            at=time.time(),
+            phase=self.phase.value,
+            message=self.message,
+            seq=state.seq,
+            epoch=state.epoch,
+            queries=self._queries,
+            offsets_group=self._offsets.status,
+            rehearsal=self.rehearsal,
+            started_at=self.started_at,
+        )

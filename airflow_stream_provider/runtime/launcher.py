@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from airflow_stream_provider.control import ControlLog
-    from airflow_stream_provider.control.releases import Release
     from airflow_stream_provider.lifecycle.policy import Policy
+    from airflow_stream_provider.lifecycle.release import Release
 
 
 def main(argv: Sequence[str]) -> int:
@@ -36,8 +36,7 @@ def main(argv: Sequence[str]) -> int:
     logging.getLogger("py4j").setLevel(logging.WARNING)
 
     from airflow_stream_provider.control import open_log
-    from airflow_stream_provider.control.releases import Release, verify
-    from airflow_stream_provider.lifecycle.policy import Policy
+    from airflow_stream_provider.control.releases import verify
 
     log = open_log(options.control, options.stream)
     deployment = log.refresh().deployments.get(options.deployment)
@@ -51,9 +50,8 @@ def main(argv: Sequence[str]) -> int:
     if _twin_lives(log, incarnation):
         print(f"Another driver of {options.deployment} is alive: this one is not needed.")
         return 0
-    release = Release.from_json(deployment.release)
-    verify(log.store.folder, release)
-    return _run(log, incarnation, release, Policy.from_json(deployment.policy), options)
+    verify(log.store.folder, deployment.release)
+    return _run(log, incarnation, deployment.release, deployment.policy, options)
 
 
 def _run(log: ControlLog, incarnation: str, release: Release, policy: Policy, options: argparse.Namespace) -> int:
@@ -93,7 +91,7 @@ def _twin_lives(log: ControlLog, incarnation: str) -> bool:
 
     def counters() -> dict[str, int]:
         beats = log.heartbeats().items()
-        return {name: beat["counter"] for name, beat in beats if name.startswith(f"{deployment}.")}
+        return {name: beat.counter for name, beat in beats if name.startswith(f"{deployment}.")}
 
     first = counters()
     if not first:

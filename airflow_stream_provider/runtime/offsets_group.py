@@ -12,12 +12,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.checkpoint.logs import kafka_offsets
 from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.lifecycle.heartbeat import OffsetsGroupStatus, QueryProgress
 
 # Kafka is told no more often.
 PACE_SECONDS = 1.0
@@ -63,13 +64,13 @@ class OffsetsGroup:
         self._lock = threading.Condition()
         self._wake = threading.Event()
         self._flushes = self._flushed = 0
-        self._queries: Sequence[Mapping[str, Any]] = ()
+        self._queries: Sequence[QueryProgress] = ()
         self._another = False  # somebody else may have held since: what was known is out of date
         self._finished: dict[str, Finished] = {}
         self._sent: dict[Any, dict[tuple[str, int], tuple[int, str]]] = {}
         self._sent_all = 0.0
         self._failures = 0
-        self._status: dict[str, Any] = {}
+        self._status = OffsetsGroupStatus()
 
     def start(self) -> None:
         """Begin to commit what is offered, in a daemon thread."""
@@ -77,16 +78,16 @@ class OffsetsGroup:
             threading.Thread(target=self._run, name="stream-offsets-group", daemon=True).start()
 
     @property
-    def status(self) -> Mapping[str, Any]:
-        """What the heartbeat says: `at`, the time of the last commit, and `problem` while Kafka takes none."""
+    def status(self) -> OffsetsGroupStatus:
+        """How the commits go, for the heartbeat."""
         return self._status
 
-    def offer(self, queries: Sequence[Mapping[str, Any]]) -> None:
+    def offer(self, queries: Sequence[QueryProgress]) -> None:
         """Take what the queries have committed, as the heartbeat says it; at once, and in place of what was before."""
         with self._lock:
             self._queries = queries
 
-    def flush(self, queries: Callable[[], Sequence[Mapping[str, Any]]], seconds: float) -> None:
+    def flush(self, queries: Callable[[], Sequence[QueryProgress]], seconds: float) -> None:
         """Commit what the queries have finished now, and wait for it no longer than so many seconds."""
         if self._group is None:
             return
@@ -150,22 +151,22 @@ class OffsetsGroup:
                 self._group.close()
             else:
                 sent.update(news)
-                self._status = {"at": time.time()}
+                self._status = OffsetsGroupStatus(at=time.time())
         if again and not problems:
             self._sent_all = time.monotonic()
         self._note("; ".join(problems))
 
-    def _news(self, queries: Sequence[Mapping[str, Any]]) -> dict[str, Finished]:
+    def _news(self, queries: Sequence[QueryProgress]) -> dict[str, Finished]:
         """What is known of the queries: one that has run no batch in this driver stands where its checkpoint does."""
         found = {}
         for query in queries:
-            name = query["name"]
-            if query.get("batch") is not None:
-                parts = [kafka_offsets(json.dumps(source)) for source in query.get("committed", ())]
-                found[name] = Finished(query["batch"], checkpoints.merged(parts))
+            name = query.name
+            if query.batch is not None:
+                parts = [kafka_offsets(json.dumps(source)) for source in query.committed]
+                found[name] = Finished(query.batch, checkpoints.merged(parts))
             elif name not in self._finished:
                 try:
-                    checkpoint = checkpoints.read(query["checkpoint"])
+                    checkpoint = checkpoints.read(query.checkpoint)
                 except CheckpointError:
                     continue  # kept where only the JVM can read, or not written yet
                 if checkpoint.last_commit is not None:
@@ -177,7 +178,7 @@ class OffsetsGroup:
             if not self._failures:
                 log.warning("The stream's offsets cannot be committed to its group; it runs on. %s", problem)
             self._failures += 1
-            self._status = {**self._status, "problem": problem}
+            self._status = replace(self._status, problem=problem)
         elif self._failures:
             log.info("The stream's offsets are committed to its group again.")
             self._failures = 0

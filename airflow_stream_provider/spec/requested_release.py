@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.clusters import Job, refuse_secrets
 from airflow_stream_provider.clusters.secrets import check_arguments
-from airflow_stream_provider.control.releases import Release
 from airflow_stream_provider.hooks.submit import job_of
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.planning.steps import Append
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 

@@ -75,4 +75,4 @@ class StreamTrigger(BaseTrigger):
 def _last_words(snapshot: Snapshot | None) -> Mapping[str, Any]:
     """What the drivers said last, by incarnation: it is the best hint at why a wait was in vain."""
     beats = snapshot.heartbeats if snapshot else {}
-    return {name: f"{b.get('phase', '?')}: {b.get('message', '')}".rstrip(": ") for name, b in beats.items()}
+    return {name: f"{beat.phase}: {beat.message}".rstrip(": ") for name, beat in beats.items()}

@@ -132,7 +132,7 @@ class World:
     def version(self) -> str:
         """The release that runs; empty if none."""
         held = self.state.holding_deployment
-        return held.release["version"] if held else ""
+        return held.release.version if held else ""
 
     def kinds(self) -> list[str]:
         return [record.kind for record in self.log.records()]

@@ -16,6 +16,7 @@ from pathlib import Path
 from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 
 OTHERS = ("writer-0", "writer-1")
 
@@ -89,7 +90,7 @@ def read_only(log: ControlLog, disk: Path, folder: Path) -> None:
     seq = append(log)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     assert "Read-only file system" in str(refused(lambda: append(log)))
-    refused(lambda: log.beat("orders-1.00000001", {}))
+    refused(lambda: log.beat("orders-1.00000001", Heartbeat()))
     assert log.refresh().seq == seq
     subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
 
@@ -97,7 +98,7 @@ def read_only(log: ControlLog, disk: Path, folder: Path) -> None:
 def unmounted(log: ControlLog, disk: Path, folder: Path) -> None:
     append(log)
     subprocess.run(["mount", "--move", str(disk), str(folder / "elsewhere")], check=True)
-    for act in (log.refresh, lambda: append(log), lambda: log.beat("orders-1.00000001", {}), log.heartbeats):
+    for act in (log.refresh, lambda: append(log), lambda: log.beat("orders-1.00000001", Heartbeat()), log.heartbeats):
         refused(act)
     subprocess.run(["mount", "--move", str(folder / "elsewhere"), str(disk)], check=True)
 

@@ -47,19 +47,19 @@ def standby(name: str) -> Record:
 
 
 def requested(id: str, to: str | None, *, by: str = "airflow", expires: float = 200.0) -> Record:
-    return record("requested", by=by, id=id, to=to, expires=expires, reason="a person wants it")
+    return record("requested", by=by, request=id, to=to, expires=expires, reason="a person wants it")
 
 
 def ready(id: str, name: str) -> Record:
-    return record("ready", id=id, incarnation=name)
+    return record("ready", request=id, incarnation=name)
 
 
 def released(name: str, id: str | None, to: str | None, boundary: str = "completed") -> Record:
-    return record("released", incarnation=name, id=id, to=to, boundary=boundary, queries={"a": {"batch": 7}})
+    return record("released", incarnation=name, request=id, to=to, boundary=boundary, ends={"a": {"batch": 7}})
 
 
 def acquired(name: str, id: str, epoch: int) -> Record:
-    return record("acquired", incarnation=name, id=id, epoch=epoch)
+    return record("acquired", incarnation=name, request=id, epoch=epoch)
 
 
 def fenced(name: str, reason: str = "dead", evidence: str = "the cluster says so") -> Record:
@@ -67,7 +67,7 @@ def fenced(name: str, reason: str = "dead", evidence: str = "the cluster says so
 
 
 def aborted(id: str, *, by: str = "somebody", at: float = 100.0, name: str | None = None) -> Record:
-    return record("aborted", by=by, at=at, id=id, incarnation=name, reason="enough")
+    return record("aborted", by=by, at=at, request=id, incarnation=name, reason="enough")
 
 
 def failed(name: str | None, deployment: str | None = None, **fields: Any) -> Record:

@@ -45,13 +45,13 @@ class World:
     def holding(self) -> str:
         """The version of the release that holds now."""
         deployment = self.log.refresh().holding_deployment
-        return str(deployment.release["version"]) if deployment else ""
+        return deployment.release.version if deployment else ""
 
     def requested(self, version: str) -> bool:
         """Whether a hand-over to this version was asked for."""
         deployments = self.log.refresh().deployments
         found = [r for r in self.log.records() if r.kind == Kind.REQUESTED and r.get("to")]
-        return any(deployments[deployment_of(r["to"])].release["version"] == version for r in found)
+        return any(deployments[deployment_of(r["to"])].release.version == version for r in found)
 
     def audit(self) -> None:
         """Stop producing and count: nothing lost, nothing twice."""

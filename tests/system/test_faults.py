@@ -88,7 +88,7 @@ def test_holder_dies_between_requested_and_released(pair: Pair, drag: Path) -> N
     orders, one, two = pair
     hang(orders, drag)
     request = orders.request(two)
-    wait_for("the holder to be asked to stop", lambda: orders.beat(one).get("phase") == "releasing")
+    wait_for("the holder to be asked to stop", lambda: orders.beat(one).phase == "releasing")
     orders.kill(one)
     drag.unlink()
     death = Death(orders, one)
@@ -107,7 +107,7 @@ def test_standby_dies_between_ready_and_acquired(pair: Pair, drag: Path) -> None
     orders, one, two = pair
     hang(orders, drag)
     request = orders.request(two)
-    wait_for("the holder to be asked to stop", lambda: orders.beat(one).get("phase") == "releasing")
+    wait_for("the holder to be asked to stop", lambda: orders.beat(one).phase == "releasing")
     orders.kill(two)
     drag.unlink()
 
@@ -179,7 +179,7 @@ def test_standby_dies_in_rehearsal(orders: Stream) -> None:
 
     def rehearsing() -> str | None:
         beats = orders.log.heartbeats().items()
-        return next((name for name, beat in beats if name.startswith("two.") and beat["phase"] == "rehearsing"), None)
+        return next((name for name, beat in beats if name.startswith("two.") and beat.phase == "rehearsing"), None)
 
     two = str(wait_for("the rehearsal", rehearsing))
     orders.kill(two)
@@ -196,7 +196,7 @@ def test_standby_dies_in_rehearsal(orders: Stream) -> None:
 @pytest.mark.demo
 def test_holder_whose_python_is_frozen_halts_itself(pair: Pair) -> None:
     orders, one, two = pair
-    frozen = next(p for p in orders.processes(one) if p.pid == orders.beat(one)["pid"])
+    frozen = next(p for p in orders.processes(one) if p.pid == orders.beat(one).pid)
     frozen.send_signal(signal.SIGSTOP)
 
     # Nobody tells it to: the JVM's own timer ends it, and the frozen Python goes when it wakes.
@@ -254,9 +254,9 @@ def test_supervised_relaunch_beside_its_orphan(orders: Stream) -> None:
     one = orders.standby("one")
     orders.hand_over(one)
     orders.settle()
-    orphan = next(p for p in orders.processes(one) if p.pid == orders.beat(one)["pid"])
+    orphan = next(p for p in orders.processes(one) if p.pid == orders.beat(one).pid)
     orphan.send_signal(signal.SIGSTOP)
-    jvm = next(p for p in orders.processes(one) if p.pid == orders.beat(one)["jvm_pid"])
+    jvm = next(p for p in orders.processes(one) if p.pid == orders.beat(one).jvm_pid)
     jvm.kill()
 
     # The worker starts the driver again at once, beside the frozen Python of the first; it is a driver of its own.

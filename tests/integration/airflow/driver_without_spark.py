@@ -26,9 +26,10 @@ from typing import Any
 
 from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.control.log import make_record
-from airflow_stream_provider.control.releases import Release, verify
+from airflow_stream_provider.control.releases import verify
 from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import may_acquire
@@ -130,21 +131,25 @@ class Driver:
         if state.holder != self.incarnation or request is None or not request.to or request.stage.value != "ready":
             self.peer, self.peer_moved = None, False
             return
-        count = int((self.log.heartbeat(request.to) or {}).get("counter", 0))
+        count = (self.log.heartbeat(request.to) or Heartbeat()).counter
         if self.peer is None or self.peer[0] != request.id:
             self.peer = (request.id, count)
         self.peer_moved = count > self.peer[1]
 
     def beat(self, state: StreamState) -> None:
         self.counter += 1
-        queries = [
-            {"name": q.name, "checkpoint": str(q.checkpoint), "batch": q.batch, "batch_seconds": 0.01}
-            for q in self.queries
-        ]
-        body = {"counter": self.counter, "at": time.time(), "pid": os.getpid(), "queries": queries}
-        phase = "running" if self.running else "standby" if self.rehearsed else "starting"
-        body.update(phase=phase, submission=os.environ.get("AIRFLOW_STREAM_SUBMISSION", ""), ui_url="http://spark:4040")
-        self.log.beat(self.incarnation, body)
+        heartbeat = Heartbeat(
+            counter=self.counter,
+            at=time.time(),
+            pid=os.getpid(),
+            queries=tuple(
+                QueryProgress(q.name, str(q.checkpoint), batch=q.batch, batch_seconds=0.01) for q in self.queries
+            ),
+            phase="running" if self.running else "standby" if self.rehearsed else "starting",
+            submission=os.environ.get("AIRFLOW_STREAM_SUBMISSION", ""),
+            ui_url="http://spark:4040",
+        )
+        self.log.beat(self.incarnation, heartbeat)
 
     # -- one method per action ---------------------------------------------------------------------------------------
 
@@ -160,7 +165,7 @@ class Driver:
     def answer(self, state: StreamState) -> None:
         request = state.open_request
         assert request is not None
-        record = self.record(Kind.READY, id=request.id, incarnation=self.incarnation)
+        record = self.record(Kind.READY, request=request.id, incarnation=self.incarnation)
         self.append(lambda now: record if now.seq == state.seq else None)
 
     def acquire(self, state: StreamState) -> None:
@@ -168,7 +173,7 @@ class Driver:
             request = now.open_request
             if request is None or not may_acquire(now, self.incarnation):
                 return None
-            return self.record(Kind.ACQUIRED, incarnation=self.incarnation, id=request.id, epoch=now.epoch + 1)
+            return self.record(Kind.ACQUIRED, incarnation=self.incarnation, request=request.id, epoch=now.epoch + 1)
 
         self.append(build)
 
@@ -181,7 +186,7 @@ class Driver:
             time.sleep(self.policy.boundary_seconds)
             if request is not None:
                 record = self.record(
-                    Kind.ABORTED, id=request.id, incarnation=self.incarnation, reason="boundary missed"
+                    Kind.ABORTED, request=request.id, incarnation=self.incarnation, reason="boundary missed"
                 )
                 self.append(lambda now: record if now.open_request else None)
             return
@@ -189,8 +194,8 @@ class Driver:
         fields = {
             "incarnation": self.incarnation,
             "boundary": "completed",
-            "queries": {q.name: {"batch": q.batch, "outcome": "completed"} for q in self.queries},
-            "id": request.id if request else None,
+            "ends": {q.name: {"batch": q.batch, "boundary": "completed"} for q in self.queries},
+            "request": request.id if request else None,
             "to": request.to if request else None,
         }
         self.append(lambda now: self.record(Kind.RELEASED, **fields) if now.holder == self.incarnation else None)
@@ -220,11 +225,11 @@ def main() -> None:
     declared = log.refresh().deployments.get(options.deployment)
     if declared is None or declared.ended:
         return
-    release = Release.from_json(declared.release)
+    release = declared.release
     verify(log.store.folder, release)
     script = runpy.run_path(str(release.folder(log.store.folder) / release.application))
     incarnation = f"{options.deployment}.{secrets.token_hex(4)}"
-    driver = Driver(log, incarnation, Policy.from_json(declared.policy), script, Path(options.data))
+    driver = Driver(log, incarnation, declared.policy, script, Path(options.data))
 
     def terminate(*_: object) -> None:
         driver.terminating = True

@@ -180,7 +180,7 @@ def test_stop_and_start(world: World) -> None:
     assert stopped.state == "success", stopped.log[-8000:]
     result = stopped.result("stop")
     last = world.batches()[-1]
-    assert result["queries"]["enrich"]["batch"] == last
+    assert result["ends"]["enrich"]["batch"] == last
     assert result["offsets"]["enrich"] == [{"orders": {"0": last + 1}}]
     assert world.state.phase.value == "stopped"
     assert not world.drivers()

@@ -20,6 +20,7 @@ import pytest
 from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 
 ROOT = Path(__file__).parents[3]
@@ -60,12 +61,12 @@ def test_a_write_that_is_cut_off_is_never_seen(log: ControlLog) -> None:
         with pytest.raises(ControlUnavailable):
             log.append(note("x" * 1000), 1)
         with pytest.raises(ControlUnavailable):
-            log.beat(NAME, {"text": "x" * 1000})
+            log.beat(NAME, Heartbeat(message="x" * 1000))
         assert log.append(note("short enough"), 1).seq == 2
     assert (names(log, "log"), names(log, "incoming")) == ([f"{seq:020d}.json" for seq in (1, 2)], [])
     assert log.heartbeat(NAME) is None
-    log.beat(NAME, {"counter": 1})
-    assert (log.heartbeats(), names(log, "heartbeats")) == ({NAME: {"counter": 1}}, [f"{NAME}.json"])
+    log.beat(NAME, Heartbeat(counter=1))
+    assert (log.heartbeats(), names(log, "heartbeats")) == ({NAME: Heartbeat(counter=1)}, [f"{NAME}.json"])
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes where it may not; see the namespace below")

@@ -19,6 +19,7 @@ from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.lag.committed_offsets import CheckpointOffsets, GroupOffsets, HeartbeatOffsets
 from airflow_stream_provider.lag.measure import measure
 from airflow_stream_provider.lag.report import Alarm, Ceilings, GroupVerdict, PartitionState, QueryLag, Verdict
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from devstack.kafka_cluster import KafkaCluster
 
 HOUR = 3600.0
@@ -307,7 +308,7 @@ def test_several_queries_and_places_in_one_report(
     produce(kafka, topic, [300, 200, 100])
     checkpoint.commit({topic: {0: 2}})
     client.commit_group("slow", {TopicPartition(topic, 0): 1})
-    beat = {"queries": [{"name": "fresh", "committed": [{topic: {"0": 3}}], "batch": 7}]}
+    beat = Heartbeat(queries=(QueryProgress("fresh", committed=({topic: {"0": 3}},), batch=7),))
     report = measure(
         client,
         [

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_stream_provider.checkpoint import LogEnds, boundary
+from airflow_stream_provider.lifecycle.record import Boundary
 from airflow_stream_provider.runtime.boundary import BoundaryMissed, QueryEnd, progress_lock, stop_at_boundary
 from devstack.drivers import wait_for
 
@@ -243,7 +244,7 @@ def test_a_batch_that_the_script_cut_off_is_interrupted_and_no_task_of_it_runs(s
     wait_for("a task that sleeps", lambda: os.path.exists(entered), DEADLINE)
     query.stop()
     stop = stop_at_boundary(query, DEADLINE)
-    assert (stop.completed, stop.outcome, stop.running_tasks) == (False, "interrupted", 0)
+    assert (stop.completed, stop.boundary, stop.running_tasks) == (False, Boundary.INTERRUPTED, 0)
 
 
 def test_a_script_that_stops_the_query_meanwhile_gets_its_way(streams: Streams) -> None:

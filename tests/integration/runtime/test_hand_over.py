@@ -101,7 +101,7 @@ def test_a_query_that_the_script_starts_late_runs_in_the_driver_that_holds_and_i
     orders.write()
     wait_for("the late query in the first driver", lambda: (last_batch(orders, "copies") or 0) > 0)
     assert [r["boundary"] for r in playing.records("released")] == ["completed"] * 2
-    assert set(playing.records("released")[-1]["queries"]) == {"lines", "copies"}
+    assert set(playing.records("released")[-1]["ends"]) == {"lines", "copies"}
 
 
 def last_batch(orders: Orders, query: str) -> int | None:

@@ -94,7 +94,8 @@ def test_a_group_follows_the_holder_through_trouble_and_hand_over(playing: Opera
     assert {c.offset for c in group.commits().values()} == {50}
 
     def status() -> dict[str, object]:
-        return dict((playing.log.heartbeat(one) or {}).get("offsets_group", {}))
+        heartbeat = playing.log.heartbeat(one)
+        return {} if heartbeat is None else vars(heartbeat.offsets_group)
 
     assert "problem" not in status()
 
@@ -138,7 +139,7 @@ def test_a_group_follows_the_holder_through_trouble_and_hand_over(playing: Opera
     assert group.total() == min(committed(checkpoint))
     released = playing.records("released")[-1]
     assert released["boundary"] == "completed"
-    assert group.batch() <= max(end["batch"] for end in released["queries"].values())
+    assert group.batch() <= max(end["batch"] for end in released["ends"].values())
 
 
 def committed(checkpoint: Path) -> set[int]:

@@ -58,9 +58,9 @@ class Stream:
                 ("declared", {"release": {"version": "1", "hash": "h"}, "policy": {}, "reason": "test"}),
                 ("submitted", {"submission": "driver-1", "cluster": "c"}),
                 ("standby", {"incarnation": HOLDER, "queries": [query], "rehearsal": {}}),
-                ("requested", {"id": "r", "to": HOLDER, "expires": time.time() + 60, "reason": "test"}),
-                ("ready", {"id": "r", "incarnation": HOLDER}),
-                ("acquired", {"id": "r", "incarnation": HOLDER, "epoch": 1}),
+                ("requested", {"request": "r", "to": HOLDER, "expires": time.time() + 60, "reason": "test"}),
+                ("ready", {"request": "r", "incarnation": HOLDER}),
+                ("acquired", {"request": "r", "incarnation": HOLDER, "epoch": 1}),
             )
         ):
             named = {"deployment": "orders-1"} if kind in ("declared", "submitted", "standby") else {}

@@ -182,7 +182,7 @@ class GiveUp(Airflow):
             request = now.open_request
             if request is None:
                 return None
-            aborted = Record(Kind.ABORTED, {"id": request.id, "reason": "not wanted"}, by=request.by, at=self.now)
+            aborted = Record(Kind.ABORTED, {"request": request.id, "reason": "not wanted"}, by=request.by, at=self.now)
             return aborted if may_abort(now, aborted) else None
 
         try:
@@ -205,7 +205,7 @@ class Runs(Task):
             self.by = self.identity.by
             super().run()
             with contextlib.suppress(ControlUnavailable):
-                self._before = {name: int(beat["counter"]) for name, beat in self.log.heartbeats().items()}
+                self._before = {name: beat.counter for name, beat in self.log.heartbeats().items()}
 
     def observe(self, needs: Needs) -> Snapshot:
         snapshot = super().observe(needs)
@@ -254,17 +254,17 @@ class Watch(Airflow):
         self.log.propose(build)
 
     def _abort(self, state: StreamState, step: RecoveryStep) -> None:
-        self.log.append(self.record(Kind.ABORTED, id=step.subject, reason=step.why), state.seq)
+        self.log.append(self.record(Kind.ABORTED, request=step.subject, reason=step.why), state.seq)
 
     def _request(self, state: StreamState, step: RecoveryStep) -> None:
         expires = self.now + REQUEST_SECONDS
-        wanted = self.record(Kind.REQUESTED, id=f"watch-{state.seq}", to=step.subject, expires=expires)
+        wanted = self.record(Kind.REQUESTED, request=f"watch-{state.seq}", to=step.subject, expires=expires)
         self.log.append(wanted, state.seq)
 
     def _fail(self, state: StreamState, step: RecoveryStep) -> None:
         self.log.append(self.record(Kind.FAILED, deployment=step.subject, reason=step.why), state.seq)
 
     def _declare(self, state: StreamState, step: RecoveryStep) -> None:
-        new, release = f"watch-{state.seq}", state.deployments[step.subject].release
+        new, release = f"watch-{state.seq}", state.deployments[step.subject].release.to_json()
         self.log.append(self.record(Kind.DECLARED, deployment=new, release=release), state.seq)
         self.submit(new, first=True)

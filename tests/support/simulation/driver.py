@@ -9,6 +9,7 @@ from typing import Any
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.driver_decision import DriverView, decide
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import may_acquire, may_release
@@ -80,7 +81,7 @@ class Driver(Actor):
         try:
             state = self.log.refresh()
             self._counter += 1
-            self.log.beat(self.incarnation, {"counter": self._counter, "submission": self.submission})
+            self.log.beat(self.incarnation, Heartbeat(counter=self._counter, submission=self.submission))
             me = self._me(state)
         except ControlUnavailable:
             self.point()
@@ -110,7 +111,7 @@ class Driver(Actor):
         if state.holder != self.incarnation or request is None or request.stage is not RequestStage.READY:
             self._peer = None
             return False
-        count = int((self.log.heartbeat(str(request.to)) or {}).get("counter", 0))
+        count = (self.log.heartbeat(str(request.to)) or Heartbeat()).counter
         if self._peer is None or self._peer[0] != request.id:
             self._peer = (request.id, count)
         return count > self._peer[1]
@@ -136,7 +137,7 @@ class Driver(Actor):
 
     def _answer(self, state: StreamState) -> bool:
         assert state.open_request is not None
-        self._if_still(state, Kind.READY, id=state.open_request.id)
+        self._if_still(state, Kind.READY, request=state.open_request.id)
         return False
 
     def _acquire(self, state: StreamState) -> bool:
@@ -144,7 +145,7 @@ class Driver(Actor):
             request = now.open_request
             if request is None or not may_acquire(now, self.incarnation):
                 return None
-            return self._record(Kind.ACQUIRED, id=request.id, epoch=now.epoch + 1)
+            return self._record(Kind.ACQUIRED, request=request.id, epoch=now.epoch + 1)
 
         self.log.propose(build)
         return False
@@ -159,12 +160,12 @@ class Driver(Actor):
     def _release(self, state: StreamState) -> bool:
         request = None if self.terminating else state.open_request
         if request is not None and request.expires < self.world.now:
-            self._if_still(state, Kind.ABORTED, id=request.id, reason="expired")
+            self._if_still(state, Kind.ABORTED, request=request.id, reason="expired")
             return False
         self.point()
         missed = self.world_says(Luck.BOUNDARY_MISSED)
         if missed and request is not None:
-            aborted = self._record(Kind.ABORTED, id=request.id, reason="boundary missed")
+            aborted = self._record(Kind.ABORTED, request=request.id, reason="boundary missed")
             open_id = request.id
             self._patiently(lambda s: aborted if s.open_request is not None and s.open_request.id == open_id else None)
             return False
@@ -173,7 +174,7 @@ class Driver(Actor):
         self._released_at = self.clock
         wanted, to = (None, None) if request is None else (request.id, request.to)
         boundary = "interrupted" if interrupted else "completed"
-        released = self._record(Kind.RELEASED, id=wanted, to=to, boundary=boundary)
+        released = self._record(Kind.RELEASED, request=wanted, to=to, boundary=boundary)
         self._patiently(
             lambda s: (
                 released

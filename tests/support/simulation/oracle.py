@@ -67,34 +67,36 @@ class Oracle:
         assert r["deployment"] not in self.ended
 
     def _requested(self, r: Record) -> None:
-        assert r["id"] not in self.asked, "rule 5: a request is made once"
+        assert r["request"] not in self.asked, "rule 5: a request is made once"
         assert set(self.asked) <= self.over, "rule 3: one open request"
         assert self.wanted or r.by != "watch" or self.holder, "the watch started what a person had stopped"
-        self.asked[r["id"]] = r
+        self.asked[r["request"]] = r
 
     def _ready(self, r: Record) -> None:
-        assert r["id"] not in self.over
-        assert self.asked[r["id"]]["to"] == r["incarnation"]
-        self.answered.add(r["id"])
+        assert r["request"] not in self.over
+        assert self.asked[r["request"]]["to"] == r["incarnation"]
+        self.answered.add(r["request"])
 
     def _released(self, r: Record) -> None:
         assert r["incarnation"] == self.holder
-        if r["id"] is not None:
-            assert r["id"] not in self.over
-            assert self.asked[r["id"]]["to"] is None or r["id"] in self.answered, "rule 3: released before ready"
-            assert self.asked[r["id"]]["to"] not in self.lost, "rule 3: released to a driver that is lost"
-            self.released_for[r["id"]] = r["incarnation"]
+        if r["request"] is not None:
+            assert r["request"] not in self.over
+            assert self.asked[r["request"]]["to"] is None or r["request"] in self.answered, (
+                "rule 3: released before ready"
+            )
+            assert self.asked[r["request"]]["to"] not in self.lost, "rule 3: released to a driver that is lost"
+            self.released_for[r["request"]] = r["incarnation"]
 
     def _acquired(self, r: Record) -> None:
         assert self.holder is None, "rule 1: two holders in the log"
         assert not self.torn, "rule 6: acquired before an interrupted one was fenced"
         assert r["epoch"] == self.epoch + 1, "rule 3: the epoch grows by one"
-        assert r["id"] not in self.over, "rule 3: acquired without an open request"
-        assert r["id"] in self.answered
-        assert r["incarnation"] in (self.asked[r["id"]]["to"], self.released_for.get(r["id"]))
+        assert r["request"] not in self.over, "rule 3: acquired without an open request"
+        assert r["request"] in self.answered
+        assert r["incarnation"] in (self.asked[r["request"]]["to"], self.released_for.get(r["request"]))
         assert deployment_of(r["incarnation"]) not in self.ended, "rule 9: acquired after its deployment's end"
         self.holder, self.epoch = r["incarnation"], self.epoch + 1
-        self.over.add(r["id"])
+        self.over.add(r["request"])
 
     def _fenced(self, r: Record) -> None:
         driver = self.world.drivers[r["incarnation"]]
@@ -103,8 +105,8 @@ class Oracle:
         self.torn.discard(r["incarnation"])
 
     def _aborted(self, r: Record) -> None:
-        assert r["id"] not in self.over
-        self.over.add(r["id"])
+        assert r["request"] not in self.over
+        self.over.add(r["request"])
 
     def _retired(self, r: Record) -> None:
         assert self.holder is None or deployment_of(self.holder) != r["deployment"]

@@ -6,6 +6,7 @@ import pytest
 
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, RuleBroken, SeqTaken, StreamError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import StreamState
 from tests.support import story
@@ -140,9 +141,9 @@ def test_a_torn_record_stops_the_reader_with_its_number(store: Faulty, log: Cont
 
 
 def test_heartbeats(log: ControlLog) -> None:
-    log.beat(story.OLD, {"counter": 7})
-    assert (log.heartbeat(story.OLD), log.heartbeat(story.NEW)) == ({"counter": 7}, None)
-    assert log.heartbeats() == {story.OLD: {"counter": 7}}
+    log.beat(story.OLD, Heartbeat(counter=7))
+    assert (log.heartbeat(story.OLD), log.heartbeat(story.NEW)) == (Heartbeat(counter=7), None)
+    assert log.heartbeats() == {story.OLD: Heartbeat(counter=7)}
 
 
 def test_records_are_dated_when_they_are_made() -> None:

@@ -27,18 +27,18 @@ class Story:
     def standby(self, name: str) -> Story:
         deployment = name.rpartition(".")[0]
         queries = [{"name": "enrich"}, {"name": "totals"}]
-        self.say("declared", deployment=deployment, release={})
+        self.say("declared", deployment=deployment, release={"version": "1"})
         return self.say("standby", deployment=deployment, incarnation=name, queries=queries)
 
     def ask(self, request: str, to: str) -> Story:
-        return self.say("requested", id=request, to=to, expires=99.0).say("ready", id=request, incarnation=to)
+        return self.say("requested", request=request, to=to, expires=99.0).say("ready", request=request, incarnation=to)
 
     def release(self, request: str, name: str, to: str, totals: str = "completed") -> Story:
-        ends = {"enrich": {"batch": 7, "outcome": "completed"}, "totals": {"batch": 7, "outcome": totals}}
-        return self.say("released", id=request, incarnation=name, to=to, boundary=totals, queries=ends)
+        ends = {"enrich": {"batch": 7, "boundary": "completed"}, "totals": {"batch": 7, "boundary": totals}}
+        return self.say("released", request=request, incarnation=name, to=to, boundary=totals, ends=ends)
 
     def acquire(self, request: str, name: str, epoch: int) -> Story:
-        return self.say("acquired", id=request, incarnation=name, epoch=epoch)
+        return self.say("acquired", request=request, incarnation=name, epoch=epoch)
 
 
 def deployed() -> Story:
@@ -86,13 +86,13 @@ def test_a_fence_after_an_interrupted_release_keeps_what_was_released() -> None:
 
 @pytest.mark.parametrize("end", ["failed", "retired"])
 def test_a_standby_given_up_beside_an_untouched_holder_is_refused(end: str) -> None:
-    story = deployed().say("declared", deployment="orders-3-c", release={})
+    story = deployed().say("declared", deployment="orders-3-c", release={"version": "1"})
     story.say(end, deployment="orders-3-c", incarnation=None, reason="the state does not fit", error="")
     assert outcome(story.records[:5], story.records[5:]) is StepResult.REFUSED
 
 
 def test_anything_else_is_an_error_with_the_logs_reason() -> None:
-    story = Story().say("declared", deployment="orders-1-a", release={})
+    story = Story().say("declared", deployment="orders-1-a", release={"version": "1"})
     story.say("failed", deployment="orders-1-a", incarnation=None, reason="no cores", error="")
     with pytest.raises(StreamError, match="no cores"):
         outcome([], story.records)

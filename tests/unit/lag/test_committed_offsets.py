@@ -7,6 +7,7 @@ import pytest
 
 from airflow_stream_provider.checkpoint import Owner, claim
 from airflow_stream_provider.lag.committed_offsets import CheckpointOffsets, Committed, HeartbeatOffsets, Missing
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from tests.support import checkpoint_trees as trees
 
 
@@ -69,11 +70,11 @@ def test_the_checkpoint_of_another_stream_says_nothing_about_this_one(root: Path
 
 def test_a_heartbeat_says_where_its_query_stands() -> None:
     sources = [{"orders": {"0": 7, "1": 9}}, None, {"logOffset": 3}, {"orders": {"1": 8}}]
-    beat = {"queries": [{"name": "other"}, {"name": "orders", "batch": 4, "committed": sources}]}
+    beat = Heartbeat(queries=(QueryProgress("other"), QueryProgress("orders", batch=4, committed=tuple(sources))))
     found = HeartbeatOffsets("orders", beat, read_committed=True).read()
     assert found == Committed("orders", {"orders": {0: 7, 1: 8}}, batch=4, read_committed=True)
 
 
-@pytest.mark.parametrize("beat", [{}, {"queries": []}, {"queries": [{"name": "orders", "checkpoint": "/x"}]}])
-def test_a_heartbeat_before_the_first_batch_says_so(beat: dict[str, Any]) -> None:
-    assert "committed no batch" in HeartbeatOffsets("orders", beat).read().problem
+@pytest.mark.parametrize("queries", [(), (QueryProgress("other", batch=1),), (QueryProgress("orders", "/x"),)])
+def test_a_heartbeat_before_the_first_batch_says_so(queries: tuple[QueryProgress, ...]) -> None:
+    assert "committed no batch" in HeartbeatOffsets("orders", Heartbeat(queries=queries)).read().problem

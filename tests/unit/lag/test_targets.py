@@ -16,6 +16,7 @@ from airflow_stream_provider.lag.committed_offsets import CheckpointOffsets, Com
 from airflow_stream_provider.lag.report import LagReport, QueryLag
 from airflow_stream_provider.lag.targets import LagReader, LagTarget, stream_sources
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.state import Incarnation, IncarnationState, StreamState
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -27,7 +28,7 @@ def state(*queries: dict[str, Any]) -> StreamState:
     return StreamState(incarnations={HOLDER: holder}, holder=HOLDER, last_holder=HOLDER)
 
 
-def sources(*queries: dict[str, Any], beat: dict[str, Any] | None = None) -> list[CommittedOffsets]:
+def sources(*queries: dict[str, Any], beat: Heartbeat | None = None) -> list[CommittedOffsets]:
     return stream_sources("orders", "file:///control", state(*queries), {HOLDER: beat} if beat else {})
 
 
@@ -40,7 +41,7 @@ def test_the_checkpoint_is_asked_where_this_machine_has_its_folder(tmp_path: Pat
 
 @pytest.mark.parametrize("location", ["s3://bucket/a", "/no/such/mount/a"])
 def test_else_the_heartbeat_of_the_holder_is(location: str) -> None:
-    beat = {"queries": []}
+    beat = Heartbeat(counter=1)
     query = {"name": "a", "checkpoint": location, "sources": ["kafka:subscribe=t"]}
     assert sources(query, beat=beat) == [HeartbeatOffsets("a", beat)]
     assert sources(query)[0].read().problem
@@ -52,7 +53,7 @@ def test_a_folder_that_cannot_be_looked_at_is_not_here(tmp_path: Path) -> None:
 
 
 def test_a_query_that_was_started_later_is_known_from_the_heartbeat(tmp_path: Path) -> None:
-    beat = {"queries": [{"name": "a"}, {"name": "late", "checkpoint": f"{tmp_path}/late"}]}
+    beat = Heartbeat(queries=(QueryProgress("a"), QueryProgress("late", f"{tmp_path}/late")))
     found = sources({"name": "a", "checkpoint": f"{tmp_path}/a", "sources": ["rate:"]}, beat=beat)
     assert [(type(each), each.read().query) for each in found] == [(CheckpointOffsets, "late")]
 
@@ -94,7 +95,7 @@ def test_targets_with_queries_of_one_name_are_kept_apart(tmp_path: Path, monkeyp
     monkeypatch.setattr("airflow_stream_provider.lag.measure.measure", measured)
     monkeypatch.setattr(
         "airflow_stream_provider.lag.targets.stream_sources",
-        lambda stream, *_: [HeartbeatOffsets("enrich", {}), HeartbeatOffsets(f"of {stream}", {})],
+        lambda stream, *_: [HeartbeatOffsets("enrich", Heartbeat()), HeartbeatOffsets(f"of {stream}", Heartbeat())],
     )
     found = LagReader(Client()).read([*targets, *groups, targets[0]])  # type: ignore[arg-type]
     names = {t.name: [q.query for q in r.queries] for t, r in found.items() if isinstance(r, LagReport)}

@@ -36,8 +36,8 @@ def test_what_was_written_is_read(kind: str, fields: dict[str, Any], by: str, at
 
 def test_a_record_is_one_flat_json_object() -> None:
     body = json.loads(story.acquired(story.NEW, "up", 2).to_json())
-    assert {"kind": "acquired", "incarnation": story.NEW, "id": "up", "epoch": 2}.items() <= body.items()
-    assert set(body) == {"kind", "by", "at", "nonce", "incarnation", "id", "epoch"}
+    assert {"kind": "acquired", "incarnation": story.NEW, "request": "up", "epoch": 2}.items() <= body.items()
+    assert set(body) == {"kind", "by", "at", "nonce", "incarnation", "request", "epoch"}
 
 
 @pytest.mark.parametrize(

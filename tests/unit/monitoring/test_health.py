@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lag.limits import Health, LagJudgement
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, OffsetsGroupStatus
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.monitoring.health import MENDS_SECONDS, silent_since, symptoms
 from airflow_stream_provider.monitoring.incidents import Symptom
@@ -23,7 +24,7 @@ WELL = LagJudgement(Health.PASS)
 def look(
     *records: Record, lag: LagJudgement | None = WELL, silent: float | None = None, **beat: Any
 ) -> dict[str, Symptom]:
-    found = replace(snapshot(*records, at=1000.0), heartbeats={OLD: {"counter": 6, **beat}})
+    found = replace(snapshot(*records, at=1000.0), heartbeats={OLD: Heartbeat(counter=6, **beat)})
     return symptoms(found, lag, None if silent is None else 1000.0 - silent, 120.0)
 
 
@@ -85,5 +86,5 @@ def test_a_stream_without_kafka_has_no_lag() -> None:
 
 
 def test_a_group_that_cannot_be_committed_to_is_a_trouble() -> None:
-    found = look(*RUNNING, offsets_group={"at": 1.0, "problem": "not authorized"})["offsets_group"]
+    found = look(*RUNNING, offsets_group=OffsetsGroupStatus(1.0, "not authorized"))["offsets_group"]
     assert found == Symptom(Health.FAIL, "not authorized", MENDS_SECONDS)

@@ -91,7 +91,7 @@ def test_a_resumed_task_returns_what_the_log_says(spec: StreamSpec, log: Control
     write(log, ready(request.id, NEW), released(OLD, request.id, NEW), acquired(NEW, request.id, 2))
     result = run(hand_over(spec), WaitOutcome(Ended.REACHED, request.id))
     assert (result["holder"], result["previous"], result["boundary"]) == (NEW_DEPLOYMENT, OLD_DEPLOYMENT, "completed")
-    assert result["queries"] == {"a": {"batch": 7}}
+    assert result["ends"] == {"a": {"batch": 7}}
     assert run(hand_over(spec)) == result
 
 

@@ -15,6 +15,7 @@ from airflow_stream_provider.hooks import connections
 from airflow_stream_provider.lag import targets as lag_hooks
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
 from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.operators.watch import WatchStreamOperator
 from airflow_stream_provider.spec.stream import NotifySpec, StreamSpec
@@ -78,7 +79,7 @@ class Watch:
     def look(self, *, beating: bool = True) -> Any:
         if beating:
             self.beats += 1
-            self.log.beat(OLD, {"counter": self.beats})
+            self.log.beat(OLD, Heartbeat(counter=self.beats))
         pushed: dict[str, Any] = {}
         ti = SimpleNamespace(
             dag_id="orders__watch",
@@ -149,7 +150,7 @@ def test_a_driver_that_is_silent_is_told_of_whatever_the_schedule_is(
 ) -> None:
     write(watch.log, *RUNNING)
     now = time.time()
-    watch.log.beat(OLD, {"counter": 1})
+    watch.log.beat(OLD, Heartbeat(counter=1))
     for look in range(9):
         monkeypatch.setattr(time, "time", lambda at=now + 10.0 * look: at)
         with pytest.raises(TaskDeferred):

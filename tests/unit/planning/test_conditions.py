@@ -9,6 +9,7 @@ from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag
 from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.planning.conditions import (
     Condition,
@@ -68,7 +69,7 @@ def seen(
     story: list[Any], counters: Mapping[str, int], drivers: Mapping[str, DriverFacts] | None = None, **fields: Any
 ) -> Snapshot:
     found = snapshot(*story, at=fields.pop("at", 110.0))
-    beats = {name: {"counter": counter} for name, counter in counters.items()}
+    beats = {name: Heartbeat(counter=counter) for name, counter in counters.items()}
     return Snapshot(found.stream, found.at, found.state, found.records, beats, drivers or {}, **fields)
 
 

@@ -69,7 +69,7 @@ def test_a_hand_over_is_asked_for_once_and_followed() -> None:
     step = take(*BOTH)
     assert isinstance(step, Append)
     assert (step.kind, step.fields["to"]) == ("requested", NEW)
-    assert step.fields["id"] == take(*BOTH).fields["id"]
+    assert step.fields["request"] == take(*BOTH).fields["request"]
     for story in (ASKED, RELEASED):
         following = take(*story)
         assert isinstance(following, Wait)
@@ -127,14 +127,14 @@ def test_a_silent_holder_is_killed_confirmed_and_fenced_and_the_request_goes_on(
 
 
 def test_a_holder_killed_while_its_request_was_aborted_is_fenced_all_the_same() -> None:
-    aborted = record("aborted", by=ME.by, id="mine", reason="late")
+    aborted = record("aborted", by=ME.by, request="mine", reason="late")
     step = take(*ASKED, aborted, outcome=WaitOutcome(Ended.DEAD, OLD, "gone", {"driver": "killed"}))
     assert isinstance(step, Append)
     assert step.kind == "fenced"
     again = take(*ASKED, aborted, fenced(OLD))
     assert isinstance(again, Append)
     assert (again.kind, again.fields["to"]) == ("requested", NEW)
-    assert again.fields["id"] != take(*BOTH).fields["id"]
+    assert again.fields["request"] != take(*BOTH).fields["request"]
 
 
 def test_what_stopped_inside_a_batch_is_fenced_before_anybody_takes_over() -> None:
@@ -146,7 +146,7 @@ def test_a_dead_standby_ends_the_request_and_the_holder_goes_on() -> None:
     step = take(*ASKED, fenced(NEW))
     assert isinstance(step, Append)
     assert step.kind == "aborted"
-    over = take(*ASKED, fenced(NEW), record("aborted", id="mine", reason="dead"))
+    over = take(*ASKED, fenced(NEW), record("aborted", request="mine", reason="dead"))
     assert isinstance(over, GiveUp)
     assert "was aborted: dead" in str(over.error)
 
@@ -162,7 +162,11 @@ def test_an_expired_request_is_aborted() -> None:
 
 
 def test_a_roll_back_fences_whoever_does_not_let_go() -> None:
-    missed = [*UPGRADED, requested("back", OLD, by=BACK.by), record("aborted", by=BACK.by, id="back", reason="missed")]
+    missed = [
+        *UPGRADED,
+        requested("back", OLD, by=BACK.by),
+        record("aborted", by=BACK.by, request="back", reason="missed"),
+    ]
     step = roll_back(snapshot(*missed), BACK, NEW_DEPLOYMENT, None, "bad")
     assert step == Kill(NEW_DEPLOYMENT, Dead(NEW, 30.0))
     after = roll_back(snapshot(*missed, fenced(NEW)), BACK, NEW_DEPLOYMENT, None, "bad")
@@ -239,7 +243,7 @@ def test_a_holder_that_missed_its_stop_goes_on() -> None:
     missed = [
         *RUNNING,
         requested("stop", None, by=identity.by),
-        record("aborted", incarnation=OLD, id="stop", reason="m"),
+        record("aborted", incarnation=OLD, request="stop", reason="m"),
     ]
     assert isinstance(stop(snapshot(*missed), identity, None, "why"), GiveUp)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.clusters import DriverState
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.conditions import Dead, RequestOver, SignsOfLife, StandbyUp
@@ -47,7 +48,7 @@ def take(
     *records: Record, outcome: WaitOutcome | None = None, before: dict[str, int] | None = None, **fields: Any
 ) -> Any:
     beats = fields.pop("counters", {})
-    found = replace(snapshot(*records, **fields), heartbeats={name: {"counter": n} for name, n in beats.items()})
+    found = replace(snapshot(*records, **fields), heartbeats={name: Heartbeat(counter=n) for name, n in beats.items()})
     return recover(found, ME, outcome, before or {})
 
 
@@ -180,7 +181,7 @@ def test_an_open_request_is_followed_and_ended_when_nobody_can_act_on_it() -> No
     assert take(*READY, outcome=silent) == Kill(deployment_of(NEW), Dead(NEW, 30.0))
     expired = take(*REQUESTED, at=201.0)
     assert isinstance(expired, Append)
-    assert (expired.kind, expired.fields["id"]) == ("aborted", "up")
+    assert (expired.kind, expired.fields["request"]) == ("aborted", "up")
 
 
 @pytest.mark.parametrize("records", [[], STARTED, STOPPED, [*RUNNING, finished(OLD)]])

@@ -6,10 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.runtime import offsets_group
 from airflow_stream_provider.runtime.offsets_group import Finished, OffsetsGroup, slowest
 from tests.support.checkpoint_trees import commit, kafka, new, plan
@@ -50,7 +50,7 @@ class Holder:
         self.offsets = OffsetsGroup(group, lambda: self.holds)
         self.offsets.start()
 
-    def turn(self, *queries: Mapping[str, Any]) -> None:
+    def turn(self, *queries: QueryProgress) -> None:
         """What the heartbeat does; waits until the group's thread has looked at it."""
         self.offsets.flush(lambda: queries, 30)
 
@@ -75,8 +75,8 @@ def holder(group: Recorder) -> Iterator[Holder]:
     made.holds = False  # its thread has nothing more to do
 
 
-def ran(name: str, batch: int, *sources: object, checkpoint: str = "/nowhere") -> dict[str, Any]:
-    return {"name": name, "checkpoint": checkpoint, "batch": batch, "committed": list(sources)}
+def ran(name: str, batch: int, *sources: object, checkpoint: str = "/nowhere") -> QueryProgress:
+    return QueryProgress(name, checkpoint, batch=batch, committed=sources)
 
 
 def soon(condition: Callable[[], object]) -> None:
@@ -94,7 +94,7 @@ def test_each_finished_batch_is_committed_once_with_its_number(holder: Holder, g
         ("one", {("orders", 0): (10, "7"), ("orders", 1): (20, "7")}),
         ("one", {("orders", 0): (15, "8"), ("orders", 1): (20, "8")}),
     ]
-    assert "at" in holder.offsets.status
+    assert holder.offsets.status.at is not None
 
 
 def test_all_kafka_sources_and_no_others(holder: Holder, group: Recorder) -> None:
@@ -119,12 +119,12 @@ def test_a_kafka_that_is_away_is_told_when_it_is_back(holder: Holder, group: Rec
     group.away = {"one"}
     holder.turn(ran("out", 3, {"orders": {"0": 3}}))
     soon(lambda: group.tries >= 3)
-    assert "no broker answers" in str(holder.offsets.status["problem"])
+    assert "no broker answers" in holder.offsets.status.problem
     assert group.closed >= 2, "a client that failed is not kept"
     group.away = set()
     soon(lambda: group.told)
     assert group.told == [("one", {("orders", 0): (3, "3")})]
-    soon(lambda: "problem" not in holder.offsets.status)
+    soon(lambda: not holder.offsets.status.problem)
 
 
 def test_days_of_trouble_do_not_end_it(holder: Holder, group: Recorder) -> None:
@@ -184,8 +184,8 @@ def test_a_query_that_has_run_no_batch_yet_stands_where_its_checkpoint_does(
         plan(root, batch, kafka(orders={0: batch * 10}))
         commit(root, batch)
     plan(root, 3, kafka(orders={0: 30}))  # planned, not done
-    idle = {"name": "out", "checkpoint": str(tmp_path / "out"), "sink": "kafka"}
-    holder.turn(idle, {"name": "totals", "checkpoint": str(tmp_path / "none"), "sink": "kafka"})
+    idle = QueryProgress("out", str(tmp_path / "out"), "kafka")
+    holder.turn(idle, QueryProgress("totals", str(tmp_path / "none"), "kafka"))
     assert group.told == [("one", {("orders", 0): (20, "2")})]
 
 

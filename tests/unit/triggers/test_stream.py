@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.log import make_record
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.planning.conditions import Condition, InPhase, StandbyUp
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.triggers.stream import StreamTrigger
@@ -57,6 +58,6 @@ def test_a_log_that_cannot_be_read_is_waited_for_and_named_in_the_end(tmp_path: 
 def test_a_timeout_says_what_the_drivers_said_last(tmp_path: Path) -> None:
     log = open_log(f"file://{tmp_path}", "orders", create=True)
     log.append(make_record("declared", "test", deployment="orders-1", release={"version": "1"}), 0)
-    log.beat("orders-1.00000001", {"counter": 1, "phase": "rehearsing", "message": "warming up totals"})
+    log.beat("orders-1.00000001", Heartbeat(counter=1, phase="rehearsing", message="warming up totals"))
     (found,) = outcomes(tmp_path, InPhase(("running",)), time.time() + 3)
     assert found.evidence == {"orders-1.00000001": "rehearsing: warming up totals"}

@@ -1,0 +1,139 @@
+"""The heartbeat of a driver: what is too fine for the control log, replaced as a whole about once a second.
+
+Drivers live for months while the provider around them is upgraded, so a heartbeat may be older or newer than its
+reader: fields that the reader does not know are ignored, and fields that are missing have the defaults below.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import Enum
+from typing import Any
+
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.record import LOG_VERSION
+
+
+class DriverPhase(str, Enum):
+    """What a driver is doing, in its own words; only the control log says whether it holds the stream."""
+
+    STARTING = "starting"  # the script runs up to its queries
+    REHEARSING = "rehearsing"
+    STANDBY = "standby"
+    RUNNING = "running"
+    RELEASING = "releasing"  # stops its queries at their batch boundaries
+    ENDED = "ended"
+
+
+@dataclass(frozen=True)
+class QueryProgress:
+    """How far one query is, from Spark's last StreamingQueryProgress.
+
+    :param name: the query's label.
+    :param checkpoint: its checkpoint location, as the script gave it.
+    :param sink: kind of its sink, such as ``kafka`` or ``foreachBatch``.
+    :param id: Spark's id of the query; empty before its first progress.
+    :param batch: number of the last committed batch; None before the first one in this driver.
+    :param batch_seconds: how long that batch took (``durationMs.triggerExecution``); None when it is not known.
+    :param input_rows: rows that it read. :param rows_per_second: ``processedRowsPerSecond``; None when it is not known.
+    :param triggered_at: when its trigger began, ISO 8601 in UTC, as Spark writes it.
+    :param committed: end offsets by source, in Spark's own JSON; for Kafka by topic and partition.
+    """
+
+    name: str
+    checkpoint: str = ""
+    sink: str = ""
+    id: str = ""
+    batch: int | None = None
+    batch_seconds: float | None = None
+    input_rows: int = 0
+    rows_per_second: float | None = None
+    triggered_at: str = ""
+    committed: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class OffsetsGroupStatus:
+    """How the commits to the stream's `offsets_group` go.
+
+    :param at: time of the last commit, seconds since 1970; None before the first one.
+    :param problem: why Kafka takes no commits now; empty while it does.
+    """
+
+    at: float | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """One heartbeat of one incarnation.
+
+    :param counter: grows with every heartbeat. Observers watch this number and their own clock, never `at`.
+    :param at: seconds since 1970 by the driver's clock; for people.
+    :param phase: see DriverPhase; a newer driver may have phases that are not known here.
+    :param message: what a person should know of what goes on now.
+    :param log_version: newest version of the control log's records that this driver understands.
+    :param seq: number of the last record that it has read. :param epoch: epoch of the stream at that record.
+    :param queries: progress of the queries that it runs.
+    :param rehearsal: summary of its rehearsal, empty before.
+    :param started_at: when it last started the queries, seconds since 1970; None before.
+    :param pid: of the driver's Python. :param jvm_pid: of its JVM. :param host: where both run.
+    :param submission: the cluster's id of the driver; empty when the driver does not know it.
+    :param application_id: of the Spark application, :param ui_url: of its web UI; empty until the script has a session.
+    """
+
+    counter: int = 0
+    at: float = 0.0
+    phase: str = DriverPhase.STARTING.value
+    message: str = ""
+    log_version: int = LOG_VERSION
+    seq: int = 0
+    epoch: int = 0
+    queries: tuple[QueryProgress, ...] = ()
+    offsets_group: OffsetsGroupStatus = OffsetsGroupStatus()
+    rehearsal: Mapping[str, Any] = field(default_factory=dict)
+    started_at: float | None = None
+    pid: int | None = None
+    jvm_pid: int | None = None
+    host: str = ""
+    spark_version: str = ""
+    submission: str = ""
+    application_id: str = ""
+    ui_url: str = ""
+
+    def to_json(self) -> bytes:
+        """Return the heartbeat as it is stored: one JSON object."""
+        return json.dumps(asdict(self), sort_keys=True).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, incarnation: str) -> Heartbeat:
+        """Parse a stored heartbeat.
+
+        :raises StreamError: it is not a heartbeat; the message names the incarnation.
+        """
+        try:
+            body = dict(json.loads(data))
+            known = _known(cls, body)
+            known["counter"] = int(known.get("counter", 0))
+            known["queries"] = tuple(
+                QueryProgress(**{**_known(QueryProgress, query), "committed": tuple(query.get("committed", ()))})
+                for query in body.get("queries", ())
+            )
+            known["offsets_group"] = OffsetsGroupStatus(**_known(OffsetsGroupStatus, body.get("offsets_group", {})))
+            return cls(**known)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise StreamError(
+                f"The heartbeat of {incarnation} is not readable: {error}.",
+                next_step="A living driver replaces it within a second. If it stays so, look at that driver's log.",
+                incarnation=incarnation,
+            ) from error
+
+    def query(self, name: str) -> QueryProgress | None:
+        """Return the progress of a query, or None when the heartbeat does not mention it."""
+        return next((query for query in self.queries if query.name == name), None)
+
+
+def _known(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    return {f.name: data[f.name] for f in fields(cls) if f.name in data}

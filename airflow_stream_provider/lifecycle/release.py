@@ -1,0 +1,47 @@
+"""What a deployment runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Release:
+    """An immutable description of what to run; it travels in the `declared` record.
+
+    :param version: label that a person gave it.
+    :param hash: over the description and the contents of all its files; empty until it is published.
+    :param application: name of the script in the release's folder.
+    :param arguments: of the script.
+    :param py_files: names of the Python modules and zips that go with it.
+    :param conf: Spark conf; never secrets.
+    """
+
+    version: str
+    hash: str = ""
+    application: str = ""
+    arguments: tuple[str, ...] = ()
+    py_files: tuple[str, ...] = ()
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the release as the JSON object that `declared` carries."""
+        return {**asdict(self), "arguments": list(self.arguments), "py_files": list(self.py_files)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Release:
+        """Return the release of a `declared` record; fields that this version does not know are ignored.
+
+        :raises KeyError: it has no version.
+        """
+        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        for name in ("arguments", "py_files"):
+            known[name] = tuple(known.get(name, ()))
+        return cls(**{**known, "version": str(data["version"]), "conf": dict(data.get("conf", {}))})
+
+    def folder(self, stream_folder: Path) -> Path:
+        """Return the folder of this release's files under the stream's control folder."""
+        return stream_folder / "releases" / self.hash
