@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from airflow_stream_provider.lag.targets import stream_sources
 from airflow_stream_provider.lifecycle.errors import SeqTaken, SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import check_stream_name, deployment_of
-from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.conditions import Needs
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from airflow_stream_provider.clusters import Job
     from airflow_stream_provider.lag.committed_offsets import Offsets
     from airflow_stream_provider.lag.report import LagReport
+    from airflow_stream_provider.spec.requested_release import RequestedRelease
 
 
 class StreamHook(BaseHook):
@@ -165,19 +166,36 @@ class StreamHook(BaseHook):
         """
         open_log(self.control, self.stream, create=True)
 
-    def publish(
-        self,
-        *,
-        version: str,
-        application: Path,
-        arguments: Sequence[str],
-        py_files: Sequence[Path],
-        conf: Mapping[str, str],
-    ) -> Release:
-        """Copy a release beside the control log; the same contents give the same release again."""
+    def publish(self, requested: RequestedRelease) -> Release:
+        """Copy the files of a release to the control folder, under their hash; the same contents give the same release.
+
+        :raises SpecError: a file is missing, or two files have one name.
+        """
         return publish(
-            self.folder, version=version, application=application, arguments=arguments, py_files=py_files, conf=conf
+            self.folder,
+            version=requested.version,
+            application=requested.application_path,
+            arguments=requested.arguments,
+            py_files=requested.py_files,
+            conf=requested.spec.conf,
         )
+
+    def check_room(self, release: Release, deployment: str) -> None:
+        """Raise ClusterError unless the cluster answers and has room for a deployment of this release."""
+        self.cluster.check(self._job(release, deployment))
+
+    def declare(self, requested: RequestedRelease, deployment: str, reason: str, by: str, seq: int) -> bool:
+        """Publish a release and declare a deployment of it; return False when the log no longer ends at `seq`.
+
+        :raises SpecError: the release cannot be used. :raises ClusterError: the cluster has no room or does not answer.
+            Nothing was declared in either case.
+        """
+        requested.check()
+        release = self.publish(requested)
+        self.check_room(release, deployment)
+        policy = requested.spec.policy(requested.changed_checkpoints)
+        fields = {"deployment": deployment, "release": release.to_json(), "policy": policy.to_json()}
+        return self.append(Kind.DECLARED, by, seq, **fields, reason=reason)
 
     def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
         """Append a record if the log still ends at `seq`; return whether it was written.
@@ -190,14 +208,13 @@ class StreamHook(BaseHook):
             return False
         return True
 
-    def job(self, deployment: str) -> Job:
-        """Return what the cluster is asked to run for a declared deployment."""
-        release = self.control_log.refresh().deployments[deployment].release
-        return job_of(self.stream, self.control, self.folder, deployment, release)
-
     def submit(self, deployment: str, by: str, *, first: bool) -> bool:
-        """Submit a declared deployment exactly once; see `submit_once`."""
-        return submit_once(self.control_log, self.cluster, self.job(deployment), by, first=first)
+        """Submit a declared deployment exactly once; see `submit_once` for `first`, the result and the errors."""
+        release = self.control_log.refresh().deployments[deployment].release
+        return submit_once(self.control_log, self.cluster, self._job(release, deployment), by, first=first)
+
+    def _job(self, release: Release, deployment: str) -> Job:
+        return job_of(self.stream, self.control, self.folder, deployment, release)
 
     def kill(self, deployment: str) -> None:
         """Kill what the cluster runs of a deployment; it is not dead before `observe` says that it is gone.

@@ -15,9 +15,9 @@ from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.links.stream import DriverLogLink, SparkUiLink, key
 from airflow_stream_provider.planning.conditions import Condition, Needs
-from airflow_stream_provider.planning.plan import ask_again
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Kill, Skip, Step, Submit, Wait
+from airflow_stream_provider.planning.stand_by import ask_again
+from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Kill, Skip, Step, Submit, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.triggers.stream import StreamTrigger
@@ -91,6 +91,10 @@ class StreamOperator(BaseOperator):
     def begin(self, context: Context) -> None:
         """What comes before the first look."""
 
+    def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
+        """Carry out a Declare; return whether it was written. Only operators that take a release plan one."""
+        raise NotImplementedError
+
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
         """Return the XCom: what the plan says, with what only I/O can add."""
         return dict(done)
@@ -130,6 +134,9 @@ class StreamOperator(BaseOperator):
             if isinstance(step, Append):
                 written = self.hook.append(step.kind, identity.by, snapshot.state.seq, **step.fields)
                 first = written and step.kind == Kind.DECLARED
+                continue
+            if isinstance(step, Declare):
+                first = self.declare(step, snapshot, identity)
                 continue
             if isinstance(step, Submit):
                 certain = self.hook.submit(step.deployment, identity.by, first=first)

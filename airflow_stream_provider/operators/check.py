@@ -9,8 +9,9 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.lifecycle.errors import ClusterError, StreamError
-from airflow_stream_provider.operators.standby import ReleaseOperator
-from airflow_stream_provider.planning.plan import leftovers
+from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.operators.release import ReleaseOperator
+from airflow_stream_provider.planning.retire import leftovers
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 
 
@@ -35,26 +36,27 @@ class CheckReleaseOperator(ReleaseOperator):
         """Check everything."""
         identity = TaskIdentity.of(context)
         try:
-            wanted = self.wanted
-            wanted.check()
+            requested = self.requested
+            requested.check()
             self.stream.recipients()
             self.hook.create()
             snapshot = self.hook.observe()
             self.hook.check_reachable()
-            self._check_cluster(identity, crowded=bool(leftovers(snapshot, identity)))
+            release = self.hook.publish(requested)
+            self._check_room(release, identity, crowded=bool(leftovers(snapshot, identity)))
         except StreamError as error:
             # A person waits for the answer: nothing is tried again.
             raise AirflowFailException(str(error)) from error
         return {
             "stream": self.stream.name,
-            "version": wanted.version,
-            "hash": wanted.publish(self.hook).hash,
+            "version": release.version,
+            "hash": release.hash,
             "holder": snapshot.holder,
         }
 
-    def _check_cluster(self, identity: TaskIdentity, *, crowded: bool) -> None:
+    def _check_room(self, release: Release, identity: TaskIdentity, *, crowded: bool) -> None:
         try:
-            self.hook.cluster.check(self.wanted.job(self.hook, self.subject(identity)))
+            self.hook.check_room(release, self.subject(identity))
         except ClusterError as error:
             full = any(name.startswith("free_") for name in error.fields)
             if not full or (str(self.room) == "True" and not crowded):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.planning.plan import fence
+from airflow_stream_provider.planning.fence import fence
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Done, Skip, Step
 from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -41,5 +42,5 @@ class FenceOperator(StreamOperator):
                 evidence = {"person": self.confirmed_by}
                 outcome = WaitOutcome(Ended.DEAD, left[0], evidence=evidence)
             return fence(snapshot, left[0], outcome, self.reason or identity.by)
-        fenced = [r["incarnation"] for r in snapshot.records if r.kind == "fenced" and r.by == identity.by]
+        fenced = [r["incarnation"] for r in snapshot.records if r.kind == Kind.FENCED and r.by == identity.by]
         return Done({"stream": snapshot.stream, "deployment": self.deployment, "fenced": fenced})

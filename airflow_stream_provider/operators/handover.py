@@ -7,9 +7,10 @@ from typing import Any
 
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.planning.gaps import boundary, gaps
-from airflow_stream_provider.planning.plan import roll_back, take_over
+from airflow_stream_provider.planning.roll_back import roll_back
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Skip, Step
+from airflow_stream_provider.planning.take_over import take_over
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 

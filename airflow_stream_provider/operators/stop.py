@@ -10,9 +10,10 @@ from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.planning.conditions import Needs
 from airflow_stream_provider.planning.gaps import boundary
-from airflow_stream_provider.planning.plan import leftovers, retire, retire_all, stop, stoppable
+from airflow_stream_provider.planning.retire import leftovers, retire, retire_all
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Done, Step
+from airflow_stream_provider.planning.stop import stop, stoppable
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 

@@ -10,9 +10,11 @@ from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase
 from airflow_stream_provider.planning.conditions import SignsOfLife
-from airflow_stream_provider.planning.plan import ANSWER_SECONDS, fence, fence_first, follow, stand_by
+from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, coming_up, recovery_step
+from airflow_stream_provider.planning.requests import ANSWER_SECONDS, follow
 from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.stand_by import declare_again, stand_by
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Skip, Step, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
@@ -123,8 +125,7 @@ def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: st
             f"Started {len(tries)} times within an hour, in vain. The next try comes in "
             f"{tries[-1] + wait - snapshot.at:.0f} s. {snapshot.holder_sentence}"
         )
-    fields = {"deployment": again, "release": release.to_json(), "policy": last.policy.to_json(), "reason": why}
-    return Append(Kind.DECLARED, fields)
+    return declare_again(again, last, why)
 
 
 def _by_watch(record: Record, identity: TaskIdentity) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import Incarnation, StreamState
@@ -90,6 +91,27 @@ class Snapshot:
                 break
             before = holder
         return before
+
+    def policy(self, deployment: str) -> Policy:
+        """The policy of a deployment; the default one for a deployment that the log does not know."""
+        found = self.state.deployments.get(deployment)
+        return found.policy if found else Policy()
+
+    def lease(self, incarnations: Iterable[str]) -> float:
+        """The longest lease of these incarnations, in seconds; the default lease when there are none."""
+        leases = (self.policy(deployment_of(name)).lease_seconds for name in incarnations)
+        return max(leases, default=Policy.lease_seconds)
+
+    def holder_result(self, deployment: str) -> dict[str, Any]:
+        """The XCom of a task that made, or found, this deployment to be the holder."""
+        return {
+            "stream": self.stream,
+            "deployment": deployment,
+            "version": self.state.deployments[deployment].release.version,
+            "previous": self.previous(deployment),
+            "holder": self.holder,
+            "epoch": self.state.epoch,
+        }
 
     def _announced(self, incarnation: Incarnation) -> int:
         return next(

@@ -64,6 +64,17 @@ class Append:
 
 
 @dataclass(frozen=True)
+class Declare:
+    """Publish the release that the task asks for and declare a deployment of it, if the cluster has room."""
+
+    deployment: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"declaring {self.deployment}"
+
+
+@dataclass(frozen=True)
 class Submit:
     """Submit a declared deployment, exactly once."""
 
@@ -84,4 +95,4 @@ class Kill:
         return f"killing {self.deployment}, then waiting for {self.then.description}"
 
 
-Step = Done | Skip | GiveUp | Wait | Append | Submit | Kill
+Step = Done | Skip | GiveUp | Wait | Append | Declare | Submit | Kill

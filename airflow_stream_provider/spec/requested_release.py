@@ -1,4 +1,4 @@
-"""A release as the YAML and the form describe it: checked, published, declared."""
+"""The release that a person asks for: the YAML, with what the form says instead."""
 
 from __future__ import annotations
 
@@ -6,20 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from airflow_stream_provider.clusters import Job, refuse_secrets
+from airflow_stream_provider.clusters import refuse_secrets
 from airflow_stream_provider.clusters.secrets import check_arguments
-from airflow_stream_provider.hooks.submit import job_of
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.release import Release
-from airflow_stream_provider.planning.steps import Append
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-
-if TYPE_CHECKING:
-    from airflow_stream_provider.hooks.stream import StreamHook
-    from airflow_stream_provider.spec.stream import StreamSpec
+from airflow_stream_provider.spec.stream import StreamSpec
 
 
 @dataclass(frozen=True)
@@ -77,37 +68,6 @@ class RequestedRelease:
                 )
             if path.suffix == ".py":
                 _compile(path)
-
-    def publish(self, hook: StreamHook) -> Release:
-        """Copy it beside the control log, under its hash."""
-        return hook.publish(
-            version=self.version,
-            application=self.application_path,
-            arguments=self.arguments,
-            py_files=self.py_files,
-            conf=self.spec.conf,
-        )
-
-    def job(self, hook: StreamHook, deployment: str) -> Job:
-        """Return what the cluster would be asked to run."""
-        return job_of(self.spec.name, self.spec.control, hook.folder, deployment, self.publish(hook))
-
-    def declare(self, hook: StreamHook, identity: TaskIdentity, reason: str) -> Append:
-        """Check it, see whether the cluster has room for it, and return the record that declares it.
-
-        :raises SpecError: see `check`. :raises ClusterError: no room, or no answer; nothing was declared.
-        """
-        self.check()
-        deployment = identity.deployment(self.spec.name, self.version)
-        hook.cluster.check(self.job(hook, deployment))
-        policy = self.spec.policy(self.changed_checkpoints)
-        fields: dict[str, Any] = {
-            "deployment": deployment,
-            "release": self.publish(hook).to_json(),
-            "policy": policy.to_json(),
-            "reason": reason or identity.by,
-        }
-        return Append(Kind.DECLARED, fields)
 
 
 def _words(name: str, value: Sequence[str] | str) -> tuple[str, ...]:

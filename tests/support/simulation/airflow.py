@@ -15,13 +15,17 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import may_abort
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning import plan as plans
+from airflow_stream_provider.planning import retire as retiring
+from airflow_stream_provider.planning import roll_back as rolling_back
+from airflow_stream_provider.planning import stand_by as standing_by
+from airflow_stream_provider.planning import stop as stopping
+from airflow_stream_provider.planning import take_over as taking_over
 from airflow_stream_provider.planning.conditions import Condition, Needs, Observations
 from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
 from airflow_stream_provider.planning.recover import drivers_of_interest, recover
 from airflow_stream_provider.planning.recovery_decision import RecoveryStep, recovery_step
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
-from airflow_stream_provider.planning.steps import Append, Kill, Step, Submit, Wait
+from airflow_stream_provider.planning.steps import Append, Kill, Skip, Step, Submit, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 from tests.support.simulation.cluster import Reach
@@ -84,7 +88,7 @@ class Task(Airflow):
                     unclear = not self.submit(step.deployment, first=first)
                     first = False
                     if unclear:
-                        step = plans.ask_again(snapshot, step.deployment)
+                        step = standing_by.ask_again(snapshot, step.deployment)
                 if isinstance(step, Kill):
                     self._kill(step.deployment)
                     outcome = self._wait(step.then, deadline)
@@ -143,14 +147,14 @@ def stand_by(deployment: str, release: str) -> Plan:
         if deployment not in snapshot.state.deployments:
             content = {"version": release, "hash": release}
             return Append(Kind.DECLARED, {"deployment": deployment, "release": content, "policy": {}, "reason": ""})
-        return plans.stand_by(snapshot, deployment, outcome)
+        return standing_by.stand_by(snapshot, deployment, outcome)
 
     return plan
 
 
 def take_over(deployment: str) -> Plan:
     """As HandOverOperator."""
-    return lambda snapshot, identity, outcome: plans.take_over(snapshot, identity, deployment, outcome, "wanted")
+    return lambda snapshot, identity, outcome: taking_over.take_over(snapshot, identity, deployment, outcome, "wanted")
 
 
 def roll_back(deployment: str) -> Plan:
@@ -158,20 +162,20 @@ def roll_back(deployment: str) -> Plan:
 
     def plan(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         if deployment not in snapshot.state.deployments:
-            return plans.Skip("Nothing to roll back.")
-        return plans.roll_back(snapshot, identity, deployment, outcome, "it is bad")
+            return Skip("Nothing to roll back.")
+        return rolling_back.roll_back(snapshot, identity, deployment, outcome, "it is bad")
 
     return plan
 
 
 def stop() -> Plan:
     """As StopStreamOperator."""
-    return lambda snapshot, identity, outcome: plans.stop(snapshot, identity, outcome, "wanted")
+    return lambda snapshot, identity, outcome: stopping.stop(snapshot, identity, outcome, "wanted")
 
 
 def retire(deployment: str) -> Plan:
     """As RetireOperator."""
-    return lambda snapshot, identity, outcome: plans.retire(snapshot, identity, deployment, outcome, "not needed")
+    return lambda snapshot, identity, outcome: retiring.retire(snapshot, identity, deployment, outcome, "not needed")
 
 
 class GiveUp(Airflow):

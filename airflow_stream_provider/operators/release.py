@@ -1,0 +1,75 @@
+"""Base of the operators that bring up a release."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import Context
+
+from airflow_stream_provider.lifecycle.errors import ClusterError
+from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Declare
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.spec.requested_release import RequestedRelease
+
+
+class ReleaseOperator(StreamOperator):
+    """Base of the operators that take a release.
+
+    :param version: label of the release; default: the YAML's. (templated)
+    :param application: script; relative paths as in the YAML, which is the default. (templated)
+    :param arguments: of the script, a list or its JSON; default: the YAML's. (templated)
+    :param changed_checkpoints: query checkpoints that are added, dropped or renamed on purpose. (templated)
+    """
+
+    template_fields: Sequence[str] = ("version", "application", "arguments", "changed_checkpoints", "reason")
+
+    def __init__(
+        self,
+        *,
+        version: str | None = None,
+        application: str | None = None,
+        arguments: Sequence[str] | str | None = None,
+        changed_checkpoints: Sequence[str] | str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.version = version
+        self.application = application
+        self.arguments = arguments
+        self.changed_checkpoints = changed_checkpoints
+
+    @property
+    def requested(self) -> RequestedRelease:
+        """The release that the task's parameters and the YAML describe."""
+        return RequestedRelease.of(
+            self.stream, self.version, self.application, self.arguments, self.changed_checkpoints
+        )
+
+    def subject(self, identity: TaskIdentity) -> str:
+        """Return the id of the deployment that this task declares."""
+        return identity.deployment(self.stream.name, self.requested.version)
+
+    def begin(self, context: Context) -> None:
+        """Push the deployment's id before anything else: the tasks that clean up after a failure need it."""
+        context["ti"].xcom_push(key="deployment", value=self.subject(TaskIdentity.of(context)))
+        self.hook.create()
+
+    def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
+        """Publish and declare the release."""
+        return self.hook.declare(self.requested, step.deployment, step.reason, identity.by, snapshot.state.seq)
+
+    def timeout_hint(self, identity: TaskIdentity) -> str:
+        """Return what the cluster says of the driver, and whether it has room."""
+        snapshot = self.hook.observe()
+        deployment = self.subject(identity)
+        if not snapshot.submission(deployment):
+            return "It was not submitted yet."
+        state = self.hook.cluster.status(snapshot.submission(deployment))
+        try:
+            self.hook.check_room(snapshot.state.deployments[deployment].release, deployment)
+        except ClusterError as error:
+            return f"{state.description} {error.message}"
+        return state.description

@@ -1,0 +1,33 @@
+"""Fence a driver: kill it, have it confirmed dead, say so in the control log (rule 4)."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.planning.conditions import Dead
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Append, Kill, Step
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+
+
+def fence(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome | None, reason: str) -> Step:
+    """Kill a driver and, once that is confirmed, say so in the log (rule 4)."""
+    if outcome is not None and outcome.about(Ended.DEAD, incarnation):
+        evidence = outcome.evidence
+        return Append(Kind.FENCED, {"incarnation": incarnation, "reason": reason, "evidence": dict(evidence)})
+    return Kill(deployment_of(incarnation), Dead(incarnation, snapshot.lease((incarnation,))))
+
+
+def fence_first(snapshot: Snapshot, outcome: WaitOutcome | None) -> Step | None:
+    """Return the fence that comes first: of a driver confirmed dead or of one that stopped inside a batch; or None."""
+    if outcome is not None and outcome.ended is Ended.DEAD and may_fence(snapshot, outcome.subject):
+        return fence(snapshot, outcome.subject, outcome, outcome.reason)
+    for incarnation in snapshot.state.must_fence:
+        return fence(snapshot, incarnation, outcome, "It stopped inside a batch.")
+    return None
+
+
+def may_fence(snapshot: Snapshot, incarnation: str) -> bool:
+    """Return whether the log allows `fenced` for this driver: it has not ended, or it stopped inside a batch."""
+    found = snapshot.state.incarnations.get(incarnation)
+    return found is not None and (not found.state.terminal or incarnation in snapshot.state.must_fence)

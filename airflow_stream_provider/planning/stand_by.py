@@ -1,0 +1,71 @@
+"""Bring a declared deployment up until it stands by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_stream_provider.lifecycle.errors import RehearsalRefused
+from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.lifecycle.state import Deployment
+from airflow_stream_provider.planning.conditions import Pause, StandbyUp
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Step, Submit, Wait
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+
+# How often to ask the cluster again whether a submission arrived.
+ASK_AGAIN_SECONDS = 10.0
+
+
+def bring_up(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None, reason: str) -> Step:
+    """Declare a new deployment of the release that the task asks for, then `stand_by`."""
+    if deployment not in snapshot.state.deployments:
+        return Declare(deployment, reason)
+    return stand_by(snapshot, deployment, outcome)
+
+
+def declare_again(deployment: str, old: Deployment, reason: str) -> Append:
+    """Declare a new deployment of a release that ran before, with the policy that it had."""
+    fields = {
+        "deployment": deployment,
+        "release": old.release.to_json(),
+        "policy": old.policy.to_json(),
+        "reason": reason,
+    }
+    return Append(Kind.DECLARED, fields)
+
+
+def stand_by(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None) -> Step:
+    """Bring a declared deployment up: submit it, wait until it is rehearsed; Done when it is a standby or holds."""
+    declared = snapshot.state.deployments[deployment]
+    if declared.ended:
+        return GiveUp(
+            RehearsalRefused(
+                f"Release {declared.release.version} ({deployment}) {declared.ended}: "
+                f"{declared.reason or 'no reason given'} {snapshot.holder_sentence}",
+                next_step="Correct it and start a new run; clearing this task changes nothing.",
+                deployment=deployment,
+            )
+        )
+    if snapshot.candidate(deployment) or snapshot.holds(deployment):
+        return Done(standby_result(snapshot, deployment))
+    if not declared.submission:
+        return Submit(deployment)
+    if outcome is not None and outcome.about(Ended.LOST, deployment):
+        reason = f"Its driver never came up: {outcome.reason}. Look at the driver's log on the cluster."
+        return Append(Kind.FAILED, {"deployment": deployment, "reason": reason, "error": outcome.reason})
+    return Wait(StandbyUp(deployment))
+
+
+def ask_again(snapshot: Snapshot, deployment: str) -> Step:
+    """Wait before the cluster is asked again whether a submission arrived."""
+    return Wait(Pause(deployment, snapshot.at + ASK_AGAIN_SECONDS))
+
+
+def standby_result(snapshot: Snapshot, deployment: str) -> dict[str, Any]:
+    """Return the XCom of a task that brought up a standby."""
+    incarnation = snapshot.candidate(deployment)
+    return {
+        **snapshot.holder_result(deployment),
+        "incarnation": incarnation.id if incarnation else "",
+        "rehearsal": dict(incarnation.rehearsal) if incarnation else {},
+    }

@@ -1,0 +1,93 @@
+"""Make a deployment the holder, by a hand-over or an appointment."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.lifecycle.errors import HandOverFailed, StreamError
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.lifecycle.state import Request, RequestStage
+from airflow_stream_provider.planning.conditions import FirstCommits
+from airflow_stream_provider.planning.fence import fence, fence_first
+from airflow_stream_provider.planning.requests import ANSWER_SECONDS, follow
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Step, Wait
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+
+# How long to wait for the first batch of a new holder before the gap is reported as not known (no input).
+FIRST_COMMIT_SECONDS = 20.0
+
+
+def take_over(
+    snapshot: Snapshot,
+    identity: TaskIdentity,
+    deployment: str,
+    outcome: WaitOutcome | None,
+    reason: str,
+    *,
+    escalate: bool = False,
+) -> Step:
+    """Make a deployment the holder, by a hand-over or, when nobody holds, by an appointment.
+
+    A driver that is dead, or that stopped inside a batch, is fenced first. `escalate`: a holder that does not let
+    go is fenced too, as in a roll-back.
+    """
+    state = snapshot.state
+    mine = [r for r in state.requests.values() if r.by == identity.by and r.to and deployment_of(r.to) == deployment]
+    last = mine[-1] if mine else None
+    if last is not None and last.stage is RequestStage.DONE:
+        return _taken(snapshot, last, outcome)
+    step = fence_first(snapshot, outcome)
+    if step is not None:
+        return step
+    if state.open_request is not None:
+        return follow(snapshot, identity, state.open_request, outcome)
+    if snapshot.holds(deployment):
+        return Done(snapshot.holder_result(deployment))
+    if last is not None and state.holder is not None:
+        if escalate and state.holder == last.source:
+            return fence(snapshot, state.holder, outcome, f"It did not let go of the stream: {reason}")
+        return GiveUp(_not_taken(snapshot, last))
+    standby = snapshot.candidate(deployment)
+    if standby is None:
+        return GiveUp(
+            HandOverFailed(
+                f"{deployment} has no driver that could take over. {snapshot.holder_sentence}",
+                next_step="Start a new run: it brings up a standby of its own.",
+                deployment=deployment,
+            )
+        )
+    boundary = snapshot.policy(snapshot.holder or deployment).boundary_seconds
+    fields = {
+        "request": identity.request(standby.id, state.holder or ""),
+        "to": standby.id,
+        "expires": snapshot.at + boundary + ANSWER_SECONDS,
+        "reason": reason,
+    }
+    return Append(Kind.REQUESTED, fields)
+
+
+def _taken(snapshot: Snapshot, request: Request, outcome: WaitOutcome | None) -> Step:
+    """The request is done: wait a little for the first batch, so that the gap is known."""
+    to = request.to or ""
+    acquired = next((r for r in snapshot.acquisitions() if r["request"] == request.id and r["incarnation"] == to), None)
+    result = {**snapshot.holder_result(deployment_of(to)), "request": request.id}
+    known = outcome is not None and outcome.subject == to
+    if acquired is None or snapshot.state.holder != to or not result["previous"] or known:
+        return Done(result)  # the first release of all leaves no gap
+    until = acquired.at + FIRST_COMMIT_SECONDS
+    if snapshot.at >= until:
+        return Done(result)
+    queries = tuple(query["name"] for query in snapshot.state.incarnations[to].queries)
+    return Wait(FirstCommits(to, queries, until))
+
+
+def _not_taken(snapshot: Snapshot, request: Request) -> StreamError:
+    how = "was taken back" if request.stage is RequestStage.TAKEN_BACK else "was aborted"
+    why = next((r.get("reason") for r in snapshot.records if r.kind == Kind.ABORTED and r["request"] == request.id), "")
+    return HandOverFailed(
+        f"The hand-over to {request.to} {how}{': ' + why if why else ''}. {snapshot.holder_sentence}",
+        next_step="Nothing was lost. Look at both drivers' logs, then start a new run.",
+        request=request.id,
+        holder=snapshot.holder,
+    )

@@ -1,0 +1,69 @@
+"""Rolling back, step by step."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.planning.conditions import Dead
+from airflow_stream_provider.planning.roll_back import roll_back
+from airflow_stream_provider.planning.steps import Append, Kill, Skip, Submit
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from tests.support.snapshots import BACK, BOTH, RUNNING, UPGRADED, snapshot
+from tests.support.story import (
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    declared,
+    fenced,
+    record,
+    released,
+    requested,
+    submitted,
+)
+
+
+def test_a_roll_back_fences_whoever_does_not_let_go() -> None:
+    missed = [
+        *UPGRADED,
+        requested("back", OLD, by=BACK.by),
+        record("aborted", by=BACK.by, request="back", reason="missed"),
+    ]
+    step = roll_back(snapshot(*missed), BACK, NEW_DEPLOYMENT, None, "bad")
+    assert step == Kill(NEW_DEPLOYMENT, Dead(NEW, 30.0))
+    after = roll_back(snapshot(*missed, fenced(NEW)), BACK, NEW_DEPLOYMENT, None, "bad")
+    assert isinstance(after, Append)
+    assert (after.kind, after.fields["to"]) == ("requested", OLD)
+
+
+def test_a_roll_back_goes_to_the_warm_one_or_brings_the_release_up_anew() -> None:
+    warm = roll_back(snapshot(*UPGRADED), BACK, NEW_DEPLOYMENT, None, "bad")
+    assert isinstance(warm, Append)
+    assert (warm.kind, warm.fields["to"]) == ("requested", OLD)
+    retired = record("retired", deployment=OLD_DEPLOYMENT, reason="")
+    cold = roll_back(snapshot(*UPGRADED, retired), BACK, NEW_DEPLOYMENT, None, "bad")
+    assert isinstance(cold, Append)
+    assert (cold.kind, cold.fields["release"]["hash"]) == ("declared", OLD_DEPLOYMENT)
+    again = roll_back(snapshot(*UPGRADED, retired, record(cold.kind, **cold.fields)), BACK, NEW_DEPLOYMENT, None, "bad")
+    assert again == Submit(cold.fields["deployment"])
+
+
+def test_there_may_be_nothing_to_roll_back() -> None:
+    assert isinstance(roll_back(snapshot(*BOTH), BACK, NEW_DEPLOYMENT, None, "bad"), Skip)
+    assert isinstance(roll_back(snapshot(*RUNNING), BACK, OLD_DEPLOYMENT, None, "bad"), Skip)
+
+
+def test_a_stopped_stream_is_not_started_by_the_roll_back_of_a_run_that_changed_nothing() -> None:
+    stopped = [*RUNNING, requested("stop", None, by="a person"), released(OLD, "stop", None)]
+    refusal = record("failed", deployment=NEW_DEPLOYMENT, incarnation=NEW, reason="No.", error="x")
+    story = [*stopped, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT), refusal]
+    assert isinstance(roll_back(snapshot(*story), BACK, NEW_DEPLOYMENT, None, "bad"), Skip)
+
+
+def test_a_restart_that_is_refused_brings_the_old_release_back() -> None:
+    mine = TaskIdentity("dag", "run", "stop_first")
+    stopped = [*RUNNING, requested("stop", None, by=mine.by), released(OLD, "stop", None)]
+    gone = record("retired", deployment=OLD_DEPLOYMENT, reason="")
+    refusal = record("failed", deployment=NEW_DEPLOYMENT, incarnation=NEW, reason="No.", error="x")
+    story = [*stopped, gone, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT), refusal]
+    step = roll_back(snapshot(*story), BACK, NEW_DEPLOYMENT, None, "bad")
+    assert isinstance(step, Append)
+    assert step.kind == "declared"

@@ -1,0 +1,49 @@
+"""Bringing a deployment up: a state of the log on the left, the next step on the right."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.planning.conditions import StandbyUp
+from airflow_stream_provider.planning.stand_by import stand_by
+from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Submit, Wait
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from tests.support.snapshots import BOTH, RUNNING, UPGRADED, snapshot
+from tests.support.story import (
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD_DEPLOYMENT,
+    declared,
+    record,
+    submitted,
+)
+
+
+def test_a_declared_deployment_is_submitted_then_waited_for() -> None:
+    new = declared(NEW_DEPLOYMENT)
+    assert stand_by(snapshot(*RUNNING, new), NEW_DEPLOYMENT, None) == Submit(NEW_DEPLOYMENT)
+    waiting = stand_by(snapshot(*RUNNING, new, submitted(NEW_DEPLOYMENT)), NEW_DEPLOYMENT, None)
+    assert waiting == Wait(StandbyUp(NEW_DEPLOYMENT))
+    done = stand_by(snapshot(*BOTH), NEW_DEPLOYMENT, None)
+    assert isinstance(done, Done)
+    assert done.result["incarnation"] == NEW
+
+
+def test_a_standby_that_became_the_holder_meanwhile_is_up_too() -> None:
+    assert isinstance(stand_by(snapshot(*UPGRADED), NEW_DEPLOYMENT, None), Done)
+
+
+def test_a_refused_rehearsal_is_final_and_says_who_holds() -> None:
+    refusal = record("failed", deployment=NEW_DEPLOYMENT, incarnation=NEW, reason="No.", error="x")
+    step = stand_by(
+        snapshot(*RUNNING, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT), refusal), NEW_DEPLOYMENT, None
+    )
+    assert isinstance(step, GiveUp)
+    assert f"{OLD_DEPLOYMENT} (release 1) holds the stream." in str(step.error)
+
+
+def test_a_driver_that_died_without_a_word_is_put_on_record() -> None:
+    records = [*RUNNING, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT)]
+    lost = WaitOutcome(Ended.LOST, NEW_DEPLOYMENT, "its driver is gone (failed)")
+    step = stand_by(snapshot(*records), NEW_DEPLOYMENT, lost)
+    assert isinstance(step, Append)
+    assert step.kind == "failed"
+    assert isinstance(stand_by(snapshot(*records, record(step.kind, **step.fields)), NEW_DEPLOYMENT, lost), GiveUp)

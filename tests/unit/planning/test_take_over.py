@@ -1,0 +1,125 @@
+"""Taking over, and following a request: a state of the log on the left, the next step on the right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.planning.conditions import Dead, FirstCommits, RequestOver
+from airflow_stream_provider.planning.retire import retire
+from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Kill, Wait
+from airflow_stream_provider.planning.take_over import take_over
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from tests.support.snapshots import ASKED, BOTH, ME, RELEASED, UPGRADED, snapshot, up
+from tests.support.story import (
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    acquired,
+    fenced,
+    ready,
+    record,
+    released,
+    requested,
+)
+
+
+def take(*records: Record, outcome: WaitOutcome | None = None, **options: Any) -> Any:
+    return take_over(snapshot(*records), ME, NEW_DEPLOYMENT, outcome, "why", **options)
+
+
+def test_a_hand_over_is_asked_for_once_and_followed() -> None:
+    step = take(*BOTH)
+    assert isinstance(step, Append)
+    assert (step.kind, step.fields["to"]) == ("requested", NEW)
+    assert step.fields["request"] == take(*BOTH).fields["request"]
+    for story in (ASKED, RELEASED):
+        following = take(*story)
+        assert isinstance(following, Wait)
+        assert isinstance(following.condition, RequestOver)
+        assert following.condition.watched == (OLD, NEW)
+
+
+def test_a_done_hand_over_waits_for_the_first_batch_and_then_stays_done() -> None:
+    assert take(*UPGRADED) == Wait(FirstCommits(NEW, ("a",), 120.0))
+    done = take(*UPGRADED, outcome=WaitOutcome(Ended.REACHED, NEW))
+    assert isinstance(done, Done)
+    assert (done.result["previous"], done.result["epoch"]) == (OLD_DEPLOYMENT, 2)
+    later = [
+        *UPGRADED,
+        requested("later", OLD),
+        ready("later", OLD),
+        released(NEW, "later", OLD),
+        acquired(OLD, "later", 3),
+    ]
+    cleared = take(*later)
+    assert isinstance(cleared, Done)
+    assert cleared.result["holder"] == OLD_DEPLOYMENT
+
+
+def test_a_holder_that_broke_inside_a_batch_is_fenced_whoever_follows_the_request() -> None:
+    torn = record("failed", deployment=OLD_DEPLOYMENT, incarnation=OLD, reason="it broke", boundary="interrupted")
+    killing = Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
+    assert take(*ASKED, torn) == killing
+    assert retire(snapshot(*ASKED, torn), ME, NEW_DEPLOYMENT, None, "why") == killing
+
+
+def test_without_a_holder_the_standby_is_appointed() -> None:
+    step = take(*up(NEW))
+    assert isinstance(step, Append)
+    assert step.kind == "requested"
+
+
+def test_the_first_release_of_all_is_not_waited_for() -> None:
+    first = [*up(NEW), requested("mine", NEW, by=ME.by), ready("mine", NEW), acquired(NEW, "mine", 1)]
+    assert isinstance(take(*first), Done)
+
+
+def test_without_a_standby_there_is_no_hand_over() -> None:
+    gone = record("retired", deployment=NEW_DEPLOYMENT, reason="")
+    assert isinstance(take(*BOTH, gone), GiveUp)
+
+
+def test_a_silent_holder_is_killed_confirmed_and_fenced_and_the_request_goes_on() -> None:
+    killing = take(*ASKED, outcome=WaitOutcome(Ended.SILENT, OLD, "no heartbeat for 70 s"))
+    assert killing == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
+    step = take(*ASKED, outcome=WaitOutcome(Ended.DEAD, OLD, "gone", {"driver": "killed"}))
+    assert isinstance(step, Append)
+    assert (step.kind, step.fields["evidence"]) == ("fenced", {"driver": "killed"})
+    assert isinstance(take(*ASKED, fenced(OLD)), Wait)
+
+
+def test_a_holder_killed_while_its_request_was_aborted_is_fenced_all_the_same() -> None:
+    aborted = record("aborted", by=ME.by, request="mine", reason="late")
+    step = take(*ASKED, aborted, outcome=WaitOutcome(Ended.DEAD, OLD, "gone", {"driver": "killed"}))
+    assert isinstance(step, Append)
+    assert step.kind == "fenced"
+    again = take(*ASKED, aborted, fenced(OLD))
+    assert isinstance(again, Append)
+    assert (again.kind, again.fields["to"]) == ("requested", NEW)
+    assert again.fields["request"] != take(*BOTH).fields["request"]
+
+
+def test_what_stopped_inside_a_batch_is_fenced_before_anybody_takes_over() -> None:
+    story = [*ASKED, ready("mine", NEW), released(OLD, "mine", NEW, "interrupted")]
+    assert take(*story) == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
+
+
+def test_a_dead_standby_ends_the_request_and_the_holder_goes_on() -> None:
+    step = take(*ASKED, fenced(NEW))
+    assert isinstance(step, Append)
+    assert step.kind == "aborted"
+    over = take(*ASKED, fenced(NEW), record("aborted", request="mine", reason="dead"))
+    assert isinstance(over, GiveUp)
+    assert "was aborted: dead" in str(over.error)
+
+
+def test_a_request_that_is_taken_back_is_not_repeated() -> None:
+    assert isinstance(take(*RELEASED, acquired(OLD, "mine", 2)), GiveUp)
+
+
+def test_an_expired_request_is_aborted() -> None:
+    step = take(*ASKED, outcome=WaitOutcome(Ended.LOST, "mine", "late"))
+    assert isinstance(step, Append)
+    assert step.kind == "aborted"
