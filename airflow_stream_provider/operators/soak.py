@@ -14,23 +14,32 @@ from airflow_stream_provider.planning.soak import SoakResult
 from airflow_stream_provider.planning.steps import Done, GiveUp, Step, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.spec.stream import StreamSpec
 
 
 class SoakOperator(StreamOperator):
     """Watch a deployment from the moment it took over, for the stream's `upgrade.soak`; fail as soon as it is no good.
 
     It is no good when it failed, lost the stream, gives no sign of life, or is too far behind Kafka, several times in a
-    row, as the stream's watch and sensors judge it too. The reason is left in the XCom `verdict` for the roll-back.
+    row, as the stream's watch and sensors judge it too. The reason is pushed as XCom `fault`, for the roll-back.
 
     :param seconds: how long; default: the YAML's `upgrade.soak`.
 
-    XCom: `verdict` (good, superseded), `lag_records` and `samples`.
+    XCom: `result` (good, superseded), `lag_records` and `samples`.
     """
 
-    def __init__(self, *, seconds: float | None = None, **kwargs: Any) -> None:
-        self.seconds = kwargs["stream"].upgrade.soak if seconds is None else seconds
-        kwargs.setdefault("wait_seconds", self.seconds + self.WAIT_SECONDS)
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        *,
+        stream: StreamSpec,
+        seconds: float | None = None,
+        wait_seconds: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        soak = stream.upgrade.soak if seconds is None else seconds
+        wait = soak + self.WAIT_SECONDS if wait_seconds is None else wait_seconds
+        super().__init__(stream=stream, wait_seconds=wait, **kwargs)
+        self.seconds = soak
 
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Return the next step."""
@@ -44,10 +53,8 @@ class SoakOperator(StreamOperator):
             limits = replace(self.stream.limits, silent_seconds=2 * lease)
             return Wait(Soaked(self.deployment, mine[0].at + self.seconds, limits.to_json(), identity.run))
         if outcome.ended is Ended.REACHED:
-            verdict = SoakResult.SUPERSEDED if outcome.reason else SoakResult.GOOD
-            return Done(
-                {"stream": snapshot.stream, "verdict": verdict.value, "note": outcome.reason, **outcome.evidence}
-            )
+            result = SoakResult.SUPERSEDED if outcome.reason else SoakResult.GOOD
+            return Done({"stream": snapshot.stream, "result": result.value, "note": outcome.reason, **outcome.evidence})
         return GiveUp(
             HandOverFailed(
                 f"Release {snapshot.state.deployments[self.deployment].release.version} "
@@ -58,8 +65,8 @@ class SoakOperator(StreamOperator):
         )
 
     def resume(self, context: Any, event: Any = None) -> Any:
-        """Leave the verdict where the roll-back finds it, then go on."""
+        """Push the fault where the roll-back finds it, then go on."""
         outcome = WaitOutcome.from_event(event)
         if outcome.ended is Ended.LOST:
-            context["ti"].xcom_push(key="verdict", value=outcome.reason)
+            context["ti"].xcom_push(key="fault", value=outcome.reason)
         return super().resume(context, event)

@@ -35,10 +35,10 @@ _RELEASE = {
 # Left by `submit` before it does anything, so it is there for those who clean up after it.
 _NEW = "{{ ti.xcom_pull(task_ids='submit', key='deployment') or '' }}"
 _OLD = "{{ (ti.xcom_pull(task_ids='hand_over') or {}).get('previous', '') }}"
-_FAULT = "{{ ti.xcom_pull(task_ids='watch', key='verdict') or '' }}"
-_VERDICT = "{{ (ti.xcom_pull(task_ids='watch') or {}).get('verdict', '') }}"
-# Nothing when the watch ended well: whoever took over since may keep this release warm for a roll-back.
-_UNFIT = "{% if not (ti.xcom_pull(task_ids='watch') or {}).get('verdict') %}" + _NEW + "{% endif %}"
+_FAULT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or '' }}"
+_SOAKED = "{{ (ti.xcom_pull(task_ids='soak') or {}).get('result', '') }}"
+# Empty when the soak ended well: whoever took over since may keep this release warm for a roll-back.
+_UNFIT = "{% if not (ti.xcom_pull(task_ids='soak') or {}).get('result') %}" + _NEW + "{% endif %}"
 
 
 def stream_dags(folder: str | Path) -> dict[str, DAG]:
@@ -61,7 +61,7 @@ def stream_dags(folder: str | Path) -> dict[str, DAG]:
 
 
 def upgrade_dag(spec: StreamSpec) -> DAG:
-    """Return ``NAME__upgrade``: check, submit and rehearse, judge, hand over, watch, retire; and the way back."""
+    """Return ``NAME__upgrade``: check, submit and rehearse, judge, hand over, soak, retire; and the way back."""
     with DAG(
         f"{spec.name}__upgrade",
         description=f"Upgrade the stream {spec.name}: the new release is warm before the old one stops.",
@@ -80,7 +80,7 @@ def upgrade_dag(spec: StreamSpec) -> DAG:
         submit = SubmitStandbyOperator(task_id="submit", stream=spec, trigger_rule=TriggerRule.NONE_FAILED, **_RELEASE)
         judge = JudgeRehearsalOperator(task_id="judge", stream=spec, deployment=_NEW)
         hand_over = HandOverOperator(task_id="hand_over", stream=spec, deployment=_NEW)
-        watch = SoakOperator(task_id="watch", stream=spec, deployment=_NEW)
+        soak = SoakOperator(task_id="soak", stream=spec, deployment=_NEW)
         retire = RetireLaterOperator(
             task_id="retire",
             stream=spec,
@@ -102,17 +102,17 @@ def upgrade_dag(spec: StreamSpec) -> DAG:
             task_id="report",
             stream=spec,
             deployment=_NEW,
-            verdict=_VERDICT,
+            soaked=_SOAKED,
             fault=_FAULT,
             trigger_rule=TriggerRule.ALL_DONE,
         )
         steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge]
         if spec.upgrade.approval:
             steps.append(_approval(spec))
-        steps += [hand_over, watch]
+        steps += [hand_over, soak]
         for before, after in zip(steps, [*steps[1:], retire], strict=True):
             before >> after
-        watch >> roll_back >> discard >> report
+        soak >> roll_back >> discard >> report
         retire >> report
     # Afterwards: Airflow copies the DAG's form for every operator that is made in it, which is most of the time that
     # parsing takes. Tasks see it all the same.

@@ -54,15 +54,15 @@ class RetireLaterOperator(TriggerDagRunOperator):
 class ReportUpgradeOperator(StreamOperator):
     """Say how the run ended, from the control log; it fails when the wanted release does not hold because of this run.
 
-    :param verdict: how the watch ended (good or superseded); empty when it failed or never began. (templated)
-    :param fault: what the watch said against the release; empty if nothing. (templated)
+    :param soaked: result of the soak (good or superseded); empty when it failed or never began. (templated)
+    :param fault: why the soak failed; empty when it did not. (templated)
     """
 
-    template_fields: Sequence[str] = ("deployment", "reason", "verdict", "fault")
+    template_fields: Sequence[str] = ("deployment", "reason", "soaked", "fault")
 
-    def __init__(self, *, verdict: str, fault: str, **kwargs: Any) -> None:
+    def __init__(self, *, soaked: str, fault: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.verdict = verdict
+        self.soaked = soaked
         self.fault = fault
 
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
@@ -71,14 +71,14 @@ class ReportUpgradeOperator(StreamOperator):
         if declared is None:
             return self._failed("Nothing was submitted; the task that failed says why.", snapshot)
         version = declared.release.version
-        if self.verdict:
+        if self.soaked:
             result = {
                 "stream": snapshot.stream,
                 "deployment": self.deployment,
                 "version": version,
                 "holder": snapshot.holder,
             }
-            return Done({**result, "verdict": self.verdict})
+            return Done({**result, "result": self.soaked})
         if any(deployment_of(r["incarnation"]) == self.deployment for r in snapshot.acquisitions()):
             gone = "It still holds." if snapshot.holds(self.deployment) else "Rolled back."
             return self._failed(f"Release {version} took over and did not stay. {self.fault} {gone}", snapshot)

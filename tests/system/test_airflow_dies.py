@@ -106,7 +106,7 @@ def test_airflow_dies_in_the_middle_of_a_hand_over(world: World) -> None:
     assert [r["boundary"] for r in world.log.records() if r.kind == Kind.RELEASED] == ["completed"]
 
 
-@pytest.mark.parametrize("task", ["check", "submit", "hand_over", "watch", "report"])
+@pytest.mark.parametrize("task", ["check", "submit", "hand_over", "soak", "report"])
 def test_a_task_cleared_afterwards_changes_nothing(world: World, task: str) -> None:
     run = next(r.by.split("/")[1] for r in reversed(world.log.records()) if "/hand_over" in r.by)
     before = world.log.refresh()
@@ -121,7 +121,7 @@ def test_a_task_cleared_afterwards_changes_nothing(world: World, task: str) -> N
 
 def test_a_task_cleared_while_it_waits_ends_the_same(world: World) -> None:
     run = world.upgrade("1")
-    for task, state in (("submit", "deferred"), ("watch", "deferred")):
+    for task, state in (("submit", "deferred"), ("soak", "deferred")):
         wait_for(f"{task} to wait", lambda t=task, s=state: world.site.airflow.task_states(DAG, run)[t] == s, 600)
         world.site.airflow.clear(DAG, run, [task])
     world.ends(run, "success")

@@ -92,7 +92,7 @@ def test_a_release_that_dies_in_the_soak_is_rolled_back_to_the_warm_one(world: W
     world.write("die-running")
     run = world.upgrade("2")
     assert run.state == "failed", run.log[-8000:]
-    assert run.states["watch"] == "failed"
+    assert run.states["soak"] == "failed"
     assert run.states["roll_back"] == "success", run.log[-8000:]
     assert run.states["report"] == "failed"
     assert "Release 2 took over and did not stay." in run.log

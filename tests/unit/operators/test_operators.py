@@ -144,9 +144,9 @@ def test_a_bad_soak_leaves_its_reason_for_the_roll_back(spec: StreamSpec, log: C
     bad = WaitOutcome(Ended.LOST, NEW_DEPLOYMENT, "It is behind.", {"samples": 7})
     with pytest.raises(AirflowFailException, match=r"Release 1 .* is no good: It is behind\. Roll back\."):
         operator.resume(context(pushed), bad.to_event())
-    assert pushed["verdict"] == "It is behind."
+    assert pushed["fault"] == "It is behind."
     good = operator.resume(context(), WaitOutcome(Ended.REACHED, NEW_DEPLOYMENT, "", {"samples": 7}).to_event())
-    assert (good["verdict"], good["samples"]) == ("good", 7)
+    assert (good["result"], good["samples"]) == ("good", 7)
 
 
 @pytest.mark.parametrize(("seconds", "good"), [(0.5, True), (None, True), (10.5, False)])

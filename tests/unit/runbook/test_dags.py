@@ -31,10 +31,10 @@ def test_each_stream_has_its_dags(streams: Path) -> None:
     dags = stream_dags(streams)
     assert set(dags) == {"orders__upgrade", "orders__retire", "orders__watch"}
     upgrade = dags["orders__upgrade"]
-    order = ["check", "make_room", "stop_first", "submit", "judge", "hand_over", "watch", "retire", "report"]
+    order = ["check", "make_room", "stop_first", "submit", "judge", "hand_over", "soak", "retire", "report"]
     for before, after in pairwise(order):
         assert after in upgrade.get_task(before).downstream_task_ids
-    assert upgrade.get_task("roll_back").upstream_task_ids == {"watch"}
+    assert upgrade.get_task("roll_back").upstream_task_ids == {"soak"}
     assert upgrade.get_task("discard").upstream_task_ids == {"roll_back"}
     assert upgrade.max_active_runs == 1
     for dag in dags.values():
