@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import json
@@ -40,7 +41,7 @@ def publish(
     _check_sources(sources)
     files = {path.name: path.read_bytes() for path in sources}
     files[LAUNCHER] = (Path(__file__).parent.parent / "runtime" / LAUNCHER).read_bytes()
-    files[RUNTIME_ZIP] = _runtime_zip()
+    files[RUNTIME_ZIP] = runtime_zip()
     settings = {
         "version": version,
         "application": application.name,
@@ -90,7 +91,9 @@ def _digest(settings: Mapping[str, Any], files: Mapping[str, bytes]) -> str:
     return hashlib.sha256(json.dumps([settings, contents], sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _runtime_zip() -> bytes:
+@functools.cache
+def runtime_zip() -> bytes:
+    """Return the zip of py-files that carries the runtime to the driver; the same sources give the same bytes."""
     package = Path(__file__).parent.parent
     sources = [package / "__init__.py"] + [p for name in _TRAVELS for p in (package / name).rglob("*.py")]
     buffer = io.BytesIO()

@@ -1,4 +1,4 @@
-"""The errors of this package: one small tree, each saying what was found, what was expected and what to do."""
+"""The errors of this package: one tree under StreamError."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 
 class StreamError(Exception):
-    """Base of every error raised here.
+    """Base of every error that this package raises.
 
-    The message is one sentence of what was found and expected; `todo` is the next step for the person who
-    reads it; the remaining fields are the values behind the sentence, for programs.
+    :param message: what was found and what was expected, for a person.
+    :param next_step: what that person should do; it ends the error's text.
+    :param fields: the values behind the message, for programs.
     """
 
     def __init__(self, message: str, *, next_step: str = "", **fields: Any) -> None:
@@ -20,32 +21,32 @@ class StreamError(Exception):
 
 
 class SpecError(StreamError):
-    """What a person wrote (YAML, form, connection) cannot be used; nothing was touched."""
+    """Input from a person (YAML, form, connection, parameter) cannot be used; nothing that runs was touched."""
 
 
 class RuleBroken(StreamError):
-    """An append that the rules of the control log forbid; `fields["rule"]` names the rule."""
+    """The rules of the control log forbid this record; nothing was written. `fields["rule"]` names the rule."""
 
 
 class SeqTaken(StreamError):
-    """Somebody else wrote this number of the control log first: read it and decide again."""
+    """Another writer appended this record number first: read the log and decide again."""
 
 
 class ControlUnavailable(StreamError):
-    """The control log cannot be read or written now, or whether a write arrived is not known."""
+    """The control log cannot be read or written now, or it is unknown whether a write arrived."""
 
 
 class CheckpointError(StreamError):
-    """A checkpoint that cannot be read, belongs to another stream, or is written by somebody else."""
+    """A checkpoint cannot be read, belongs to another stream, or is being written by another job."""
 
 
 class RehearsalRefused(StreamError):
-    """The rehearsal found that the new release cannot take over; the holder was not touched."""
+    """The rehearsal refused the new release; the holder was not touched."""
 
 
 class HandOverFailed(StreamError):
-    """A request ended in another way than with the new holder running; the message says who holds now."""
+    """A hand-over, appointment or stop did not end as asked; the message says which deployment holds now."""
 
 
 class ClusterError(StreamError):
-    """The cluster refused, did not answer, or has no room; `fields` say what it has and what was asked."""
+    """The cluster refused, did not answer, or has no room; `fields` hold what is free and what was asked for."""

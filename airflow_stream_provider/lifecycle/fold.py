@@ -1,4 +1,4 @@
-"""What the control log means: `state = fold(records)`, pure. Nothing else is ever stored."""
+"""Fold the records of a control log into the state of its stream. The state itself is never stored."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.policy import Policy
-from airflow_stream_provider.lifecycle.record import Boundary, Record
+from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import (
     Deployment,
+    DeploymentEnd,
+    HoldEnd,
     Incarnation,
     IncarnationState,
     Request,
@@ -21,11 +23,10 @@ from airflow_stream_provider.lifecycle.state import (
 
 
 def fold(records: Iterable[Record], state: StreamState | None = None) -> StreamState:
-    """Return the state after these records, starting from `state` (default: an empty log).
+    """Return the state after these records.
 
-    Kinds that this version does not know only count.
-
-    :raises StreamError: a record that no append would have let through.
+    :param state: to start from; default: that of an empty log.
+    :raises StreamError: a record cannot follow those before it. Records of unknown kinds are only counted.
     """
     draft = _Draft.of(state or StreamState())
     for record in records:
@@ -36,7 +37,7 @@ def fold(records: Iterable[Record], state: StreamState | None = None) -> StreamS
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise StreamError(
                 f"Record {record.seq} of the control log ({record.kind!r}) cannot follow those before it: {error!r}.",
-                next_step="Was it edited by hand, or written by a newer version? Restore it, or upgrade this one.",
+                next_step="If it was edited by hand, restore it; if a newer version wrote it, upgrade this one.",
                 seq=record.seq,
             ) from error
         draft.seq = record.seq
@@ -45,7 +46,7 @@ def fold(records: Iterable[Record], state: StreamState | None = None) -> StreamS
 
 @dataclass
 class _Draft:
-    """A state under construction: its own, so that a long log is folded without a copy for each record."""
+    """A state under construction. Its dicts are changed in place, so a long log is not copied for every record."""
 
     seq: int
     epoch: int
@@ -54,7 +55,7 @@ class _Draft:
     incarnations: dict[str, Incarnation]
     requests: dict[str, Request]
     last_holder: str | None
-    last_end: str
+    last_end: HoldEnd | None
 
     @classmethod
     def of(cls, state: StreamState) -> _Draft:
@@ -70,15 +71,15 @@ class _Draft:
     def request(self, name: str, stage: RequestStage) -> None:
         self.requests[name] = replace(self.requests[name], stage=stage)
 
-    def free(self, name: str, how: str) -> None:
-        """Nobody holds from here on, if `name` did. Whoever asked for a stop has got it, however it came about."""
+    def free(self, name: str, how: HoldEnd) -> None:
+        """If `name` held, nobody holds from here on. An open request to stop is then done, whatever ended the hold."""
         if self.holder != name:
             return
         self.holder, self.last_end = None, how
         for request in list(self.requests.values())[-1:]:  # only the newest can be open
             if request.stage.open and request.to is None:
                 self.request(request.id, RequestStage.DONE)
-                self.last_end = "stopped"
+                self.last_end = HoldEnd.STOPPED
 
 
 def _declared(draft: _Draft, r: Record) -> None:
@@ -124,7 +125,7 @@ def _ready(draft: _Draft, r: Record) -> None:
 def _released(draft: _Draft, r: Record) -> None:
     completed = r["boundary"] == Boundary.COMPLETED.value
     draft.incarnation(r["incarnation"], IncarnationState.STANDBY if completed else IncarnationState.INTERRUPTED)
-    draft.free(r["incarnation"], "released")
+    draft.free(r["incarnation"], HoldEnd.RELEASED)
     if r.get("to") is not None:
         draft.request(r["request"], RequestStage.RELEASED)
 
@@ -135,12 +136,12 @@ def _acquired(draft: _Draft, r: Record) -> None:
     draft.request(r["request"], RequestStage.DONE if appointed else RequestStage.TAKEN_BACK)
     draft.incarnation(name, IncarnationState.HOLDER, epoch=r["epoch"])
     draft.holder = draft.last_holder = name
-    draft.last_end, draft.epoch = "", r["epoch"]
+    draft.last_end, draft.epoch = None, r["epoch"]
 
 
 def _fenced(draft: _Draft, r: Record) -> None:
     draft.incarnation(r["incarnation"], IncarnationState.FENCED, reason=r["reason"])
-    draft.free(r["incarnation"], "fenced")
+    draft.free(r["incarnation"], HoldEnd.FENCED)
 
 
 def _aborted(draft: _Draft, r: Record) -> None:
@@ -156,38 +157,38 @@ def _failed(draft: _Draft, r: Record) -> None:
         interrupted = r.get("boundary") == Boundary.INTERRUPTED.value
         after = IncarnationState.INTERRUPTED if interrupted else IncarnationState.FAILED
         draft.incarnation(name, after, reason=r["reason"])
-        draft.free(name, "failed")
+        draft.free(name, HoldEnd.FAILED)
     twins = (i for i in draft.incarnations.values() if i.deployment == deployment)
     if held or all(twin.state.terminal for twin in twins):
-        draft.deployment(deployment, ended="failed", reason=r["reason"])
+        draft.deployment(deployment, ended=DeploymentEnd.FAILED, reason=r["reason"])
     # Otherwise a relaunched twin failed beside another driver: the deployment lives on.
 
 
 def _finished(draft: _Draft, r: Record) -> None:
     name = r["incarnation"]
     draft.incarnation(name, IncarnationState.FINISHED)
-    draft.free(name, "finished")
-    draft.deployment(draft.incarnations[name].deployment, ended="finished")
+    draft.free(name, HoldEnd.FINISHED)
+    draft.deployment(draft.incarnations[name].deployment, ended=DeploymentEnd.FINISHED)
 
 
 def _retired(draft: _Draft, r: Record) -> None:
     for twin in list(draft.incarnations.values()):
         if twin.deployment == r["deployment"] and twin.state is IncarnationState.STANDBY:
             draft.incarnation(twin.id, IncarnationState.RETIRED)
-    draft.deployment(r["deployment"], ended="retired", reason=r.get("reason", ""))
+    draft.deployment(r["deployment"], ended=DeploymentEnd.RETIRED, reason=r.get("reason", ""))
 
 
 _APPLY = {
-    "declared": _declared,
-    "submitted": _submitted,
-    "standby": _standby,
-    "requested": _requested,
-    "ready": _ready,
-    "released": _released,
-    "acquired": _acquired,
-    "fenced": _fenced,
-    "aborted": _aborted,
-    "failed": _failed,
-    "finished": _finished,
-    "retired": _retired,
+    Kind.DECLARED: _declared,
+    Kind.SUBMITTED: _submitted,
+    Kind.STANDBY: _standby,
+    Kind.REQUESTED: _requested,
+    Kind.READY: _ready,
+    Kind.RELEASED: _released,
+    Kind.ACQUIRED: _acquired,
+    Kind.FENCED: _fenced,
+    Kind.ABORTED: _aborted,
+    Kind.FAILED: _failed,
+    Kind.FINISHED: _finished,
+    Kind.RETIRED: _retired,
 }

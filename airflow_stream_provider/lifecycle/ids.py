@@ -1,4 +1,4 @@
-"""Names from users and the ids made of them; what passes here is safe in a path, a URL and a shell word."""
+"""Names of streams and the ids made of them. What passes these checks is safe in a path, a URL and a shell word."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INCARNATION = re.compile(DEPLOYMENT.pattern + r"\.[0-9a-f]{8}")
 
 
 def check_stream_name(name: str) -> str:
-    """Return the name, or raise SpecError when it could become a path or a shell word of its own."""
+    """Return the name of a stream; raise SpecError when it has characters that mean something in a path or a shell."""
     if not STREAM.fullmatch(name):
         raise SpecError(
             f"{name!r} cannot be a stream's name: up to 63 of a-z, 0-9, '_' and '-', starting with a letter or digit.",
@@ -24,24 +24,30 @@ def check_stream_name(name: str) -> str:
 
 
 def check_id(value: str, pattern: re.Pattern[str]) -> str:
-    """Return a deployment or incarnation id that has the wanted form; raise SpecError otherwise."""
+    """Return a deployment or incarnation id; raise SpecError when it does not match its pattern."""
     if not pattern.fullmatch(value):
-        raise SpecError(f"{value!r} is not an id of the form {pattern.pattern}.", next_step="Take it from the log.")
+        raise SpecError(
+            f"{value!r} is not an id of the form {pattern.pattern}.",
+            next_step="Copy the id from `airflow streams status` or from the control log.",
+        )
     return value
 
 
 def request_id(*parts: object) -> str:
-    """Identity of one act of one task: made of dag, run, task and map index, never of the try."""
+    """Return the id of a request, 16 hex digits: the same parts always give the same id.
+
+    :param parts: what identifies one act of one task: DAG, run, task, map index and purpose; never the try number.
+    """
     text = "\x1f".join(str(part) for part in parts)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def deployment_id(stream: str, version: str, *parts: object) -> str:
-    """Id of a deployment: readable, and the same for every try of the task that declares it."""
+    """Return the id of a deployment, such as ``orders-2-1-0-1a2b3c4d``: the same for every try of its task."""
     label = re.sub(r"[^a-z0-9]+", "-", version.lower()).strip("-")[:24]
     return f"{stream}-{label}-{request_id(stream, version, *parts)[:8]}"
 
 
 def deployment_of(incarnation: str) -> str:
-    """Return the deployment that an incarnation belongs to."""
+    """Return the deployment of an incarnation: the part before the last dot."""
     return incarnation.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""How a deployment's drivers behave; it travels in the `declared` record."""
+"""The policy of a deployment: how its drivers behave. It travels in the `declared` record."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Policy:
-    """Limits of a driver's rehearsal, hand-over and lease. Times are seconds, sizes bytes.
+    """Limits of a driver's rehearsal, hand-over and lease. Times are in seconds, sizes in bytes.
 
-    `rehearse_batches`: real batches a standby runs into a no-op sink before it is ready; 0 = plan only.
-    `rehearse_seconds`: a rehearsal that takes longer is refused.
-    `state_limit_bytes`: state larger than this is not cloned for the warm rehearsal (a scratch checkpoint is used).
-    `foreach_batch_safe`: the user's foreachBatch function may be called in a rehearsal.
-    `boundary_seconds`: how long the holder may take to reach its batch boundary before a hand-over is aborted.
-    `lease_seconds`: how long a holder may be silent before it halts itself and others may take it for dead.
-    `take_back_seconds`: how long a releaser waits for the new holder before it takes the stream back.
-    `changed_checkpoints`: query checkpoints that this deployment adds, drops or renames on purpose.
-    `offsets_group`: consumer group that the holder commits its finished batches to; empty = none.
+    :param rehearse_batches: real batches that a standby runs into a no-op sink before it is ready; 0 = plan only.
+    :param rehearse_seconds: a rehearsal that takes longer is refused.
+    :param state_limit_bytes: larger state is not cloned for the rehearsal; a scratch checkpoint is used instead.
+    :param foreach_batch_safe: whether the user's foreachBatch function may be called in a rehearsal.
+    :param boundary_seconds: how long the holder may take to reach its batch boundary before a hand-over is aborted.
+    :param lease_seconds: a holder that could not renew its lease for so long halts itself.
+    :param take_back_seconds: how long a releaser waits for the new holder before it takes the stream back.
+    :param changed_checkpoints: query checkpoints that this deployment adds, drops or renames on purpose.
+    :param offsets_group: consumer group that the holder commits its finished batches to; empty = none.
     """
 
     rehearse_batches: int = 3

@@ -1,4 +1,4 @@
-"""One record of the control log."""
+"""The records of the control log."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 
-# Grows with every new kind. Drivers live for months: nobody writes a kind that the oldest live driver,
-# which announces its number in the heartbeat, does not understand.
+# Grows with every new kind of record. Drivers live for months, so nobody writes a kind that the oldest live driver does
+# not understand; each driver says in its heartbeat which version it understands.
 LOG_VERSION = 1
-
 
 _AUTHORSHIP = ("kind", "by", "at", "nonce")
 
 
 class Kind:
-    """What happened: plain strings, since a kind that this version does not know is carried along."""
+    """The kinds of records. Plain strings, not an enum: a log may hold kinds that this version does not know."""
 
     DECLARED = "declared"
     SUBMITTED = "submitted"
@@ -37,17 +36,22 @@ class Kind:
 
 
 class Boundary(str, Enum):
-    """How the holder's queries ended: on a finished batch, or inside one."""
+    """How a query, or all queries of a holder, stopped."""
 
-    COMPLETED = "completed"
-    INTERRUPTED = "interrupted"
+    COMPLETED = "completed"  # every planned batch is committed
+    INTERRUPTED = "interrupted"  # a planned batch is not committed; its tasks may still write
 
 
 @dataclass(frozen=True)
 class Record:
-    """A kind and its fields, with who wrote it, when (seconds of the author's clock) and a nonce to know it again.
+    """One record.
 
-    `seq` is its number in the log; 0 until it is written.
+    :param kind: see Kind.
+    :param fields: what the kind carries; docs/compatibility.md lists them.
+    :param by: who wrote it: ``airflow:DAG/RUN/TASK`` or ``driver:INCARNATION``.
+    :param at: when, in seconds since 1970 by the writer's clock.
+    :param nonce: random; a writer recognises its own record by it after a lost answer.
+    :param seq: number in the log, from 1; 0 until it is written.
     """
 
     kind: str
@@ -66,21 +70,24 @@ class Record:
         return self.fields[name]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a field, or the default when the record does not have it."""
+        """Return a field, or `default` when the record does not have it."""
         return self.fields.get(name, default)
 
     def numbered(self, seq: int) -> Record:
-        """Return the record as it stands in the log under this number."""
+        """Return the same record with its number in the log."""
         return replace(self, seq=seq)
 
     def to_json(self) -> bytes:
-        """Return the record as it is stored: one JSON object, its fields beside kind, by, at and nonce."""
+        """Return the stored form: one JSON object with the fields and kind, by, at and nonce side by side."""
         body = {**self.fields, "kind": str(self.kind), "by": self.by, "at": self.at, "nonce": self.nonce}
         return json.dumps(body, sort_keys=True).encode()
 
     @classmethod
     def from_json(cls, data: bytes, seq: int) -> Record:
-        """Parse a stored record; raise StreamError, naming the number, when it is not one."""
+        """Parse a stored record.
+
+        :raises StreamError: it is not a record; the message names its number.
+        """
         try:
             body = dict(json.loads(data))
             kind, by, at, nonce = (body.pop(name) for name in _AUTHORSHIP)

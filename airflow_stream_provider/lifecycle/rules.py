@@ -1,7 +1,7 @@
 """Which record may follow which state: the one transition table of the control log.
 
-Every append goes through `check`, so an illegal record is refused before it is written, and the refusal names the
-rule. The rules are those of the design: one holder at a time, fencing is a confirmed kill, intent first.
+Every append goes through `check`: an illegal record is refused before it is written, and the error names the rule.
+docs/architecture.md explains the rules.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from airflow_stream_provider.lifecycle.errors import RuleBroken
 from airflow_stream_provider.lifecycle.ids import DEPLOYMENT, INCARNATION, deployment_of
-from airflow_stream_provider.lifecycle.record import Boundary, Record
+from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
 from airflow_stream_provider.lifecycle.state import IncarnationState, RequestStage, StreamState
 
 
 class Rule(NamedTuple):
-    """A name to find it by, the sentence shown when it is broken, and the test that must be true."""
+    """One rule: its name, the sentence that an error shows when it is broken, and the test."""
 
     name: str
     sentence: str
@@ -24,9 +24,9 @@ class Rule(NamedTuple):
 
 
 def check(state: StreamState, record: Record) -> None:
-    """Raise RuleBroken, with the rule's name, when the record may not follow this state.
+    """Raise RuleBroken when the record may not follow this state.
 
-    Kinds that this version does not know have no rules: they are carried, never fatal.
+    Records of kinds that this version does not know have no rules and always pass.
     """
     for rule in RULES.get(record.kind, ()):
         if not rule.holds(state, record):
@@ -41,7 +41,7 @@ def check(state: StreamState, record: Record) -> None:
 
 
 def live_standby(state: StreamState, incarnation: str | None) -> bool:
-    """Whether the log knows this driver as a standby whose deployment has not ended; it may be dead all the same."""
+    """Whether this driver is a standby whose deployment has not ended, by the log. Its process may be dead."""
     found = state.incarnations.get(incarnation) if incarnation else None
     return (
         found is not None and found.state is IncarnationState.STANDBY and not state.deployments[found.deployment].ended
@@ -49,7 +49,7 @@ def live_standby(state: StreamState, incarnation: str | None) -> bool:
 
 
 def may_acquire(state: StreamState, incarnation: str) -> bool:
-    """Whether this incarnation may take the stream now: nobody holds, and it is appointed or takes back."""
+    """Whether this incarnation may acquire now: nobody holds, and it is the appointed standby or the releaser."""
     request = state.open_request
     if request is None or state.holder is not None or state.must_fence or not live_standby(state, incarnation):
         return False
@@ -59,9 +59,10 @@ def may_acquire(state: StreamState, incarnation: str) -> bool:
 
 
 def may_release(state: StreamState, incarnation: str, request_id: str) -> bool:
-    """Whether the holder may release for this request now: it is open, and whoever shall follow has answered and lives.
+    """Whether the holder may release for this request now.
 
-    A holder that stopped its queries meanwhile, and may not release any more, starts them again in place.
+    The request must be open, and its standby must have answered and still be a live standby. A holder that has stopped
+    its queries but may no longer release starts them again in place.
     """
     request = state.open_request
     if state.holder != incarnation or request is None or request.id != request_id:
@@ -70,10 +71,11 @@ def may_release(state: StreamState, incarnation: str, request_id: str) -> bool:
 
 
 def may_abort(state: StreamState, record: Record) -> bool:
-    """Whether the open request may end here: nobody can take over by it any more, or it was not acted upon in time.
+    """Whether this `aborted` record may end the open request.
 
-    Once the holder has released, time alone ends nothing: the one appointed or, after its wait, the releaser goes
-    on by itself. Whoever of the two is dead is fenced first.
+    It may when the standby is lost, the holder itself aborts, the request has expired, or its author withdraws it.
+    After `released` none of that is enough: the standby or, after its wait, the releaser goes on by itself. Then both
+    must be lost, and each of them is fenced first.
     """
     request = state.open_request
     if request is None or request.id != record["request"]:
@@ -139,12 +141,12 @@ def _complete(*names: str) -> Rule:
 _BOUNDARIES = frozenset(b.value for b in Boundary)
 
 RULES: dict[str, tuple[Rule, ...]] = {
-    "declared": (
+    Kind.DECLARED: (
         _complete("deployment", "release"),
         Rule("sound-id", "that is no deployment's id", lambda s, r: bool(DEPLOYMENT.fullmatch(r["deployment"]))),
         Rule("declare-once", "this deployment is declared already", lambda s, r: not _known(s, r["deployment"])),
     ),
-    "submitted": (
+    Kind.SUBMITTED: (
         _complete("deployment", "submission"),
         Rule("intent-first", "the deployment was not declared", lambda s, r: _known(s, r["deployment"])),
         Rule(
@@ -153,7 +155,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
             lambda s, r: not s.deployments[r["deployment"]].submission,
         ),
     ),
-    "standby": (
+    Kind.STANDBY: (
         _complete("deployment", "incarnation"),
         Rule("intent-first", "the deployment was not declared", lambda s, r: _known(s, r["deployment"])),
         Rule("not-ended", "the deployment has ended", lambda s, r: not _ended(s, r["deployment"])),
@@ -164,7 +166,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
             lambda s, r: r["incarnation"] not in s.incarnations,
         ),
     ),
-    "requested": (
+    Kind.REQUESTED: (
         _complete("request", "expires"),
         Rule("ask-once", "this request was made already", lambda s, r: r["request"] not in s.requests),
         Rule("one-request", "another request is open", lambda s, r: s.open_request is None),
@@ -175,7 +177,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
             lambda s, r: r.get("to") is None or live_standby(s, r["to"]),
         ),
     ),
-    "ready": (
+    Kind.READY: (
         _complete("request", "incarnation"),
         Rule("answer-open", "no such request waits", _answerable),
         Rule(
@@ -184,13 +186,13 @@ RULES: dict[str, tuple[Rule, ...]] = {
             lambda s, r: s.requests[r["request"]].to == r["incarnation"] and live_standby(s, r["incarnation"]),
         ),
     ),
-    "released": (
+    Kind.RELEASED: (
         _complete("incarnation", "boundary"),
         Rule("only-the-holder", "only the holder can release", lambda s, r: s.holder == r["incarnation"]),
         Rule("boundary-known", "the boundary is not named", lambda s, r: r["boundary"] in _BOUNDARIES),
         Rule("as-requested", "the request is not open, not answered, or names another driver", _releasable),
     ),
-    "acquired": (
+    Kind.ACQUIRED: (
         _complete("incarnation", "request", "epoch"),
         Rule("one-holder", "somebody holds the stream", lambda s, r: s.holder is None),
         Rule("fence-first", "a driver stopped inside a batch is not fenced yet", lambda s, r: not s.must_fence),
@@ -201,7 +203,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
         Rule("next-epoch", "the epoch must grow by one", lambda s, r: r["epoch"] == s.epoch + 1),
     ),
-    "fenced": (
+    Kind.FENCED: (
         _complete("incarnation"),
         Rule("known-driver", "no such driver announced itself", lambda s, r: r["incarnation"] in s.incarnations),
         Rule(
@@ -215,14 +217,14 @@ RULES: dict[str, tuple[Rule, ...]] = {
             lambda s, r: bool(r.get("reason") and r.get("evidence")),
         ),
     ),
-    "aborted": (
+    Kind.ABORTED: (
         _complete("request", "reason"),
         Rule("abort-open", "no such request is open", _open),
         Rule(
             "abort-in-time", "it has not expired and is not the author's, or the holder has released for it", may_abort
         ),
     ),
-    "failed": (
+    Kind.FAILED: (
         _complete("deployment", "reason"),
         Rule("intent-first", "the deployment was not declared", lambda s, r: _known(s, r["deployment"])),
         Rule("fail-once", "the deployment has ended", lambda s, r: not _ended(s, r["deployment"])),
@@ -230,11 +232,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("boundary-known", "the boundary is not named", lambda s, r: r.get("boundary", "completed") in _BOUNDARIES),
         Rule("alive-or-absent", "the driver has ended already, or one is alive that is not named", _failable),
     ),
-    "finished": (
+    Kind.FINISHED: (
         _complete("incarnation"),
         Rule("only-the-holder", "only the holder can finish", lambda s, r: s.holder == r["incarnation"]),
     ),
-    "retired": (
+    Kind.RETIRED: (
         _complete("deployment"),
         Rule("intent-first", "the deployment was not declared", lambda s, r: _known(s, r["deployment"])),
         Rule("retire-once", "the deployment has ended", lambda s, r: not _ended(s, r["deployment"])),

@@ -1,4 +1,4 @@
-"""What the control log says of a stream: plain values, made by `fold` and by nothing else."""
+"""What the control log says of a stream. Plain values; only `fold` makes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_stream_provider.lifecycle.release import Release
 
 
 class IncarnationState(str, Enum):
-    """Where one driver stands. `description` is what the documentation and the UI say about it."""
+    """The state of one driver."""
 
     STANDBY = "standby"
     HOLDER = "holder"
@@ -30,22 +30,22 @@ class IncarnationState(str, Enum):
     @property
     def description(self) -> str:
         """One sentence for a person."""
-        return _DESCRIPTIONS[self]
+        return _INCARNATIONS[self]
 
 
-_DESCRIPTIONS = {
-    IncarnationState.STANDBY: "Up and warm, rehearsed; its queries are not started.",
-    IncarnationState.HOLDER: "Runs the stream's queries; the only one that may.",
-    IncarnationState.INTERRUPTED: "Released inside a batch; must be fenced before anybody acquires.",
+_INCARNATIONS = {
+    IncarnationState.STANDBY: "The driver is up and has rehearsed; its queries are not started.",
+    IncarnationState.HOLDER: "The driver runs the stream's queries; no other driver may.",
+    IncarnationState.INTERRUPTED: "Its queries stopped inside a batch; it must be fenced before another may acquire.",
     IncarnationState.FAILED: "Its queries or its rehearsal ended with an error.",
     IncarnationState.FINISHED: "Its queries ended by themselves.",
-    IncarnationState.FENCED: "Confirmed dead, by the cluster or by a person.",
-    IncarnationState.RETIRED: "Not needed any more; its driver exits.",
+    IncarnationState.FENCED: "It is confirmed dead, by the cluster or by a person.",
+    IncarnationState.RETIRED: "It is no longer needed; its driver exits.",
 }
 
 
 class RequestStage(str, Enum):
-    """How far a hand-over, an appointment or a stop has come."""
+    """How far a request (a hand-over, an appointment or a stop) has come."""
 
     REQUESTED = "requested"
     READY = "ready"
@@ -59,9 +59,24 @@ class RequestStage(str, Enum):
         """Whether the request can still go on."""
         return self in (RequestStage.REQUESTED, RequestStage.READY, RequestStage.RELEASED)
 
+    @property
+    def description(self) -> str:
+        """One sentence for a person."""
+        return _STAGES[self]
+
+
+_STAGES = {
+    RequestStage.REQUESTED: "It is in the log; the appointed standby has not answered yet.",
+    RequestStage.READY: "The appointed standby has answered; the holder finishes its batch and stops.",
+    RequestStage.RELEASED: "The holder has stopped and released; nobody runs the queries.",
+    RequestStage.DONE: "The appointed standby holds, or the stream has stopped as asked.",
+    RequestStage.TAKEN_BACK: "The standby did not acquire in time; the old holder acquired again.",
+    RequestStage.ABORTED: "It ended without a change of holder.",
+}
+
 
 class StreamPhase(str, Enum):
-    """The stream as a whole, as a person would say it. DOWN: nobody holds it, and nobody asked for that."""
+    """The state of the stream as a whole."""
 
     EMPTY = "empty"
     STOPPED = "stopped"
@@ -73,12 +88,51 @@ class StreamPhase(str, Enum):
     FAILED = "failed"
     FINISHED = "finished"
 
+    @property
+    def description(self) -> str:
+        """One sentence for a person."""
+        return _PHASES[self]
+
+
+_PHASES = {
+    StreamPhase.EMPTY: "No driver has ever held the stream.",
+    StreamPhase.STOPPED: "The stream was stopped on request; the watch leaves it alone.",
+    StreamPhase.DOWN: "No driver holds the stream, and nobody asked for that; the watch brings it back.",
+    StreamPhase.STARTING: "No driver holds the stream; one is appointed to.",
+    StreamPhase.RUNNING: "A driver holds the stream.",
+    StreamPhase.HANDING_OVER: "A hand-over from the holder to a standby is open.",
+    StreamPhase.STOPPING: "A request to stop is open.",
+    StreamPhase.FAILED: "The last holder's queries failed; the watch brings the stream back.",
+    StreamPhase.FINISHED: "The last holder's queries ended by themselves; the watch leaves the stream alone.",
+}
+
+
+class DeploymentEnd(str, Enum):
+    """How a deployment ended; its launcher then exits at once, without importing the script."""
+
+    FAILED = "failed"
+    FINISHED = "finished"
+    RETIRED = "retired"
+
+
+class HoldEnd(str, Enum):
+    """How the last holder came to hold no more."""
+
+    STOPPED = "stopped"  # on request
+    RELEASED = "released"  # to a standby, or on SIGTERM
+    FAILED = "failed"
+    FINISHED = "finished"
+    FENCED = "fenced"
+
 
 @dataclass(frozen=True)
 class Incarnation:
-    """One driver that announced itself: its id, deployment, state, and what it said of its queries and rehearsal.
+    """One driver that announced itself.
 
-    `epoch` is the last one in which it held the stream, 0 if it never did.
+    :param queries: what its `standby` record says of its queries.
+    :param rehearsal: summary of its rehearsal.
+    :param epoch: the last epoch in which it held the stream; 0 if it never did.
+    :param reason: why it failed or was fenced; empty otherwise.
     """
 
     id: str
@@ -92,7 +146,14 @@ class Incarnation:
 
 @dataclass(frozen=True)
 class Deployment:
-    """One attempt to run a release. `ended` is empty while it may live, else failed, finished or retired."""
+    """One attempt to run a release.
+
+    :param declared_at: seconds since 1970 by the clock of whoever declared it.
+    :param submission: the cluster's id of its driver; empty until it is known.
+    :param cluster: Airflow connection of the cluster that it was submitted to.
+    :param ended: None while a driver of it may live.
+    :param reason: why it ended, or why it was declared.
+    """
 
     id: str
     release: Release
@@ -100,15 +161,18 @@ class Deployment:
     policy: Policy = field(default_factory=Policy)
     submission: str = ""
     cluster: str = ""
-    ended: str = ""
+    ended: DeploymentEnd | None = None
     reason: str = ""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A wish for another holder (`to`) or for none (`to` is None), and how far it has come.
+    """A request for another holder, or for none.
 
-    `source` is who held when it was made; `expires` is in seconds of the requester's clock.
+    :param to: incarnation that shall hold; None asks for a stop.
+    :param source: incarnation that held when the request was made; None when nobody did.
+    :param expires: seconds since 1970 by the requester's clock.
+    :param by: author of the `requested` record.
     """
 
     id: str
@@ -122,10 +186,13 @@ class Request:
 
 @dataclass(frozen=True)
 class StreamState:
-    """Everything the log says of one stream after record number `seq`.
+    """Everything that the log says of one stream.
 
-    `last_holder` holds now or held last; `last_end` says how that ended: stopped (as asked for), released (handed over,
-    or on SIGTERM), failed, finished, fenced; empty while there is a holder.
+    :param seq: number of the last record.
+    :param epoch: grows by one with every change of holder.
+    :param holder: incarnation that may run the queries now; None for nobody.
+    :param last_holder: incarnation that holds now or held last.
+    :param last_end: how the last holder came to hold no more; None while there is a holder or never was one.
     """
 
     seq: int = 0
@@ -135,7 +202,7 @@ class StreamState:
     incarnations: Mapping[str, Incarnation] = field(default_factory=dict)
     requests: Mapping[str, Request] = field(default_factory=dict)
     last_holder: str | None = None
-    last_end: str = ""
+    last_end: HoldEnd | None = None
 
     @property
     def open_request(self) -> Request | None:
@@ -164,8 +231,8 @@ class StreamState:
             return StreamPhase.HANDING_OVER if request.source else StreamPhase.STARTING
         if self.holder:
             return StreamPhase.RUNNING
-        if self.last_end in ("failed", "finished", "stopped"):
-            return StreamPhase(self.last_end)
+        if self.last_end in (HoldEnd.FAILED, HoldEnd.FINISHED, HoldEnd.STOPPED):
+            return StreamPhase(self.last_end.value)
         return StreamPhase.DOWN if self.epoch else StreamPhase.EMPTY
 
     def standbys(self) -> tuple[Incarnation, ...]:

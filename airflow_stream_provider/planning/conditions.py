@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.state import RequestStage
+from airflow_stream_provider.lifecycle.state import DeploymentEnd, RequestStage
 from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.soak import SoakJudgement, SoakLimits, SoakResult, SoakSample, judge_soak, too_far
@@ -266,7 +266,7 @@ class Soaked(Condition):
         state = snapshot.state
         deployment = state.deployments[self.deployment]
         # A retired deployment was ended by a person or a roll-back: who holds instead says which.
-        ended = deployment.ended if deployment.ended != "retired" else ""
+        ended = "" if deployment.ended in (None, DeploymentEnd.RETIRED) else deployment.ended.value
         acquired = snapshot.acquisitions()
         asked = state.requests.get(acquired[-1]["request"]) if acquired else None
         wished = asked is not None and asked.stage is RequestStage.DONE and not asked.by.startswith(self.run)

@@ -110,10 +110,10 @@ def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: st
     release, again = last.release, identity.deployment(snapshot.stream, last.release.version)
     tried = snapshot.state.deployments.get(again)
     if tried is not None:
+        ended = tried.ended.value if tried.ended else "is not ready"
         return GiveUp(
             HandOverFailed(
-                f"Release {release.version} was started again and {tried.ended}: {tried.reason} "
-                f"{snapshot.holder_sentence}",
+                f"Release {release.version} was started again and {ended}: {tried.reason} {snapshot.holder_sentence}",
                 next_step="The next runs try on, ever more seldom. Correct the release, then upgrade to it.",
                 deployment=again,
             )

@@ -8,7 +8,14 @@ from enum import StrEnum
 
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import live_standby, may_abort
-from airflow_stream_provider.lifecycle.state import Deployment, Request, RequestStage, StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.state import (
+    Deployment,
+    DeploymentEnd,
+    Request,
+    RequestStage,
+    StreamPhase,
+    StreamState,
+)
 
 
 class RecoveryAction(StrEnum):
@@ -110,5 +117,5 @@ def _proven(state: StreamState) -> set[str]:
 def _to_run_again(state: StreamState) -> str:
     """The deployment that held last, but for those that failed: their release would fail again."""
     held = [i for i in state.incarnations.values() if i.epoch]
-    sound = [i for i in held if state.deployments[i.deployment].ended != "failed"]
+    sound = [i for i in held if state.deployments[i.deployment].ended is not DeploymentEnd.FAILED]
     return max(sound or held, key=lambda i: i.epoch).deployment

@@ -40,7 +40,7 @@ def stand_by(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None) -
     if declared.ended:
         return GiveUp(
             RehearsalRefused(
-                f"Release {declared.release.version} ({deployment}) {declared.ended}: "
+                f"Release {declared.release.version} ({deployment}) {declared.ended.value}: "
                 f"{declared.reason or 'no reason given'} {snapshot.holder_sentence}",
                 next_step="Correct it and start a new run; clearing this task changes nothing.",
                 deployment=deployment,

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.state import DeploymentEnd
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Done, GiveUp, Step
@@ -82,7 +83,7 @@ class ReportUpgradeOperator(StreamOperator):
         if any(deployment_of(r["incarnation"]) == self.deployment for r in snapshot.acquisitions()):
             gone = "It still holds." if snapshot.holds(self.deployment) else "Rolled back."
             return self._failed(f"Release {version} took over and did not stay. {self.fault} {gone}", snapshot)
-        if declared.ended == "failed":
+        if declared.ended is DeploymentEnd.FAILED:
             return self._failed(f"Release {version} was refused: {declared.reason}", snapshot)
         return self._failed(f"Release {version} did not take over.", snapshot)
 

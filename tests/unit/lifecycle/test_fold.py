@@ -75,10 +75,10 @@ def test_a_request_survives_the_loss_of_the_holder_but_a_stop_has_got_what_it_wa
 
 def test_a_twin_that_fails_does_not_end_the_deployment_of_another() -> None:
     beside_the_holder = play([*story.HANDED_OVER, story.standby(TWIN), story.failed(TWIN)])
-    assert beside_the_holder.deployments[NEW_DEPLOYMENT].ended == ""
+    assert beside_the_holder.deployments[NEW_DEPLOYMENT].ended is None
     assert (beside_the_holder.holder, beside_the_holder.incarnations[TWIN].state) == (NEW, State.FAILED)
     refused_beside_a_standby = play([*story.PREPARED, story.failed(TWIN)])
-    assert refused_beside_a_standby.deployments[NEW_DEPLOYMENT].ended == ""
+    assert refused_beside_a_standby.deployments[NEW_DEPLOYMENT].ended is None
     assert refused_beside_a_standby.incarnations[TWIN].reason == "it broke"
 
 
