@@ -26,7 +26,7 @@ class RetireOperator(StreamOperator):
 
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Return the next step."""
-        return retire(snapshot, identity, self.deployment, outcome, self.reason or identity.by)
+        return retire(snapshot, self.deployment, outcome, self.reason or identity.by)
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         """Ask whether its driver is gone."""
@@ -39,7 +39,7 @@ class MakeRoomOperator(StreamOperator):
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Return the next step."""
         wanted = leftovers(snapshot, identity)
-        step = retire_all(snapshot, identity, wanted, outcome, self.reason or f"superseded by {identity.run}")
+        step = retire_all(snapshot, wanted, outcome, self.reason or f"superseded by {identity.run}")
         return step or Done({"stream": snapshot.stream, "retired": list(wanted)})
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:

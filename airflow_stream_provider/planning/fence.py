@@ -11,7 +11,7 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 
 def fence(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome | None, reason: str) -> Step:
-    """Kill a driver and, once that is confirmed, say so in the log (rule 4)."""
+    """Kill a driver; append `fenced` once the wait has confirmed that it is dead (rule 4)."""
     if outcome is not None and outcome.about(Ended.DEAD, incarnation):
         evidence = outcome.evidence
         return Append(Kind.FENCED, {"incarnation": incarnation, "reason": reason, "evidence": dict(evidence)})

@@ -1,4 +1,4 @@
-"""What a change of holder looked like in the output: the gap between commits, and where the old holder stopped."""
+"""Measure a change of holder: the gap between commits, and where the old holder stopped."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 def gaps(snapshot: Snapshot, acquired: Record) -> dict[str, float]:
     """Return, by query, the seconds from the last commit before this change of holder to the first one after it.
 
-    From the times of the commit files, so only where this machine can read the checkpoints; a query that had no
-    commit before, or has none since, is left out.
+    By the times of the commit files, so only where this machine can read the checkpoints. A query without a commit
+    before or after is left out.
     """
-    # Here: plans and operators are imported by every DAG file, the checkpoint's readers are not needed there.
+    # Imported here: every DAG file imports the plans, and parsing needs no reader of checkpoints.
     from airflow_stream_provider.checkpoint.read import read as read_checkpoint
 
     found = {}
@@ -32,7 +32,7 @@ def gaps(snapshot: Snapshot, acquired: Record) -> dict[str, float]:
 
 
 def boundary(snapshot: Snapshot, request: str) -> dict[str, Any]:
-    """Return how the old holder let go for a request: `boundary`, and `ends`, the last batch by query; or nothing."""
+    """Return how the old holder stopped for a request: `boundary`, and `ends` with the last batch by query; or {}."""
     released = (r for r in snapshot.records if r.kind == Kind.RELEASED and r.get("request") == request)
     record = next(released, None)
     return {} if record is None else {"boundary": record["boundary"], "ends": record.get("ends", {})}

@@ -1,4 +1,4 @@
-"""Bring back a stream that lost its holder: what `next_step` says, as steps of an operator. Pure."""
+"""Bring back a stream that lost its holder: the decision of `recovery_step`, as steps of an operator."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase
 from airflow_stream_provider.planning.conditions import SignsOfLife
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, coming_up, recovery_step
-from airflow_stream_provider.planning.requests import ANSWER_SECONDS, follow
+from airflow_stream_provider.planning.requests import ask, follow
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import declare_again, stand_by
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Skip, Step, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
-# A release that fails again and again is tried after 1, 2, 4 … minutes, up to about so often in this time.
-HOUR = 3600.0
+# A release that keeps failing is declared again after 1, 2, 4 … minutes; tries older than WINDOW_SECONDS do not count.
+WINDOW_SECONDS = 3600.0
 PAUSE_SECONDS = 60.0
-# A deployment that has not been submitted for so long has lost the task that declared it.
+# A declared deployment that nobody has submitted for so long has lost the task that declared it.
 ADOPT_SECONDS = 60.0
 
 
 def recover(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None, before: Mapping[str, int]) -> Step:
-    """Return the next step of a watch; Done when a driver that lives holds, Skip when nothing is to be done.
+    """Return the next step that brings the stream back: Done when a living driver holds, Skip when nothing is due.
 
-    Any number of watches may do this at a time, and be killed at any moment: each step is decided from the log, and
+    Several watches may do this at the same time and be killed at any moment: each step is decided from the log and
     written only if the log has not changed since.
 
-    :param before: counters of the heartbeats some time ago; a driver whose counter has changed since lives.
+    :param before: counters of the heartbeats at an earlier look; a driver whose counter has grown since is alive.
     """
     state = snapshot.state
     alive: dict[str, bool | None] = {
@@ -48,31 +48,31 @@ def recover(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | N
     coming = coming_up(state)
     alive.update({d.id: False for d in coming if d.id in snapshot.drivers and snapshot.drivers[d.id].gone})
     step = recovery_step(state, alive, snapshot.at)
-    if step.need is RecoveryAction.FENCE:
-        return fence(snapshot, step.subject, outcome, step.why)
-    if step.need is RecoveryAction.ABORT:
-        return Append(Kind.ABORTED, {"request": step.subject, "reason": step.why})
-    if step.need is RecoveryAction.REQUEST:
-        return _appoint(snapshot, identity, step.subject, step.why)
-    if step.need is RecoveryAction.FAIL:
-        return Append(Kind.FAILED, {"deployment": step.subject, "reason": step.why, "error": ""})
-    if step.need is RecoveryAction.DECLARE:
-        return _again(snapshot, identity, state.deployments[step.subject], step.why)
-    return _rest(snapshot, identity, outcome, alive, coming)
+    if step.action is RecoveryAction.FENCE:
+        return fence(snapshot, step.subject, outcome, step.reason)
+    if step.action is RecoveryAction.ABORT:
+        return Append(Kind.ABORTED, {"request": step.subject, "reason": step.reason})
+    if step.action is RecoveryAction.REQUEST:
+        return _appoint(snapshot, identity, step.subject, step.reason)
+    if step.action is RecoveryAction.FAIL:
+        return Append(Kind.FAILED, {"deployment": step.subject, "reason": step.reason, "error": ""})
+    if step.action is RecoveryAction.DECLARE:
+        return _again(snapshot, identity, state.deployments[step.subject], step.reason)
+    return _look_closer(snapshot, identity, outcome, alive, coming)
 
 
-def _rest(
+def _look_closer(
     snapshot: Snapshot,
     identity: TaskIdentity,
     outcome: WaitOutcome | None,
     alive: Mapping[str, bool | None],
     coming: Sequence[Deployment],
 ) -> Step:
-    """Nothing is to be done as far as is known: see what is not known, and what is on its way."""
+    """Nothing is due by what is known: find out whether the drivers live, and bring up what is on its way."""
     state = snapshot.state
     watched: tuple[str, ...]
     if state.open_request is not None:
-        return follow(snapshot, identity, state.open_request, outcome)
+        return follow(snapshot, state.open_request, outcome)
     if state.holder is not None:
         watched = (state.holder,)
     elif state.phase in (StreamPhase.DOWN, StreamPhase.FAILED):
@@ -88,25 +88,18 @@ def _rest(
             late = snapshot.at > deployment.declared_at + ADOPT_SECONDS
             if not deployment.submission and not late and not _by_watch(_declared(snapshot, deployment.id), identity):
                 return Skip(f"{deployment.id} is about to be submitted.")
-            # Whoever declared it may submit it at this moment too: of two submissions one is taken back.
+            # The task that declared it may submit it at the same moment; of two submissions one is killed.
             return stand_by(snapshot, deployment.id, outcome)
     return Done({"stream": snapshot.stream, "holder": snapshot.holder, "phase": state.phase.value})
 
 
 def _appoint(snapshot: Snapshot, identity: TaskIdentity, standby: str, why: str) -> Step:
-    policy = snapshot.state.deployments[deployment_of(standby)].policy
     tries = sum(request.by == identity.by for request in snapshot.state.requests.values())
-    fields = {
-        "request": identity.request("revive", standby, tries),
-        "to": standby,
-        "expires": snapshot.at + policy.boundary_seconds + ANSWER_SECONDS,
-        "reason": why,
-    }
-    return Append(Kind.REQUESTED, fields)
+    return ask(snapshot, identity.request("recover", standby, tries), standby, why)
 
 
 def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: str) -> Step:
-    """Declare the release anew, unless that was tried just now and did not help."""
+    """Declare the release again, unless a recent try has failed: then wait longer after each."""
     release, again = last.release, identity.deployment(snapshot.stream, last.release.version)
     tried = snapshot.state.deployments.get(again)
     if tried is not None:
@@ -114,27 +107,27 @@ def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: st
         return GiveUp(
             HandOverFailed(
                 f"Release {release.version} was started again and {ended}: {tried.reason} {snapshot.holder_sentence}",
-                next_step="The next runs try on, ever more seldom. Correct the release, then upgrade to it.",
+                next_step="The watch tries again, with growing pauses. Correct the release, then upgrade to it.",
                 deployment=again,
             )
         )
-    tries = [r.at for r in snapshot.records if _by_watch(r, identity) and r.at > snapshot.at - HOUR]
+    tries = [r.at for r in snapshot.records if _by_watch(r, identity) and r.at > snapshot.at - WINDOW_SECONDS]
     wait = PAUSE_SECONDS * 2 ** (len(tries) - 1) if tries else 0.0
     if tries and snapshot.at < tries[-1] + wait:
         return Skip(
-            f"Started {len(tries)} times within an hour, in vain. The next try comes in "
+            f"It was started {len(tries)} times within an hour and failed each time. The next try comes in "
             f"{tries[-1] + wait - snapshot.at:.0f} s. {snapshot.holder_sentence}"
         )
     return declare_again(again, last, why)
 
 
 def _by_watch(record: Record, identity: TaskIdentity) -> bool:
-    """Whether a run of this watch declared it."""
+    """Whether a run of this watch declared a deployment by this record."""
     return record.kind == Kind.DECLARED and record.by.startswith(f"airflow:{identity.dag_id}/")
 
 
 def drivers_of_interest(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the deployments that `revive` needs to see on the cluster: those on their way while nobody holds."""
+    """Return the deployments whose drivers `recover` asks the cluster about: those coming up while nobody holds."""
     return () if snapshot.state.holder else tuple(d.id for d in coming_up(snapshot.state) if snapshot.submission(d.id))
 
 

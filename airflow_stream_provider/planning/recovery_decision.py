@@ -1,4 +1,4 @@
-"""What whoever watches a stream does next, so that some driver runs it again without a person: pure, never acts."""
+"""Decide how a stream that lost its holder is brought back without a person. It decides only; `recover` acts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_stream_provider.lifecycle.state import (
 
 
 class RecoveryAction(StrEnum):
-    """The one next act of the watch; every one of them may be repeated."""
+    """The next act of the watch. Each may be repeated without harm."""
 
     WAIT = "wait"
     FENCE = "fence"  # kill the driver, confirm that it is gone, append `fenced`
@@ -31,23 +31,23 @@ class RecoveryAction(StrEnum):
 
 @dataclass(frozen=True)
 class RecoveryStep:
-    """What to do, to what (an incarnation, a request, or a deployment), and why, for a person."""
+    """What to do, to which incarnation, request or deployment, and why, for a person."""
 
-    need: RecoveryAction
+    action: RecoveryAction
     subject: str = ""
-    why: str = ""
+    reason: str = ""
 
 
 def recovery_step(state: StreamState, alive: Mapping[str, bool | None], now: float) -> RecoveryStep:
-    """Return what brings a stream that lost its holder back, or brings a stuck request to an end.
+    """Return what brings back a stream that lost its holder, or ends a request that nobody can fulfil.
 
-    A stream that was stopped on request, has finished or was never started is left alone: those are a person's acts.
-    Only a release that has run the stream before is appointed here; whether a new one may is the upgrade's to say.
+    A stream that was stopped on request, has finished or was never started is left alone. Only a release that has run
+    the stream before is appointed here; only an upgrade puts a new release in charge.
 
-    :param alive: by incarnation, and by deployment for one that has no live driver in the log: True when its
-        heartbeat moves or the cluster says that it runs, False when it is gone or stood still for a lease, None (or
-        not there) when that is not known now. Only False makes anything happen.
-    :param now: seconds of the observer's wall clock, for what expires.
+    :param alive: by incarnation, and by deployment for one without a live driver in the log: True when its heartbeat
+        moves or the cluster says that it runs; False when the cluster says that it is gone or its heartbeat stood
+        still for a lease; None or missing when that is not known. Only False leads to a fence or a failure.
+    :param now: seconds since 1970 by the observer's clock, for what expires.
     """
     if state.must_fence:
         return RecoveryStep(
@@ -57,14 +57,14 @@ def recovery_step(state: StreamState, alive: Mapping[str, bool | None], now: flo
         return RecoveryStep(RecoveryAction.FENCE, state.holder, "It holds the stream and gives no sign of life.")
     request = state.open_request
     if request is not None:
-        return _further(state, request, alive, now)
+        return _end_request(state, request, alive, now)
     if state.phase in (StreamPhase.DOWN, StreamPhase.FAILED):
-        return _again(state, alive)
+        return _bring_back(state, alive)
     return RecoveryStep(RecoveryAction.WAIT)
 
 
 def coming_up(state: StreamState) -> list[Deployment]:
-    """Return the deployments that have no live driver in the log yet, of releases that have run the stream before."""
+    """Return the deployments of releases that ran before which have no live driver in the log yet."""
     proven = _proven(state)
     return [
         deployment
@@ -75,25 +75,29 @@ def coming_up(state: StreamState) -> list[Deployment]:
     ]
 
 
-def _further(state: StreamState, request: Request, alive: Mapping[str, bool | None], now: float) -> RecoveryStep:
+def _end_request(state: StreamState, request: Request, alive: Mapping[str, bool | None], now: float) -> RecoveryStep:
     needed = request.to
     if request.stage is RequestStage.RELEASED and not live_standby(state, needed):
         needed = request.source
     if needed is not None and live_standby(state, needed) and alive.get(needed) is False:
-        return RecoveryStep(RecoveryAction.FENCE, needed, "It shall take over and gives no sign of life.")
+        return RecoveryStep(RecoveryAction.FENCE, needed, "It was appointed to take over and gives no sign of life.")
     if may_abort(state, Record(Kind.ABORTED, {"request": request.id}, at=now)):
-        return RecoveryStep(RecoveryAction.ABORT, request.id, "It has expired, or nobody is left to take over.")
+        return RecoveryStep(
+            RecoveryAction.ABORT, request.id, "It has expired, or no driver is left that could take over."
+        )
     return RecoveryStep(RecoveryAction.WAIT)
 
 
-def _again(state: StreamState, alive: Mapping[str, bool | None]) -> RecoveryStep:
-    """Nobody holds: the standby that held last, else what is coming up, else a new deployment."""
+def _bring_back(state: StreamState, alive: Mapping[str, bool | None]) -> RecoveryStep:
+    """Nobody holds: appoint the standby that held last, else wait for what comes up, else declare again."""
     proven = _proven(state)
     standbys = [i for i in state.standbys() if live_standby(state, i.id) and _hash(state, i.deployment) in proven]
     living = [i for i in standbys if alive.get(i.id)]
     if living:
         return RecoveryStep(
-            RecoveryAction.REQUEST, max(living, key=lambda i: i.epoch).id, "It is warm, and its release has run before."
+            RecoveryAction.REQUEST,
+            max(living, key=lambda i: i.epoch).id,
+            "It stands by, and its release has run the stream before.",
         )
     if any(alive.get(i.id) is None for i in standbys):
         return RecoveryStep(RecoveryAction.WAIT)
@@ -102,7 +106,7 @@ def _again(state: StreamState, alive: Mapping[str, bool | None]) -> RecoveryStep
             return RecoveryStep(RecoveryAction.FAIL, deployment.id, "Nothing of it is left on the cluster.")
         return RecoveryStep(RecoveryAction.WAIT)
     return RecoveryStep(
-        RecoveryAction.DECLARE, _to_run_again(state), "No driver of a release that has run before is left."
+        RecoveryAction.DECLARE, _to_run_bring_back(state), "No driver of a release that has run before is left."
     )
 
 
@@ -114,8 +118,8 @@ def _proven(state: StreamState) -> set[str]:
     return {_hash(state, i.deployment) for i in state.incarnations.values() if i.epoch}
 
 
-def _to_run_again(state: StreamState) -> str:
-    """The deployment that held last, but for those that failed: their release would fail again."""
+def _to_run_bring_back(state: StreamState) -> str:
+    """Return the deployment that held last; one that failed only when all did, since its release would fail again."""
     held = [i for i in state.incarnations.values() if i.epoch]
     sound = [i for i in held if state.deployments[i.deployment].ended is not DeploymentEnd.FAILED]
     return max(sound or held, key=lambda i: i.epoch).deployment

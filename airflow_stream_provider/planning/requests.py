@@ -1,7 +1,8 @@
-"""Follow a request until it is over, whoever made it."""
+"""Make a request for another holder, and follow one until it is over."""
 
 from __future__ import annotations
 
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import Request, RequestStage
@@ -9,15 +10,28 @@ from airflow_stream_provider.planning.conditions import RequestOver
 from airflow_stream_provider.planning.fence import fence, fence_first, may_fence
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Step, Wait
-from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
-# From the request to the holder's look at it: the standby must answer and beat once more, the holder wake up.
+# Time for what happens before the holder begins to stop: the standby answers and sends one more heartbeat.
 ANSWER_SECONDS = 30.0
 
 
-def follow(snapshot: Snapshot, identity: TaskIdentity, request: Request, outcome: WaitOutcome | None) -> Step:
-    """Wait for the open request; fence whoever is dead in it; abort it when nobody can act on it any more."""
+def ask(snapshot: Snapshot, request: str, to: str | None, reason: str) -> Append:
+    """Append `requested`.
+
+    :param request: id of the request. :param to: standby that shall hold; None asks for a stop.
+    """
+    policy = snapshot.policy(snapshot.holder or deployment_of(to or ""))
+    expires = snapshot.at + policy.boundary_seconds + ANSWER_SECONDS
+    return Append(Kind.REQUESTED, {"request": request, "to": to, "expires": expires, "reason": reason})
+
+
+def follow(snapshot: Snapshot, request: Request, outcome: WaitOutcome | None) -> Step:
+    """Wait until the open request is over, whoever made it.
+
+    A driver that the request needs and that is dead is fenced. The request is aborted when no driver is left that
+    could act on it, or when it has expired.
+    """
     step = fence_first(snapshot, outcome)
     if step is not None:
         return step
@@ -30,7 +44,7 @@ def follow(snapshot: Snapshot, identity: TaskIdentity, request: Request, outcome
         nobody_left = nobody_left and not live_standby(snapshot.state, request.source)
     expired = outcome is not None and outcome.about(Ended.LOST, request.id)
     if nobody_left or expired:
-        reason = "whoever should take over is dead" if nobody_left else "not acted upon in time"
+        reason = "no driver is left that could take over" if nobody_left else "it has expired"
         return Append(Kind.ABORTED, {"request": request.id, "reason": reason})
     watched = tuple(name for name in drivers if may_fence(snapshot, name))
     return Wait(RequestOver(request.id, request.expires, watched, snapshot.lease(drivers)))

@@ -13,14 +13,15 @@ from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Ste
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
-# A driver that is told to go stops its SparkContext first.
+# A driver that exits stops its SparkContext first.
 GRACE_SECONDS = 60.0
 
 
-def retire(
-    snapshot: Snapshot, identity: TaskIdentity, deployment: str, outcome: WaitOutcome | None, reason: str
-) -> Step:
-    """End a deployment that does not hold: say so, let its driver go, kill it when it does not."""
+def retire(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None, reason: str) -> Step:
+    """Retire a deployment that does not hold, wait until its driver has exited, and kill it when it does not.
+
+    Skip when it holds the stream or is not known; Done when its driver is confirmed gone.
+    """
     declared = snapshot.state.deployments.get(deployment)
     if declared is None:
         return Skip(f"There is no deployment {deployment!r}." if deployment else "There is nothing to retire.")
@@ -29,37 +30,36 @@ def retire(
     request = snapshot.state.open_request
     needed = {deployment_of(name) for name in (request.to, request.source) if name} if request else set()
     if request is not None and deployment in needed:
-        return follow(snapshot, identity, request, outcome)
+        return follow(snapshot, request, outcome)
     if not declared.ended:
         return Append(Kind.RETIRED, {"deployment": deployment, "reason": reason})
     driver = snapshot.drivers.get(deployment)
     if (driver is not None and driver.gone) or (outcome is not None and outcome.about(Ended.REACHED, deployment)):
         return Done({"stream": snapshot.stream, "retired": deployment, "version": declared.release.version})
     if not snapshot.submission(deployment):
-        # Nothing is known to run. Should a lost submission start yet, its launcher reads the log first and leaves.
+        # Nothing of it is known to run. If a lost submission starts later, its launcher reads the log first and exits.
         return Done({"stream": snapshot.stream, "retired": deployment, "version": declared.release.version})
     gone = DriversGone(deployment, snapshot.at + GRACE_SECONDS)
     stays = outcome is not None and outcome.about(Ended.LOST, deployment)
-    # One that has not announced itself yet may be busy with its rehearsal for minutes.
+    # A driver that has not announced itself may be rehearsing for minutes and look at the log only then.
     busy = not snapshot.state.of_deployment(deployment)
     return Kill(deployment, gone) if stays or busy else Wait(gone)
 
 
-def retire_all(
-    snapshot: Snapshot, identity: TaskIdentity, deployments: Iterable[str], outcome: WaitOutcome | None, reason: str
-) -> Step | None:
-    """Retire these, one after the other; None when all are through."""
+def retire_all(snapshot: Snapshot, deployments: Iterable[str], outcome: WaitOutcome | None, reason: str) -> Step | None:
+    """Retire these deployments one after the other; None when all are retired."""
     for deployment in deployments:
-        step = retire(snapshot, identity, deployment, outcome, reason)
+        step = retire(snapshot, deployment, outcome, reason)
         if not isinstance(step, (Done, Skip)):
             return step
     return None
 
 
 def leftovers(snapshot: Snapshot, identity: TaskIdentity) -> tuple[str, ...]:
-    """The deployments that earlier runs left warm: in the way of a new standby. None that came after this run began.
+    """Return the deployments that earlier runs left warm and that take room from this run's standby.
 
-    Once this run has declared its own there was room, and whoever is warm now is there for its roll-back.
+    Deployments that were declared after this run began are not among them. Once this run has declared its own
+    deployment there are none: what is warm then is kept for its roll-back.
     """
     if any(record.kind == Kind.DECLARED and record.by.startswith(identity.run) for record in snapshot.records):
         return ()
@@ -68,7 +68,7 @@ def leftovers(snapshot: Snapshot, identity: TaskIdentity) -> tuple[str, ...]:
 
 
 def to_retire(snapshot: Snapshot, identity: TaskIdentity, before: int | None) -> tuple[str, ...]:
-    """The deployments that live, or that this task has retired, of those declared before this record."""
+    """Return the deployments, declared before this record, that live or that this task has retired."""
     mine = {r["deployment"] for r in snapshot.records if r.kind == Kind.RETIRED and r.by == identity.by}
     declared = (r for r in snapshot.records if r.kind == Kind.DECLARED and (before is None or r.seq < before))
     wanted = mine.union(snapshot.live_deployments())

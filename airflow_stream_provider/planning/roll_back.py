@@ -13,7 +13,11 @@ from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
 def roll_back(snapshot: Snapshot, identity: TaskIdentity, bad: str, outcome: WaitOutcome | None, reason: str) -> Step:
-    """Give the stream back to the deployment that held it before `bad`: the warm one, else its release anew."""
+    """Give the stream back to the deployment that held it before `bad`.
+
+    While that is warm, by a hand-over; else its release is declared again and brought up. Skip when `bad` never held,
+    does not hold any more, or no release ran before it.
+    """
     state = snapshot.state
     done = [r for r in state.requests.values() if r.by == identity.by and r.stage is RequestStage.DONE]
     if done and done[-1].to:

@@ -12,7 +12,6 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Step, Submit, Wait
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
-# How often to ask the cluster again whether a submission arrived.
 ASK_AGAIN_SECONDS = 10.0
 
 
@@ -35,7 +34,10 @@ def declare_again(deployment: str, old: Deployment, reason: str) -> Append:
 
 
 def stand_by(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None) -> Step:
-    """Bring a declared deployment up: submit it, wait until it is rehearsed; Done when it is a standby or holds."""
+    """Submit a declared deployment and wait until it has rehearsed; Done when it is a standby or holds.
+
+    Gives up when the deployment has ended: a refused rehearsal, or a driver that never came up.
+    """
     declared = snapshot.state.deployments[deployment]
     if declared.ended:
         return GiveUp(
@@ -57,7 +59,7 @@ def stand_by(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None) -
 
 
 def ask_again(snapshot: Snapshot, deployment: str) -> Step:
-    """Wait before the cluster is asked again whether a submission arrived."""
+    """Wait ASK_AGAIN_SECONDS, then ask the cluster again whether the submission arrived."""
     return Wait(Pause(deployment, snapshot.at + ASK_AGAIN_SECONDS))
 
 

@@ -1,4 +1,4 @@
-"""The one next step of an operator: a value that a pure plan returns and the operator carries out."""
+"""The steps of an operator: a plan returns one, and the operator carries it out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_stream_provider.planning.conditions import Condition
 
 @dataclass(frozen=True)
 class Done:
-    """Nothing is left to do; `result` becomes the XCom."""
+    """All is done; `result` becomes the XCom."""
 
     result: Mapping[str, Any]
 
@@ -22,7 +22,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Skip:
-    """There was nothing to do: the task is skipped, with this reason."""
+    """Nothing was to be done: the task is skipped with this reason."""
 
     reason: str
 
@@ -32,7 +32,7 @@ class Skip:
 
 @dataclass(frozen=True)
 class GiveUp:
-    """It cannot be done, and no retry of this task changes that."""
+    """It cannot be done, and no retry of the task changes that: the task fails without retries."""
 
     error: StreamError
 
@@ -42,7 +42,7 @@ class GiveUp:
 
 @dataclass(frozen=True)
 class Wait:
-    """Defer until the goal is reached."""
+    """Defer the task until the condition is met."""
 
     condition: Condition
 
@@ -52,7 +52,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Append:
-    """Write a record if the log is still as it was when this was decided."""
+    """Append a record, if nothing was appended since the plan looked."""
 
     kind: str
     fields: Mapping[str, Any]
@@ -76,7 +76,7 @@ class Declare:
 
 @dataclass(frozen=True)
 class Submit:
-    """Submit a declared deployment, exactly once."""
+    """Submit a declared deployment exactly once."""
 
     deployment: str
 
@@ -86,7 +86,7 @@ class Submit:
 
 @dataclass(frozen=True)
 class Kill:
-    """Kill a deployment's driver on the cluster, then wait: only the goal says that it is dead."""
+    """Kill a deployment's driver on the cluster, then wait; only the condition `then` confirms that it is dead."""
 
     deployment: str
     then: Condition

@@ -6,16 +6,19 @@ from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import RequestStage
 from airflow_stream_provider.planning.fence import fence_first
-from airflow_stream_provider.planning.requests import ANSWER_SECONDS, follow
+from airflow_stream_provider.planning.requests import ask, follow
 from airflow_stream_provider.planning.retire import retire_all, to_retire
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Step
+from airflow_stream_provider.planning.steps import Done, GiveUp, Step
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
 def stop(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None, reason: str) -> Step:
-    """Stop the stream at a boundary and end every driver of it; Done says what was the last batch."""
+    """Ask the holder to stop at a batch boundary, then retire every deployment.
+
+    Done when all drivers are confirmed gone, or at once when the stream was started again after this task's stop.
+    """
     state = snapshot.state
     mine = [r for r in state.requests.values() if r.by == identity.by and r.to is None]
     last = mine[-1] if mine else None
@@ -28,7 +31,7 @@ def stop(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None
     if step is not None:
         return step
     if state.open_request is not None:
-        return follow(snapshot, identity, state.open_request, outcome)
+        return follow(snapshot, state.open_request, outcome)
     if state.holder is not None:
         if last is not None and last.source == state.holder:
             return GiveUp(
@@ -38,15 +41,13 @@ def stop(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None
                     "stop it again.",
                 )
             )
-        expires = snapshot.at + snapshot.policy(snapshot.holder).boundary_seconds + ANSWER_SECONDS
-        fields = {"request": identity.request(state.holder), "to": None, "expires": expires, "reason": reason}
-        return Append(Kind.REQUESTED, fields)
-    step = retire_all(snapshot, identity, stoppable(snapshot, identity), outcome, reason)
+        return ask(snapshot, identity.request(state.holder), None, reason)
+    step = retire_all(snapshot, stoppable(snapshot, identity), outcome, reason)
     return step or Done({"stream": snapshot.stream, "stopped": True, "holder": "", "note": snapshot.holder_sentence})
 
 
 def stoppable(snapshot: Snapshot, identity: TaskIdentity) -> tuple[str, ...]:
-    """The deployments that a stop by this task ends: none that came after it was asked for."""
+    """Return the deployments that this task's stop ends: those declared before it was requested."""
     asked = (
         r.seq for r in snapshot.records if r.kind == Kind.REQUESTED and r.by == identity.by and r.get("to") is None
     )

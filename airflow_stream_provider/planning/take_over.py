@@ -8,13 +8,13 @@ from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import Request, RequestStage
 from airflow_stream_provider.planning.conditions import FirstCommits
 from airflow_stream_provider.planning.fence import fence, fence_first
-from airflow_stream_provider.planning.requests import ANSWER_SECONDS, follow
+from airflow_stream_provider.planning.requests import ask, follow
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Step, Wait
+from airflow_stream_provider.planning.steps import Done, GiveUp, Step, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
-# How long to wait for the first batch of a new holder before the gap is reported as not known (no input).
+# A stream without input commits no batch; its gap is then reported as not known.
 FIRST_COMMIT_SECONDS = 20.0
 
 
@@ -29,8 +29,9 @@ def take_over(
 ) -> Step:
     """Make a deployment the holder, by a hand-over or, when nobody holds, by an appointment.
 
-    A driver that is dead, or that stopped inside a batch, is fenced first. `escalate`: a holder that does not let
-    go is fenced too, as in a roll-back.
+    A driver that is dead, or that stopped inside a batch, is fenced first.
+
+    :param escalate: fence a holder that does not release in time, as a roll-back does; default: give up then.
     """
     state = snapshot.state
     mine = [r for r in state.requests.values() if r.by == identity.by and r.to and deployment_of(r.to) == deployment]
@@ -41,12 +42,12 @@ def take_over(
     if step is not None:
         return step
     if state.open_request is not None:
-        return follow(snapshot, identity, state.open_request, outcome)
+        return follow(snapshot, state.open_request, outcome)
     if snapshot.holds(deployment):
         return Done(snapshot.holder_result(deployment))
     if last is not None and state.holder is not None:
         if escalate and state.holder == last.source:
-            return fence(snapshot, state.holder, outcome, f"It did not let go of the stream: {reason}")
+            return fence(snapshot, state.holder, outcome, f"It did not release the stream in time: {reason}")
         return GiveUp(_not_taken(snapshot, last))
     standby = snapshot.candidate(deployment)
     if standby is None:
@@ -57,18 +58,11 @@ def take_over(
                 deployment=deployment,
             )
         )
-    boundary = snapshot.policy(snapshot.holder or deployment).boundary_seconds
-    fields = {
-        "request": identity.request(standby.id, state.holder or ""),
-        "to": standby.id,
-        "expires": snapshot.at + boundary + ANSWER_SECONDS,
-        "reason": reason,
-    }
-    return Append(Kind.REQUESTED, fields)
+    return ask(snapshot, identity.request(standby.id, state.holder or ""), standby.id, reason)
 
 
 def _taken(snapshot: Snapshot, request: Request, outcome: WaitOutcome | None) -> Step:
-    """The request is done: wait a little for the first batch, so that the gap is known."""
+    """The request is done: wait up to FIRST_COMMIT_SECONDS for the first batch, so that the gap can be measured."""
     to = request.to or ""
     acquired = next((r for r in snapshot.acquisitions() if r["request"] == request.id and r["incarnation"] == to), None)
     result = {**snapshot.holder_result(deployment_of(to)), "request": request.id}

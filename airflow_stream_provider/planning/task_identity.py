@@ -1,4 +1,4 @@
-"""Who asks: the identity of one task, the same for every try."""
+"""The identity of one task: what its records, requests and deployments are named by."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_stream_provider.lifecycle.ids import deployment_id, request_id
 
 @dataclass(frozen=True)
 class TaskIdentity:
-    """One task of one run. Never the try: a retried or cleared task is the same author (rule 5)."""
+    """One task of one run, without the try number: a retried or cleared task has the same identity (rule 5)."""
 
     dag_id: str
     run_id: str
@@ -20,25 +20,25 @@ class TaskIdentity:
 
     @classmethod
     def of(cls, context: Mapping[str, Any]) -> TaskIdentity:
-        """Return the author that a task's context describes."""
+        """Return the identity of the task that Airflow's context describes."""
         ti = context["ti"]
         index = -1 if ti.map_index is None else ti.map_index
         return cls(ti.dag_id, ti.run_id, ti.task_id, index)
 
     @property
     def run(self) -> str:
-        """The run, as the records of all its tasks begin with."""
+        """The prefix of `by` that all tasks of the run share."""
         return f"airflow:{self.dag_id}/{self.run_id}/"
 
     @property
     def by(self) -> str:
-        """The author of records."""
+        """What the task's records carry as their author."""
         return f"{self.run}{self.task_id}" + (f"[{self.map_index}]" if self.map_index >= 0 else "")
 
     def request(self, *parts: object) -> str:
-        """Id of a request of this task for this purpose."""
+        """Return the id of a request of this task; `parts` tell its purpose."""
         return request_id(self.dag_id, self.run_id, self.task_id, self.map_index, *parts)
 
     def deployment(self, stream: str, version: str) -> str:
-        """Id of the deployment that this task declares."""
+        """Return the id of the deployment that this task declares for a release of this version."""
         return deployment_id(stream, version, self.dag_id, self.run_id, self.task_id, self.map_index)

@@ -53,7 +53,7 @@ class Autopilot:
     def retire(self, deployment: str) -> Mapping[str, Any]:
         """End a deployment."""
         needs = Needs(drivers=(deployment,))
-        return self._carry_out("retire", lambda v, a, o: retire(v, a, deployment, o, "test"), needs)
+        return self._carry_out("retire", lambda v, a, o: retire(v, deployment, o, "test"), needs)
 
     def _carry_out(self, task: str, plan: Plan, needs: Needs = Needs()) -> Mapping[str, Any]:  # noqa: B008 - frozen
         identity = TaskIdentity("test", "manual", task)

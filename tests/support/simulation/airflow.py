@@ -175,7 +175,7 @@ def stop() -> Plan:
 
 def retire(deployment: str) -> Plan:
     """As RetireOperator."""
-    return lambda snapshot, identity, outcome: retiring.retire(snapshot, identity, deployment, outcome, "not needed")
+    return lambda snapshot, identity, outcome: retiring.retire(snapshot, deployment, outcome, "not needed")
 
 
 class GiveUp(Airflow):
@@ -230,7 +230,7 @@ class Watch(Airflow):
                 state = self.log.refresh()
                 step = recovery_step(state, self.alive(state), self.now)
                 self.point()
-                getattr(self, f"_{step.need.value}")(state, step)
+                getattr(self, f"_{step.action.value}")(state, step)
             except (ControlUnavailable, ClusterError, SeqTaken, RuleBroken):
                 continue  # look again
 
@@ -249,7 +249,7 @@ class Watch(Airflow):
     def _fence(self, state: StreamState, step: RecoveryStep) -> None:
         self.world.drivers[step.subject].kill()
         self.point()
-        fenced = self.record(Kind.FENCED, incarnation=step.subject, reason=step.why, evidence="gone")
+        fenced = self.record(Kind.FENCED, incarnation=step.subject, reason=step.reason, evidence="gone")
 
         def build(now: StreamState) -> Record | None:
             found = now.incarnations[step.subject].state
@@ -258,7 +258,7 @@ class Watch(Airflow):
         self.log.propose(build)
 
     def _abort(self, state: StreamState, step: RecoveryStep) -> None:
-        self.log.append(self.record(Kind.ABORTED, request=step.subject, reason=step.why), state.seq)
+        self.log.append(self.record(Kind.ABORTED, request=step.subject, reason=step.reason), state.seq)
 
     def _request(self, state: StreamState, step: RecoveryStep) -> None:
         expires = self.now + REQUEST_SECONDS
@@ -266,7 +266,7 @@ class Watch(Airflow):
         self.log.append(wanted, state.seq)
 
     def _fail(self, state: StreamState, step: RecoveryStep) -> None:
-        self.log.append(self.record(Kind.FAILED, deployment=step.subject, reason=step.why), state.seq)
+        self.log.append(self.record(Kind.FAILED, deployment=step.subject, reason=step.reason), state.seq)
 
     def _declare(self, state: StreamState, step: RecoveryStep) -> None:
         new, release = f"watch-{state.seq}", state.deployments[step.subject].release.to_json()

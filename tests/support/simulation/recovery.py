@@ -99,7 +99,7 @@ class Recovery:
         state = self.oracle.state
         resting = state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED, StreamPhase.EMPTY)
         alive = {name: driver.lives for name, driver in self.world.drivers.items()}
-        return resting and recovery_step(state, alive, self.world.now).need is RecoveryAction.WAIT
+        return resting and recovery_step(state, alive, self.world.now).action is RecoveryAction.WAIT
 
     def _able(self, incarnation: str | None) -> bool:
         return live_standby(self.oracle.state, incarnation) and self._well(str(incarnation))

@@ -92,8 +92,8 @@ TABLE = [
 )
 def test_next_step(before: list[Record], alive: dict[str, bool], now: float, need: Do, subject: str) -> None:
     step = recovery_step(play(before), alive, now)
-    assert (step.need, step.subject) == (need, subject)
-    assert bool(step.why) == (need is not Do.WAIT)
+    assert (step.action, step.subject) == (need, subject)
+    assert bool(step.reason) == (need is not Do.WAIT)
 
 
 def test_every_need_is_shown_above() -> None:

@@ -7,7 +7,7 @@ from airflow_stream_provider.planning.retire import leftovers, retire
 from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
-from tests.support.snapshots import ASKED, BOTH, ME, RUNNING, UPGRADED, snapshot
+from tests.support.snapshots import ASKED, BOTH, RUNNING, UPGRADED, snapshot
 from tests.support.story import (
     NEW_DEPLOYMENT,
     OLD_DEPLOYMENT,
@@ -17,26 +17,24 @@ from tests.support.story import (
 
 
 def test_only_what_does_not_hold_is_retired() -> None:
-    assert isinstance(retire(snapshot(*BOTH), ME, OLD_DEPLOYMENT, None, "why"), Skip)
-    assert isinstance(retire(snapshot(*BOTH), ME, "nobody", None, "why"), Skip)
-    assert isinstance(retire(snapshot(*ASKED), ME, NEW_DEPLOYMENT, None, "why"), Wait)
-    step = retire(snapshot(*BOTH), ME, NEW_DEPLOYMENT, None, "why")
+    assert isinstance(retire(snapshot(*BOTH), OLD_DEPLOYMENT, None, "why"), Skip)
+    assert isinstance(retire(snapshot(*BOTH), "nobody", None, "why"), Skip)
+    assert isinstance(retire(snapshot(*ASKED), NEW_DEPLOYMENT, None, "why"), Wait)
+    step = retire(snapshot(*BOTH), NEW_DEPLOYMENT, None, "why")
     assert step == Append("retired", {"deployment": NEW_DEPLOYMENT, "reason": "why"})
 
 
 def test_a_retired_driver_that_stays_is_killed() -> None:
     retired = snapshot(*BOTH, record("retired", deployment=NEW_DEPLOYMENT, reason=""))
     gone = DriversGone(NEW_DEPLOYMENT, 170.0)
-    assert retire(retired, ME, NEW_DEPLOYMENT, None, "why") == Wait(gone)
-    assert retire(retired, ME, NEW_DEPLOYMENT, WaitOutcome(Ended.LOST, NEW_DEPLOYMENT), "why") == Kill(
-        NEW_DEPLOYMENT, gone
-    )
-    assert isinstance(retire(retired, ME, NEW_DEPLOYMENT, WaitOutcome(Ended.REACHED, NEW_DEPLOYMENT), "why"), Done)
+    assert retire(retired, NEW_DEPLOYMENT, None, "why") == Wait(gone)
+    assert retire(retired, NEW_DEPLOYMENT, WaitOutcome(Ended.LOST, NEW_DEPLOYMENT), "why") == Kill(NEW_DEPLOYMENT, gone)
+    assert isinstance(retire(retired, NEW_DEPLOYMENT, WaitOutcome(Ended.REACHED, NEW_DEPLOYMENT), "why"), Done)
 
 
 def test_one_that_was_never_submitted_is_retired_at_once() -> None:
     story = [*RUNNING, declared(NEW_DEPLOYMENT), record("retired", deployment=NEW_DEPLOYMENT, reason="")]
-    assert isinstance(retire(snapshot(*story), ME, NEW_DEPLOYMENT, None, "why"), Done)
+    assert isinstance(retire(snapshot(*story), NEW_DEPLOYMENT, None, "why"), Done)
 
 
 def test_room_is_made_of_what_was_there_before_this_run() -> None:

@@ -62,7 +62,7 @@ def test_a_holder_that_broke_inside_a_batch_is_fenced_whoever_follows_the_reques
     torn = record("failed", deployment=OLD_DEPLOYMENT, incarnation=OLD, reason="it broke", boundary="interrupted")
     killing = Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
     assert take(*ASKED, torn) == killing
-    assert retire(snapshot(*ASKED, torn), ME, NEW_DEPLOYMENT, None, "why") == killing
+    assert retire(snapshot(*ASKED, torn), NEW_DEPLOYMENT, None, "why") == killing
 
 
 def test_without_a_holder_the_standby_is_appointed() -> None:
