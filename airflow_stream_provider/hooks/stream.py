@@ -1,4 +1,4 @@
-"""One stream seen from Airflow: a frozen look at it, and the few things that can be done to it."""
+"""Observe one stream from Airflow and act on it."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 class StreamHook(BaseHook):
     """The control log, the cluster and the Kafka of one stream.
 
-    Nothing is opened before it is used. All calls block, but for `aobserve`; not thread-safe.
+    Opens nothing before it is needed. All calls block, except `aobserve`. Not thread-safe.
 
     :param stream: name of the stream.
     :param control: control URL, such as ``file:///data/streams``.
     :param cluster: Airflow connection id of the Spark cluster.
-    :param kafka: Airflow connection id of Kafka; None = lag is not known.
+    :param kafka: Airflow connection id of Kafka; None: the lag is not known.
     """
 
     def __init__(self, stream: str, control: str, cluster: str, kafka: str | None = None) -> None:
@@ -59,7 +59,7 @@ class StreamHook(BaseHook):
 
     @property
     def address(self) -> dict[str, Any]:
-        """What it takes to open this hook again in another process."""
+        """The arguments that open this hook again in another process; triggers carry them."""
         return {
             "stream": self.stream,
             "control": self.control,
@@ -91,11 +91,11 @@ class StreamHook(BaseHook):
     # -- looking ---------------------------------------------------------------------------------------------------
 
     def observe(self, needs: Needs = Needs()) -> Snapshot:  # noqa: B008 - frozen
-        """Return the stream as it is now; never acts.
+        """Return a snapshot of the stream; changes nothing.
 
         :raises ControlUnavailable: the control log cannot be read now.
         """
-        # The cluster before the log: a driver that the cluster calls gone has written its last word by then.
+        # The cluster first, then the log: a driver that the cluster calls gone has then written its last record.
         drivers = self._drivers(needs.drivers)
         self._records += self.control_log.records(len(self._records) + 1)
         state = self.control_log.refresh()
@@ -104,13 +104,13 @@ class StreamHook(BaseHook):
         return Snapshot(self.stream, time.time(), state, tuple(self._records), heartbeats, drivers, lag)
 
     async def aobserve(self, needs: Needs) -> Snapshot:
-        """Return the stream as it is now, from a trigger's event loop."""
+        """Return a snapshot of the stream, from a trigger's event loop; see `observe`."""
         if (needs.drivers or needs.lag) and self._connected is None:
             self._connected = await aconnect(self.cluster_conn_id, self.kafka_conn_id)
         return await asyncio.to_thread(self.observe, needs)
 
     def _heartbeats(self, state: StreamState) -> Mapping[str, Heartbeat]:
-        """The heartbeats that can still mean something; those of years of ended drivers are not read again."""
+        """Return the heartbeats that can still matter; those of drivers that ended long ago are not read again."""
         found = {}
         for name in self.control_log.store.heartbeats():
             known = state.incarnations.get(name)
@@ -150,9 +150,9 @@ class StreamHook(BaseHook):
             return None
 
     def committed(self, state: StreamState, heartbeats: Mapping[str, Heartbeat]) -> dict[str, list[Offsets]]:
-        """Return the committed Kafka offsets of the last holder's queries: what a driver starting now reads next.
+        """Return the committed Kafka offsets by query: the first offsets that a driver starting now would read.
 
-        By query, a query of which they are not known left out.
+        Queries whose offsets are not known are left out.
         """
         found = (source.read() for source in stream_sources(self.stream, self.control, state, heartbeats))
         return {query.query: [query.offsets] for query in found if query.offsets}
@@ -160,7 +160,7 @@ class StreamHook(BaseHook):
     # -- acting ----------------------------------------------------------------------------------------------------
 
     def create(self) -> None:
-        """Make the control log of a stream that is new; nothing happens when it is there.
+        """Create the control log of a new stream; does nothing when it exists.
 
         :raises ControlUnavailable: the control folder cannot be used.
         """
@@ -198,7 +198,7 @@ class StreamHook(BaseHook):
         return self.append(Kind.DECLARED, by, seq, **fields, reason=reason)
 
     def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
-        """Append a record if the log still ends at `seq`; return whether it was written.
+        """Append a record if the log still ends at `seq`, and return whether it was written.
 
         :raises RuleBroken: it may not follow; nothing was written. :raises ControlUnavailable: not written or unknown.
         """
@@ -217,7 +217,7 @@ class StreamHook(BaseHook):
         return job_of(self.stream, self.control, self.folder, deployment, release)
 
     def kill(self, deployment: str) -> None:
-        """Kill what the cluster runs of a deployment; it is not dead before `observe` says that it is gone.
+        """Kill what the cluster runs of a deployment. It counts as dead only when `observe` says that it is gone.
 
         :raises ClusterError: the cluster does not answer.
         """
@@ -229,7 +229,7 @@ class StreamHook(BaseHook):
             self.cluster.kill(submission)
 
     def links(self, deployment: str) -> dict[str, str]:
-        """Return where a person looks at a deployment: the Spark UI and the driver's log, as far as they are known."""
+        """Return addresses of a deployment's Spark UI and driver log by label, as far as they are known."""
         found: dict[str, str] = {}
         state = self.control_log.refresh()
         beats = self._heartbeats(state)

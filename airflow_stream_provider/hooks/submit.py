@@ -1,4 +1,4 @@
-"""Submit a declared deployment exactly once, however often and from wherever it is tried."""
+"""Submit a declared deployment exactly once, however many tasks try it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ def job_of(stream: str, control: str, folder: Path, deployment: str, release: Re
 
 
 def submit_once(log: ControlLog, cluster: Cluster, job: Job, by: str, *, first: bool) -> bool:
-    """Make sure that the declared deployment has one submission; return False when the cluster cannot tell yet.
+    """Make sure that a declared deployment has exactly one submission.
 
-    :param first: this very call declared the deployment, so nobody can have submitted it before; otherwise an earlier
-        try may have died between submit and record, and the heartbeats and the cluster are asked first (rule 5).
+    :param first: the caller has just declared the deployment, so nobody can have submitted it before. Otherwise an
+        earlier try may have died between submitting and recording it, and the heartbeats and the cluster are asked
+        first (rule 5).
+    :return: False when the cluster cannot tell yet whether it was submitted: ask again later.
     :raises ClusterError: the cluster refused or does not answer; nothing new runs.
     """
     deployment = log.refresh().deployments[job.deployment]
@@ -42,7 +44,7 @@ def submit_once(log: ControlLog, cluster: Cluster, job: Job, by: str, *, first: 
             found = cluster.find(job.deployment, deployment.declared_at)
             if not found.alive and not found.certain:
                 return False
-            # One that ended counts too: its death is for the caller to see, not for us to hide by a second one.
+            # One that has ended counts too: the caller must see its death, and a second one would hide it.
             known = next(iter((*found.alive, *found.ended)), "")
         if known:
             _record(log, job.deployment, known, by)
@@ -52,7 +54,7 @@ def submit_once(log: ControlLog, cluster: Cluster, job: Job, by: str, *, first: 
     except SubmitUnclear:
         return False
     if _record(log, job.deployment, submission, by) != submission:
-        # Another try of this task woke up at the same moment and was first in the log: ours is the duplicate.
+        # Another try of this task submitted at the same moment and was first in the log: this one is the duplicate.
         cluster.kill(submission)
     return True
 

@@ -1,4 +1,4 @@
-"""What all stream operators share: observe, plan, carry out, defer. They differ in their plan only."""
+"""Base of the stream operators: observe the stream, plan the next step, carry it out, defer while waiting."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def failing_without_retry() -> Iterator[None]:
-    """Fail without the retries when a person has to change something first."""
+    """Fail the task without its retries on a SpecError: a person has to change something first."""
     try:
         yield
     except SpecError as error:
@@ -37,16 +37,16 @@ def failing_without_retry() -> Iterator[None]:
 
 
 class StreamOperator(BaseOperator):
-    """Base of the operators: the control log says where the stream is, `plan` says what comes next.
+    """Base of the stream operators; each has a plan of its own.
 
-    There is no `on_kill`: a worker that is drained, a pod that is evicted and a person who marks the task failed all
-    cause it, and none of them means that the stream should stop. Stopping is an operator of its own.
+    There is no `on_kill`: Airflow calls it when a worker is drained, a pod is evicted or a task is marked failed, and
+    none of these means that the stream should stop. Use StopStreamOperator for that.
 
     :param stream: the stream, as read by `load_spec`.
-    :param deployment: the deployment that this is about, from the XCom of the task that submitted it. (templated)
-    :param reason: why, for the control log; default: the task. (templated)
-    :param wait_seconds: fail when it is not done after so many seconds; what was asked for may still happen, and a
-        cleared task finds it then.
+    :param deployment: deployment to work on, from the XCom of the task that submitted it. (templated)
+    :param reason: reason for the control log; default: the task's identity. (templated)
+    :param wait_seconds: seconds after which the task fails. What it asked for may still happen; a cleared task then
+        finds it in the control log.
     """
 
     template_fields: Sequence[str] = ("deployment", "reason")
@@ -72,8 +72,8 @@ class StreamOperator(BaseOperator):
 
     @cached_property
     def hook(self) -> StreamHook:
-        """The stream as this process sees it."""
-        # Here: a DAG file that is parsed needs no hook, nor the clients behind it.
+        """The hook of the stream."""
+        # Imported here: parsing a DAG file needs no hook, nor the clients behind it.
         from airflow_stream_provider.hooks.stream import StreamHook
 
         return StreamHook(self.stream.name, self.stream.control, self.stream.cluster, self.stream.kafka)
@@ -81,38 +81,38 @@ class StreamOperator(BaseOperator):
     # -- what the subclasses say -------------------------------------------------------------------------------------
 
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        """Return the next step."""
+        """Return the next step. `outcome`: how the last wait ended, None before the first."""
         raise NotImplementedError
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        """What `plan` needs to know beyond the log and the heartbeats that are in `view`."""
+        """Return what `plan` needs beyond the control log and the heartbeats of the snapshot."""
         return Needs()
 
     def begin(self, context: Context) -> None:
-        """What comes before the first look."""
+        """Prepare; called once per try, before the first look at the stream."""
 
     def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
-        """Carry out a Declare; return whether it was written. Only operators that take a release plan one."""
+        """Carry out a Declare; return whether the record was written. Only for operators that take a release."""
         raise NotImplementedError
 
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the XCom: what the plan says, with what only I/O can add."""
+        """Return the XCom: the result of the plan, with what has to be read from elsewhere."""
         return dict(done)
 
     def subject(self, identity: TaskIdentity) -> str:
-        """The deployment whose driver the links lead to."""
+        """Return the deployment whose driver the task's links lead to."""
         return self.deployment
 
     # -- what Airflow calls ------------------------------------------------------------------------------------------
 
     def execute(self, context: Context) -> Any:
-        """Do what is left to do, or defer."""
+        """Carry out what is left to do, or defer."""
         with failing_without_retry():
             self.begin(context)
             return self._go(context, None, time.time() + self.wait_seconds)
 
     def resume(self, context: Context, event: Any = None) -> Any:
-        """Go on after a wait."""
+        """Continue after a wait; fail when it timed out."""
         outcome = WaitOutcome.from_event(event)
         with failing_without_retry():
             if outcome.ended is Ended.TIMEOUT:
@@ -148,7 +148,7 @@ class StreamOperator(BaseOperator):
             return self._end(step, snapshot, deadline)
 
     def _end(self, step: Step, snapshot: Snapshot, deadline: float) -> Any:
-        """Carry out a step after which this try of the task is over, or waits."""
+        """Carry out a step that ends this try of the task or defers it."""
         if isinstance(step, Done):
             return self.result(snapshot, step.result)
         if isinstance(step, Skip):
@@ -171,11 +171,11 @@ class StreamOperator(BaseOperator):
         hint = self.timeout_hint(TaskIdentity.of(context))
         raise AirflowFailException(
             f"{self.stream.name}: {outcome.reason} for {self.wait_seconds:.0f} s. {says} {hint} "
-            "Clear the task to wait again: it goes on from the control log."
+            "Clear the task to wait again: it continues from the control log."
         )
 
     def timeout_hint(self, identity: TaskIdentity) -> str:
-        """Return what may have kept the task waiting."""
+        """Return a sentence on what may have kept the task waiting; empty when nothing is known."""
         return ""
 
     def _leave_links(self, context: Context, identity: TaskIdentity) -> None:

@@ -1,4 +1,4 @@
-"""Refuse early what cannot work: before anything is submitted, and while the stream runs on."""
+"""Check a release before anything is submitted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
+from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import ClusterError, StreamError
 from airflow_stream_provider.lifecycle.release import Release
@@ -20,8 +21,8 @@ class CheckReleaseOperator(ReleaseOperator):
 
     Fails with one sentence that says what to do. Touches nothing that runs.
 
-    :param room: also refuse when the cluster has no room now for a second application. What earlier runs left warm
-        does not count as in the way. (templated: `True` or `False`)
+    :param room: also fail when the cluster has no room now for a second application, unless deployments of earlier
+        runs are still warm: those are retired next. (templated: `True` or `False`)
 
     XCom: `version`, `hash` of the release, `holder` now.
     """
@@ -32,8 +33,8 @@ class CheckReleaseOperator(ReleaseOperator):
         super().__init__(**kwargs)
         self.room = room
 
+    @override
     def execute(self, context: Context) -> dict[str, Any]:
-        """Check everything."""
         identity = TaskIdentity.of(context)
         try:
             requested = self.requested
@@ -45,7 +46,7 @@ class CheckReleaseOperator(ReleaseOperator):
             release = self.hook.publish(requested)
             self._check_room(release, identity, crowded=bool(leftovers(snapshot, identity)))
         except StreamError as error:
-            # A person waits for the answer: nothing is tried again.
+            # No retries: a person waits for the answer.
             raise AirflowFailException(str(error)) from error
         return {
             "stream": self.stream.name,

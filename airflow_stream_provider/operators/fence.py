@@ -1,8 +1,10 @@
-"""Say that a driver is dead: confirmed by the cluster, or by a person."""
+"""Fence a deployment: confirm that its drivers are dead, by the cluster or by a person."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.operators.base import StreamOperator
@@ -14,15 +16,15 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 
 class FenceOperator(StreamOperator):
-    """Kill every driver of a deployment and, once that is confirmed, say so in the log: then another may take over.
+    """Kill every driver of a deployment and append `fenced` once that is confirmed; then another may take over.
 
-    The other operators fence by themselves where they must. This one is for the person at night: a holder that
-    misbehaves, or a cluster that is gone for good and can confirm nothing any more.
+    The other operators fence by themselves where they must. This one is for a person on call: a holder that misbehaves,
+    or a cluster that is gone for good and can no longer confirm anything.
 
-    :param confirmed_by: who has made sure that none of the drivers runs or can come back: the cluster is not asked
-        then, and if it is not so, two drivers write one checkpoint. (templated)
+    :param confirmed_by: the person who made sure that none of the drivers runs or can come back. The cluster is then
+        not asked; if the person is wrong, two drivers write one checkpoint. (templated)
 
-    XCom: `fenced`, the incarnations that this fenced.
+    XCom: `fenced`, the incarnations that this task fenced.
     """
 
     template_fields = (*StreamOperator.template_fields, "confirmed_by")
@@ -31,8 +33,8 @@ class FenceOperator(StreamOperator):
         super().__init__(**kwargs)
         self.confirmed_by = confirmed_by
 
+    @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        """Return the next step."""
         if self.deployment not in snapshot.state.deployments:
             return Skip(f"There is no deployment {self.deployment!r}.")
         drivers = snapshot.state.of_deployment(self.deployment)

@@ -1,4 +1,4 @@
-"""Decide by its rehearsal whether a standby may take over."""
+"""Compare a standby's rehearsal with the holder's batches."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 class JudgeRehearsalOperator(StreamOperator):
     """Compare what a standby rehearsed with what the holder does, and refuse one that cannot keep up.
 
-    Spark's own refusals end the standby before this. Here, a query is refused whose last rehearsed batch of live data
-    took longer than the stream's `lag.max_seconds`: it would be late from its first batch on.
+    Spark's own refusals end the standby before this. This refuses a query whose last rehearsed batch of live data took
+    longer than the stream's `lag.max_seconds`: it would be too late from its first batch on.
 
     XCom: `queries`, by name the seconds and rows per second of both sides, and `notes` of the rehearsal.
     """
 
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        """Return the verdict; it does not change once the deployment has taken over."""
+        """Return Done with the comparison, or GiveUp; the same again after the deployment has taken over."""
         standby = next(iter(reversed(snapshot.state.of_deployment(self.deployment))), None)
         if standby is None:
             return GiveUp(
@@ -53,7 +53,7 @@ class JudgeRehearsalOperator(StreamOperator):
 def compare(
     rehearsed: Mapping[str, Mapping[str, Any]], running: Sequence[QueryProgress]
 ) -> dict[str, dict[str, float | None]]:
-    """Return both sides by query's name; None for what is not known."""
+    """Return seconds and rows per second of both sides by query's name; None for what is not known."""
     holder = {query.name: query for query in running}
     unknown = QueryProgress("", rows_per_second=None)
     return {

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow.sdk import Context
+from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.operators.base import StreamOperator
@@ -57,8 +58,8 @@ class ReleaseOperator(StreamOperator):
         context["ti"].xcom_push(key="deployment", value=self.subject(TaskIdentity.of(context)))
         self.hook.create()
 
+    @override
     def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
-        """Publish and declare the release."""
         return self.hook.declare(self.requested, step.deployment, step.reason, identity.by, snapshot.state.seq)
 
     def timeout_hint(self, identity: TaskIdentity) -> str:

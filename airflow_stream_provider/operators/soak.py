@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from typing_extensions import override
+
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.operators.base import StreamOperator
@@ -41,8 +43,8 @@ class SoakOperator(StreamOperator):
         super().__init__(stream=stream, wait_seconds=wait, **kwargs)
         self.seconds = soak
 
+    @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        """Return the next step."""
         mine = [r for r in snapshot.acquisitions() if deployment_of(r["incarnation"]) == self.deployment]
         if not mine:
             return GiveUp(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from airflow_stream_provider.operators.release import ReleaseOperator
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import bring_up
@@ -19,6 +21,6 @@ class SubmitStandbyOperator(ReleaseOperator):
     XCom: `deployment`, `version`, `incarnation`, `rehearsal` (its summary by query), `holder` and `epoch` at that time.
     """
 
+    @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        """Bring the task's own deployment up."""
         return bring_up(snapshot, self.subject(identity), outcome, self.reason or identity.by)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from typing_extensions import override
+
 from airflow_stream_provider.operators.handover import with_gaps
 from airflow_stream_provider.operators.release import ReleaseOperator
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -22,11 +24,11 @@ class StartStreamOperator(ReleaseOperator):
 
     WAIT_SECONDS = 1500.0
 
+    @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        """Bring the task's own deployment up, then appoint it."""
         mine, reason = self.subject(identity), self.reason or identity.by
         return start(snapshot, identity, mine, self.requested.version, outcome, reason)
 
+    @override
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
-        """Add the gaps."""
         return with_gaps(snapshot, done)

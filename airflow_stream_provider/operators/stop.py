@@ -1,10 +1,12 @@
-"""End deployments, or the whole stream."""
+"""Retire deployments, or stop the whole stream."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from typing import Any
+
+from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.operators.base import StreamOperator
@@ -24,26 +26,26 @@ class RetireOperator(StreamOperator):
     Skipped when it holds the stream, or is not known. XCom: `retired`, `version`.
     """
 
+    @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        """Return the next step."""
         return retire(snapshot, self.deployment, outcome, self.reason or identity.by)
 
+    @override
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        """Ask whether its driver is gone."""
         return Needs(drivers=(self.deployment,) if self.deployment in snapshot.state.deployments else ())
 
 
 class MakeRoomOperator(StreamOperator):
-    """Retire what earlier runs left warm, so that the cluster has room for a new standby. The holder is not touched."""
+    """Retire the deployments that earlier runs left warm, to make room for a new standby. The holder is not touched."""
 
+    @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        """Return the next step."""
         wanted = leftovers(snapshot, identity)
         step = retire_all(snapshot, wanted, outcome, self.reason or f"superseded by {identity.run}")
         return step or Done({"stream": snapshot.stream, "retired": list(wanted)})
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        """Ask which of their drivers are gone."""
+        """Ask the cluster which of their drivers are gone."""
         return Needs(drivers=leftovers(snapshot, identity))
 
 
@@ -54,20 +56,20 @@ class StopStreamOperator(StreamOperator):
     `offsets` by query: topic, partition, offset of the first record that is not committed.
     """
 
+    @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        """Return the next step."""
         return stop(snapshot, identity, outcome, self.reason or identity.by)
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        """Ask which drivers are gone, once nobody holds."""
+        """Ask the cluster which drivers are gone, once nobody holds."""
         return Needs(drivers=() if snapshot.holder else stoppable(snapshot, identity))
 
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
-        """Add where the queries stand."""
+        """Add where each query stopped: `boundary`, `ends` and `offsets`."""
         if not done["stopped"]:
             return dict(done)
         released = [r for r in snapshot.records if r.kind == Kind.RELEASED]
         ends = boundary(snapshot, released[-1]["request"]) if released and released[-1].get("request") else {}
         offsets = self.hook.committed(snapshot.state, snapshot.heartbeats)
-        # Through JSON, since Spark's partitions are numbers here and the keys of XCom are text.
+        # Through JSON: partitions are numbers here, and the keys of an XCom are text.
         return {**done, **ends, "offsets": json.loads(json.dumps(offsets))}

@@ -1,4 +1,4 @@
-"""The DAG of a stream whose YAML cannot be used."""
+"""The DAG of a stream whose YAML file cannot be used."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from typing import Any
 
 from airflow.sdk import DAG, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
+from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 
 
 class UnusableStreamOperator(BaseOperator):
-    """Fail with what is wrong with a stream's YAML."""
+    """Fail with the error that reading the stream's YAML file raised."""
 
     def __init__(self, *, error: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.error = error
 
+    @override
     def execute(self, context: Context) -> None:
-        """Fail."""
         raise AirflowFailException(self.error)
 
 
 def broken_dag(error: SpecError, taken: Container[str]) -> DAG:
-    """Return the DAG that shows the error.
+    """Return a DAG whose one task fails with the error.
 
     Not an import error: Airflow marks every DAG of a file with an import error as stale, and the other streams of the
     folder could not be upgraded until somebody has corrected this one.

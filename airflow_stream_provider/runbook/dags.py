@@ -23,7 +23,7 @@ from airflow_stream_provider.runbook.restart import StopFirstOperator
 from airflow_stream_provider.runbook.watch import watch_dag
 from airflow_stream_provider.spec.stream import Strategy, StreamSpec, load_specs
 
-# A control folder or a master that is away for a moment; what cannot get better fails at once all the same.
+# For a control folder or a master that is briefly away. Errors that no retry cures fail the task at once anyway.
 RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=10)}
 
 _RELEASE = {
@@ -32,7 +32,7 @@ _RELEASE = {
     "arguments": "{{ params.arguments | tojson }}",
     "changed_checkpoints": "{{ params.changed_checkpoints | tojson }}",
 }
-# Left by `submit` before it does anything, so it is there for those who clean up after it.
+# `submit` pushes it before it does anything else, so the tasks that clean up after a failure find it.
 _NEW = "{{ ti.xcom_pull(task_ids='submit', key='deployment') or '' }}"
 _OLD = "{{ (ti.xcom_pull(task_ids='hand_over') or {}).get('previous', '') }}"
 _FAULT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or '' }}"
@@ -44,13 +44,13 @@ _UNFIT = "{% if not (ti.xcom_pull(task_ids='soak') or {}).get('result') %}" + _N
 def stream_dags(folder: str | Path) -> dict[str, DAG]:
     """Return the DAGs of every stream described in a folder, by DAG id; for `globals().update(...)` in a DAG file.
 
-    A file that cannot be used does not take the other streams' DAGs away: its stream gets a DAG whose one task fails
-    with what is wrong, and which file, line and field to correct.
+    A file that cannot be used does not remove the other streams' DAGs: its stream gets a DAG whose one task fails with
+    the file, line and field to correct.
 
     :param folder: of the YAML files; relative to the file that calls this.
     :raises SpecError: the folder is not there.
     """
-    # Of the caller, also through the lazy `airflow_stream_provider.stream_dags`, which only returns this function.
+    # The file that calls this; the lazy `airflow_stream_provider.stream_dags` adds no frame of its own.
     caller = sys._getframe(1).f_globals.get("__file__")
     base = Path(caller).parent if caller else Path.cwd()
     found: dict[str, DAG] = {}
@@ -67,7 +67,8 @@ def upgrade_dag(spec: StreamSpec) -> DAG:
         description=f"Upgrade the stream {spec.name}: the new release is warm before the old one stops.",
         schedule=None,
         catchup=False,
-        max_active_runs=1,  # upgrades queue; what they leave warm does not (see RetireLaterOperator)
+        # Upgrades wait for each other, but not for the retirement of old releases (RetireLaterOperator).
+        max_active_runs=1,
         default_args=RETRIES,
         tags=["stream", spec.name],
         doc_md=upgrade_dag.__doc__,
@@ -114,8 +115,8 @@ def upgrade_dag(spec: StreamSpec) -> DAG:
             before >> after
         soak >> roll_back >> discard >> report
         retire >> report
-    # Afterwards: Airflow copies the DAG's form for every operator that is made in it, which is most of the time that
-    # parsing takes. Tasks see it all the same.
+    # Set after the operators: Airflow copies the DAG's params for every operator made in it, which would take most of
+    # the parsing time. Tasks see them all the same.
     dag.params = ParamsDict(_form(spec))
     return dag
 
@@ -127,7 +128,7 @@ def retire_dag(spec: StreamSpec) -> DAG:
         description=f"End a release of {spec.name} that was kept warm.",
         schedule=None,
         catchup=False,
-        # Started by another DAG: paused, it would keep old releases warm for ever and nobody would see why.
+        # Triggered by the upgrade: paused, it would keep old releases warm for ever without a visible reason.
         is_paused_upon_creation=False,
         default_args=RETRIES,
         params={"deployment": Param("", type="string", description="Deployment that does not hold the stream.")},

@@ -1,4 +1,4 @@
-"""The end of an upgrade run: the old release is retired later, and the run says how it ended."""
+"""The end of an upgrade run: schedule the old release's retirement, and report how the run ended."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
+from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class RetireLaterOperator(TriggerDagRunOperator):
-    """Start the DAG that retires the old release, dated so that it begins when the release has been kept long enough.
+    """Trigger the DAG that retires the old release, with a `run_after` of `upgrade.keep_previous` after the hand-over.
 
-    A run of its own, because the upgrade is over: the next one need not wait for it. A queued run holds no slot.
+    It is a run of its own so that the next upgrade need not wait for it. A queued run holds no slot.
 
-    :param stream: the stream.
-    :param previous: deployment to retire. (templated)
+    :param stream: the stream, as read by `load_spec`.
+    :param previous: deployment to retire; skipped when empty. (templated)
     """
 
     template_fields = (*TriggerDagRunOperator.template_fields, "previous")
@@ -39,8 +40,8 @@ class RetireLaterOperator(TriggerDagRunOperator):
         self.stream = stream
         self.previous = previous
 
+    @override
     def execute(self, context: Context) -> None:
-        """Start the run, once per upgrade."""
         if not self.previous:
             raise AirflowSkipException("No release ran before this one.")
         self.conf = {"deployment": self.previous}
@@ -53,7 +54,7 @@ class RetireLaterOperator(TriggerDagRunOperator):
 
 
 class ReportUpgradeOperator(StreamOperator):
-    """Say how the run ended, from the control log; it fails when the wanted release does not hold because of this run.
+    """Report from the control log how the run ended; fail unless the new release took over and passed its soak.
 
     :param soaked: result of the soak (good or superseded); empty when it failed or never began. (templated)
     :param fault: why the soak failed; empty when it did not. (templated)
@@ -66,8 +67,8 @@ class ReportUpgradeOperator(StreamOperator):
         self.soaked = soaked
         self.fault = fault
 
+    @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        """Return how the run ended."""
         declared = snapshot.state.deployments.get(self.deployment)
         if declared is None:
             return self._failed("Nothing was submitted; the task that failed says why.", snapshot)

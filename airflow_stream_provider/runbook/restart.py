@@ -1,4 +1,4 @@
-"""The strategy for a cluster without room for two: stop the old release first."""
+"""The strategy `restart`, for a cluster without room for two applications: stop the old release first."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
+from typing_extensions import override
 
 from airflow_stream_provider.operators.stop import StopStreamOperator
 from airflow_stream_provider.spec.stream import Strategy
@@ -24,8 +25,8 @@ class StopFirstOperator(StopStreamOperator):
         super().__init__(**kwargs)
         self.strategy = strategy
 
+    @override
     def execute(self, context: Context) -> Any:
-        """Stop the stream, or skip."""
         if self.strategy != Strategy.RESTART.value:
             raise AirflowSkipException("The old release runs until the new one takes over.")
         return super().execute(context)

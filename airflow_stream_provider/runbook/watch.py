@@ -9,7 +9,7 @@ from airflow.sdk import DAG
 from airflow_stream_provider.operators.watch import WatchStreamOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 
-# A run waits while it brings a stream back, which takes minutes; those after it go on looking.
+# A run that brings a stream back waits for minutes; later runs must still be able to look.
 RUNS = 30
 
 
@@ -22,12 +22,12 @@ def watch_dag(spec: StreamSpec) -> DAG:
         schedule=None if every is None else timedelta(seconds=every),
         start_date=datetime(2025, 1, 1, tzinfo=UTC),
         catchup=False,
-        # A watch that nobody has switched on is one that is missed when it is too late.
+        # Unpaused: a paused watch would be noticed only when the stream is already down.
         is_paused_upon_creation=False,
         max_active_runs=RUNS,
         tags=["stream", spec.name],
         doc_md=watch_dag.__doc__,
     ) as dag:
-        # One look at a time: each adds to what the one before has left.
+        # One at a time: each look appends to the samples of the one before.
         WatchStreamOperator(task_id="watch", stream=spec, max_active_tis_per_dag=1)
     return dag
