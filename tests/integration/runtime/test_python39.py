@@ -1,0 +1,97 @@
+"""The driver's part on Python 3.9, the oldest Python of a cluster: its modules, its files, and two whole drivers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+from collections.abc import Iterator
+from importlib.metadata import metadata
+from pathlib import Path
+
+import pytest
+from packaging.specifiers import SpecifierSet
+
+from airflow_stream_provider.checkpoint import read
+from airflow_stream_provider.control import open_log
+from airflow_stream_provider.control.releases import RUNTIME_ZIP, publish
+from devstack.drivers import Operator, operator, wait_for
+from tests.support import checkpoint_trees as trees
+from tests.support import driver_part, story
+from tests.support.orders_files import Orders
+from tests.support.python39 import VERSION, python39
+
+ROOT = Path(__file__).parents[3]
+APP = ROOT / "tests" / "support" / "app_orders_files.py"
+# Spark 4.1 and later need Python 3.10 themselves.
+SPARK_RUNS_ON_IT = SpecifierSet(metadata("pyspark")["Requires-Python"]).contains(VERSION)
+
+
+def pyspark_zips() -> list[str]:
+    """Spark puts these on a driver's path."""
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    zips = sorted(str(path) for path in (Path(found.origin).parent / "python" / "lib").glob("*.zip"))
+    assert len(zips) == 2, zips
+    return zips
+
+
+def test_modules_control_log_and_checkpoint(tmp_path: Path) -> None:
+    """What Python 3.9 writes and reads is what the Python of Airflow reads."""
+    python = python39()
+    control = (tmp_path / "control").as_uri()
+    log = open_log(control, "orders", create=True)
+    release = publish(log.store.folder, version="1", application=APP)
+    checkpoint = trees.new(tmp_path / "checkpoint")
+    trees.plan(checkpoint, 7, trees.kafka(orders={0: 10, 1: 20}))
+    trees.commit(checkpoint, 7, at=1000.5)
+    trees.plan(checkpoint, 8, trees.kafka(orders={0: 11, 1: 21}))
+    trees.operator(checkpoint, 0, "stateStoreSave", 2)
+
+    done = subprocess.run(
+        # Isolated, every warning an error, no bytecode left beside pyspark.
+        [str(python), *("-I", "-W", "error", "-B"), driver_part.__file__]
+        + [str(release.folder(log.store.folder) / RUNTIME_ZIP), control, str(checkpoint)]
+        + (pyspark_zips() if SPARK_RUNS_ON_IT else []),
+        input=b"".join(record.to_json() + b"\n" for record in story.HANDED_OVER),
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    found = json.loads(done.stdout)
+    assert found["python"] == [int(part) for part in VERSION.split(".")]
+    assert found["state"] == repr(log.refresh())
+    assert len(log.records()) == len(story.HANDED_OVER)
+    assert log.heartbeat("orders-1.0000000a") == {"counter": 1}
+    assert found["checkpoint"] == repr(read(checkpoint))
+    travels = [*("lifecycle", "control", "checkpoint"), *(["runtime"] if SPARK_RUNS_ON_IT else [])]
+    sources = [path for name in travels for path in (ROOT / "airflow_stream_provider" / name).rglob("*.py")]
+    assert len(found["imported"]) == len(sources) + 1  # and the package itself
+
+
+@pytest.fixture
+def playing(tmp_path: Path) -> Iterator[Operator]:
+    with operator(tmp_path) as found:
+        yield found
+    for driver in found.drivers:  # shown when the test fails
+        print(f"----- {driver.deployment}\n{driver.log()[-6000:]}")
+
+
+@pytest.mark.skipif(not SPARK_RUNS_ON_IT, reason="this Spark needs a later Python itself")
+def test_two_drivers_hand_over(playing: Operator, tmp_path: Path) -> None:
+    python = python39()
+    playing.spark_conf["spark.pyspark.python"] = str(python)
+    orders = Orders(tmp_path)
+    orders.flow()
+    try:
+        drivers = [playing.deploy(name, APP, str(orders.root)) for name in ("orders-1", "orders-2")]
+        playing.hand_over(playing.standby("orders-1"))
+        assert [Path(driver.python().exe()) for driver in drivers] == [python, python]
+        wait_for("the first orders", lambda: len(orders.delivered()) > 50)
+        playing.hand_over(playing.standby("orders-2"))
+    finally:
+        orders.dry()
+    orders.check()
+    assert [r["boundary"] for r in playing.records("released")] == ["completed"]
