@@ -9,7 +9,7 @@ __all__ = ["stream_dags"]
 
 
 def __getattr__(name: str) -> Any:
-    # Lazy, because `model`, `control`, `checkpoint` and `runtime` are also imported inside the Spark driver,
+    # Lazy, because `lifecycle`, `control`, `checkpoint` and `runtime` are also imported inside the Spark driver,
     # where there is no Airflow.
     if name == "stream_dags":
         from airflow_stream_provider.runbook.dags import stream_dags

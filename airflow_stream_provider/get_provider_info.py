@@ -1,25 +1,27 @@
-"""What Airflow shows of this provider. Read at every start of its command line, so nothing is imported."""
+"""The metadata that Airflow reads of this provider, at every start of its command line: import nothing heavy here."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from airflow_stream_provider import __version__
 
 _NAME = "Spark streams"
 _PACKAGE = "airflow_stream_provider"
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Return the provider's metadata, as Airflow's schema wants it."""
+    """Return the provider's metadata in the form of Airflow's provider_info.schema.json."""
     operators = ("audit", "check", "fence", "handover", "judge", "lag", "soak", "standby", "start", "stop", "watch")
     return {
         "package-name": "airflow-stream-provider",
         "name": _NAME,
         "description": "Run Spark Structured Streaming jobs in production: hand-over, roll-back, lag, fencing.",
-        "versions": ["0.1.0"],
+        "versions": [__version__],
         "integrations": [
             {
                 "integration-name": _NAME,
-                "external-doc-url": "https://spark.apache.org/docs/latest/streaming/",
+                "external-doc-url": "https://airflow-stream-provider.readthedocs.io/",
                 "tags": ["software"],
             }
         ],

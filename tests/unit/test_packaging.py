@@ -1,0 +1,61 @@
+"""What the package says of itself: one version, one address, metadata for an index, the licence."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from airflow_stream_provider import __version__
+from airflow_stream_provider.get_provider_info import get_provider_info
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+# A release names its version in the changelog; requirements.txt has the versions of other packages.
+HAVE_VERSIONS = {"CHANGELOG.md", "requirements.txt"}
+
+
+def test_the_version_stands_in_one_file() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    version = re.compile(rf"(?<![\d.]){re.escape(__version__)}(?![\d.])")
+    found = {
+        name
+        for name in listed.split("\0")
+        if name and (ROOT / name).is_file() and version.search((ROOT / name).read_text(errors="replace"))
+    }
+    assert found - HAVE_VERSIONS == {"airflow_stream_provider/__init__.py"}
+    assert PROJECT["dynamic"] == ["version"]
+
+
+def test_the_changelog_has_this_version() -> None:
+    versions = re.findall(r"^## \[?([^\]\s]+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert __version__ in versions
+
+
+def test_airflow_and_the_index_show_one_documentation() -> None:
+    (integration,) = get_provider_info()["integrations"]
+    assert PROJECT["urls"]["Documentation"] == integration["external-doc-url"]
+    assert PROJECT["name"] == get_provider_info()["package-name"]
+
+
+def test_metadata_for_an_index() -> None:
+    classifiers = PROJECT["classifiers"]
+    assert {"Framework :: Apache Airflow :: Provider", "Typing :: Typed"} < set(classifiers)
+    assert classifiers == sorted(set(classifiers))
+    assert not [each for each in classifiers if each.startswith("License ::")], "the expression in `license` says it"
+    assert PROJECT["keywords"]
+    assert PROJECT["license"] == "Apache-2.0"
+    (licence,) = PROJECT["license-files"]
+    assert "Apache License\n                           Version 2.0, January 2004" in (ROOT / licence).read_text()
+
+
+def test_reading_the_provider_info_imports_nothing_heavy() -> None:
+    """Airflow reads it at every start of its command line."""
+    code = (
+        "import sys; from airflow_stream_provider.get_provider_info import get_provider_info as g; g();"
+        "print(*sorted({m.split('.')[0] for m in sys.modules} - set(sys.stdlib_module_names)))"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == {"__main__", "airflow_stream_provider"}
