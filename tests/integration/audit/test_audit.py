@@ -11,7 +11,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
-from airflow_stream_provider.audit import AuditReport, Severity, WaitOutcome, audit, tools
+from airflow_stream_provider.audit import AuditReport, CheckResult, Severity, audit, tools
 from airflow_stream_provider.audit.checks import CHECKS, clients
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.operators.audit import AuditFailed, KafkaTopicAuditOperator
@@ -84,8 +84,8 @@ def look_until(cluster: KafkaCluster, ready: Callable[[AuditReport], bool], *top
         time.sleep(0.5)
 
 
-def found(report: AuditReport) -> dict[str, WaitOutcome]:
-    return {symptom.check: symptom.outcome for symptom in report.symptoms}
+def found(report: AuditReport) -> dict[str, CheckResult]:
+    return {symptom.check: symptom.outcome for symptom in report.findings}
 
 
 def create(admin: KafkaAdminClient, topic: str, *replicas: list[int], partitions: int = 6, **settings: str) -> None:
@@ -109,14 +109,14 @@ def produce(cluster: KafkaCluster, topic: str, count: int, *, age: float, **sett
 def test_a_sound_topic_on_sound_brokers_has_no_finding(cluster: KafkaCluster, admin: KafkaAdminClient) -> None:
     create(admin, "sound")
     report = look(cluster, "sound")
-    assert [str(symptom) for symptom in report.symptoms] == []
+    assert [str(symptom) for symptom in report.findings] == []
     assert set(report.held) == {check.name for check in CHECKS}
     assert report.held["auto-create"] == 3
 
 
 def test_a_topic_that_is_not_there_is_found_and_not_made(cluster: KafkaCluster, admin: KafkaAdminClient) -> None:
     worst = look(cluster, "nowhere").failing(Severity.CRITICAL)
-    assert [(symptom.check, symptom.outcome) for symptom in worst] == [("topic-readable", WaitOutcome.BROKEN)]
+    assert [(symptom.check, symptom.outcome) for symptom in worst] == [("topic-readable", CheckResult.BROKEN)]
     assert "nowhere" not in admin.list_topics()
 
 
@@ -141,12 +141,12 @@ def test_the_commands_put_right_what_was_found(cluster: KafkaCluster, admin: Kaf
         *("timestamps-past", "timestamps-future", "partitions"),
     }
     for _ in range(3):  # the command for one finding can leave another: added partitions have as few copies
-        for fix in dict.fromkeys(symptom.fix for symptom in report.symptoms):
+        for fix in dict.fromkeys(symptom.fix for symptom in report.findings):
             shell.run(fix)
         report = look_until(cluster, lambda now: "under-replicated" not in found(now), "frail.1")
-        if not report.symptoms:
+        if not report.findings:
             break
-    assert [str(symptom) for symptom in report.symptoms] == []
+    assert [str(symptom) for symptom in report.findings] == []
     assert len(admin.describe_topics(["frail-1"])[0]["partitions"]) == 2
 
 
@@ -162,9 +162,9 @@ def test_a_transaction_that_never_ends_is_found_and_aborted(
     hanging = produce(cluster, "held", 1, age=HOUR, transactional_id="hanging", transaction_timeout_ms=600_000)
     report = look_until(cluster, lambda now: "open-transactions" in found(now), "held")
     assert set(found(report)) == {"open-transactions"}
-    shell.run(report.symptoms[0].fix)
-    report = look_until(cluster, lambda now: not now.symptoms, "held")
-    assert [str(symptom) for symptom in report.symptoms] == []
+    shell.run(report.findings[0].fix)
+    report = look_until(cluster, lambda now: not now.findings, "held")
+    assert [str(symptom) for symptom in report.findings] == []
     hanging.close(timeout=0)
 
 
@@ -176,10 +176,10 @@ def test_internal_topics_are_audited_once_they_are_there(
     look_until(cluster, lambda now: now.held["single-replica"] > 1, "sound")
     resource = {"__consumer_offsets": {"min.insync.replicas": "1"}}
     set_configs(admin, resource)
-    report = look_until(cluster, lambda now: bool(now.symptoms), "sound")
-    assert [(each.check, each.subject) for each in report.symptoms] == [("min-insync", "topic __consumer_offsets")]
-    shell.run(report.symptoms[0].fix)
-    assert look_until(cluster, lambda now: not now.symptoms, "sound").symptoms == ()
+    report = look_until(cluster, lambda now: bool(now.findings), "sound")
+    assert [(each.check, each.subject) for each in report.findings] == [("min-insync", "topic __consumer_offsets")]
+    shell.run(report.findings[0].fix)
+    assert look_until(cluster, lambda now: not now.findings, "sound").findings == ()
 
 
 def set_configs(admin: KafkaAdminClient, topics: dict[str, dict[str, str]]) -> None:
@@ -192,12 +192,12 @@ def test_retention_is_held_against_what_the_logs_say(cluster: KafkaCluster, admi
     create(admin, "fading", retention_bytes="100000", message_timestamp_before_max_ms="604800000")
     produce(cluster, "fading", 200, age=HOUR).close()
     report = look(cluster, "fading")
-    (size,) = report.symptoms  # 200 records of some 110 bytes in an hour: 100 kB last five hours
+    (size,) = report.findings  # 200 records of some 110 bytes in an hour: 100 kB last five hours
     assert size.check == "retention-size"
     assert size.found.startswith("partition 0: 100000 bytes last ")
     admin.delete_records({TopicPartition("fading", 0): 150})
     report = look_until(cluster, lambda now: "retention-observed" in found(now), "fading")
-    observed = next(symptom for symptom in report.symptoms if symptom.check == "retention-observed")
+    observed = next(symptom for symptom in report.findings if symptom.check == "retention-observed")
     assert observed.found.startswith("partition 0: records have been deleted, and the oldest left is 1")
 
 
@@ -218,11 +218,11 @@ def test_what_may_not_be_read_is_said(
         "ssl.ca.location": str(certificates.authority),
     }
     report = look_until(cluster, lambda now: "single-replica" in now.held, "seen", "hidden", **reader)
-    assert {symptom.outcome for symptom in report.symptoms} == {WaitOutcome.UNREAD}
+    assert {symptom.outcome for symptom in report.findings} == {CheckResult.UNREAD}
     worst = [(each.check, each.subject) for each in report.failing(Severity.CRITICAL)]
     assert ("topic-readable", "topic hidden") in worst
     assert ("below-min-insync", "topic seen") in worst, "the settings, and so min.insync.replicas, may not be read"
-    unread = {symptom.check for symptom in report.symptoms}
+    unread = {symptom.check for symptom in report.findings}
     assert unread >= {"min-insync", "retention-time", "compaction", "message-size", "auto-create", "offsets-retention"}
     assert set(report.held) <= REPLICAS | CLIENTS, "nothing holds that was not seen"
 
@@ -267,10 +267,10 @@ def test_a_broker_that_is_gone_shows_in_every_live_check(cluster: KafkaCluster, 
     }
 
     def seen(now: AuditReport) -> set[tuple[str, str]]:
-        return {(each.check, each.subject) for each in now.symptoms}
+        return {(each.check, each.subject) for each in now.findings}
 
     report = look_until(cluster, lambda now: set(wanted.items()) <= seen(now), *topics)
-    broken = {(each.check, each.subject): each for each in report.symptoms if each.outcome is WaitOutcome.BROKEN}
+    broken = {(each.check, each.subject): each for each in report.findings if each.outcome is CheckResult.BROKEN}
     assert set(wanted.items()) <= set(broken)
     assert "no leader" in broken["offline-partitions", "topic alone"].found
     assert broken["below-min-insync", "topic strict"].fix.endswith("start brokers 3")
