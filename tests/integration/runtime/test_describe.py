@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -19,17 +20,20 @@ def test_a_query_without_input_is_where_its_last_batch_was(spark: SparkSession, 
     frame = spark.readStream.schema("value long").json(str(tmp_path / "in"))
     query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
-        managed = SimpleNamespace(
+        managed: Any = SimpleNamespace(
             label="lines", checkpoint=str(tmp_path / "checkpoint"), writer_spec=SimpleNamespace(sink="noop"), real=query
         )
-        wait_for(
-            "Spark to tell of the batch that it would run next", lambda: (query.lastProgress or {}).get("batchId") == 1
-        )
+
+        def next_batch() -> int | None:
+            last: Any = query.lastProgress
+            return last["batchId"] if last else None
+
+        wait_for("Spark to tell of the batch that it would run next", lambda: next_batch() == 1)
         found = progress(managed)
-        assert (found["batch"], found["input_rows"], "batch_seconds" in found) == (0, 0, False)
-        assert found["batch"] == boundary(tmp_path / "checkpoint").commit
+        assert (found.batch, found.input_rows, found.batch_seconds) == (0, 0, None)
+        assert found.batch == boundary(tmp_path / "checkpoint").commit
         (tmp_path / "in" / "two.json").write_text('{"value": 2}\n')
-        wait_for("the next batch", lambda: progress(managed)["batch"] == 1)
+        wait_for("the next batch", lambda: progress(managed).batch == 1)
     finally:
         query.stop()
         spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
