@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -130,7 +131,7 @@ class Stream(Operator):
             self.kill(incarnation)
         for deployment in self.state.deployments.values():
             if deployment.submission:
-                wait_for("the driver to be gone", lambda d=deployment: self.cluster.gone(d.submission, d.id), 60)
+                wait_for("the driver to be gone", partial(self.cluster.gone, deployment.submission, deployment.id), 60)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     # Not by xdist's own groups: pytest 9.2 does not take the names that xdist 3.8 gives to the tests of a group.
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByFolder(LoadScopeScheduling):
+    class ByFolder(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
         """What the tests of a folder share, such as a whole stack, is made once."""
 
         def _split_scope(self, nodeid: str) -> str:

@@ -21,7 +21,7 @@ def count_on_executors() -> int:
     from pyspark.sql import SparkSession
 
     def double(number: int) -> int:
-        import helper
+        import helper  # type: ignore[import-not-found]  # a py-file of the job
 
         return int(helper.double(number))
 

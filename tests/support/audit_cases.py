@@ -15,7 +15,7 @@ AT = "--bootstrap-server kafka:9092"
 SET = f"kafka-configs.sh {AT} --alter --entity-type topics --entity-name orders --add-config"
 
 
-def of(*partitions: Any, **settings: str) -> Facts:
+def of(*partitions: Any, **settings: Any) -> Facts:
     return facts(topics=(replace(topic(**settings), partitions=partitions),))
 
 

@@ -27,12 +27,13 @@ def main(archive: str, control: str, checkpoint: str, *pyspark: str) -> None:
 
     from airflow_stream_provider.checkpoint import read
     from airflow_stream_provider.control import open_log
+    from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
     from airflow_stream_provider.lifecycle.record import Record
 
     log = open_log(control, "orders")
     for line in sys.stdin.buffer:
         log.append(Record.from_json(line, 0), log.state.seq)
-    log.beat("orders-1.0000000a", {"counter": 1})
+    log.beat("orders-1.0000000a", Heartbeat(counter=1))
     found = {"python": sys.version_info[:3], "state": repr(log.state), "checkpoint": repr(read(checkpoint))}
 
     if pyspark:

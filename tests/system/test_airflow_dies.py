@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -121,8 +122,12 @@ def test_a_task_cleared_afterwards_changes_nothing(world: World, task: str) -> N
 
 def test_a_task_cleared_while_it_waits_ends_the_same(world: World) -> None:
     run = world.upgrade("1")
-    for task, state in (("submit", "deferred"), ("soak", "deferred")):
-        wait_for(f"{task} to wait", lambda t=task, s=state: world.site.airflow.task_states(DAG, run)[t] == s, 600)
+
+    def waits(task: str) -> bool:
+        return world.site.airflow.task_states(DAG, run)[task] == "deferred"
+
+    for task in ("submit", "soak"):
+        wait_for(f"{task} to wait", partial(waits, task), 600)
         world.site.airflow.clear(DAG, run, [task])
     world.ends(run, "success")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from tests.support.autopilot import Autopilot
 
 Pair = tuple[Stream, str, str]
 # Short, so that a frozen driver is known for dead soon; the rules are the same.
-LEASE = {"lease_seconds": 10.0}
+LEASE: Any = {"lease_seconds": 10.0}  # one of the keyword arguments that are the policy
 
 
 @pytest.fixture

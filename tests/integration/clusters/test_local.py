@@ -18,7 +18,7 @@ from tests.support.places import Place
 def words(process: psutil.Process) -> list[str]:
     """Return a process's command line; a process that ends while we look has none."""
     try:
-        return process.cmdline()
+        return list(process.cmdline())
     except psutil.NoSuchProcess:
         return []
 

@@ -15,8 +15,15 @@ from contextlib import contextmanager
 
 import pytest
 
-from airflow_stream_provider.clusters import ClusterConnection, DriverState, Found, SubmitUnclear, open_cluster
-from airflow_stream_provider.clusters import standalone as module
+from airflow_stream_provider.clusters import (
+    ClusterConnection,
+    DriverState,
+    Found,
+    SubmitUnclear,
+    master_api,
+    open_cluster,
+)
+from airflow_stream_provider.clusters.rest_properties import submission as request_of
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import wait_for
 from devstack.stack import LocalStack
@@ -69,10 +76,10 @@ def test_a_queued_driver_could_be_anybody_s(standalone: Place) -> None:
 
 def test_no_room_names_what_is_free_what_was_asked_and_who_holds_it(standalone: Place) -> None:
     greedy = standalone.job()
-    request = module.submission(greedy, standalone.connection.masters.url)
+    request = request_of(greedy, standalone.connection.masters.url)
     del request["sparkProperties"]["spark.cores.max"]
-    master = module.api.find_master(standalone.connection.masters)
-    hog = module.api.create(master, request)
+    master = master_api.find_master(standalone.connection.masters)
+    hog = master_api.create(master, request)
     standalone.facts(greedy, hog)
 
     job = standalone.job()
@@ -99,7 +106,7 @@ def test_a_submission_whose_answer_is_lost_is_found_and_made_once(standalone: Pl
 def test_a_lost_answer_of_a_driver_that_is_queued_stays_unclear(
     standalone: Place, stack: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "UNCLEAR_SECONDS", 2.0)
+    monkeypatch.setattr("airflow_stream_provider.clusters.standalone.UNCLEAR_SECONDS", 2.0)
     job = standalone.job(spark_driver_memory="64g")
     with answers_lost(stack.spark.rest_port) as port, pytest.raises(SubmitUnclear, match="did not say"):
         open_cluster(through(standalone, rest_port=port)).submit(job)

@@ -32,7 +32,7 @@ def note(text: str = "") -> Record:
 
 
 def names(log: ControlLog, folder: str) -> list[str]:
-    return sorted(path.name for path in (log.store.folder / folder).iterdir())  # type: ignore[attr-defined]
+    return sorted(path.name for path in (log.store.folder / folder).iterdir())
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_a_write_that_is_cut_off_is_never_seen(log: ControlLog) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes where it may not; see the namespace below")
 def test_a_folder_without_permission_is_unavailable(log: ControlLog) -> None:
-    folder = log.store.folder  # type: ignore[attr-defined]
+    folder = log.store.folder
     for each in ("incoming", "log", "heartbeats"):
         (folder / each).chmod(0o555)
     try:

@@ -15,6 +15,7 @@ from packaging.specifiers import SpecifierSet
 from airflow_stream_provider.checkpoint import read
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.releases import RUNTIME_ZIP, publish
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from devstack.drivers import Operator, operator, wait_for
 from tests.support import checkpoint_trees as trees
 from tests.support import driver_part, story
@@ -64,7 +65,7 @@ def test_modules_control_log_and_checkpoint(tmp_path: Path) -> None:
     assert found["python"] == [int(part) for part in VERSION.split(".")]
     assert found["state"] == repr(log.refresh())
     assert len(log.records()) == len(story.HANDED_OVER)
-    assert log.heartbeat("orders-1.0000000a") == {"counter": 1}
+    assert log.heartbeat("orders-1.0000000a") == Heartbeat(counter=1)
     assert found["checkpoint"] == repr(read(checkpoint))
     travels = [*("lifecycle", "control", "checkpoint"), *(["runtime"] if SPARK_RUNS_ON_IT else [])]
     sources = [path for name in travels for path in (ROOT / "airflow_stream_provider" / name).rglob("*.py")]

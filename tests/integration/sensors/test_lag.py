@@ -53,16 +53,15 @@ class Stream:
         stack.broker.create_topics({"orders": 2})
         log = open_log(f"file://{folder}/control", "orders", create=True)
         query = {"name": "enrich", "checkpoint": str(self.checkpoint), "sources": ["kafka:subscribe=orders"]}
-        for seq, (kind, fields) in enumerate(
-            (
-                ("declared", {"release": {"version": "1", "hash": "h"}, "policy": {}, "reason": "test"}),
-                ("submitted", {"submission": "driver-1", "cluster": "c"}),
-                ("standby", {"incarnation": HOLDER, "queries": [query], "rehearsal": {}}),
-                ("requested", {"request": "r", "to": HOLDER, "expires": time.time() + 60, "reason": "test"}),
-                ("ready", {"request": "r", "incarnation": HOLDER}),
-                ("acquired", {"request": "r", "incarnation": HOLDER, "epoch": 1}),
-            )
-        ):
+        records: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("declared", {"release": {"version": "1", "hash": "h"}, "policy": {}, "reason": "test"}),
+            ("submitted", {"submission": "driver-1", "cluster": "c"}),
+            ("standby", {"incarnation": HOLDER, "queries": [query], "rehearsal": {}}),
+            ("requested", {"request": "r", "to": HOLDER, "expires": time.time() + 60, "reason": "test"}),
+            ("ready", {"request": "r", "incarnation": HOLDER}),
+            ("acquired", {"request": "r", "incarnation": HOLDER, "epoch": 1}),
+        )
+        for seq, (kind, fields) in enumerate(records):
             named = {"deployment": "orders-1"} if kind in ("declared", "submitted", "standby") else {}
             log.append(make_record(kind, "test", **named, **fields), seq)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
-from airflow_stream_provider.clusters import Job
+from airflow_stream_provider.clusters import Cluster, Job
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.hooks.submit import submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError, ControlUnavailable, RuleBroken, SeqTaken
@@ -58,7 +58,8 @@ class Airflow(Actor):
 
     def submit(self, deployment: str, *, first: bool) -> bool:
         job = Job("orders", deployment, f"[{deployment}]", "", ("--deployment", deployment))
-        return submit_once(self.log, self.cluster, job, self.by, first=first)
+        # It has what a submit calls.
+        return submit_once(self.log, cast("Cluster", self.cluster), job, self.by, first=first)
 
 
 class Task(Airflow):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import greenlet
@@ -25,7 +26,19 @@ class Fault(Enum):
     LATE = "it arrives after the writer has given up"
 
 
-class MemoryStore:
+class LogStore:
+    """The parts of a `Store` beside the log; the simulation does without them."""
+
+    folder = Path("/nowhere")
+
+    def put_samples(self, data: bytes) -> None:
+        raise NotImplementedError
+
+    def samples(self) -> bytes | None:
+        raise NotImplementedError
+
+
+class MemoryStore(LogStore):
     """A store in memory that keeps the promise of `Store`."""
 
     def __init__(self) -> None:
@@ -126,7 +139,7 @@ class Actor:
         self._greenlet.throw(greenlet.GreenletExit)
 
 
-class Wire:
+class Wire(LogStore):
     """An actor's way to the store: where messages are lost, and where others come between a read and a write."""
 
     def __init__(self, actor: Actor) -> None:

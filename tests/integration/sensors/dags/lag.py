@@ -1,6 +1,7 @@
 """DAGs around a lag, as a user would write them; `streams/orders.yaml` beside it is the test's."""
 
 from pathlib import Path
+from typing import Any
 
 from airflow.sdk import DAG, Asset, AssetWatcher, Param, task
 
@@ -10,8 +11,8 @@ from airflow_stream_provider.spec.stream import load_spec
 from airflow_stream_provider.triggers.lag_event import LagEventTrigger
 
 orders = load_spec(Path(__file__).parent / "streams" / "orders.yaml")
-group = {"group": "{{ params.group }}", "kafka": "{{ params.kafka }}"}
-soon = {"poke_interval": 1, "timeout": 400}
+group: dict[str, Any] = {"group": "{{ params.group }}", "kafka": "{{ params.kafka }}"}
+soon: dict[str, Any] = {"poke_interval": 1, "timeout": 400}
 
 with DAG("measure", schedule=None, params={"group": Param("nobody"), "kafka": Param("kafka_default")}):
     KafkaLagOperator(task_id="stream", stream=orders)
@@ -33,7 +34,7 @@ behind = Asset(
 with DAG("behind", schedule=[behind]):
 
     @task
-    def tell(triggering_asset_events: dict) -> list:
+    def tell(triggering_asset_events: Any) -> list[Any]:
         return [event.extra for event in triggering_asset_events[behind]]
 
-    tell()
+    tell()  # type: ignore[call-arg, misc]  # Airflow passes the argument
