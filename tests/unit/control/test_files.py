@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_stream_provider.control import files as files_module
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.files import FilesStore, local_folder
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, SpecError
@@ -45,14 +45,15 @@ def test_initialising_again_changes_nothing(store: FilesStore) -> None:
 def test_a_folder_that_is_gone_is_not_an_empty_log(store: FilesStore) -> None:
     store.create(1, b"first")
     store.folder.rename(store.folder.with_name("unmounted"))
-    for call in (
+    calls: tuple[Callable[[], object], ...] = (
         lambda: store.read(1),
         lambda: store.read(2),
         lambda: store.create(2, b"second"),
         lambda: store.put_heartbeat(NAME, b"{}"),
         lambda: store.heartbeat(NAME),
         store.check,
-    ):
+    )
+    for call in calls:
         with pytest.raises(ControlUnavailable):
             call()
     store.folder.with_name("unmounted").rename(store.folder)
@@ -146,7 +147,7 @@ def test_looking_for_news_costs_one_open_and_one_stat(store: FilesStore, monkeyp
 
     for name in ("open", "stat", "listdir", "scandir"):
         monkeypatch.setattr(os, name, counting(name, getattr(os, name)))
-    monkeypatch.setattr(files_module.Path, "read_bytes", counting("open", Path.read_bytes))
+    monkeypatch.setattr(Path, "read_bytes", counting("open", Path.read_bytes))
     assert store.read(2) is None
     assert calls == ["open", "stat"]
 

@@ -119,7 +119,8 @@ def test_a_bad_spell_is_ended_by_a_good_look_alone() -> None:
 def test_an_incident_opens_and_closes_in_turn_and_never_for_less_than_was_asked(
     looks: list[Health], seconds: float
 ) -> None:
-    streaks, present, changes = Streaks(), None, []
+    streaks, present = Streaks(), None
+    changes: list[tuple[float, Incident | None]] = []
     for at, found in enumerate(looks):
         streaks.add(found, float(at))
         now = incident_now("s", present, streaks, float(at), seconds)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,10 +19,10 @@ from airflow_stream_provider.lag.report import (
 )
 
 
-def partition(number: int = 0, committed: int | None = 90, end: int | None = 100, **more: object) -> PartitionLag:
+def partition(number: int = 0, committed: int | None = 90, end: int | None = 100, **more: Any) -> PartitionLag:
     return PartitionLag(
         "t", number, **{"state": PartitionState.OK, "log_start": 0, **more}, committed=committed, end=end
-    )  # type: ignore[arg-type]
+    )
 
 
 def test_the_lag_is_what_is_there_and_not_committed() -> None:

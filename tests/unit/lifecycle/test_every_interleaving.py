@@ -47,7 +47,7 @@ from tests.support.simulation.world import Actor, Fault, MemoryStore, World
 
 some = st.integers(0, 11)
 # What may befall one step: mostly nothing. One byte of a schedule says who goes on (3 bits) and with which of these.
-CHANCES = [(fault, Luck.GOOD) for fault in Fault if fault is not Fault.NONE]
+CHANCES: list[tuple[Fault, Luck]] = [(fault, Luck.GOOD) for fault in Fault if fault is not Fault.NONE]
 CHANCES += [(Fault.NONE, luck) for luck in Luck if luck is not Luck.GOOD] * 3
 CHANCES = [(Fault.NONE, Luck.GOOD)] * (32 - len(CHANCES)) + CHANCES
 STAGES = ["", "running", "standby", "requested", "ready", "released", "deserted", "torn"]

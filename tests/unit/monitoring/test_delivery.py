@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 from airflow.sdk import BaseNotifier
@@ -63,7 +63,7 @@ def test_a_function_is_called_with_it_and_its_arguments() -> None:
 
 def test_one_that_fails_is_noticed_and_keeps_no_other_from_being_told(caplog: pytest.LogCaptureFixture) -> None:
     gone = NotifySpec(call="my_company.pager.page", arguments={"token": "hunter2"})
-    pager = partial(call, loudly="hunter2")
+    pager = partial(call, loudly=cast("Any", "hunter2"))
     to = named([Letter("x", broken=True), gone, partial(broken, token="hunter2"), pager, call])
     assert list(to) == ["Letter", "my_company.pager.page", "broken", "call", "call 2"]
     assert deliver(ALERT, to, {}) == {"call", "call 2"}

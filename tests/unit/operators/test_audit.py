@@ -25,7 +25,7 @@ class Judging(KafkaTopicAuditOperator):
     """The operator on a report that is there already."""
 
     report: AuditReport
-    log = logging.getLogger("judging")  # Airflow's own is not for caplog once it is set up
+    log: Any = logging.getLogger("judging")  # Airflow's own is not for caplog once it is set up
 
     def _audit(self) -> AuditReport:
         return self.report
@@ -43,7 +43,7 @@ UNCLEAN = judge(facts(topics=(topic(unclean_leader_election_enable="true", flush
 def test_a_clean_report_is_the_xcom() -> None:
     clean = judge(facts(), NEEDS)
     pushed = Pushed()
-    assert operator(clean).execute({"ti": pushed}) == clean.to_json()  # type: ignore[arg-type, typeddict-item]
+    assert operator(clean).execute({"ti": pushed}) == clean.to_json()  # type: ignore[typeddict-item]
 
 
 def test_what_is_bad_enough_fails_with_the_fix_and_leaves_the_report() -> None:

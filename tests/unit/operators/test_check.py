@@ -37,8 +37,9 @@ def spec(tmp_path: Path) -> StreamSpec:
 
 def refusal(spec: StreamSpec, **settings: Any) -> str:
     ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="check", map_index=-1, xcom_push=lambda **_: None)
+    context: Any = {"ti": ti}
     with pytest.raises(AirflowFailException) as caught:
-        CheckReleaseOperator(task_id="check", stream=spec, **settings).execute({"ti": ti})
+        CheckReleaseOperator(task_id="check", stream=spec, **settings).execute(context)
     return str(caught.value)
 
 

@@ -137,7 +137,8 @@ def test_a_roll_back_of_nothing_is_skipped(spec: StreamSpec, log: ControlLog) ->
 
 def test_a_bad_soak_leaves_its_reason_for_the_roll_back(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *UPGRADED)
-    operator, pushed = SoakOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT), {}
+    operator = SoakOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT)
+    pushed: dict[str, Any] = {}
     with pytest.raises(TaskDeferred) as deferred:
         operator.execute(context())
     assert deferred.value.trigger.serialize()[1]["condition"]["limits"]["lag"]["max_seconds"] == 10

@@ -89,7 +89,8 @@ class Watch:
             xcom_push=lambda key, value: pushed.update({key: value}),
         )
         operator = WatchStreamOperator(task_id="watch", stream=self.spec, notify=self.notify)
-        return operator.execute({"ti": ti})  # type: ignore[arg-type]
+        context: Any = {"ti": ti}
+        return operator.execute(context)
 
     @property
     def kept(self) -> list[samples.LagSample]:
@@ -103,7 +104,7 @@ def watch(spec: StreamSpec, log: ControlLog, kafka: Kafka) -> Watch:
 
 def test_a_stream_that_was_never_deployed_is_nothing_to_watch(spec: StreamSpec, kafka: Kafka) -> None:
     with pytest.raises(AirflowSkipException, match="never been deployed"):
-        WatchStreamOperator(task_id="watch", stream=spec).execute({})  # type: ignore[arg-type]
+        WatchStreamOperator(task_id="watch", stream=spec).execute({})
 
 
 def test_each_look_is_kept(watch: Watch, kafka: Kafka) -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, BaseOperator
 from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_stream_provider.runbook.dags import stream_dags
@@ -74,8 +74,10 @@ def test_a_broken_yaml_shows_itself_and_leaves_the_others(streams: Path) -> None
     broken = dags["broken__upgrade"]
     assert isinstance(broken, DAG)
     assert "line 2, versoin: there is no such field. Did you mean `version`?" in str(broken.description)
+    task = broken.get_task("read_yaml")
+    assert isinstance(task, BaseOperator)
     with pytest.raises(Exception, match="line 2, versoin"):
-        broken.get_task("read_yaml").execute({})
+        task.execute({})
     DagSerialization.to_dict(broken)
 
 

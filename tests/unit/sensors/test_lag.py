@@ -25,6 +25,10 @@ class Ti:
         self.xcoms[key] = value
 
 
+def context(ti: Ti | None = None) -> Any:
+    return {"ti": ti or Ti()}
+
+
 @pytest.fixture
 def spec(tmp_path: Path) -> StreamSpec:
     lag = {"max_records": 10, "max_seconds": "1m", "commit_age": "5m", "retention": "2h"}
@@ -43,7 +47,7 @@ def spec(tmp_path: Path) -> StreamSpec:
 
 def deferred(task: Any) -> dict[str, Any]:
     with pytest.raises(TaskDeferred) as found:
-        task.execute({"ti": Ti()})
+        task.execute(context())
     assert found.value.method_name == "resume"
     kwargs: dict[str, Any] = found.value.trigger.serialize()[1]
     return kwargs
@@ -80,10 +84,10 @@ def test_it_defers_without_a_connection_of_its_own(spec: StreamSpec) -> None:
 
 def test_what_was_found_is_the_xcom_whatever_it_was(spec: StreamSpec) -> None:
     sensor, evidence = KafkaLagSensor(task_id="t", stream=spec), {"records": 5}
-    assert sensor.resume({"ti": Ti()}, WaitOutcome(Ended.REACHED, evidence=evidence).to_event()) == evidence
+    assert sensor.resume(context(), WaitOutcome(Ended.REACHED, evidence=evidence).to_event()) == evidence
     ti = Ti()
     with pytest.raises(AirflowFailException, match=r"^orders: enrich is behind by 50 records\.$"):
-        sensor.resume({"ti": ti}, WaitOutcome(Ended.LOST, "", "enrich is behind by 50 records.", evidence).to_event())
+        sensor.resume(context(ti), WaitOutcome(Ended.LOST, "", "enrich is behind by 50 records.", evidence).to_event())
     assert ti.xcoms == {"return_value": evidence}
 
 
@@ -102,7 +106,7 @@ def test_it_ends_as_was_asked_for(
 ) -> None:
     sensor = KafkaLagSensor(task_id="t", stream=spec, **settings)
     with pytest.raises(error, match="no leader"):
-        sensor.resume({"ti": Ti()}, WaitOutcome(ended, reason="There is no leader").to_event())
+        sensor.resume(context(), WaitOutcome(ended, reason="There is no leader").to_event())
 
 
 @pytest.mark.parametrize(
@@ -136,7 +140,7 @@ def test_the_gate_waits_for_what_was_there_when_it_began_or_at_a_moment(spec: St
 
 def test_a_moment_that_is_none_fails_without_retries(spec: StreamSpec) -> None:
     with pytest.raises(AirflowFailException, match="not a moment in ISO 8601"):
-        StreamCaughtUpSensor(task_id="t", stream=spec, moment="tomorrow").execute({"ti": Ti()})
+        StreamCaughtUpSensor(task_id="t", stream=spec, moment="tomorrow").execute(context())
 
 
 def test_the_operator_returns_whatever_was_measured(spec: StreamSpec) -> None:

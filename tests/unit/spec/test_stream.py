@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,11 @@ upgrade: {strategy: handover, soak: 10m, keep_previous: 1h30m, lease_seconds: 20
 lag: {max_records: 10000, max_seconds: 60}
 """
 
+Write = Callable[..., Path]
+
 
 @pytest.fixture
-def write(tmp_path: Path):
+def write(tmp_path: Path) -> Write:
     def _write(text: str, name: str = "orders.yaml") -> Path:
         path = tmp_path / "streams" / name
         path.parent.mkdir(exist_ok=True)
@@ -31,7 +34,7 @@ def write(tmp_path: Path):
     return _write
 
 
-def test_a_stream_is_read(write) -> None:
+def test_a_stream_is_read(write: Write) -> None:
     spec = load_spec(write(GOOD))
     assert (spec.name, spec.version, spec.upgrade.strategy) == ("orders", "2.1.0", Strategy.HANDOVER)
     assert (spec.upgrade.soak, spec.upgrade.keep_previous) == (600.0, 5400.0)
@@ -40,13 +43,13 @@ def test_a_stream_is_read(write) -> None:
     assert spec.upgrade.policy(("/old",)) == Policy(lease_seconds=20.0, changed_checkpoints=("/old",))
 
 
-def test_paths_start_beside_the_folder_of_the_yaml_files(write, tmp_path: Path) -> None:
+def test_paths_start_beside_the_folder_of_the_yaml_files(write: Write, tmp_path: Path) -> None:
     spec = load_spec(write(GOOD))
     assert spec.path("apps/orders.py") == tmp_path / "apps" / "orders.py"
     assert spec.path("/srv/orders.py") == Path("/srv/orders.py")
 
 
-def test_only_the_needed_fields_are_needed(write) -> None:
+def test_only_the_needed_fields_are_needed(write: Write) -> None:
     spec = load_spec(write("name: a\napplication: a.py\nversion: v1\ncluster: c\ncontrol: file:///d\n"))
     assert spec.upgrade.policy() == Policy()
     assert spec.kafka is None
@@ -54,7 +57,7 @@ def test_only_the_needed_fields_are_needed(write) -> None:
     assert (spec.watch.schedule, spec.notify, spec.policy().offsets_group) == (60.0, (), "")
 
 
-def test_a_watch_and_a_group_are_read(write) -> None:
+def test_a_watch_and_a_group_are_read(write: Write) -> None:
     text = GOOD + (
         "offsets_group: orders-stream\n"
         "watch: {schedule: 5m, for_at_least: 30s}\n"
@@ -70,13 +73,13 @@ def test_a_watch_and_a_group_are_read(write) -> None:
 
 
 @pytest.mark.parametrize("call", ["no_such_module.notify", "json.no_such_function", "json.__doc__"])
-def test_a_notifier_that_is_not_there_is_named(write, call: str) -> None:
+def test_a_notifier_that_is_not_there_is_named(write: Write, call: str) -> None:
     spec = load_spec(write(GOOD + f"notify: [{{call: {call}}}]\n"))
     with pytest.raises(SpecError, match=f"`notify` names {call}"):
         spec.recipients()
 
 
-def test_what_yaml_makes_numbers_of_may_be_an_argument_or_a_setting(write) -> None:
+def test_what_yaml_makes_numbers_of_may_be_an_argument_or_a_setting(write: Write) -> None:
     spec = load_spec(write(GOOD + "arguments: [--limit, 5]\nconf: {spark.cores.max: 2, spark.x: true}\n"))
     assert spec.arguments == ("--limit", "5")
     assert spec.conf == {"spark.cores.max": "2", "spark.x": "true"}
@@ -107,7 +110,7 @@ def test_what_yaml_makes_numbers_of_may_be_an_argument_or_a_setting(write) -> No
         ),
     ],
 )
-def test_an_error_names_file_line_and_field(write, old: str, new: str, line: int, sentence: str) -> None:
+def test_an_error_names_file_line_and_field(write: Write, old: str, new: str, line: int, sentence: str) -> None:
     assert old in GOOD
     path = write(GOOD.replace(old, new))
     with pytest.raises(SpecError) as caught:
@@ -118,7 +121,7 @@ def test_an_error_names_file_line_and_field(write, old: str, new: str, line: int
 
 
 @pytest.mark.parametrize("text", ["", "- a\n- b\n", "just words"])
-def test_a_file_that_is_no_mapping_is_refused(write, text: str) -> None:
+def test_a_file_that_is_no_mapping_is_refused(write: Write, text: str) -> None:
     with pytest.raises(SpecError, match="a stream is a mapping of fields"):
         load_spec(write(text))
 
@@ -135,7 +138,7 @@ def test_a_file_that_is_no_mapping_is_refused(write, text: str) -> None:
         "conf: [password, hunter2\n",
     ],
 )
-def test_no_error_shows_a_secret(write, extra: str) -> None:
+def test_no_error_shows_a_secret(write: Write, extra: str) -> None:
     with pytest.raises(SpecError) as caught:
         load_spec(write(GOOD + extra))
     error: BaseException | None = caught.value
@@ -144,21 +147,22 @@ def test_no_error_shows_a_secret(write, extra: str) -> None:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def test_an_argument_that_takes_its_secret_from_the_next_word_is_refused(write) -> None:
+def test_an_argument_that_takes_its_secret_from_the_next_word_is_refused(write: Write) -> None:
     with pytest.raises(SpecError, match="The argument '--token' looks like a secret"):
         load_spec(write(GOOD + "arguments: [--token, abc]\n"))
 
 
-def test_innocent_arguments_pass(write) -> None:
+def test_innocent_arguments_pass(write: Write) -> None:
     spec = load_spec(write(GOOD + "arguments: [--max-tokens, 5, --topic, passwords-changed, --tokenizer, x]\n"))
     assert len(spec.arguments) == 6
 
 
-def test_one_broken_file_leaves_the_others(write, tmp_path: Path) -> None:
+def test_one_broken_file_leaves_the_others(write: Write, tmp_path: Path) -> None:
     write(GOOD)
     write("name: [", "broken.yaml")
     write(GOOD, "twin.yml")
     orders, twin = [s for s in load_specs(tmp_path / "streams") if getattr(s, "fields", {}).get("line") != 2]
+    assert not isinstance(orders, SpecError)
     assert orders.name == "orders"
     assert isinstance(twin, SpecError)
     assert "the stream 'orders' is described by orders.yaml already" in str(twin)

@@ -26,7 +26,7 @@ def outcomes(folder: Path, condition: Condition, deadline: float) -> list[WaitOu
 
 
 def test_it_survives_the_metadata_database(tmp_path: Path) -> None:
-    kwargs = {"address": address(tmp_path), "condition": StandbyUp("d").to_json(), "deadline": 5.0}
+    kwargs: dict[str, Any] = {"address": address(tmp_path), "condition": StandbyUp("d").to_json(), "deadline": 5.0}
     path, again = StreamTrigger(**kwargs).serialize()
     assert (path, again) == ("airflow_stream_provider.triggers.stream.StreamTrigger", kwargs)
 
