@@ -86,7 +86,7 @@ def _look_closer(
     if state.holder is None:
         for deployment in coming:
             late = snapshot.at > deployment.declared_at + ADOPT_SECONDS
-            if not deployment.submission and not late and not _by_watch(_declared(snapshot, deployment.id), identity):
+            if not deployment.submission and not late and not _by_watch(snapshot.declared(deployment.id), identity):
                 return Skip(f"{deployment.id} is about to be submitted.")
             # The task that declared it may submit it at the same moment; of two submissions one is killed.
             return stand_by(snapshot, deployment.id, outcome)
@@ -118,7 +118,7 @@ def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: st
             f"It was started {len(tries)} times within an hour and failed each time. The next try comes in "
             f"{tries[-1] + wait - snapshot.at:.0f} s. {snapshot.holder_sentence}"
         )
-    return declare_again(again, last, why)
+    return declare_again(snapshot, again, last.id, why)
 
 
 def _by_watch(record: Record, identity: TaskIdentity) -> bool:
@@ -129,7 +129,3 @@ def _by_watch(record: Record, identity: TaskIdentity) -> bool:
 def drivers_of_interest(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the deployments whose drivers `recover` asks the cluster about: those coming up while nobody holds."""
     return () if snapshot.state.holder else tuple(d.id for d in coming_up(snapshot.state) if snapshot.submission(d.id))
-
-
-def _declared(snapshot: Snapshot, deployment: str) -> Record:
-    return next(r for r in snapshot.records if r.kind == Kind.DECLARED and r["deployment"] == deployment)

@@ -35,4 +35,4 @@ def roll_back(snapshot: Snapshot, identity: TaskIdentity, bad: str, outcome: Wai
         return take_over(snapshot, identity, warm, outcome, reason, escalate=True)
     if again in state.deployments:
         return stand_by(snapshot, again, outcome)
-    return declare_again(again, state.deployments[previous], reason)
+    return declare_again(snapshot, again, previous, reason)

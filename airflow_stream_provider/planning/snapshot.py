@@ -92,6 +92,10 @@ class Snapshot:
             before = holder
         return before
 
+    def declared(self, deployment: str) -> Record:
+        """Return the `declared` record of a deployment that the log knows."""
+        return next(r for r in self.records if r.kind == Kind.DECLARED and r["deployment"] == deployment)
+
     def policy(self, deployment: str) -> Policy:
         """The policy of a deployment; the default one for a deployment that the log does not know."""
         found = self.state.deployments.get(deployment)

@@ -6,7 +6,6 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.state import Deployment
 from airflow_stream_provider.planning.conditions import Pause, StandbyUp
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Step, Submit, Wait
@@ -22,15 +21,14 @@ def bring_up(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None, r
     return stand_by(snapshot, deployment, outcome)
 
 
-def declare_again(deployment: str, old: Deployment, reason: str) -> Append:
-    """Declare a new deployment of a release that ran before, with the policy that it had."""
-    fields = {
-        "deployment": deployment,
-        "release": old.release.to_json(),
-        "policy": old.policy.to_json(),
-        "reason": reason,
-    }
-    return Append(Kind.DECLARED, fields)
+def declare_again(snapshot: Snapshot, deployment: str, old: str, reason: str) -> Append:
+    """Declare a new deployment of a release that ran before, with the policy that it had.
+
+    Both are copied from the record of the deployment `old`, with any fields that this version does not know.
+    """
+    declared = snapshot.declared(old)
+    fields = {"release": declared["release"], "policy": declared.get("policy", {})}
+    return Append(Kind.DECLARED, {"deployment": deployment, **fields, "reason": reason})
 
 
 def stand_by(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None) -> Step:

@@ -67,3 +67,12 @@ def test_a_restart_that_is_refused_brings_the_old_release_back() -> None:
     step = roll_back(snapshot(*story), BACK, NEW_DEPLOYMENT, None, "bad")
     assert isinstance(step, Append)
     assert step.kind == "declared"
+
+
+def test_a_release_that_is_declared_again_keeps_what_this_version_does_not_know() -> None:
+    newer = {"version": "1", "hash": "h", "jars": ["a.jar"]}
+    old = record("declared", deployment=OLD_DEPLOYMENT, release=newer, policy={"colour": "red"}, reason="")
+    story = [old if r.kind == "declared" and r["deployment"] == OLD_DEPLOYMENT else r for r in UPGRADED]
+    step = roll_back(snapshot(*story, fenced(OLD)), BACK, NEW_DEPLOYMENT, None, "bad")
+    assert isinstance(step, Append)
+    assert (step.fields["release"], step.fields["policy"]) == (newer, {"colour": "red"})

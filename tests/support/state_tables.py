@@ -1,0 +1,46 @@
+"""The state tables of docs/architecture.md, generated from the enums; run as a module to write them there."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from pathlib import Path
+
+from airflow_stream_provider.lifecycle.rules import RULES
+from airflow_stream_provider.lifecycle.state import IncarnationState, RequestStage, StreamPhase
+
+PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
+MARKS = re.compile(r"(<!-- begin state tables -->\n).*?(<!-- end state tables -->)", re.DOTALL)
+
+
+def tables() -> str:
+    """Return the tables as Markdown."""
+    return "\n".join(
+        [
+            _table("The stream (`StreamPhase`)", StreamPhase),
+            _table("A driver (`IncarnationState`)", IncarnationState, terminal=True),
+            _table("A request (`RequestStage`)", RequestStage, open=True),
+            "What each kind of record needs, by the names of its rules (`lifecycle/rules.py`):\n",
+            "| record | rules |\n|---|---|",
+            *(f"| `{kind}` | {', '.join(rule.name for rule in rules)} |" for kind, rules in RULES.items()),
+            "",
+        ]
+    )
+
+
+def page() -> str:
+    """Return the page with the tables as they should be."""
+    return MARKS.sub(lambda found: f"{found[1]}{tables()}{found[2]}", PAGE.read_text())
+
+
+def _table(title: str, states: type[Enum], **flags: bool) -> str:
+    names = "".join(f" {flag} |" for flag in flags)
+    lines = [f"{title}:\n", f"| state |{names} means |", "|---|" + "---|" * (len(flags) + 1)]
+    for state in states:
+        said = "".join(f" {'yes' if getattr(state, flag) else 'no'} |" for flag in flags)
+        lines.append(f"| `{state.value}` |{said} {state.description} |")  # type: ignore[attr-defined]
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
