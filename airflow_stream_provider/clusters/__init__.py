@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from airflow_stream_provider.clusters.cluster import Cluster, DriverState, Found, SubmitUnclear
 from airflow_stream_provider.clusters.connection import ClusterConnection
-from airflow_stream_provider.clusters.job import Job, SecretInConf, refuse_secrets
+from airflow_stream_provider.clusters.job import Job
+from airflow_stream_provider.clusters.secrets import SecretInConf, refuse_secret_arguments, refuse_secret_conf
 
 __all__ = [
     "Cluster",
@@ -15,7 +16,8 @@ __all__ = [
     "SecretInConf",
     "SubmitUnclear",
     "open_cluster",
-    "refuse_secrets",
+    "refuse_secret_arguments",
+    "refuse_secret_conf",
 ]
 
 

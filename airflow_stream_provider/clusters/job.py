@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from airflow_stream_provider.clusters.secrets import refuse_secret_conf
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP
-from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
-
-# What Spark itself hides (the default of spark.redaction.regex), other spellings, and Kafka's one setting that holds a
-# password without saying so.
-_SECRET = r"secret|passw(?:or)?d|passphrase|token|access[.]?key"
-_SECRET_KEY = re.compile(rf"{_SECRET}|sasl\.jaas\.config", re.IGNORECASE)
-# In a value only an assignment counts (-Dx.password=…, a JAAS line, JSON): a jar's name may well contain "token".
-_SECRET_VALUE = re.compile(rf"(?:{_SECRET})[\w.-]*(?:[\"']\s*:|[\"']?\s*=)\s*\S", re.IGNORECASE)
-
-
-class SecretInConf(SpecError, ClusterError):
-    """A Spark conf key that looks like a secret: its value would be seen in `ps`, in UIs and in the control log."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +51,7 @@ class Job:
 
         :raises SecretInConf: a key or value looks like a secret.
         """
-        refuse_secrets(self.conf)
+        refuse_secret_conf(self.conf)
         return {
             **{key: str(value) for key, value in self.conf.items()},
             "spark.app.name": self.app_name,
@@ -77,19 +65,3 @@ def names_deployment(arguments: Sequence[str], deployment: str) -> bool:
     if "--" in own:
         own = own[: own.index("--")]
     return any(pair == ("--deployment", deployment) for pair in pairwise(own))
-
-
-def refuse_secrets(conf: Mapping[str, str]) -> None:
-    """Raise SecretInConf when a conf key or value looks like a secret; the message names the key only.
-
-    Spark conf goes into the control log, onto the driver's command line and into every UI, so call this before
-    anything is published or declared.
-    """
-    for key, value in conf.items():
-        if _SECRET_KEY.search(key) or _SECRET_VALUE.search(str(value)):
-            raise SecretInConf(
-                f"The Spark conf key {key} looks like a secret, and conf is shown to whoever sees the cluster.",
-                next_step="Put it where the driver runs instead: its environment, spark-defaults.conf on the cluster, "
-                "or a file that the application reads.",
-                key=key,
-            )

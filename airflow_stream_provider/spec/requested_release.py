@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_stream_provider.clusters import refuse_secrets
-from airflow_stream_provider.clusters.secrets import check_arguments
+from airflow_stream_provider.clusters import refuse_secret_arguments, refuse_secret_conf
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -56,8 +55,8 @@ class RequestedRelease:
 
     def check(self) -> None:
         """Raise SpecError unless every file is there and is Python, and nothing in it looks like a secret."""
-        refuse_secrets(self.spec.conf)
-        check_arguments(self.arguments)
+        refuse_secret_conf(self.spec.conf)
+        refuse_secret_arguments(self.arguments)
         for path in (self.application_path, *self.py_files):
             if not path.is_file():
                 raise SpecError(

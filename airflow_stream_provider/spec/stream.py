@@ -19,8 +19,7 @@ from pydantic import (
     field_validator,
 )
 
-from airflow_stream_provider.clusters import refuse_secrets
-from airflow_stream_provider.clusters.secrets import check_arguments
+from airflow_stream_provider.clusters import refuse_secret_arguments, refuse_secret_conf
 from airflow_stream_provider.control.files import local_folder
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.report import Ceilings
@@ -188,12 +187,12 @@ class StreamSpec(_Part):
     @field_validator("conf")
     @classmethod
     def _no_secrets_in_conf(cls, conf: dict[str, str]) -> dict[str, str]:
-        return dict(_sentence(refuse_secrets)(conf))
+        return dict(_sentence(refuse_secret_conf)(conf))
 
     @field_validator("arguments")
     @classmethod
     def _no_secrets_in_arguments(cls, arguments: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(_sentence(check_arguments)(arguments))
+        return tuple(_sentence(refuse_secret_arguments)(arguments))
 
     def path(self, name: str) -> Path:
         """Return where a file that the YAML or the form names is."""

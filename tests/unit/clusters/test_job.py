@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from airflow_stream_provider.clusters import ClusterConnection, Job, SecretInConf, open_cluster, refuse_secrets
+from airflow_stream_provider.clusters import ClusterConnection, Job, SecretInConf, open_cluster
 from airflow_stream_provider.clusters.job import names_deployment
 from airflow_stream_provider.clusters.rest_properties import submission
-from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 
 ARGUMENTS = (
     "--control",
@@ -78,40 +75,13 @@ def test_the_conf_bounds_cores_but_cannot_send_the_driver_elsewhere() -> None:
     assert properties["spark.app.name"] == "orders 2 [orders-2-1a2b]"
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("spark.hadoop.fs.s3a.secret.key", "hunter2"),
-        ("spark.hadoop.fs.s3a.access.key", "hunter2"),
-        ("spark.ssl.keyPassword", "hunter2"),
-        ("spark.my.TOKEN", "hunter2"),
-        ("spark.driver.extraJavaOptions", "-Xss4m -Djavax.net.ssl.trustStorePassword=hunter2"),
-        ("spark.kafka.sasl.jaas.config", "hunter2"),
-        ("spark.my.json", '{"password": "hunter2"}'),
-        ("spark.kafka.jaas", 'PlainLoginModule required username="u" password="hunter2";'),
-    ],
-)
 @pytest.mark.parametrize("host", ["spark://127.0.0.1:1", "local[2]"])
-def test_a_secret_in_the_conf_is_refused_and_never_shown(host: str, key: str, value: str) -> None:
+def test_every_cluster_refuses_a_secret_in_the_conf_before_it_asks_or_starts_anything(host: str) -> None:
     cluster = open_cluster(ClusterConnection(host))
-    asked = job(conf={"spark.executor.memory": "1g", key: value})
     for use in (cluster.check, cluster.submit):
         with pytest.raises(SecretInConf, match="environment") as refused:
-            use(asked)
-        assert key in refused.value.message
-        assert "hunter2" not in json.dumps([str(refused.value), refused.value.next_step, refused.value.fields])
-        assert isinstance(refused.value, SpecError)
-        assert isinstance(refused.value, ClusterError)
-
-
-def test_what_only_sounds_like_a_secret_in_a_value_passes() -> None:
-    refuse_secrets(
-        {
-            "spark.jars": "/jars/spark-token-provider-kafka-0-10_2.13-4.0.0.jar",
-            "spark.jars.packages": "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-            "spark.hadoop.fs.s3a.aws.credentials.provider": "com.amazonaws.auth.WebIdentityTokenCredentialsProvider",
-        }
-    )
+            use(job(conf={"spark.ssl.keyPassword": "hunter2"}))
+        assert "hunter2" not in str(refused.value)
 
 
 def test_a_job_that_could_not_be_found_again_cannot_be_made() -> None:

@@ -1,0 +1,99 @@
+"""One table of what the Spark conf and the script's arguments may not hold, and of what only sounds like it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from airflow_stream_provider.clusters import SecretInConf, refuse_secret_arguments, refuse_secret_conf
+from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
+
+REFUSED_ENTRIES = [
+    ("spark.hadoop.fs.s3a.secret.key", "hunter2"),
+    ("spark.hadoop.fs.s3a.access.key", "hunter2"),
+    ("spark.my.access_key", "hunter2"),
+    ("spark.ssl.keyPassword", "hunter2"),
+    ("spark.ssl.passwd", "hunter2"),
+    ("spark.ssl.passphrase", "hunter2"),
+    ("spark.my.TOKEN", "hunter2"),
+    ("spark.my.tokens", "hunter2"),
+    ("spark.kafka.sasl.jaas.config", "hunter2"),
+    ("spark.driver.extraJavaOptions", "-Xss4m -Djavax.net.ssl.trustStorePassword=hunter2"),
+    ("spark.driver.extraJavaOptions", "-Dfs.s3a.secret.key=hunter2"),
+    ("spark.my.json", '{"password": "hunter2"}'),
+    ("spark.my.dict", "{'token' : 'hunter2'}"),
+    ("spark.my.assignment", "access-key = hunter2"),
+    ("spark.kafka.jaas", 'PlainLoginModule required username="u" password="hunter2";'),
+]
+
+ACCEPTED_ENTRIES = [
+    ("spark.jars", "/jars/spark-token-provider-kafka-0-10_2.13-4.0.0.jar"),
+    ("spark.jars.packages", "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0"),
+    ("spark.hadoop.fs.s3a.aws.credentials.provider", "com.amazonaws.auth.WebIdentityTokenCredentialsProvider"),
+    ("spark.my.empty", "password="),
+]
+
+# The arguments, and what the error names.
+REFUSED_ARGUMENTS = [
+    (["--token", "hunter2"], "The argument '--token'"),
+    (["-token", "hunter2"], "The argument '-token'"),
+    (["--kafka-password=hunter2"], "The argument '--kafka-password'"),
+    (["--kafka.password", "hunter2"], "The argument '--kafka.password'"),
+    (["--keyPassword=hunter2"], "The argument '--keyPassword'"),
+    (["--keyPassword", "hunter2"], "The argument '--keyPassword'"),
+    (["--ACCESS_KEY=hunter2"], "The argument '--ACCESS_KEY'"),
+    (["--db-passwd="], "The argument '--db-passwd'"),
+    (["--sasl.jaas.config=hunter2"], "The argument '--sasl.jaas.config'"),
+    (["app", "password=hunter2"], "The argument 'password'"),
+    (["app", "password = hunter2"], "Argument 2"),
+    (["--java=-Dssl.password=hunter2"], "Argument 1"),
+    (["-Djavax.net.ssl.trustStorePassword=hunter2"], "Argument 1"),
+    (["-Dfs.s3a.access.key=hunter2"], "Argument 1"),
+    (["-Dfs.s3a.secret.key=hunter2"], "Argument 1"),
+    (["--conf", 'PlainLoginModule required username="u" password="hunter2";'], "Argument 2"),
+    (["--conf", '{"password": "hunter2"}'], "Argument 2"),
+    (["https://host/path?token=hunter2"], "Argument 1"),
+]
+
+ACCEPTED_ARGUMENTS = [
+    ["--max-tokens", "5"],
+    ["--max-tokens=5"],
+    ["max_tokens=5"],
+    ["--tokenizer", "bpe"],
+    ["--tokenizer=bpe"],
+    ["--password-file=/run/password"],
+    ["--topic", "passwords-changed"],
+    ["--topic", "secret"],
+    ["/jars/spark-token-provider-kafka-0-10_2.13-4.0.0.jar"],
+    ["-Ddepth=3", "-D", "-", "--", ""],
+]
+
+
+@pytest.mark.parametrize(("key", "value"), REFUSED_ENTRIES)
+def test_a_conf_entry_that_looks_like_a_secret_is_refused_without_its_value(key: str, value: str) -> None:
+    with pytest.raises(SecretInConf, match="looks like a secret") as refused:
+        refuse_secret_conf({"spark.executor.memory": "1g", key: value})
+    assert key in refused.value.message
+    assert refused.value.fields == {"key": key}
+    assert "hunter2" not in json.dumps([str(refused.value), refused.value.next_step, refused.value.fields])
+    assert isinstance(refused.value, SpecError)
+    assert isinstance(refused.value, ClusterError)
+
+
+@pytest.mark.parametrize(("key", "value"), ACCEPTED_ENTRIES)
+def test_a_conf_value_that_only_mentions_a_secret_passes(key: str, value: str) -> None:
+    refuse_secret_conf({key: value})
+
+
+@pytest.mark.parametrize(("arguments", "named"), REFUSED_ARGUMENTS)
+def test_an_argument_that_looks_like_a_secret_is_refused_without_its_value(arguments: list[str], named: str) -> None:
+    with pytest.raises(SpecError, match="looks like a secret") as refused:
+        refuse_secret_arguments(arguments)
+    assert refused.value.message.startswith(f"{named} looks like a secret")
+    assert "hunter2" not in json.dumps([str(refused.value), refused.value.next_step, refused.value.fields])
+
+
+@pytest.mark.parametrize("arguments", ACCEPTED_ARGUMENTS)
+def test_an_argument_that_only_mentions_a_secret_passes(arguments: list[str]) -> None:
+    refuse_secret_arguments(arguments)
