@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 
-from airflow_stream_provider.checkpoint.logs import numbers
+from airflow_stream_provider.checkpoint.logs import numeric_names
 
 # Spark keeps a hundred commits, which is more than a minute even for the fastest trigger seen here.
 POLL_SECONDS = 0.2
@@ -46,7 +46,7 @@ class CommitWatcher:
         """Note what is new now."""
         for query, folder in self._folders.items():
             seen = self.commits[query]
-            for batch in numbers(folder):
+            for batch in numeric_names(folder):
                 if batch not in seen:
                     with contextlib.suppress(FileNotFoundError):  # purged since it was listed
                         seen[batch] = (folder / str(batch)).stat().st_mtime

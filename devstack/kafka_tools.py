@@ -29,7 +29,7 @@ def kafka_tools() -> JarSet:
     )
 
 
-class Tools:
+class KafkaTools:
     """The tools in a folder that is put into the PATH.
 
     :param folder: made, and filled

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from airflow_stream_provider.audit.check import CheckResult, Finding, Severity
 from airflow_stream_provider.audit.facts import Requirements
-from airflow_stream_provider.audit.fix import tools
+from airflow_stream_provider.audit.fix import tool_arguments
 from airflow_stream_provider.audit.read import gather
 from airflow_stream_provider.audit.report import AuditReport, judge
 
 if TYPE_CHECKING:
     from airflow_stream_provider.kafka.client import KafkaClient
 
-__all__ = ["AuditReport", "CheckResult", "Finding", "Requirements", "Severity", "audit", "tools"]
+__all__ = ["AuditReport", "CheckResult", "Finding", "Requirements", "Severity", "audit", "tool_arguments"]
 
 
 def audit(client: KafkaClient, topics: Iterable[str], needs: Requirements, server: Sequence[str]) -> AuditReport:

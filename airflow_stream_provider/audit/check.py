@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
-from airflow_stream_provider.audit.facts import Broker, Facts, NotRead, NotVerifiable, Requirements, Topic
-from airflow_stream_provider.audit.fix import filled
+from airflow_stream_provider.audit.facts import BrokerFacts, Facts, NotRead, NotVerifiable, Requirements, Topic
+from airflow_stream_provider.audit.fix import fill_template
 from airflow_stream_provider.lifecycle.errors import SpecError
 
 
@@ -81,9 +81,9 @@ TOPICS: Scope[Topic] = Scope(lambda facts, _: _known(facts.topics))
 """The audited topics."""
 ALL_TOPICS: Scope[Topic] = Scope(lambda facts, _: _known((*facts.topics, *facts.internal)))
 """The audited topics, `__consumer_offsets` and `__transaction_state`, which nobody else's records are safe without."""
-NAMED: Scope[Topic] = Scope(lambda facts, _: (*facts.topics, *(t for t in facts.internal if not t.missing)))
+NAMED_TOPICS: Scope[Topic] = Scope(lambda facts, _: (*facts.topics, *(t for t in facts.internal if not t.missing)))
 """The same with those that cannot be read. Kafka makes the internal ones when they are first needed."""
-BROKERS: Scope[Broker] = Scope(lambda facts, _: facts.live)
+BROKERS: Scope[BrokerFacts] = Scope(lambda facts, _: facts.live)
 CLUSTER: Scope[Facts] = Scope(lambda facts, _: (facts,))
 CLIENTS: Scope[Requirements] = Scope(lambda _, needs: (needs,))
 
@@ -135,7 +135,7 @@ class Check(Generic[S]):
                     continue
                 outcome, found = CheckResult.BROKEN, broken.found
                 fix, values = broken.fix or fix, {**values, **broken.values}
-                fix = filled(fix, facts.server, values)
+                fix = fill_template(fix, facts.server, values)
             except NotRead as error:
                 outcome, found, fix = CheckResult.UNREAD, str(error), ""
             except NotVerifiable as error:
@@ -153,4 +153,4 @@ def check(
 def _names(subject: Any) -> dict[str, object]:
     if isinstance(subject, Topic):
         return {"topic": subject.name}
-    return {"broker": subject.id} if isinstance(subject, Broker) else {}
+    return {"broker": subject.id} if isinstance(subject, BrokerFacts) else {}

@@ -95,7 +95,7 @@ class Topic:
 
 
 @dataclass(frozen=True)
-class Broker:
+class BrokerFacts:
     """A registered broker; `fenced`: it does not serve now."""
 
     id: int
@@ -117,18 +117,18 @@ class Facts:
     server: tuple[str, ...]
     topics: tuple[Topic, ...]
     internal: tuple[Topic, ...]
-    brokers: tuple[Broker, ...]
+    brokers: tuple[BrokerFacts, ...]
     problems: Mapping[str, str] = field(default_factory=dict)
     """Why what is None in the partitions could not be read, by the name of their field."""
 
     title = "the cluster"
 
     @property
-    def live(self) -> tuple[Broker, ...]:
+    def live(self) -> tuple[BrokerFacts, ...]:
         """The brokers that serve."""
         return tuple(broker for broker in self.brokers if not broker.fenced)
 
-    def known(self, name: str) -> None:
+    def require_field(self, name: str) -> None:
         """Raise NotRead when this field of the partitions could not be read."""
         if name in self.problems:
             raise NotRead(self.problems[name])
@@ -159,7 +159,7 @@ class Requirements:
     title = "the stream's clients"
 
     @property
-    def horizon(self) -> float:
+    def retention_needed(self) -> float:
         """For how many seconds a record must stay readable; raise NotVerifiable when it was not declared."""
         if self.outage is None:
             raise NotVerifiable("The longest planned outage of the stream was not declared (outage=, in seconds).")
@@ -189,17 +189,17 @@ class Requirements:
             raise NotVerifiable(f"{key} of the {client} was declared as {value}, which is no whole number.") from None
 
 
-def numbers(partitions: Iterable[Partition]) -> str:
+def partition_numbers(partitions: Iterable[Partition]) -> str:
     """Return the partitions' numbers for a sentence, the first ten of them."""
     found = [str(partition.number) for partition in partitions]
     more = f" and {len(found) - 10} more" if len(found) > 10 else ""
     return f"partition{'s' if len(found) > 1 else ''} {', '.join(found[:10])}{more}"
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration for a sentence.
 
-    >>> span(7 * 86400), span(5400), span(90), span(float("inf"))
+    >>> format_duration(7 * 86400), format_duration(5400), format_duration(90), format_duration(float("inf"))
     ('7 d', '1.5 h', '90 s', 'for ever')
     """
     if math.isinf(seconds):

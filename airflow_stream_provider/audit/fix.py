@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from airflow_stream_provider.audit.facts import Broker, Topic
+from airflow_stream_provider.audit.facts import BrokerFacts, Topic
 
 COPIES = 3
 
@@ -33,7 +33,7 @@ def broker_file(key: str, value: str = "{value}") -> str:
     return f"echo {key}={value} >> server.properties  # of broker {{broker}}, then restart it"
 
 
-def tools(extra: Mapping[str, Any]) -> tuple[str, ...]:
+def tool_arguments(extra: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the arguments with which Kafka's tools reach the cluster of a connection (its extra).
 
     Where that needs more than an address, the person who runs them has a file for it: secrets are in no report.
@@ -43,7 +43,7 @@ def tools(extra: Mapping[str, Any]) -> tuple[str, ...]:
     return server if plain else (*server, "--command-config", "client.properties")
 
 
-def filled(template: str, server: Sequence[str], values: Mapping[str, object]) -> str:
+def fill_template(template: str, server: Sequence[str], values: Mapping[str, object]) -> str:
     """Return the command of a template, its values quoted."""
     known = {name: shlex.quote(str(value)) for name, value in values.items()}
     if "topic" in values:
@@ -53,7 +53,7 @@ def filled(template: str, server: Sequence[str], values: Mapping[str, object]) -
     return template.format_map({**known, "server": shlex.join(server), "cluster": shlex.join(cluster)})
 
 
-def shown(template: str) -> str:
+def template_for_docs(template: str) -> str:
     """Return a template for people: its names in capitals."""
     names = {name for _, name, _, _ in string.Formatter().parse(template) if name}
     known = {name: name.upper() for name in names}
@@ -61,7 +61,7 @@ def shown(template: str) -> str:
     return template.format_map({**known, "pattern": "TOPIC", "server": server, "cluster": server})
 
 
-def reassignment(topic: Topic, brokers: Iterable[Broker], copies: int = COPIES) -> str:
+def reassignment(topic: Topic, brokers: Iterable[BrokerFacts], copies: int = COPIES) -> str:
     """Return the plan, for `kafka-reassign-partitions.sh`, that gives every partition this many replicas, racks apart.
 
     Replicas stay where they are unless another rack has none; the first one, the preferred leader, always stays.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_stream_provider.audit.facts import Broker, Facts, Partition, Settings, Topic
+from airflow_stream_provider.audit.facts import BrokerFacts, Facts, Partition, Settings, Topic
 from airflow_stream_provider.lifecycle.errors import StreamError
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ def gather(client: KafkaClient, names: Iterable[str], server: Sequence[str]) -> 
     )
 
 
-def _brokers(client: KafkaClient) -> tuple[Broker, ...]:
+def _brokers(client: KafkaClient) -> tuple[BrokerFacts, ...]:
     found = sorted(client.describe_cluster()["brokers"], key=lambda each: int(each["broker_id"]))
     settings = client.configs(brokers=[each["broker_id"] for each in found if not each.get("is_fenced")])
     return tuple(
-        Broker(
+        BrokerFacts(
             each["broker_id"], each["rack"] or None, bool(each.get("is_fenced")), _settings(settings, each["broker_id"])
         )
         for each in found
@@ -93,7 +93,7 @@ def _settings(found: Answers[str | int, dict[str, str | None]], key: str | int) 
 
 
 def _with_logs(
-    client: KafkaClient, topics: dict[str, Topic], brokers: Sequence[Broker], problems: dict[str, str]
+    client: KafkaClient, topics: dict[str, Topic], brokers: Sequence[BrokerFacts], problems: dict[str, str]
 ) -> dict[str, Topic]:
     """Add what the logs say: where they begin and end, how old and large they are, and what holds readers up."""
     from kafka import TopicPartition
@@ -142,7 +142,7 @@ def _with_logs(
     }
 
 
-def _transaction_seconds(brokers: Sequence[Broker]) -> float:
+def _transaction_seconds(brokers: Sequence[BrokerFacts]) -> float:
     found = [broker.settings.values.get("transaction.max.timeout.ms") for broker in brokers]
     return max((int(each) / 1000 for each in found if each), default=_TRANSACTION_SECONDS)
 

@@ -10,7 +10,7 @@ from typing import Any
 from airflow_stream_provider.audit.check import CheckResult, Finding, Severity
 from airflow_stream_provider.audit.checks import CHECKS
 from airflow_stream_provider.audit.facts import Facts, Requirements
-from airflow_stream_provider.audit.fix import shown
+from airflow_stream_provider.audit.fix import template_for_docs
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,6 @@ def table() -> str:
     """Return the checks as the table of `docs/audit.md`."""
     rows = [("check", "severity", "wanted", "why", "fix"), ("---",) * 5]
     for each in CHECKS:
-        fix = f"`{shown(each.fix)}`"
+        fix = f"`{template_for_docs(each.fix)}`"
         rows.append((f"`{each.name}`", each.severity.label, each.wanted, each.why, fix))
     return "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |\n" for row in rows)

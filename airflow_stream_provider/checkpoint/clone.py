@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_stream_provider.checkpoint.location import local_path
-from airflow_stream_provider.checkpoint.logs import kafka_offsets, numbers, read_offsets
+from airflow_stream_provider.checkpoint.logs import kafka_offsets, numeric_names, read_offsets
 from airflow_stream_provider.checkpoint.state import state_files
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
@@ -146,8 +146,8 @@ def _starting_points(root: Path) -> _Plan:
 
 def _batches(root: Path) -> tuple[list[int], list[int]]:
     """Return the committed batches and the planned ones."""
-    commits = numbers(root / "commits")
-    offsets = numbers(root / "offsets")  # second: a batch that is committed meanwhile must not lack its offsets
+    commits = numeric_names(root / "commits")
+    offsets = numeric_names(root / "offsets")  # second: a batch that is committed meanwhile must not lack its offsets
     return sorted(set(commits) & set(offsets)), offsets
 
 
@@ -214,7 +214,7 @@ def _copy(file: Path, to: Path) -> int:
 
 def _descriptions(state: Path) -> Iterable[Path]:
     """Yield the files that describe the state and hold none of it: Spark compares plans with them."""
-    for number in numbers(state):
+    for number in numeric_names(state):
         operator = state / str(number)
         yield from _tree(operator / "_metadata")
         yield from _tree(operator / "_stateSchema")

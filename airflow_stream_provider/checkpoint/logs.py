@@ -41,7 +41,7 @@ class OffsetEntry:
     sources: Mapping[str, str | None]
 
 
-def numbers(folder: str | os.PathLike[str]) -> list[int]:
+def numeric_names(folder: str | os.PathLike[str]) -> list[int]:
     """Return the batch ids in a log folder, sorted; [] when the folder does not exist.
 
     Only integer names count: Spark keeps hidden `.N.crc` and `.N.<uuid>.tmp` files beside them.
@@ -65,10 +65,10 @@ def boundary(location: str | os.PathLike[str]) -> LogEnds:
     :raises CheckpointError: the location is not a local folder, or cannot be read.
     """
     root = local_path(location)
-    commits = numbers(root / "commits")
+    commits = numeric_names(root / "commits")
     while True:
-        offsets = numbers(root / "offsets")
-        again = numbers(root / "commits")
+        offsets = numeric_names(root / "offsets")
+        again = numeric_names(root / "commits")
         if again[-1:] == commits[-1:]:
             return LogEnds(offsets[-1] if offsets else None, commits[-1] if commits else None)
         commits = again

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from airflow_stream_provider.checkpoint.location import local_path
-from airflow_stream_provider.checkpoint.logs import boundary, numbers, unreadable
+from airflow_stream_provider.checkpoint.logs import boundary, numeric_names, unreadable
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 POLL_SECONDS = 0.2
@@ -126,7 +126,7 @@ def refuse_moving(location: str | os.PathLike[str], seconds: float | None = None
 
 def _patience(root: Path) -> float:
     times = []
-    for batch in numbers(root / "commits")[-10:]:
+    for batch in numeric_names(root / "commits")[-10:]:
         with contextlib.suppress(FileNotFoundError):  # the job purged it
             times.append((root / "commits" / str(batch)).stat().st_mtime)
     longest = max((later - earlier for earlier, later in zip(times, times[1:])), default=0.0)

@@ -15,7 +15,7 @@ from airflow_stream_provider.checkpoint.logs import (
     OffsetEntry,
     damaged,
     kafka_offsets,
-    numbers,
+    numeric_names,
     read_commit_version,
     read_offsets,
     text,
@@ -163,7 +163,7 @@ def query_id(root: Path) -> str | None:
 
 def _read(root: Path) -> Checkpoint:
     # Commits first: an offsets file that comes in between then only makes a batch look planned, never done.
-    commits, offsets = numbers(root / "commits"), numbers(root / "offsets")
+    commits, offsets = numeric_names(root / "commits"), numeric_names(root / "offsets")
     # Planned work is not done work, and with asynchronous progress tracking the numbers have gaps.
     done = max(set(commits) & set(offsets), default=None)
     newest = offsets[-1] if offsets else None
@@ -192,7 +192,7 @@ def _sources(root: Path, committed: OffsetEntry | None, planned: OffsetEntry | N
     done = committed.sources if committed else {}
     next_step = planned.sources if planned else {}
     # In the plan's order; before the first batch only the folders tell.
-    names = dict.fromkeys([*done, *next_step]) or [str(number) for number in numbers(root / "sources")]
+    names = dict.fromkeys([*done, *next_step]) or [str(number) for number in numeric_names(root / "sources")]
     found = []
     for name in names:
         topics: Offsets | None = kafka_offsets(done.get(name))
@@ -219,17 +219,17 @@ def _times(folder: Path, batches: Iterable[int]) -> Iterable[tuple[int, float]]:
 
 
 def _operators(state: Path) -> Iterable[Operator]:
-    for number in numbers(state):
+    for number in numeric_names(state):
         folder = state / str(number)
         path = folder / "_metadata" / "metadata"
         if not path.exists():
             # transformWithState keeps one file per batch instead.
-            versions = numbers(folder / "_metadata" / "v2")
+            versions = numeric_names(folder / "_metadata" / "v2")
             path = folder / "_metadata" / "v2" / str(versions[-1]) if versions else path
         try:
             found = text(path)
         except FileNotFoundError:
-            yield Operator(number, "", len(numbers(folder)))
+            yield Operator(number, "", len(numeric_names(folder)))
             continue
         yield _operator(path, number, found)
 

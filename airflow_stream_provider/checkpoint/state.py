@@ -20,7 +20,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from airflow_stream_provider.checkpoint.logs import damaged, numbers
+from airflow_stream_provider.checkpoint.logs import damaged, numeric_names
 
 FILE = re.compile(r"(\d+)(_[0-9a-f-]{36})?\.(snapshot|zip|delta|changelog)")
 BASES = ("snapshot", "zip")
@@ -35,8 +35,8 @@ def state_files(state: Path, version: int) -> list[Path]:
     :raises CheckpointError: a RocksDB snapshot is damaged.
     """
     found: list[Path] = []
-    for operator in numbers(state):
-        for partition in numbers(state / str(operator)):
+    for operator in numeric_names(state):
+        for partition in numeric_names(state / str(operator)):
             for folder, folders, names in os.walk(state / str(operator) / str(partition)):
                 folders[:] = [name for name in folders if name not in ("_metadata", "SSTs")]
                 if any(map(FILE.fullmatch, names)):

@@ -1,8 +1,8 @@
-"""Where drivers run: submit, find again, watch, kill. Standalone clusters, and this machine."""
+"""Run Spark drivers on a standalone cluster or on this machine: submit, find, check the status, kill."""
 
 from __future__ import annotations
 
-from airflow_stream_provider.clusters.cluster import Cluster, DriverState, Found, SubmitUnclear
+from airflow_stream_provider.clusters.cluster import Cluster, DriverState, FoundDrivers, SubmitUnclear
 from airflow_stream_provider.clusters.connection import ClusterConnection
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.secrets import SecretInConf, refuse_secret_arguments, refuse_secret_conf
@@ -11,7 +11,7 @@ __all__ = [
     "Cluster",
     "ClusterConnection",
     "DriverState",
-    "Found",
+    "FoundDrivers",
     "Job",
     "SecretInConf",
     "SubmitUnclear",
@@ -22,11 +22,11 @@ __all__ = [
 
 
 def open_cluster(connection: ClusterConnection) -> Cluster:
-    """Return the cluster that a connection names; nothing is asked of it yet.
+    """Return the cluster that an Airflow connection names. The cluster is not contacted yet.
 
-    :raises SpecError: the connection's host, port or extra cannot be used.
+    :raises SpecError: the connection's host, port or extra is not valid.
     """
-    # Here, because every DAG file imports this package and HTTP clients are slow to import.
+    # Imported here because every DAG file imports this package, and HTTP clients are slow to import.
     from airflow_stream_provider.clusters.local import LocalCluster
     from airflow_stream_provider.clusters.standalone import StandaloneCluster
 

@@ -1,4 +1,4 @@
-"""Whether a driver and its executors fit on a standalone cluster; the placement rules are those of Spark's master."""
+"""Check whether a driver and its executors fit on a standalone cluster, by the placement rules of Spark's master."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 
-# Spark gives an application without spark.cores.max every core there is, and the next one none.
+# Without spark.cores.max Spark gives an application all free cores, and the next application gets none.
 DEFAULT_CORES_MAX = 2
 
 _UNITS = {"b": 2**0, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
@@ -16,16 +16,28 @@ _SIZE = re.compile(r"(\d+)\s*([bkmgtp])?b?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Free:
-    """What one worker has left: cores, and memory in MiB."""
+class FreeResources:
+    """The free resources of one worker.
+
+    :param cores: free cores.
+    :param memory: free memory, in MiB.
+    """
 
     cores: int
     memory: int
 
 
 @dataclass(frozen=True)
-class Ask:
-    """What a job takes: cores, and memory in MiB. Without `executor_cores` each worker gets one executor."""
+class ResourceRequest:
+    """The resources that a job asks for.
+
+    :param driver_cores: cores of the driver; Spark's default is 1.
+    :param driver_memory: memory of the driver, in MiB; Spark's default is 1024.
+    :param cores_max: cores of all executors together; default `DEFAULT_CORES_MAX`.
+    :param executor_cores: cores of one executor. None, the default: each worker runs one executor with all the cores
+        that the application gets there.
+    :param executor_memory: memory of one executor, in MiB; Spark's default is 1024.
+    """
 
     driver_cores: int
     driver_memory: int
@@ -34,10 +46,10 @@ class Ask:
     executor_memory: int
 
     @classmethod
-    def of(cls, conf: Mapping[str, str]) -> Ask:
-        """Read a job's conf, with Spark's defaults.
+    def from_conf(cls, conf: Mapping[str, str]) -> ResourceRequest:
+        """Read the resources from a job's Spark conf, with Spark's defaults for missing keys.
 
-        :raises SpecError: a value is not a number or a size.
+        :raises SpecError: a number of cores or a memory size is not valid.
         """
         return cls(
             driver_cores=_count(conf, "spark.driver.cores") or 1,
@@ -49,8 +61,8 @@ class Ask:
             executor_memory=_mebibytes(conf, "spark.executor.memory", bare="m"),
         )
 
-    def fits(self, workers: Sequence[Free]) -> bool:
-        """Return whether some placement gives the job its driver and all its executors."""
+    def fits(self, workers: Sequence[FreeResources]) -> bool:
+        """Return whether the workers have room for the driver and all executors at the same time."""
         for index, worker in enumerate(workers):
             if worker.cores >= self.driver_cores and worker.memory >= self.driver_memory:
                 left = list(workers)
@@ -61,7 +73,7 @@ class Ask:
                     return True
         return False
 
-    def _executors_fit(self, workers: Sequence[Free]) -> bool:
+    def _executors_fit(self, workers: Sequence[FreeResources]) -> bool:
         roomy = [worker for worker in workers if worker.memory >= self.executor_memory]
         size = self.executor_cores
         if size is None:
@@ -86,7 +98,11 @@ def _count(conf: Mapping[str, str], key: str) -> int | None:
     if not value:
         return None
     if not value.isdigit() or int(value) < 1:
-        raise SpecError(f"The Spark conf {key} is {value!r}.", next_step="Write a whole number of cores.", key=key)
+        raise SpecError(
+            f"The Spark conf {key} is {value!r}, not a number of cores.",
+            next_step="Write a whole number of 1 or more.",
+            key=key,
+        )
     return int(value)
 
 
@@ -94,5 +110,9 @@ def _mebibytes(conf: Mapping[str, str], key: str, *, bare: str) -> int:
     value = str(conf.get(key, "1g")).strip()
     match = _SIZE.fullmatch(value)
     if match is None:
-        raise SpecError(f"The Spark conf {key} is {value!r}.", next_step="Write a size such as 512m or 2g.", key=key)
+        raise SpecError(
+            f"The Spark conf {key} is {value!r}, not a memory size.",
+            next_step="Write a size such as 512m or 2g.",
+            key=key,
+        )
     return max(1, int(match[1]) * _UNITS[(match[2] or bare).lower()] // 2**20)

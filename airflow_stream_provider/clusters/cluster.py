@@ -1,4 +1,4 @@
-"""What every cluster can do, and the words in which it answers."""
+"""The interface that every cluster implements, and the types of its answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from airflow_stream_provider.lifecycle.errors import ClusterError
 
 
 class DriverState(StrEnum):
-    """What a cluster says of one submission; only the control log knows whether the stream is well."""
+    """The state of a driver as its cluster reports it.
+
+    It says nothing about the stream: whether its queries run is in the control log.
+    """
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -24,32 +27,36 @@ class DriverState(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """Whether the driver is over. UNKNOWN is not: no answer is neither alive nor dead."""
+        """Whether the driver has ended. UNKNOWN is not terminal: without an answer the driver may be alive."""
         return self not in (DriverState.QUEUED, DriverState.RUNNING, DriverState.UNKNOWN)
 
     @property
     def description(self) -> str:
-        """One sentence for a person."""
+        """The state in one sentence, for logs and error messages."""
         return _DESCRIPTIONS[self]
 
 
 _DESCRIPTIONS = {
-    DriverState.QUEUED: "The cluster has accepted the driver and waits for free cores and memory.",
-    DriverState.RUNNING: "The driver's process runs.",
+    DriverState.QUEUED: "The cluster accepted the driver, which waits for free cores and memory.",
+    DriverState.RUNNING: "The driver is running.",
     DriverState.FINISHED: "The driver ended with exit code 0.",
     DriverState.FAILED: "The driver ended with an error, or the cluster could not start it.",
     DriverState.KILLED: "The driver was killed.",
-    DriverState.LOST: "The cluster does not know this driver; that is never a success.",
-    DriverState.UNKNOWN: "The cluster does not answer now; the driver may be alive.",
+    DriverState.LOST: "The cluster does not know this driver. This never counts as success.",
+    DriverState.UNKNOWN: "The cluster does not answer, so the driver may still be alive.",
 }
 
 
 @dataclass(frozen=True)
-class Found:
-    """The submissions of one deployment that a cluster knows of.
+class FoundDrivers:
+    """The drivers of one deployment that `Cluster.find` found.
 
-    `certain` is False while something could still turn out to be one: a queued driver, a worker that does not answer.
-    Nobody submits a deployment (again) unless `alive` is empty and `certain` is True.
+    Submit a deployment again only if `alive` is empty and `certain` is True.
+
+    :param alive: submission ids of the drivers that wait or run.
+    :param ended: submission ids of the drivers that have ended, as far as the cluster still knows them.
+    :param certain: False while a driver of the deployment may have been missed: a driver is still queued, or a worker
+        does not answer.
     """
 
     alive: tuple[str, ...] = ()
@@ -58,47 +65,54 @@ class Found:
 
 
 class SubmitUnclear(ClusterError):
-    """Whether a submission arrived is not known: look with `find` until it is certain, and never just repeat it."""
+    """The cluster may or may not have accepted a submission.
+
+    Call `Cluster.find` until its result is certain. Submitting again at once may start a second driver.
+    """
 
 
 class Cluster(Protocol):
-    """A place where drivers run. Every call asks the cluster anew and keeps nothing."""
+    """A place where drivers run. Every method asks the cluster again; nothing is cached."""
 
     def check(self, job: Job) -> None:
-        """Raise ClusterError unless the cluster answers and has room for the job's driver and executors."""
+        """Check that the cluster answers and has room for the job's driver and executors. Nothing is started.
 
-    def submit(self, job: Job) -> str:
-        """Start the job's driver once and return the submission's id.
-
-        :raises SubmitUnclear: the cluster may or may not have taken it.
-        :raises ClusterError: the cluster refused, or was never reached; nothing runs.
-        :raises SecretInConf: the conf holds a secret; nothing was sent.
+        :raises ClusterError: the cluster does not answer or has no room.
+        :raises SecretInConf: the conf holds a secret.
         """
 
-    def find(self, deployment: str, since: float) -> Found:
-        """Return the submissions of a deployment, whoever made them.
+    def submit(self, job: Job) -> str:
+        """Start one driver for the job and return its submission id.
 
-        :param since: wall clock, s, of when the deployment was declared; it only bounds what is looked at.
+        :raises SubmitUnclear: the cluster may or may not have accepted the submission.
+        :raises ClusterError: the cluster refused it or could not be reached. No driver was started.
+        :raises SecretInConf: the conf holds a secret. Nothing was sent.
+        """
+
+    def find(self, deployment: str, since: float) -> FoundDrivers:
+        """Return all drivers of a deployment, also those that another process submitted.
+
+        :param since: when the deployment was declared, in seconds since 1970. Drivers submitted earlier are skipped.
         :raises ClusterError: the cluster does not answer.
         """
 
     def status(self, submission: str) -> DriverState:
-        """Return the driver's state; UNKNOWN when the cluster does not answer."""
+        """Return the driver's state, UNKNOWN if the cluster does not answer."""
 
     def explain(self, submission: str) -> str:
-        """Return one sentence for a person on how the driver is, with the cluster's own words where it has some."""
+        """Return the driver's state as a sentence, with the cluster's own message if there is one."""
 
     def kill(self, submission: str) -> None:
-        """Ask for the driver's end; killing one that is over already is no error.
+        """Ask the cluster to kill the driver. Killing a driver that has ended is not an error.
 
         :raises ClusterError: the cluster does not answer.
         """
 
     def remains(self, submission: str, deployment: str) -> tuple[str, ...]:
-        """Return, as sentences, what of the driver and its executors is not confirmed gone; empty when all is."""
+        """Return a sentence for each part of the driver that is not confirmed gone: driver, application, executors."""
 
     def gone(self, submission: str, deployment: str) -> bool:
-        """Return whether driver and executors are confirmed gone; no answer is never a confirmation."""
+        """Return whether the driver and its executors are confirmed gone. A missing answer confirms nothing."""
 
     def links(self, submission: str) -> Mapping[str, str]:
-        """Return where a person looks at the submission: label to URL or path; empty when nothing is known."""
+        """Return the URLs or paths of the driver's log and web UI, by label. Empty if the cluster does not answer."""

@@ -1,4 +1,4 @@
-"""The Airflow connection of a cluster, read into addresses."""
+"""Read the addresses of a cluster from its Airflow connection."""
 
 from __future__ import annotations
 
@@ -18,21 +18,26 @@ _LOCAL = re.compile(r"local(\[(\d+|\*)\])?")
 
 @dataclass(frozen=True)
 class Masters:
-    """The masters of one standalone cluster (several with high availability) and where each answers."""
+    """The addresses of a standalone cluster's masters; there are several with high availability.
 
-    url: str  # what Spark is given: spark://h1:7077,h2:7077
+    :param url: the master URL for Spark, such as ``spark://h1:7077,h2:7077``.
+    :param rest: the REST submission API of each master, such as ``http://h1:6066``.
+    :param ui: the web UI of each master, in the same order.
+    """
+
+    url: str
     rest: tuple[str, ...]
     ui: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ClusterConnection:
-    """The fields of an Airflow connection of type `spark` that we use.
+    """The fields of an Airflow connection of type ``spark`` that are used here.
 
     :param host: ``spark://host``, ``spark://h1:7077,h2:7077`` (high availability), or ``local[N]``.
-    :param port: of a master whose address has none; default 7077.
-    :param extra: ``rest_port`` (6066) or ``rest_url``, ``master_ui`` (``http://<host>:8080``); URLs of several masters
-        are separated by commas, in the order of the hosts.
+    :param port: port of the masters whose address has none; default 7077.
+    :param extra: ``rest_port`` (default 6066) or ``rest_url``, and ``master_ui`` (default ``http://<host>:8080``). With
+        several masters, separate their URLs by commas, in the order of the hosts.
     """
 
     host: str
@@ -46,7 +51,10 @@ class ClusterConnection:
 
     @property
     def local_master(self) -> str:
-        """Return Spark's master string for this machine; raise SpecError when there is no such form."""
+        """Spark's master string for this machine, such as ``local[2]``.
+
+        :raises SpecError: the host is not of the form ``local``, ``local[N]`` or ``local[*]``.
+        """
         master = self.host.strip()
         if not _LOCAL.fullmatch(master):
             raise _refused(f"{master!r} is not a local master", "Write local[2] or local[*].")
@@ -54,7 +62,10 @@ class ClusterConnection:
 
     @property
     def masters(self) -> Masters:
-        """Return the addresses of a standalone cluster; raise SpecError when they cannot be read."""
+        """The addresses of the standalone cluster's masters.
+
+        :raises SpecError: the host, the port or the extra is not valid.
+        """
         hosts = self._hosts()
         rest_port = self._extra_port("rest_port", REST_PORT)
         return Masters(
@@ -66,7 +77,7 @@ class ClusterConnection:
     def _hosts(self) -> list[tuple[str, int]]:
         scheme, separator, rest = self.host.strip().rpartition("://")
         if (separator and scheme != "spark") or rest in ("", "yarn"):
-            raise _refused(f"{self.host!r} is not a cluster this provider knows", "Write spark://HOST or local[N].")
+            raise _refused(f"{self.host!r} is not a supported cluster", "Write spark://HOST or local[N].")
         hosts = []
         for part in rest.rstrip("/").split(","):
             try:
@@ -75,8 +86,11 @@ class ClusterConnection:
             except ValueError:
                 host, port = None, None
             if not host or split.path or split.username:
-                shown = part.rpartition("@")[2]  # before it could stand a password
-                raise _refused(f"{shown!r} is not HOST or HOST:PORT", "Write spark://HOST:PORT, several with commas.")
+                shown = part.rpartition("@")[2]  # what stands before it may hold a password
+                raise _refused(
+                    f"{shown!r} is not HOST or HOST:PORT",
+                    "Write spark://HOST:PORT, and separate several masters by commas.",
+                )
             hosts.append((f"[{host}]" if ":" in host else host, port or self.port or MASTER_PORT))
         return hosts
 
@@ -93,9 +107,11 @@ class ClusterConnection:
             if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
                 raise _refused(f"{key} in the extra has {url!r}", "Write http://HOST:PORT.")
         if len(urls) != len(default):
-            raise _refused(f"{key} in the extra has {len(urls)} URLs for {len(default)} masters", "Name one for each.")
+            raise _refused(
+                f"{key} in the extra has {len(urls)} URLs for {len(default)} masters", "Write one URL for each master."
+            )
         return urls
 
 
 def _refused(found: str, next_step: str) -> SpecError:
-    return SpecError(f"The cluster's connection cannot be used: {found}.", next_step=next_step)
+    return SpecError(f"The cluster's Airflow connection is not valid: {found}.", next_step=next_step)

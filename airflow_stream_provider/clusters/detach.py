@@ -1,9 +1,11 @@
-"""Starts a driver that outlives its starter, and waits for its exit code. Run as a script, never imported by us.
+"""Run a driver detached from the process that starts it, and store its exit code.
+
+This file is run as a script and is never imported:
 
     detach.py LOCK FOLDER COMMAND...
 
-The first process returns as soon as the command runs; a second one, which belongs to nobody, writes `exit` when the
-command ends.
+The first process returns as soon as the command runs. A second process, in a session of its own, waits for the command
+and writes its exit code to the file `exit`.
 """
 
 from __future__ import annotations
@@ -16,26 +18,30 @@ from pathlib import Path
 
 
 def main(lock: int, folder: Path, command: list[str]) -> None:
-    """Run the command detached, with its output in `log` and, at the end, its exit code in `exit`."""
+    """Run the command detached.
+
+    :param lock: file descriptor of the deployment's lock; the command inherits it.
+    :param folder: gets the command's output as `log` and, when it ends, its exit code as `exit`.
+    """
     os.setsid()
     ready, started = os.pipe()
     if os.fork():
         os.close(started)
         os.read(ready, 1)
         os._exit(0)
-    # A handler, not SIG_IGN: the driver would inherit that.
+    # A handler instead of SIG_IGN, which the driver would inherit.
     signal.signal(signal.SIGTERM, lambda *_: None)
     with open(folder / "log", "ab") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
-    # The JVM holds the lock too, so that it stays taken should this process be killed.
+    # The JVM holds the lock too, so the lock stays taken if this process is killed.
     try:
         driver = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=folder, pass_fds=(lock,))
         os.close(started)
         code = driver.wait()
     except OSError as error:
         print(f"{command[0]} cannot be run: {error.strerror}.", file=sys.stderr)
-        code = 127  # the shell's code for a command that is not there
+        code = 127  # the shell's exit code for a missing command
     temporary = folder / ".exit"
     temporary.write_text(str(code))
     temporary.rename(folder / "exit")

@@ -1,4 +1,4 @@
-"""What a cluster is asked to run."""
+"""The job that a cluster is asked to run: one driver."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP
 
 @dataclass(frozen=True)
 class Job:
-    """One driver to start: the launcher in a release's folder, with its arguments and Spark conf.
+    """One driver to start: the launcher of a release with its arguments and Spark conf.
 
-    :param app_name: contains ``[<deployment>]``: the executors are found by it again.
-    :param release_dir: folder as the driver's machine sees it, with launcher.py, the runtime's zip, script, py-files.
-    :param arguments: the launcher's, with ``--deployment <deployment>``: the driver is found by it again.
-    :param py_files: the release's own, relative to `release_dir`; the runtime's zip goes with them by itself.
-    :param conf: Spark conf; no secrets.
+    :param stream: name of the stream.
+    :param deployment: id of the deployment.
+    :param app_name: Spark application name. It must contain ``[<deployment>]``, by which the executors are found.
+    :param release_dir: the release's folder as the driver's machine sees it. It holds launcher.py, the zip of the
+        runtime, the script and the py-files.
+    :param arguments: arguments of the launcher. They must contain ``--deployment <deployment>``, by which the driver
+        is found.
+    :param py_files: py-files of the release, relative to `release_dir`. The zip of the runtime is added to them.
+    :param conf: Spark conf, without secrets.
+    :raises ValueError: the application name or the arguments do not name the deployment.
     """
 
     stream: str
@@ -38,16 +43,16 @@ class Job:
 
     @property
     def launcher(self) -> str:
-        """Path of the launcher."""
+        """Path of the launcher on the driver's machine."""
         return posixpath.join(self.release_dir, LAUNCHER)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Paths of everything that goes on the Python path of driver and executors."""
+        """Paths of the files for the Python path of the driver and the executors."""
         return tuple(posixpath.join(self.release_dir, name) for name in (RUNTIME_ZIP, *self.py_files))
 
     def properties(self) -> dict[str, str]:
-        """Return the Spark conf, with what identifies the deployment.
+        """Return the Spark conf, with the application name and the deployment id set.
 
         :raises SecretInConf: a key or value looks like a secret.
         """
@@ -60,7 +65,10 @@ class Job:
 
 
 def names_deployment(arguments: Sequence[str], deployment: str) -> bool:
-    """Return whether a launcher's arguments name the deployment; the script's own, after ``--``, do not count."""
+    """Return whether the launcher's arguments name the deployment.
+
+    Arguments after ``--`` belong to the script and are ignored.
+    """
     own = list(arguments)
     if "--" in own:
         own = own[: own.index("--")]

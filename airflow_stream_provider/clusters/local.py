@@ -1,4 +1,4 @@
-"""Drivers on this machine, each detached from the Airflow worker that started it."""
+"""Run drivers on this machine, detached from the Airflow worker that starts them."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from pathlib import Path
 import psutil
 
 from airflow_stream_provider.clusters import processes
-from airflow_stream_provider.clusters.capacity import Ask
-from airflow_stream_provider.clusters.cluster import DriverState, Found, SubmitUnclear
+from airflow_stream_provider.clusters.capacity import ResourceRequest
+from airflow_stream_provider.clusters.cluster import DriverState, FoundDrivers, SubmitUnclear
 from airflow_stream_provider.clusters.job import Job, names_deployment
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 _KILLED = {-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM}
 
 
-# A driver needs nothing of Airflow's own: it holds the passwords of its database and connections.
-_AIRFLOWS = re.compile(r"_*AIRFLOW_(?!STREAM_)")
+# Drivers do not get Airflow's own variables, which hold the passwords of its database and connections.
+_AIRFLOW_VARIABLE = re.compile(r"_*AIRFLOW_(?!STREAM_)")
 
 
 class LocalCluster:
-    """Drivers as spark-submit processes of this machine; see `Cluster` for what each method promises.
+    """Drivers as spark-submit processes on this machine; implements `Cluster`.
 
-    A submission is a folder, ``<control>/<stream>/drivers/<deployment>.<8 hex>``, with the driver's `log` and, at its
-    end, its `exit` code. Its processes carry the folder's path in their environment.
+    The submission id is the path of a folder, ``<control>/<stream>/drivers/<deployment>.<8 hex>``. It holds the
+    driver's output as ``log`` and, once the driver has ended, its exit code as ``exit``. The driver's processes carry
+    this path in an environment variable.
 
     :param master: Spark's master string, such as ``local[2]``.
     """
@@ -44,27 +45,27 @@ class LocalCluster:
         self._master = master
 
     def check(self, job: Job) -> None:
-        """Raise ClusterError unless Spark and Java are here and the driver's heap is free."""
+        """Check that Spark and Java are installed and that the driver's memory is free; see `Cluster.check`."""
         job.properties()
         _spark_home()
         _check_java()
-        asked, free = Ask.of(job.conf).driver_memory, psutil.virtual_memory().available // 2**20
+        asked, free = ResourceRequest.from_conf(job.conf).driver_memory, psutil.virtual_memory().available // 2**20
         if asked > free:
             raise ClusterError(
-                f"This machine has no room for {job.app_name}: free are {free} MiB; its driver asks for {asked} MiB.",
-                next_step="Stop something, or lower spark.driver.memory in `conf`; nothing was started.",
+                f"This machine has no room for {job.app_name}: {free} MiB are free, the driver needs {asked} MiB.",
+                next_step="Free memory, or lower spark.driver.memory in `conf`. Nothing was started.",
                 free_memory=free,
                 asked_memory=asked,
             )
 
     def submit(self, job: Job) -> str:
-        """Start the job's driver and return its folder."""
+        """Start the job's driver and return the path of its folder as submission id."""
         properties = job.properties()
         home = _spark_home()
         _check_java()
         lock = _lock(job.deployment, job.release_dir)
         try:
-            # Beside `releases`, so that it is found next to the stream's log and survives this Airflow worker.
+            # Beside `releases`, so that it is found near the stream's log and outlives this Airflow worker.
             folder = (
                 Path(job.release_dir).resolve().parent.parent / "drivers" / f"{job.deployment}.{uuid.uuid4().hex[:8]}"
             )
@@ -76,7 +77,7 @@ class LocalCluster:
                 *(job.launcher, *job.arguments),
             ]
             detach = [sys.executable, str(Path(__file__).with_name("detach.py")), str(lock), str(folder), *command]
-            # Not in the task's session: whatever Airflow does to its task's processes, this one is none of them.
+            # detach.py leaves the task's session, so the driver survives when Airflow kills the task's processes.
             subprocess.run(
                 detach,
                 check=True,
@@ -90,18 +91,18 @@ class LocalCluster:
         except OSError as error:
             raise ClusterError(
                 f"The driver of {job.deployment} cannot be started here: {error.strerror} ({error.filename}).",
-                next_step="Check that this user may write beside the releases and that the disk is not full.",
+                next_step="Check that this user may write to the control folder and that the disk is not full.",
             ) from error
         finally:
             os.close(lock)
 
-    def find(self, deployment: str, since: float) -> Found:
-        """Return the deployment's drivers among this machine's processes; ended ones are not looked for."""
+    def find(self, deployment: str, since: float) -> FoundDrivers:
+        """Return the deployment's live drivers on this machine. Drivers that have ended are not listed."""
         alive = {submission for _, submission in processes.marked() if _deployment(submission) == deployment}
-        return Found(tuple(sorted(alive)), certain=bool(alive) or not _strangers(deployment))
+        return FoundDrivers(tuple(sorted(alive)), certain=bool(alive) or not _unmarked(deployment))
 
     def status(self, submission: str) -> DriverState:
-        """Return the driver's state by its processes and the exit code it left."""
+        """Return the driver's state, from its processes and its stored exit code."""
         folder = Path(submission)
         if not _is_here(folder):
             return DriverState.UNKNOWN if folder.is_dir() else DriverState.LOST
@@ -115,26 +116,31 @@ class LocalCluster:
         return DriverState.FAILED if code else DriverState.FINISHED
 
     def explain(self, submission: str) -> str:
-        """Return the state in words, with the exit code."""
+        """Return the driver's state as a sentence, with its exit code."""
         code = _exit_code(Path(submission))
         return f"{self.status(submission).description} ({submission}{'' if code is None else f': exit code {code}'})"
 
     def kill(self, submission: str) -> None:
-        """End the driver, its JVM and every Python below it; waits until they are gone, 10 s more than they need."""
+        """Kill the driver: its JVM and all Python processes below it; return when they are gone.
+
+        The JVM gets SIGTERM and 10 s to end. After that all processes get SIGKILL.
+
+        :raises ClusterError: the driver runs on another machine.
+        """
         folder = Path(submission)
         if folder.is_dir() and not _is_here(folder):
             raise _elsewhere(folder)
         processes.end(submission)
 
     def remains(self, submission: str, deployment: str) -> tuple[str, ...]:
-        """Return which processes of the driver are alive; its executors are in its own JVM."""
+        """Return the driver's live processes. In local mode the executors are part of its JVM."""
         folder = Path(submission)
         if folder.is_dir() and not _is_here(folder):
             return (_elsewhere(folder).message,)
         return tuple(f"Process {process.pid} is alive." for process in processes.of(submission))
 
     def gone(self, submission: str, deployment: str) -> bool:
-        """Return whether no process of the driver is left."""
+        """Return whether all processes of the driver have ended."""
         return not self.remains(submission, deployment)
 
     def links(self, submission: str) -> Mapping[str, str]:
@@ -153,8 +159,8 @@ def _exit_code(folder: Path) -> int | None:
         return None
 
 
-def _strangers(deployment: str) -> list[int]:
-    """Processes of the deployment that do not carry our mark or hide it: another user's, or one just being started."""
+def _unmarked(deployment: str) -> list[int]:
+    """Return the pids that name the deployment but show no mark: another user's, or a driver that is just starting."""
     return [
         process.pid
         for process in psutil.process_iter(["cmdline"])
@@ -172,16 +178,18 @@ def _is_here(folder: Path) -> bool:
 def _elsewhere(folder: Path) -> ClusterError:
     host = (folder / "host").read_text()
     return ClusterError(
-        f"The driver {folder.name} runs on {host}, and this is {socket.gethostname()}.",
-        next_step=f"Run this task on {host}: a local cluster is one machine.",
+        f"The driver {folder.name} runs on {host}, but this task runs on {socket.gethostname()}.",
+        next_step=f"Run this task on {host}: a local cluster is one machine only.",
     )
 
 
 def _lock(deployment: str, release_dir: str) -> int:
-    """Take the deployment's lock on this machine; the driver inherits it and holds it for as long as it lives.
+    """Take the deployment's lock on this machine. The driver inherits it and holds it until it ends.
 
-    It closes what a look at the processes cannot see: a starter killed between fork and exec. It is not in the control
-    folder, which may be on a network file system, where locks are not inherited.
+    The lock covers the moment between fork and exec, in which the list of processes does not show the driver yet. It
+    is not in the control folder, because file locks on network file systems are not inherited.
+
+    :raises SubmitUnclear: another process holds the lock.
     """
     folder = Path(tempfile.gettempdir()) / f"airflow-stream-provider-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -192,29 +200,29 @@ def _lock(deployment: str, release_dir: str) -> int:
     except BlockingIOError:
         os.close(lock)
         raise SubmitUnclear(
-            f"A driver of {deployment} is alive on this machine or is just being started.",
-            next_step="It is looked for before anything is submitted again.",
+            f"A driver of {deployment} is running or just starting on this machine.",
+            next_step="Nothing to do: the driver is searched for before anything is submitted again.",
             deployment=deployment,
         ) from None
     return lock
 
 
 def _environment(home: Path, folder: Path) -> dict[str, str]:
-    mine = {key: value for key, value in os.environ.items() if not _AIRFLOWS.match(key)}
+    mine = {key: value for key, value in os.environ.items() if not _AIRFLOW_VARIABLE.match(key)}
     mine.setdefault("PYSPARK_PYTHON", sys.executable)
     mine.setdefault("PYSPARK_DRIVER_PYTHON", mine["PYSPARK_PYTHON"])
     return {**mine, "SPARK_HOME": str(home), processes.MARK: str(folder)}
 
 
 def _spark_home() -> Path:
-    # Found, not imported: pyspark takes a second and would be kept by the Airflow worker.
+    # Not imported: that takes a second, and pyspark would stay in the Airflow worker's memory.
     spec = importlib.util.find_spec("pyspark")
     places = list(spec.submodule_search_locations or ()) if spec else []
     for place in (*places, os.environ.get("SPARK_HOME", "")):
         if place and (Path(place) / "bin" / "spark-submit").is_file():
             return Path(place)
     raise ClusterError(
-        "There is no Spark on this machine: neither pyspark nor SPARK_HOME has bin/spark-submit.",
+        "Spark is not installed on this machine: neither pyspark nor SPARK_HOME has bin/spark-submit.",
         next_step="Install airflow-stream-provider[pyspark] beside Airflow, or use a standalone cluster.",
     )
 
@@ -223,6 +231,6 @@ def _check_java() -> None:
     home = os.environ.get("JAVA_HOME")
     if not (Path(home, "bin", "java").is_file() if home else shutil.which("java")):
         raise ClusterError(
-            f"There is no Java in {home}." if home else "There is no `java` on this machine's PATH.",
+            f"JAVA_HOME is {home}, which has no bin/java." if home else "There is no `java` on this machine's PATH.",
             next_step="Install Java 17 and set JAVA_HOME for the Airflow workers.",
         )

@@ -1,4 +1,7 @@
-"""The processes of a local driver, recognised by a mark in the environment that every child inherits."""
+"""Find and end the processes of a local driver.
+
+The driver gets an environment variable (`MARK`) that all its child processes inherit.
+"""
 
 from __future__ import annotations
 
@@ -8,37 +11,40 @@ from collections.abc import Iterator
 
 import psutil
 
-# Holds the submission, which is the path of the driver's folder: no two drivers share it, and a re-used pid lacks it.
+# Its value is the submission id, a folder used by one driver only. A process with a reused pid does not have it.
 MARK = "AIRFLOW_STREAM_SUBMISSION"
 
-# As long as a standalone worker waits between SIGTERM and SIGKILL (spark.worker.driverTerminateTimeout), s.
+# Seconds between SIGTERM and SIGKILL, as on a standalone worker (spark.worker.driverTerminateTimeout).
 GRACE = 10.0
 _SPARK_SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 
 
 def marked() -> Iterator[tuple[psutil.Process, str]]:
-    """Yield the live processes of local drivers with their submission."""
+    """Yield all live processes of local drivers, each with its submission id."""
     for process in psutil.process_iter():
         try:
             submission = process.environ().get(MARK)
             if submission and process.status() != psutil.STATUS_ZOMBIE:
                 yield process, submission
         except (psutil.Error, OSError):
-            # Gone meanwhile, or another user's, whose drivers are not ours.
+            # The process has ended, or belongs to another user and cannot be a driver of ours.
             continue
 
 
 def of(submission: str) -> list[psutil.Process]:
-    """Return the live processes of one submission: the waiting one, the JVM, and every Python below it."""
+    """Return the live processes of one driver: detach.py, the JVM and all Python processes below it."""
     for _ in range(2):
-        # A second look before saying "none": a process may have forked during the first and died before its turn.
+        # Looks twice before it returns none: during the first look a process may fork and end before it is seen.
         if found := [process for process, mark in marked() if mark == submission]:
             return found
     return []
 
 
 def end(submission: str) -> None:
-    """End all processes of a submission: SIGTERM to the JVM, whose hooks may still need Python, then SIGKILL to all."""
+    """End all processes of a driver.
+
+    Only the JVM gets SIGTERM, because its shutdown hooks may still need Python. After 10 s all get SIGKILL.
+    """
     for process in of(submission):
         if _is_spark(process):
             _send(process, terminate=True)
@@ -47,7 +53,7 @@ def end(submission: str) -> None:
         for process in left:
             _send(process, terminate=False)
         time.sleep(0.05)
-    # The waiting process notes the exit code and ends by itself.
+    # detach.py stores the exit code and ends by itself.
     _wait(submission, GRACE)
     for process in of(submission):
         _send(process, terminate=False)

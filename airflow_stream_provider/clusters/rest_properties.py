@@ -1,7 +1,8 @@
-"""What is posted to a standalone master to run a job.
+"""The request that submits a job to a standalone master's REST API.
 
-`spark-submit` refuses Python applications in cluster mode here, but the REST submission API runs any main class on a
-worker, and `org.apache.spark.deploy.PythonRunner` is the one that spark-submit itself starts Python drivers with.
+`spark-submit` refuses Python applications in cluster mode on a standalone cluster. The REST submission API runs any
+main class on a worker. `org.apache.spark.deploy.PythonRunner` is the class with which spark-submit itself starts
+Python drivers.
 """
 
 from __future__ import annotations
@@ -14,33 +15,41 @@ from airflow_stream_provider.clusters.job import Job
 MAIN_CLASS = "org.apache.spark.deploy.PythonRunner"
 
 
-def submission(job: Job, master_url: str) -> dict[str, Any]:
-    """Return the body of a `CreateSubmissionRequest`.
+def create_submission_request(job: Job, master_url: str) -> dict[str, Any]:
+    """Return the body of a ``CreateSubmissionRequest``.
+
+    :param master_url: Spark's master URL, such as ``spark://host:7077``.
 
     :raises SecretInConf: the job's conf holds a secret.
     """
-    conf = properties(job, master_url)
+    conf = driver_conf(job, master_url)
     return {
         "action": "CreateSubmissionRequest",
-        "clientSparkVersion": "4.0.0",  # must be there; nothing depends on it
+        "clientSparkVersion": "4.0.0",  # required, but without effect
         "appResource": "",
         "mainClass": MAIN_CLASS,
-        # PythonRunner's own: the script, what goes on its Python path, the script's arguments.
+        # The arguments of PythonRunner: script, Python path, arguments of the script.
         "appArgs": [job.launcher, conf["spark.submit.pyFiles"], *job.arguments],
         "sparkProperties": conf,
         "environmentVariables": {},
     }
 
 
-def properties(job: Job, master_url: str) -> dict[str, str]:
-    """Return the Spark conf of a driver in cluster mode: the job's own, bounded, and what identifies and places it."""
+def driver_conf(job: Job, master_url: str) -> dict[str, str]:
+    """Return the Spark conf of a driver in cluster mode.
+
+    It is the job's conf, with master, deploy mode and Python files set. Defaults: spark.cores.max is
+    `DEFAULT_CORES_MAX`, and the master does not restart the driver (spark.driver.supervise=false).
+
+    :raises SecretInConf: the job's conf holds a secret.
+    """
     conf = {"spark.driver.supervise": "false", "spark.cores.max": str(DEFAULT_CORES_MAX), **job.properties()}
     files = ",".join(job.files)
     return {
         **conf,
         "spark.master": master_url,
         "spark.submit.deployMode": "cluster",
-        # What spark-submit does with --py-files: the driver puts them on its path, executors fetch them.
+        # As spark-submit does for --py-files: the driver puts them on its Python path, and executors fetch them.
         "spark.submit.pyFiles": ",".join(filter(None, [files, conf.get("spark.submit.pyFiles", "")])),
         "spark.files": ",".join(filter(None, [files, conf.get("spark.files", "")])),
     }

@@ -1,4 +1,4 @@
-"""A Spark standalone cluster: the driver runs on a worker, started over the master's REST submission API."""
+"""Run drivers on the workers of a Spark standalone cluster, over the master's REST submission API."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 import requests
 
 from airflow_stream_provider.clusters import master_api as api
-from airflow_stream_provider.clusters.capacity import Ask, Free
-from airflow_stream_provider.clusters.cluster import DriverState, Found, SubmitUnclear
+from airflow_stream_provider.clusters.capacity import FreeResources, ResourceRequest
+from airflow_stream_provider.clusters.cluster import DriverState, FoundDrivers, SubmitUnclear
 from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.job import Job, names_deployment
 from airflow_stream_provider.clusters.master_api import Master
-from airflow_stream_provider.clusters.rest_properties import MAIN_CLASS, properties, submission
+from airflow_stream_provider.clusters.rest_properties import MAIN_CLASS, create_submission_request, driver_conf
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
-# Clocks of several Airflow machines may differ by this much, s; the master's is read from its answers.
+# Seconds by which the clocks of Airflow's machines may differ. The master's clock is read from its answers.
 CLOCK_SLACK = 60.0
-# How long a submission without an answer is looked for before the caller is told, s.
+# Seconds for which `submit` searches for a driver after a submission without an answer.
 UNCLEAR_SECONDS = 15.0
-# The launch command is the first line of a driver's stderr; class paths can be long.
+# Bytes of a driver's stderr to read. Its first line is the launch command, and class paths can be long.
 _HEAD = 256 * 1024
-_ASK_AT_ONCE = 16
+_PARALLEL_REQUESTS = 16
 
 _STATES = {
     "SUBMITTED": DriverState.QUEUED,
@@ -38,35 +38,41 @@ _STATES = {
 
 
 class StandaloneCluster:
-    """Drivers on a standalone cluster's workers; see `Cluster` for what each method promises."""
+    """Drivers on the workers of a standalone cluster; implements `Cluster`.
+
+    :param masters: the addresses of the cluster's masters.
+    """
 
     def __init__(self, masters: Masters) -> None:
         self._masters = masters
 
     def check(self, job: Job) -> None:
-        """Raise ClusterError unless the live workers have room for the job's driver and all its executors."""
-        ask = Ask.of(properties(job, self._masters.url))
+        """Check that the live workers have room for the job's driver and all its executors; see `Cluster.check`."""
+        requested = ResourceRequest.from_conf(driver_conf(job, self._masters.url))
         master = api.find_master(self._masters)
         workers = list(master.workers.values())
-        free = [Free(worker["coresfree"], worker["memoryfree"]) for worker in workers]
-        if ask.fits(free):
+        free = [FreeResources(worker["coresfree"], worker["memoryfree"]) for worker in workers]
+        if requested.fits(free):
             return
         cores, memory = sum(worker.cores for worker in free), sum(worker.memory for worker in free)
         where = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
         holders = _holders(master)
         raise ClusterError(
-            f"The cluster has no room for {job.app_name}: free are {cores} cores and {memory} MiB on {where}; "
-            f"asked are {ask}." + (f" In use: {', '.join(holders)}." if holders else ""),
-            next_step="Give every application a spark.cores.max, stop one, ask for less in `conf`, or add a worker; "
-            "nothing was submitted and nothing that runs was touched.",
+            f"The cluster has no room for {job.app_name}: {cores} cores and {memory} MiB are free on {where}; "
+            f"the job asks for {requested}." + (f" In use: {', '.join(holders)}." if holders else ""),
+            next_step="Set spark.cores.max for every application, stop one, ask for less in `conf`, or add a worker. "
+            "Nothing was submitted, and no running application was touched.",
             free_cores=cores,
             free_memory=memory,
-            asked=str(ask),
+            asked=str(requested),
         )
 
     def submit(self, job: Job) -> str:
-        """Start the job's driver on a worker and return the driver's id, such as ``driver-20261121023732-0002``."""
-        request = submission(job, self._masters.url)
+        """Start the job's driver on a worker and return its id, such as ``driver-20261121023732-0002``.
+
+        If the master does not answer, search for the driver for up to 15 s before raising SubmitUnclear.
+        """
+        request = create_submission_request(job, self._masters.url)
         since = time.time()
         master = api.find_master(self._masters)
         try:
@@ -77,11 +83,11 @@ class StandaloneCluster:
                 raise
             return found
 
-    def find(self, deployment: str, since: float) -> Found:
-        """Return the deployment's drivers, recognised by the launch command at the head of their stderr.
+    def find(self, deployment: str, since: float) -> FoundDrivers:
+        """Return the deployment's drivers, recognised by the launch command in the first line of their stderr.
 
-        The master's own answers do not show a driver's arguments; its worker serves the driver's log, whose first line
-        is written before the driver can do anything.
+        The master's API does not show a driver's arguments. The worker serves the driver's log, and writes its first
+        line before it starts the driver.
         """
         master = api.find_master(self._masters)
         oldest = since + master.clock_ahead - CLOCK_SLACK
@@ -90,22 +96,22 @@ class StandaloneCluster:
             return _belongs(master, driver, deployment)
 
         recent = [driver for driver in master.completed_drivers if _submitted(driver) >= oldest]
-        with ThreadPoolExecutor(_ASK_AT_ONCE) as pool:
+        with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
             active = [*zip(master.active_drivers, pool.map(belongs, master.active_drivers), strict=True)]
             ended = [driver["id"] for driver, yes in zip(recent, pool.map(belongs, recent), strict=True) if yes]
         alive = [driver["id"] for driver, yes in active if yes]
         unclear = [driver["id"] for driver, yes in active if yes is None and _submitted(driver) >= oldest]
-        return Found(tuple(alive), tuple(ended), certain=not unclear)
+        return FoundDrivers(tuple(alive), tuple(ended), certain=not unclear)
 
     def status(self, submission: str) -> DriverState:
-        """Return what the master says of the driver."""
+        """Return the driver's state as the master reports it."""
         try:
             return _state(api.ask(api.find_master(self._masters), "status", submission))
         except ClusterError:
             return DriverState.UNKNOWN
 
     def explain(self, submission: str) -> str:
-        """Return the state in words, with what the worker said when it could not start the driver."""
+        """Return the driver's state as a sentence, with the worker's message if it could not start the driver."""
         try:
             answer = api.ask(api.find_master(self._masters), "status", submission)
         except ClusterError as error:
@@ -116,20 +122,22 @@ class StandaloneCluster:
     def kill(self, submission: str) -> None:
         """Ask the master to kill the driver.
 
-        Its worker sends SIGTERM, and SIGKILL after spark.worker.driverTerminateTimeout (10 s). The master says KILLED
-        once the JVM is gone; that the driver's Python ends with its JVM is the runtime's own work.
+        The worker sends SIGTERM, and SIGKILL after spark.worker.driverTerminateTimeout (10 s). The master reports
+        KILLED once the JVM is gone. The runtime ends the driver's Python process together with its JVM.
+
+        :raises ClusterError: the master does not answer, or refuses.
         """
         answer = api.ask(api.find_master(self._masters), "kill", submission)
         message = str(answer.get("message", ""))
         if not answer.get("success") and "does not exist" not in message:
             raise ClusterError(
-                f"The Spark master did not take the kill of {submission}: {api.first_line(message)}.",
-                next_step="Try again; see the master's log.",
+                f"The Spark master refused to kill {submission}: {api.first_line(message)}.",
+                next_step="Try again, and read the master's log.",
                 submission=submission,
             )
 
     def remains(self, submission: str, deployment: str) -> tuple[str, ...]:
-        """Return what master and workers still know of the driver, its application and its executors."""
+        """Return what the master and the workers still list of the driver, its application and its executors."""
         try:
             master = api.find_master(self._masters)
         except ClusterError as error:
@@ -139,19 +147,19 @@ class StandaloneCluster:
         left += [f"Application {a['id']} is {a['state']}." for a in master.active_apps if mark in a["name"]]
         workers = list(master.workers.values())
         if not workers:
-            # A master that forgot everything in a restart hears from its workers first, and then kills what they run.
+            # After a restart the master knows nothing until its workers register; it then kills what they run.
             left.append("No worker is registered with the master.")
-        with ThreadPoolExecutor(_ASK_AT_ONCE) as pool:
+        with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
             for found in pool.map(lambda worker: _executors_left(worker, mark), workers):
                 left += found
         return tuple(left)
 
     def gone(self, submission: str, deployment: str) -> bool:
-        """Return whether master and all live workers say that driver, application and executors are gone."""
+        """Return whether the master and all live workers list no driver, application or executor of it any more."""
         return not self.remains(submission, deployment)
 
     def links(self, submission: str) -> Mapping[str, str]:
-        """Return the driver's log on its worker and the master's web UI."""
+        """Return links to the driver's log on its worker and to the master's web UI."""
         try:
             master = api.find_master(self._masters)
         except ClusterError:
@@ -169,7 +177,7 @@ class StandaloneCluster:
             try:
                 found = self.find(deployment, since)
             except ClusterError:
-                found = Found(certain=False)
+                found = FoundDrivers(certain=False)
             if found.alive or found.ended:
                 return (found.alive or found.ended)[0]
             time.sleep(1)
@@ -178,7 +186,7 @@ class StandaloneCluster:
 
 def _state(answer: Mapping[str, Any]) -> DriverState:
     if not answer.get("success"):
-        # Only the plain "not found" has neither state nor message; a master that just stepped down has a message.
+        # "Not found" has neither a state nor a message. A master that has just stepped down sends a message.
         return DriverState.UNKNOWN if answer.get("message") else DriverState.LOST
     return _STATES.get(str(answer.get("driverState")), DriverState.UNKNOWN)
 
@@ -188,7 +196,7 @@ def _submitted(driver: Mapping[str, Any]) -> float:
 
 
 def _belongs(master: Master, driver: Mapping[str, Any], deployment: str) -> bool | None:
-    """Whether a driver is one of the deployment's; None when that cannot be told now."""
+    """Return whether a driver belongs to the deployment, None if that cannot be read now."""
     if driver["mainclass"] != MAIN_CLASS:
         return False
     worker = master.workers.get(driver["worker"])
@@ -201,7 +209,7 @@ def _belongs(master: Master, driver: Mapping[str, Any], deployment: str) -> bool
     command, end, _ = head.partition("\n")
     if not end or not command.startswith("Launch Command: "):
         return None
-    # DriverRunner.runDriver: every word in quotation marks, with a space between.
+    # Spark's DriverRunner.runDriver writes every word in quotation marks, with one space between.
     words = command.removeprefix("Launch Command: ").strip('"').split('" "')
     return names_deployment(words[words.index(MAIN_CLASS) :] if MAIN_CLASS in words else [], deployment)
 
@@ -219,7 +227,10 @@ def _executors_left(worker: Mapping[str, Any], mark: str) -> list[str]:
 
 
 def _holders(master: Master) -> list[str]:
-    """Who holds the cluster's cores, largest first; an application without spark.cores.max is named as such."""
+    """Return which applications and drivers use the cluster's cores, the largest first.
+
+    Applications without spark.cores.max are marked, because they take all free cores.
+    """
     unbounded = set()
     for worker in master.workers.values():
         try:
@@ -237,4 +248,4 @@ def _holders(master: Master) -> list[str]:
     if drivers:
         found.append(f"{len(drivers)} drivers {sum(driver['cores'] for driver in drivers)} cores")
     queued = len(master.active_drivers) - len(drivers) + sum(app["state"] == "WAITING" for app in apps)
-    return found + ([f"{queued} more wait"] if queued else [])
+    return found + ([f"{queued} more are waiting"] if queued else [])

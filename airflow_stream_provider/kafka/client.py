@@ -8,9 +8,13 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_stream_provider.kafka.connect import connect, failure
+from airflow_stream_provider.kafka.connect import connect, stream_error
 from airflow_stream_provider.kafka.group_requests import GroupRequests
-from airflow_stream_provider.kafka.list_offsets import Found, ListOffsets, Offsets
+from airflow_stream_provider.kafka.list_offsets import (
+    PackedListOffsetsRequest,
+    PackedListOffsetsResponse,
+    PartitionOffset,
+)
 from airflow_stream_provider.kafka.requests import Answers, Requests
 from airflow_stream_provider.lifecycle.errors import StreamError
 
@@ -76,13 +80,13 @@ class KafkaClient:
         :param read_committed: the end is the last stable offset.
         """
 
-        def request(wanted: Mapping[TopicPartition, int]) -> ListOffsets:
-            return ListOffsets(wanted, read_committed)
+        def request(wanted: Mapping[TopicPartition, int]) -> PackedListOffsetsRequest:
+            return PackedListOffsetsRequest(wanted, read_committed)
 
-        def answers(response: Offsets) -> Sequence[Found]:
+        def answers(response: PackedListOffsetsResponse) -> Sequence[PartitionOffset]:
             return response.found
 
-        return self._run("for offsets", self._requests.of_leaders, dict(specs), request, answers)
+        return self._run("for offsets", self._requests.ask_leaders, dict(specs), request, answers)
 
     def producers(self, partitions: Iterable[TopicPartition]) -> Answers[TopicPartition, list[dict[str, Any]]]:
         """Return the producers that each partition knows, with `current_txn_start_offset` (-1: none is open)."""
@@ -99,7 +103,7 @@ class KafkaClient:
                     producers = [producer.to_dict() for producer in each.active_producers]
                     yield topic.name, each.partition_index, each.error_code, producers
 
-        return self._run("for producers", self._requests.of_leaders, dict.fromkeys(partitions), request, answers)
+        return self._run("for producers", self._requests.ask_leaders, dict.fromkeys(partitions), request, answers)
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
         """Return all that a consumer group has committed; nothing for a group that is not known.
@@ -201,7 +205,7 @@ class KafkaClient:
             raise self._failure(what, error) from error
 
     def _failure(self, what: str, error: Exception) -> StreamError:
-        return failure(self.conn_id, self._admin.config["bootstrap_servers"], what, error)
+        return stream_error(self.conn_id, self._admin.config["bootstrap_servers"], what, error)
 
     def _run(self, what: str, call: Callable[..., Awaitable[T]], *args: Any) -> T:
         with self._asking(what):

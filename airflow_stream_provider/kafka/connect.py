@@ -101,10 +101,10 @@ def connect(conn_id: str, extra: Mapping[str, Any]) -> KafkaAdminClient:
             net.stop()
             net.close()
         cause = causes[0] if causes else error
-        raise failure(conn_id, settings["bootstrap_servers"], "to connect", cause) from error
+        raise stream_error(conn_id, settings["bootstrap_servers"], "to connect", cause) from error
 
 
-def failure(conn_id: str, servers: list[str], what: str, error: BaseException) -> StreamError:
+def stream_error(conn_id: str, servers: list[str], what: str, error: BaseException) -> StreamError:
     """Return the error to be raised for one of kafka-python's.
 
     :param what: what was asked for, as in "Kafka refuses us `to connect`".

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow_stream_provider.kafka.requests import PAUSES, Answers, Problem, Requests, named, no_answer, sentence
+from airflow_stream_provider.kafka.requests import PAUSES, Answers, Problem, Requests, error_sentence, named, no_answer
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient, TopicPartition
@@ -84,7 +84,7 @@ class GroupRequests:
         by_node: dict[int, list[str]] = {}
         for each in (await self._requests.send(request)).coordinators:
             if each.error_code:
-                problems[each.key] = Problem(each.error_code, sentence(each.error_code, f"group {each.key}"))
+                problems[each.key] = Problem(each.error_code, error_sentence(each.error_code, f"group {each.key}"))
             else:
                 by_node.setdefault(each.node_id, []).append(each.key)
         return by_node
@@ -99,7 +99,7 @@ class GroupRequests:
         rows = [(topic.name, each) for topic in group.topics for each in topic.partitions]
         code = group.error_code or next((each.error_code for _, each in rows if each.error_code), 0)
         if code:
-            found.problems[group.group_id] = Problem(code, sentence(code, f"group {group.group_id}"))
+            found.problems[group.group_id] = Problem(code, error_sentence(code, f"group {group.group_id}"))
             return
         found.problems.pop(group.group_id, None)
         found[group.group_id] = {

@@ -22,10 +22,10 @@ _ANY_EPOCH = -1
 _NO_TAGS = b"\0"
 
 # Topic, partition, error code, and what was found.
-Found = tuple[str, int, int, "OffsetAndTimestamp"]
+PartitionOffset = tuple[str, int, int, "OffsetAndTimestamp"]
 
 
-class ListOffsets:
+class PackedListOffsetsRequest:
     """A request for the offsets of partitions at a time each: see `KafkaClient.offsets`."""
 
     name = "ListOffsetsRequest"
@@ -73,10 +73,10 @@ class ListOffsets:
         return struct.pack(">i", len(body)) + body
 
 
-class Offsets:
+class PackedListOffsetsResponse:
     """What a broker answers, partition by partition."""
 
-    def __init__(self, correlation_id: int, found: Sequence[Found] = ()) -> None:
+    def __init__(self, correlation_id: int, found: Sequence[PartitionOffset] = ()) -> None:
         self.correlation_id = correlation_id
         self.found = found
 
@@ -84,18 +84,20 @@ class Offsets:
         return f"offsets of {len(self.found)} partitions"
 
     @classmethod
-    def parse_header(cls, data: Any, version: int | None = None) -> Offsets:
+    def parse_header(cls, data: Any, version: int | None = None) -> PackedListOffsetsResponse:
         """Return the number of the request that this answers; its offsets are still to be read."""
         correlation_id, _ = struct.unpack(">iB", data.read(5))
         return cls(correlation_id)
 
     @classmethod
-    def decode(cls, data: Any, version: int | None = None, header: bool = False, framed: bool = False) -> Offsets:
+    def decode(
+        cls, data: Any, version: int | None = None, header: bool = False, framed: bool = False
+    ) -> PackedListOffsetsResponse:
         """Return what follows the header; kafka-python tells of the struct.error or ValueError of a damaged one."""
         return cls(0, list(_read(data)))
 
 
-def _read(data: Any) -> Iterator[Found]:
+def _read(data: Any) -> Iterator[PartitionOffset]:
     from kafka.protocol.schemas.fields.codecs import UnsignedVarInt32
     from kafka.structs import OffsetAndTimestamp
 
@@ -117,5 +119,5 @@ class _Header:
         self.correlation_id = correlation_id
         self.client_id = client_id
 
-    def get_response_class(self) -> type[Offsets]:
-        return Offsets
+    def get_response_class(self) -> type[PackedListOffsetsResponse]:
+        return PackedListOffsetsResponse

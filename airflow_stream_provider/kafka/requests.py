@@ -28,7 +28,7 @@ LEADER_NOT_AVAILABLE = 5
 NO_ANSWER = -1
 TOPIC, BROKER = 2, 4
 # What is told of a partition.
-DESCRIBED = ("partition_index", "leader_id", "replica_nodes", "isr_nodes", "offline_replicas")
+PARTITION_FIELDS = ("partition_index", "leader_id", "replica_nodes", "isr_nodes", "offline_replicas")
 
 
 @dataclass(frozen=True)
@@ -86,15 +86,17 @@ class Requests:
         for each in response.topics:
             if each.error_code:
                 self._leaders.pop(each.name, None)
-                found.problems[each.name] = Problem(each.error_code, sentence(each.error_code, f"topic {each.name}"))
+                found.problems[each.name] = Problem(
+                    each.error_code, error_sentence(each.error_code, f"topic {each.name}")
+                )
             else:
                 # Not to_dict(), which takes three times as long: there may be thousands of partitions.
-                partitions = [{name: getattr(p, name) for name in DESCRIBED} for p in each.partitions]
+                partitions = [{name: getattr(p, name) for name in PARTITION_FIELDS} for p in each.partitions]
                 found[each.name] = described = {"topic_id": each.topic_id, "partitions": partitions}
                 self._leaders[each.name] = _leaders(described)
         return found
 
-    async def of_leaders(
+    async def ask_leaders(
         self,
         wanted: dict[TopicPartition, V],
         request: Callable[[Mapping[TopicPartition, V]], Any],
@@ -129,7 +131,7 @@ class Requests:
                     if error_code == 0:
                         found[partition] = value
                         continue
-                    found.problems[partition] = Problem(error_code, sentence(error_code, named(partition)))
+                    found.problems[partition] = Problem(error_code, error_sentence(error_code, named(partition)))
                     if issubclass(for_code(error_code), RetriableError):
                         again[partition] = wanted[partition]
             if not again or pause is None:
@@ -160,7 +162,7 @@ class Requests:
                 problems[partition] = described.problems[partition.topic]
             else:
                 code = UNKNOWN_TOPIC_OR_PARTITION if leader is None else LEADER_NOT_AVAILABLE
-                problems[partition] = Problem(code, sentence(code, named(partition)))
+                problems[partition] = Problem(code, error_sentence(code, named(partition)))
         return by_leader
 
     async def configs(
@@ -188,7 +190,7 @@ class Requests:
                 name = names[each.resource_name]
                 if each.error_code:
                     what = f"{'topic' if kind == TOPIC else 'broker'} {each.resource_name}"
-                    found.problems[name] = Problem(each.error_code, sentence(each.error_code, what))
+                    found.problems[name] = Problem(each.error_code, error_sentence(each.error_code, what))
                 else:
                     found[name] = {config.name: config.value for config in each.configs}
         return found
@@ -203,7 +205,7 @@ def _leaders(topic: Mapping[str, Any]) -> dict[int, int]:
     return {partition["partition_index"]: partition["leader_id"] for partition in topic["partitions"]}
 
 
-def sentence(code: int, what: str) -> str:
+def error_sentence(code: int, what: str) -> str:
     """Return what one of Kafka's error codes means for a thing that was asked about."""
     from kafka.errors import AuthorizationError, for_code
 

@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import BaseHook, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException
 
-from airflow_stream_provider.audit import AuditReport, Requirements, Severity, audit, tools
+from airflow_stream_provider.audit import AuditReport, Requirements, Severity, audit, tool_arguments
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.operators.base import failing_without_retry
 
@@ -100,4 +100,4 @@ class KafkaTopicAuditOperator(BaseOperator):
                 conn_id=self.conn_id,
             ) from error
         with KafkaClient(self.conn_id, extra) as client:
-            return audit(client, topics, self.needs, tools(extra))
+            return audit(client, topics, self.needs, tool_arguments(extra))

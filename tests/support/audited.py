@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from airflow_stream_provider.audit.facts import Broker, Facts, Partition, Requirements, Settings, Topic
+from airflow_stream_provider.audit.facts import BrokerFacts, Facts, Partition, Requirements, Settings, Topic
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -68,9 +68,9 @@ def topic(name: str = "orders", partitions: int = 6, **settings: str) -> Topic:
     return Topic(name, tuple(partition(n) for n in range(partitions)), Settings(f"topic {name}", {**TOPIC, **found}))
 
 
-def broker(number: int, **settings: str) -> Broker:
+def broker(number: int, **settings: str) -> BrokerFacts:
     found = {key.replace("_", "."): value for key, value in settings.items()}
-    return Broker(number, f"zone-{number}", False, Settings(f"broker {number}", {**BROKER, **found}))
+    return BrokerFacts(number, f"zone-{number}", False, Settings(f"broker {number}", {**BROKER, **found}))
 
 
 def facts(**changed: Any) -> Facts:

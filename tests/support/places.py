@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from airflow_stream_provider.clusters import Cluster, ClusterConnection, Found, Job
+from airflow_stream_provider.clusters import Cluster, ClusterConnection, FoundDrivers, Job
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP
 from devstack.drivers import wait_for
 
@@ -69,15 +69,15 @@ class Place:
         found: dict[str, Any] = json.loads(file.read_text())
         return found
 
-    def certain(self, job: Job, since: float) -> Found:
+    def certain(self, job: Job, since: float) -> FoundDrivers:
         """Wait until the cluster can tell."""
 
-        def found() -> Found | None:
+        def found() -> FoundDrivers | None:
             answer = self.cluster.find(job.deployment, since)
             return answer if answer.certain else None
 
         answer = wait_for(f"certainty about {job.deployment}", found)
-        assert isinstance(answer, Found)
+        assert isinstance(answer, FoundDrivers)
         return answer
 
     def end(self, submission: str, deployment: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_stream_provider.audit.check import BROKERS, Broken, Check, Severity, check
-from airflow_stream_provider.audit.facts import Broker, Facts, NotRead, Requirements
+from airflow_stream_provider.audit.facts import BrokerFacts, Facts, NotRead, Requirements
 from airflow_stream_provider.audit.fix import COPIES, broker_file
 
 
@@ -16,7 +16,7 @@ from airflow_stream_provider.audit.fix import COPIES, broker_file
     "sets it to the zone).",
     fix=broker_file("broker.rack", "RACK"),
 )
-def broker_racks(broker: Broker, facts: Facts, needs: Requirements) -> Broken | None:
+def broker_racks(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
     """Look for a rack."""
     return None if broker.rack else Broken("broker.rack is not set")
 
@@ -29,12 +29,12 @@ def broker_racks(broker: Broker, facts: Facts, needs: Requirements) -> Broken | 
     why="A typo, or a look at a topic that was deleted, makes a topic with the brokers' defaults.",
     fix=broker_file("auto.create.topics.enable", "false"),
 )
-def auto_create(broker: Broker, facts: Facts, needs: Requirements) -> Broken | None:
+def auto_create(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
     """Look at the switch."""
     return Broken("auto.create.topics.enable is true") if broker.settings.flag("auto.create.topics.enable") else None
 
 
-def _at_least(broker: Broker, key: str, wanted: int) -> Broken | None:
+def _at_least(broker: BrokerFacts, key: str, wanted: int) -> Broken | None:
     value = broker.settings.number(key)
     return Broken(f"{key} is {value}") if value < wanted else None
 
@@ -47,7 +47,7 @@ def _at_least(broker: Broker, key: str, wanted: int) -> Broken | None:
     why="Who makes a topic and does not say gets this; Kafka's default is a single copy.",
     fix=broker_file("default.replication.factor", str(COPIES)),
 )
-def default_replication(broker: Broker, facts: Facts, needs: Requirements) -> Broken | None:
+def default_replication(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
     """Compare the default with three."""
     return _at_least(broker, "default.replication.factor", COPIES)
 
@@ -60,7 +60,7 @@ def default_replication(broker: Broker, facts: Facts, needs: Requirements) -> Br
     why="Who makes a topic and does not say gets this; Kafka's default is 1.",
     fix="kafka-configs.sh {server} --alter --entity-type brokers --entity-default --add-config min.insync.replicas=2",
 )
-def default_min_insync(broker: Broker, facts: Facts, needs: Requirements) -> Broken | None:
+def default_min_insync(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
     """Compare the default with two."""
     return _at_least(broker, "min.insync.replicas", 2)
 
@@ -82,7 +82,7 @@ def _coming(facts: Facts, name: str) -> bool:
     "where it was.",
     fix=broker_file("offsets.topic.replication.factor", str(COPIES)),
 )
-def consumer_offsets_topic(broker: Broker, facts: Facts, needs: Requirements) -> Broken | None:
+def consumer_offsets_topic(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
     """Compare with three what the topic will be made with; one that is there is audited like the others."""
     if not _coming(facts, "__consumer_offsets"):
         return None
@@ -100,7 +100,7 @@ def consumer_offsets_topic(broker: Broker, facts: Facts, needs: Requirements) ->
     fix=r"printf 'transaction.state.log.replication.factor=3\ntransaction.state.log.min.isr=2\n' >> server.properties"
     "  # of broker {broker}, then restart it",
 )
-def transaction_state_topic(broker: Broker, facts: Facts, needs: Requirements) -> Broken | None:
+def transaction_state_topic(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
     """Compare with three and two what the topic will be made with."""
     if not _coming(facts, "__transaction_state"):
         return None
@@ -109,7 +109,7 @@ def transaction_state_topic(broker: Broker, facts: Facts, needs: Requirements) -
     )
 
 
-CHECKS: tuple[Check[Broker], ...] = (
+CHECKS: tuple[Check[BrokerFacts], ...] = (
     broker_racks,
     auto_create,
     default_replication,

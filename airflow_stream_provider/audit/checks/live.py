@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from airflow_stream_provider.audit.check import ALL_TOPICS, CLUSTER, Broken, Check, Severity, check
-from airflow_stream_provider.audit.facts import Facts, Partition, Requirements, Topic, numbers
+from airflow_stream_provider.audit.facts import Facts, Partition, Requirements, Topic, partition_numbers
 from airflow_stream_provider.audit.fix import COPIES
 
 
@@ -23,7 +23,9 @@ def _short(partitions: Sequence[Partition], found: str) -> Broken | None:
 def _of(partitions: Sequence[Partition], found: str, brokers: Iterable[int]) -> Broken | None:
     if not partitions:
         return None
-    return Broken(f"{numbers(partitions)}: {found}", {"brokers": ",".join(str(each) for each in sorted(set(brokers)))})
+    return Broken(
+        f"{partition_numbers(partitions)}: {found}", {"brokers": ",".join(str(each) for each in sorted(set(brokers)))}
+    )
 
 
 @check(
@@ -116,7 +118,7 @@ def offline_replicas(topic: Topic, facts: Facts, needs: Requirements) -> Broken 
 )
 def eligible_leaders(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
     """Look for eligible leader replicas, which a healthy partition has none of."""
-    facts.known("lost_leaders")
+    facts.require_field("lost_leaders")
     bad = [partition for partition in topic.partitions if partition.lost_leaders]
     return _of(bad, "eligible leaders out of sync", {broker for each in bad for broker in each.lost_leaders or ()})
 

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from airflow_stream_provider.audit.check import ALL_TOPICS, BROKERS, TOPICS, Broken, Check, Severity, check
-from airflow_stream_provider.audit.facts import Broker, Facts, Requirements, Topic, numbers, span
+from airflow_stream_provider.audit.facts import (
+    BrokerFacts,
+    Facts,
+    Requirements,
+    Topic,
+    format_duration,
+    partition_numbers,
+)
 from airflow_stream_provider.audit.fix import broker_file, topic_setting
 
 # max.message.bytes is 12 bytes (offset and length of the batch) above the clients' and the brokers' 1 MiB by default.
@@ -57,7 +64,7 @@ def fetch_size(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None
     why="Followers copy larger batches one by one, and fall out of sync under load.",
     fix=broker_file("replica.fetch.max.bytes"),
 )
-def replica_fetch_size(broker: Broker, facts: Facts, needs: Requirements) -> Broken | None:
+def replica_fetch_size(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
     """Compare what followers fetch with the largest limit of the topics."""
     fetched = broker.settings.number("replica.fetch.max.bytes")
     largest = max((t.settings.number("max.message.bytes") for t in facts.topics if not t.problem), default=0)
@@ -84,7 +91,10 @@ def timestamps_past(topic: Topic, facts: Facts, needs: Requirements) -> Broken |
     old = topic.settings.seconds("message.timestamp.before.max.ms")
     if old <= kept:
         return None
-    return Broken(f"may be {span(old)} old, kept for {span(kept)}", {"value": topic.settings.text("retention.ms")})
+    return Broken(
+        f"may be {format_duration(old)} old, kept for {format_duration(kept)}",
+        {"value": topic.settings.text("retention.ms")},
+    )
 
 
 @check(
@@ -100,7 +110,7 @@ def timestamps_future(topic: Topic, facts: Facts, needs: Requirements) -> Broken
     if topic.settings.text("message.timestamp.type") == "LogAppendTime":
         return None
     ahead = topic.settings.seconds("message.timestamp.after.max.ms")
-    return Broken(f"may be {span(ahead)} ahead") if ahead > FUTURE_SECONDS else None
+    return Broken(f"may be {format_duration(ahead)} ahead") if ahead > FUTURE_SECONDS else None
 
 
 @check(
@@ -128,13 +138,13 @@ def flush(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
 )
 def open_transactions(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
     """Find partitions whose last stable offset a transaction holds that should have timed out."""
-    facts.known("held")
+    facts.require_field("held")
     bad = [partition for partition in topic.partitions if partition.held is not None]
     if not bad:
         return None
     # One after the other: once the first is aborted, the next audit names the next.
     values = {"partition": bad[0].number, "offset": bad[0].held}
-    return Broken(f"{numbers(bad)}: a transaction that should have timed out is open", values)
+    return Broken(f"{partition_numbers(bad)}: a transaction that should have timed out is open", values)
 
 
 @check(
@@ -145,10 +155,10 @@ def open_transactions(topic: Topic, facts: Facts, needs: Requirements) -> Broken
     why="A producer that dies in a transaction holds up every read_committed reader for so long.",
     fix=broker_file("transaction.max.timeout.ms", "900000"),
 )
-def transaction_timeout(broker: Broker, facts: Facts, needs: Requirements) -> Broken | None:
+def transaction_timeout(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
     """Look at how long a transaction may be open."""
     limit = broker.settings.seconds("transaction.max.timeout.ms")
-    return Broken(f"may be open for {span(limit)}") if limit > TRANSACTION_SECONDS else None
+    return Broken(f"may be open for {format_duration(limit)}") if limit > TRANSACTION_SECONDS else None
 
 
 ON_TOPICS: tuple[Check[Topic], ...] = (
@@ -159,4 +169,4 @@ ON_TOPICS: tuple[Check[Topic], ...] = (
     flush,
     open_transactions,
 )
-ON_BROKERS: tuple[Check[Broker], ...] = (replica_fetch_size, transaction_timeout)
+ON_BROKERS: tuple[Check[BrokerFacts], ...] = (replica_fetch_size, transaction_timeout)

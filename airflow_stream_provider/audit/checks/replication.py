@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.audit.check import ALL_TOPICS, NAMED, Broken, Check, Severity, check
-from airflow_stream_provider.audit.facts import Facts, NotRead, NotVerifiable, Requirements, Topic, numbers
+from airflow_stream_provider.audit.check import ALL_TOPICS, NAMED_TOPICS, Broken, Check, Severity, check
+from airflow_stream_provider.audit.facts import Facts, NotRead, NotVerifiable, Requirements, Topic, partition_numbers
 from airflow_stream_provider.audit.fix import COPIES, REASSIGN, reassignment, topic_setting
 
 
 @check(
     "topic-readable",
     Severity.CRITICAL,
-    NAMED,
+    NAMED_TOPICS,
     wanted="the topic is there and may be described",
     why="What cannot be looked at was not audited: no other check in the report is about it.",
     fix="kafka-topics.sh {server} --create --topic {topic} --replication-factor 3 --config min.insync.replicas=2",
@@ -43,7 +43,7 @@ def _more_copies(found: str, topic: Topic, facts: Facts) -> Broken:
 def single_replica(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
     """Find partitions of one copy."""
     bad = [partition for partition in topic.partitions if len(partition.replicas) == 1]
-    return _more_copies(f"{numbers(bad)}: one replica", topic, facts) if bad else None
+    return _more_copies(f"{partition_numbers(bad)}: one replica", topic, facts) if bad else None
 
 
 @check(
@@ -58,7 +58,7 @@ def single_replica(topic: Topic, facts: Facts, needs: Requirements) -> Broken | 
 def replication_factor(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
     """Find partitions of two copies; `single-replica` has those of one."""
     bad = [partition for partition in topic.partitions if 1 < len(partition.replicas) < COPIES]
-    return _more_copies(f"{numbers(bad)}: two replicas", topic, facts) if bad else None
+    return _more_copies(f"{partition_numbers(bad)}: two replicas", topic, facts) if bad else None
 
 
 @check(
@@ -137,7 +137,7 @@ def replica_racks(topic: Topic, facts: Facts, needs: Requirements) -> Broken | N
     if not bad:
         return None
     plan = reassignment(topic, facts.brokers, topic.copies)
-    return Broken(f"{numbers(bad)}: replicas share a rack while another rack has none", {"plan": plan})
+    return Broken(f"{partition_numbers(bad)}: replicas share a rack while another rack has none", {"plan": plan})
 
 
 CHECKS: tuple[Check[Topic], ...] = (

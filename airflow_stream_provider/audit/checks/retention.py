@@ -6,14 +6,14 @@ import math
 
 from airflow_stream_provider.audit.check import BROKERS, TOPICS, Broken, Check, Severity, check
 from airflow_stream_provider.audit.facts import (
-    Broker,
+    BrokerFacts,
     Facts,
     NotVerifiable,
     Partition,
     Requirements,
     Topic,
-    numbers,
-    span,
+    format_duration,
+    partition_numbers,
 )
 from airflow_stream_provider.audit.fix import broker_file, topic_setting
 
@@ -36,13 +36,13 @@ def _milliseconds(seconds: float) -> int:
     fix=topic_setting("retention.ms"),
 )
 def retention_time(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
-    """Compare retention.ms with the horizon."""
+    """Compare retention.ms with the retention_needed."""
     if not _deletes(topic):
         return None
-    kept, wanted = topic.settings.seconds("retention.ms"), needs.horizon
+    kept, wanted = topic.settings.seconds("retention.ms"), needs.retention_needed
     if kept >= wanted:
         return None
-    return Broken(f"kept for {span(kept)} of {span(wanted)}", {"value": _milliseconds(wanted)})
+    return Broken(f"kept for {format_duration(kept)} of {format_duration(wanted)}", {"value": _milliseconds(wanted)})
 
 
 @check(
@@ -58,15 +58,19 @@ def retention_size(topic: Topic, facts: Facts, needs: Requirements) -> Broken | 
     limit = topic.settings.number("retention.bytes")
     if limit < 0 or not _deletes(topic):
         return None
-    facts.known("size")
-    facts.known("oldest")
+    facts.require_field("size")
+    facts.require_field("oldest")
     kept = {each.number: limit / rate for each in topic.partitions if (rate := _bytes_per_second(each, facts.at))}
     if not kept:
         raise NotVerifiable(f"retention.bytes is {limit}, and how long that lasts shows only once there are records.")
-    wanted = needs.horizon
+    wanted = needs.retention_needed
     bad = [partition for partition in topic.partitions if kept.get(partition.number, math.inf) < wanted]
     least = min(kept.values())
-    return Broken(f"{numbers(bad)}: {limit} bytes last {span(least)} of {span(wanted)}") if bad else None
+    return (
+        Broken(f"{partition_numbers(bad)}: {limit} bytes last {format_duration(least)} of {format_duration(wanted)}")
+        if bad
+        else None
+    )
 
 
 def _bytes_per_second(partition: Partition, now: float) -> float | None:
@@ -86,17 +90,15 @@ def _bytes_per_second(partition: Partition, now: float) -> float | None:
     fix=topic_setting("retention.ms", "{value},retention.bytes=-1"),
 )
 def retention_observed(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
-    """Compare the age of the oldest record with the horizon, in logs that have lost their beginning."""
-    facts.known("start")
-    facts.known("oldest")
+    """Compare the age of the oldest record with the retention_needed, in logs that have lost their beginning."""
+    facts.require_field("start")
+    facts.require_field("oldest")
     ages = {each.number: facts.at - each.oldest for each in topic.partitions if each.start and each.oldest is not None}
-    wanted = needs.horizon
+    wanted = needs.retention_needed
     bad = [partition for partition in topic.partitions if ages.get(partition.number, math.inf) < wanted]
     if not bad:
         return None
-    found = (
-        f"{numbers(bad)}: records have been deleted, and the oldest left is {span(max(0.0, min(ages.values())))} old"
-    )
+    found = f"{partition_numbers(bad)}: records have been deleted, and the oldest left is {format_duration(max(0.0, min(ages.values())))} old"
     # Never less than now: that would delete more.
     kept = topic.settings.seconds("retention.ms")
     return Broken(found, {"value": -1 if math.isinf(kept) else _milliseconds(max(kept, wanted))})
@@ -111,7 +113,7 @@ def retention_observed(topic: Topic, facts: Facts, needs: Requirements) -> Broke
     fix=topic_setting("local.retention.ms"),
 )
 def local_retention(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
-    """Compare local.retention.ms with the horizon where a topic is tiered."""
+    """Compare local.retention.ms with the retention_needed where a topic is tiered."""
     # Brokers before 3.6 do not have the setting, nor tiers.
     if topic.settings.values and topic.settings.values.get("remote.storage.enable") in (None, "false"):
         return None
@@ -119,10 +121,10 @@ def local_retention(topic: Topic, facts: Facts, needs: Requirements) -> Broken |
     # -2 means as long as retention.ms.
     if topic.settings.number("local.retention.ms") == -2:
         return None
-    kept, wanted = topic.settings.seconds("local.retention.ms"), needs.horizon
+    kept, wanted = topic.settings.seconds("local.retention.ms"), needs.retention_needed
     if kept >= wanted:
         return None
-    return Broken(f"local for {span(kept)} of {span(wanted)}", {"value": _milliseconds(wanted)})
+    return Broken(f"local for {format_duration(kept)} of {format_duration(wanted)}", {"value": _milliseconds(wanted)})
 
 
 @check(
@@ -148,13 +150,15 @@ def compaction(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None
     fix=topic_setting("delete.retention.ms"),
 )
 def tombstones(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
-    """Compare delete.retention.ms with the horizon."""
+    """Compare delete.retention.ms with the retention_needed."""
     if "compact" not in topic.settings.text("cleanup.policy"):
         return None
-    kept, wanted = topic.settings.seconds("delete.retention.ms"), needs.horizon
+    kept, wanted = topic.settings.seconds("delete.retention.ms"), needs.retention_needed
     if kept >= wanted:
         return None
-    return Broken(f"deletions kept for {span(kept)} of {span(wanted)}", {"value": _milliseconds(wanted)})
+    return Broken(
+        f"deletions kept for {format_duration(kept)} of {format_duration(wanted)}", {"value": _milliseconds(wanted)}
+    )
 
 
 @check(
@@ -166,12 +170,14 @@ def tombstones(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None
     "long after the last commit; then nobody knows where the group was.",
     fix=broker_file("offsets.retention.minutes"),
 )
-def offsets_retention(broker: Broker, facts: Facts, needs: Requirements) -> Broken | None:
-    """Compare offsets.retention.minutes with the horizon."""
-    kept, wanted = broker.settings.number("offsets.retention.minutes") * 60.0, needs.horizon
+def offsets_retention(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
+    """Compare offsets.retention.minutes with the retention_needed."""
+    kept, wanted = broker.settings.number("offsets.retention.minutes") * 60.0, needs.retention_needed
     if kept >= wanted:
         return None
-    return Broken(f"offsets kept for {span(kept)} of {span(wanted)}", {"value": math.ceil(wanted / 60)})
+    return Broken(
+        f"offsets kept for {format_duration(kept)} of {format_duration(wanted)}", {"value": math.ceil(wanted / 60)}
+    )
 
 
 ON_TOPICS: tuple[Check[Topic], ...] = (
@@ -182,4 +188,4 @@ ON_TOPICS: tuple[Check[Topic], ...] = (
     compaction,
     tombstones,
 )
-ON_BROKERS: tuple[Check[Broker], ...] = (offsets_retention,)
+ON_BROKERS: tuple[Check[BrokerFacts], ...] = (offsets_retention,)

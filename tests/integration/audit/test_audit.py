@@ -11,12 +11,12 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
-from airflow_stream_provider.audit import AuditReport, CheckResult, Severity, audit, tools
+from airflow_stream_provider.audit import AuditReport, CheckResult, Severity, audit, tool_arguments
 from airflow_stream_provider.audit.checks import CHECKS, clients
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.operators.audit import AuditFailed, KafkaTopicAuditOperator
 from devstack.kafka_cluster import USERS, Certificates, KafkaCluster
-from devstack.kafka_tools import Tools
+from devstack.kafka_tools import KafkaTools
 from tests.support.audited import NEEDS
 
 DEADLINE = 90.0
@@ -58,8 +58,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
 
 
 @pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Tools:
-    return Tools(tmp_path_factory.mktemp("tools") / "bin")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> KafkaTools:
+    return KafkaTools(tmp_path_factory.mktemp("tools") / "bin")
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def admin(cluster: KafkaCluster) -> Iterator[KafkaAdminClient]:
 def look(cluster: KafkaCluster, *topics: str, **extra: str) -> AuditReport:
     connection = {**cluster.extra, **extra}
     with KafkaClient("three", connection) as client:
-        return audit(client, topics, NEEDS, tools(connection))
+        return audit(client, topics, NEEDS, tool_arguments(connection))
 
 
 def look_until(cluster: KafkaCluster, ready: Callable[[AuditReport], bool], *topics: str, **extra: str) -> AuditReport:
@@ -85,7 +85,7 @@ def look_until(cluster: KafkaCluster, ready: Callable[[AuditReport], bool], *top
 
 
 def found(report: AuditReport) -> dict[str, CheckResult]:
-    return {symptom.check: symptom.outcome for symptom in report.findings}
+    return {finding.check: finding.outcome for finding in report.findings}
 
 
 def create(admin: KafkaAdminClient, topic: str, *replicas: list[int], partitions: int = 6, **settings: str) -> None:
@@ -109,18 +109,20 @@ def produce(cluster: KafkaCluster, topic: str, count: int, *, age: float, **sett
 def test_a_sound_topic_on_sound_brokers_has_no_finding(cluster: KafkaCluster, admin: KafkaAdminClient) -> None:
     create(admin, "sound")
     report = look(cluster, "sound")
-    assert [str(symptom) for symptom in report.findings] == []
+    assert [str(finding) for finding in report.findings] == []
     assert set(report.held) == {check.name for check in CHECKS}
     assert report.held["auto-create"] == 3
 
 
 def test_a_topic_that_is_not_there_is_found_and_not_made(cluster: KafkaCluster, admin: KafkaAdminClient) -> None:
     worst = look(cluster, "nowhere").failing(Severity.CRITICAL)
-    assert [(symptom.check, symptom.outcome) for symptom in worst] == [("topic-readable", CheckResult.BROKEN)]
+    assert [(finding.check, finding.outcome) for finding in worst] == [("topic-readable", CheckResult.BROKEN)]
     assert "nowhere" not in admin.list_topics()
 
 
-def test_the_commands_put_right_what_was_found(cluster: KafkaCluster, admin: KafkaAdminClient, shell: Tools) -> None:
+def test_the_commands_put_right_what_was_found(
+    cluster: KafkaCluster, admin: KafkaAdminClient, shell: KafkaTools
+) -> None:
     """Run as they are, in a shell, by Kafka's own tools; a topic that a careless pattern would match stays as it is."""
     create(
         admin,
@@ -141,17 +143,17 @@ def test_the_commands_put_right_what_was_found(cluster: KafkaCluster, admin: Kaf
         *("timestamps-past", "timestamps-future", "partitions"),
     }
     for _ in range(3):  # the command for one finding can leave another: added partitions have as few copies
-        for fix in dict.fromkeys(symptom.fix for symptom in report.findings):
+        for fix in dict.fromkeys(finding.fix for finding in report.findings):
             shell.run(fix)
         report = look_until(cluster, lambda now: "under-replicated" not in found(now), "frail.1")
         if not report.findings:
             break
-    assert [str(symptom) for symptom in report.findings] == []
+    assert [str(finding) for finding in report.findings] == []
     assert len(admin.describe_topics(["frail-1"])[0]["partitions"]) == 2
 
 
 def test_a_transaction_that_never_ends_is_found_and_aborted(
-    cluster: KafkaCluster, admin: KafkaAdminClient, shell: Tools
+    cluster: KafkaCluster, admin: KafkaAdminClient, shell: KafkaTools
 ) -> None:
     for topic in ("young", "held"):
         create(admin, topic, retention_ms="-1")
@@ -164,12 +166,12 @@ def test_a_transaction_that_never_ends_is_found_and_aborted(
     assert set(found(report)) == {"open-transactions"}
     shell.run(report.findings[0].fix)
     report = look_until(cluster, lambda now: not now.findings, "held")
-    assert [str(symptom) for symptom in report.findings] == []
+    assert [str(finding) for finding in report.findings] == []
     hanging.close(timeout=0)
 
 
 def test_internal_topics_are_audited_once_they_are_there(
-    cluster: KafkaCluster, admin: KafkaAdminClient, shell: Tools
+    cluster: KafkaCluster, admin: KafkaAdminClient, shell: KafkaTools
 ) -> None:
     with KafkaClient("three", cluster.extra) as client:
         client.commit_group("somebody", {TopicPartition("sound", 0): 0})
@@ -197,7 +199,7 @@ def test_retention_is_held_against_what_the_logs_say(cluster: KafkaCluster, admi
     assert size.found.startswith("partition 0: 100000 bytes last ")
     admin.delete_records({TopicPartition("fading", 0): 150})
     report = look_until(cluster, lambda now: "retention-observed" in found(now), "fading")
-    observed = next(symptom for symptom in report.findings if symptom.check == "retention-observed")
+    observed = next(finding for finding in report.findings if finding.check == "retention-observed")
     assert observed.found.startswith("partition 0: records have been deleted, and the oldest left is 1")
 
 
@@ -218,11 +220,11 @@ def test_what_may_not_be_read_is_said(
         "ssl.ca.location": str(certificates.authority),
     }
     report = look_until(cluster, lambda now: "single-replica" in now.held, "seen", "hidden", **reader)
-    assert {symptom.outcome for symptom in report.findings} == {CheckResult.UNREAD}
+    assert {finding.outcome for finding in report.findings} == {CheckResult.UNREAD}
     worst = [(each.check, each.subject) for each in report.failing(Severity.CRITICAL)]
     assert ("topic-readable", "topic hidden") in worst
     assert ("below-min-insync", "topic seen") in worst, "the settings, and so min.insync.replicas, may not be read"
-    unread = {symptom.check for symptom in report.findings}
+    unread = {finding.check for finding in report.findings}
     assert unread >= {"min-insync", "retention-time", "compaction", "message-size", "auto-create", "offsets-retention"}
     assert set(report.held) <= REPLICAS | CLIENTS, "nothing holds that was not seen"
 
@@ -242,7 +244,7 @@ def test_the_operator_reports_and_fails_by_severity(
     operator = KafkaTopicAuditOperator(task_id="audit", conn_id="three", topics=["careless"], fail_on="critical")
     report = operator.execute(context)
     assert pushed == {}
-    assert "unclean-election" in {symptom["check"] for symptom in report["findings"]}
+    assert "unclean-election" in {finding["check"] for finding in report["findings"]}
     operator.fail_on = "high"
     with pytest.raises(AuditFailed, match="unclean-election, topic careless"):
         operator.execute(context)

@@ -14,7 +14,7 @@ import time
 import psutil
 import pytest
 
-from airflow_stream_provider.clusters import DriverState, Found, Job
+from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job
 from devstack.drivers import wait_for
 from tests.support.places import Place, processes_of
 
@@ -49,7 +49,7 @@ def submitter(place: Place, job: Job) -> subprocess.Popen[str]:
 def test_a_driver_s_life(place: Place) -> None:
     cluster, job, since = place.cluster, place.job(), time.time()
     cluster.check(job)
-    assert cluster.find(job.deployment, since) == Found()
+    assert cluster.find(job.deployment, since) == FoundDrivers()
 
     submission = cluster.submit(job)
 
@@ -57,8 +57,8 @@ def test_a_driver_s_life(place: Place) -> None:
     assert not cluster.gone(submission, job.deployment)
     assert place.facts(job, submission)["total"] == 12
     assert cluster.status(submission) is DriverState.RUNNING
-    assert cluster.find(job.deployment, since) == Found(alive=(submission,))
-    assert cluster.find(job.deployment[:-1], since) == Found()
+    assert cluster.find(job.deployment, since) == FoundDrivers(alive=(submission,))
+    assert cluster.find(job.deployment[:-1], since) == FoundDrivers()
     assert cluster.links(submission)["driver log"]
     left = cluster.remains(submission, job.deployment)
     assert left
@@ -110,7 +110,7 @@ def test_a_crash_between_submit_and_record_leaves_one_driver_that_is_found(place
     task.wait()
 
     # The retried task, which knows nothing but the deployment and when it was declared.
-    assert place.certain(job, since) == Found(alive=(submission,))
+    assert place.certain(job, since) == FoundDrivers(alive=(submission,))
     assert place.cluster.status(submission) is DriverState.RUNNING
 
 

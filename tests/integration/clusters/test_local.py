@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_stream_provider.clusters import DriverState, Found, SubmitUnclear, processes
+from airflow_stream_provider.clusters import DriverState, FoundDrivers, SubmitUnclear, processes
 from airflow_stream_provider.control.releases import LAUNCHER
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import wait_for
@@ -39,7 +39,7 @@ def test_a_deployment_that_is_alive_cannot_be_started_again(here: Place) -> None
     submission = here.cluster.submit(job)
     with pytest.raises(SubmitUnclear, match="is alive on this machine"):
         here.cluster.submit(job)
-    assert here.cluster.find(job.deployment, since) == Found(alive=(submission,))
+    assert here.cluster.find(job.deployment, since) == FoundDrivers(alive=(submission,))
     here.end(submission, job.deployment)
     again = here.cluster.submit(job)
     assert again != submission

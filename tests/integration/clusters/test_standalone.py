@@ -15,15 +15,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from airflow_stream_provider.clusters import (
-    ClusterConnection,
-    DriverState,
-    Found,
-    SubmitUnclear,
-    master_api,
-    open_cluster,
-)
-from airflow_stream_provider.clusters.rest_properties import submission as request_of
+from airflow_stream_provider.clusters import ClusterConnection, DriverState, FoundDrivers, SubmitUnclear, open_cluster
+from airflow_stream_provider.clusters import standalone as module
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import wait_for
 from devstack.stack import LocalStack
@@ -64,19 +57,19 @@ def test_a_queued_driver_could_be_anybody_s(standalone: Place) -> None:
     submission = standalone.cluster.submit(queued)
 
     assert standalone.cluster.status(submission) is DriverState.QUEUED
-    assert standalone.cluster.find(queued.deployment, since) == Found(certain=False)
-    assert standalone.cluster.find("another-1-00000000", since) == Found(certain=False)
+    assert standalone.cluster.find(queued.deployment, since) == FoundDrivers(certain=False)
+    assert standalone.cluster.find("another-1-00000000", since) == FoundDrivers(certain=False)
     # One that was there long before the deployment was declared is not in doubt.
-    assert standalone.cluster.find("another-1-00000000", since + 3600) == Found()
+    assert standalone.cluster.find("another-1-00000000", since + 3600) == FoundDrivers()
 
     standalone.end(submission, queued.deployment)
     assert standalone.cluster.status(submission) is DriverState.KILLED
-    assert standalone.cluster.find(queued.deployment, since) == Found()
+    assert standalone.cluster.find(queued.deployment, since) == FoundDrivers()
 
 
 def test_no_room_names_what_is_free_what_was_asked_and_who_holds_it(standalone: Place) -> None:
     greedy = standalone.job()
-    request = request_of(greedy, standalone.connection.masters.url)
+    request = module.create_submission_request(greedy, standalone.connection.masters.url)
     del request["sparkProperties"]["spark.cores.max"]
     master = master_api.find_master(standalone.connection.masters)
     hog = master_api.create(master, request)
@@ -86,8 +79,8 @@ def test_no_room_names_what_is_free_what_was_asked_and_who_holds_it(standalone: 
     with pytest.raises(ClusterError) as refused:
         standalone.cluster.check(job)
 
-    assert "free are 0 cores and" in refused.value.message
-    assert "asked are 1 core and 512 MiB for the driver, 2 cores with 512 MiB each" in refused.value.message
+    assert ": 0 cores and" in refused.value.message
+    assert "the job asks for 1 core and 512 MiB for the driver, 2 cores with 512 MiB each" in refused.value.message
     assert f"{greedy.app_name} (app-" in refused.value.message
     assert "3 cores without spark.cores.max" in refused.value.message
     assert refused.value.fields["free_cores"] == 0
@@ -99,7 +92,7 @@ def test_a_submission_whose_answer_is_lost_is_found_and_made_once(standalone: Pl
     job, since = standalone.job(), time.time()
     with answers_lost(stack.spark.rest_port) as port:
         submission = open_cluster(through(standalone, rest_port=port)).submit(job)
-    assert standalone.certain(job, since) == Found(alive=(submission,))
+    assert standalone.certain(job, since) == FoundDrivers(alive=(submission,))
     assert len(stack.spark.status()["activedrivers"]) == 1
 
 
@@ -108,7 +101,10 @@ def test_a_lost_answer_of_a_driver_that_is_queued_stays_unclear(
 ) -> None:
     monkeypatch.setattr("airflow_stream_provider.clusters.standalone.UNCLEAR_SECONDS", 2.0)
     job = standalone.job(spark_driver_memory="64g")
-    with answers_lost(stack.spark.rest_port) as port, pytest.raises(SubmitUnclear, match="did not say"):
+    with (
+        answers_lost(stack.spark.rest_port) as port,
+        pytest.raises(SubmitUnclear, match="may or may not have accepted"),
+    ):
         open_cluster(through(standalone, rest_port=port)).submit(job)
     assert len(stack.spark.status()["activedrivers"]) == 1
 
@@ -122,7 +118,7 @@ def test_a_worker_that_does_not_answer_is_neither_alive_nor_gone(standalone: Pla
     assert stack.spark.worker is not None
     os.kill(stack.spark.worker.pid, signal.SIGSTOP)
     try:
-        assert standalone.cluster.find(job.deployment, since) == Found(certain=False)
+        assert standalone.cluster.find(job.deployment, since) == FoundDrivers(certain=False)
         left = standalone.cluster.remains(submission, job.deployment)
         assert any("does not answer" in sentence for sentence in left)
     finally:
@@ -139,8 +135,8 @@ def test_the_next_master_is_asked_when_the_first_is_dead(standalone: Place, stac
     cluster = open_cluster(ClusterConnection(f"spark://127.0.0.1:1,{spark.host}:{spark.port}", None, extra))
     job, since = standalone.job(), time.time()
     submission = cluster.submit(job)
-    assert standalone.certain(job, since) == Found(alive=(submission,))
-    assert cluster.find(job.deployment, since) == Found(alive=(submission,))
+    assert standalone.certain(job, since) == FoundDrivers(alive=(submission,))
+    assert cluster.find(job.deployment, since) == FoundDrivers(alive=(submission,))
     cluster.kill(submission)
 
 
@@ -160,4 +156,4 @@ def test_the_driver_s_log_link_opens(standalone: Place) -> None:
     wait_for("the driver's end", lambda: standalone.cluster.status(submission) is DriverState.FINISHED)
     with urllib.request.urlopen(standalone.cluster.links(submission)["driver log"], timeout=30) as page:
         assert job.deployment in page.read().decode()
-    assert standalone.certain(job, since) == Found(ended=(submission,))
+    assert standalone.certain(job, since) == FoundDrivers(ended=(submission,))

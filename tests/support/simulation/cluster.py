@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.clusters import DriverState, Found, Job, SubmitUnclear
+from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job, SubmitUnclear
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from tests.support.simulation.driver import Driver
@@ -34,11 +34,11 @@ class Reach:
             raise SubmitUnclear("The answer was lost.")
         return submission
 
-    def find(self, deployment: str, since: float) -> Found:
+    def find(self, deployment: str, since: float) -> FoundDrivers:
         self._answer()
         drivers = [d for d in self._world.drivers.values() if d.deployment == deployment]
         alive = {d.submission for d in drivers if not d.over}
-        return Found(tuple(sorted(alive)), tuple(sorted({d.submission for d in drivers} - alive)))
+        return FoundDrivers(tuple(sorted(alive)), tuple(sorted({d.submission for d in drivers} - alive)))
 
     def status(self, submission: str) -> DriverState:
         if self._world.cluster_down or self._actor.cut:

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_stream_provider.audit.facts import Broker, Partition, Settings, Topic
-from airflow_stream_provider.audit.fix import filled, reassignment, shown, tools
+from airflow_stream_provider.audit.facts import BrokerFacts, Partition, Settings, Topic
+from airflow_stream_provider.audit.fix import fill_template, reassignment, template_for_docs, tool_arguments
 
 replica_sets = st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True)
 
 
-def brokers(racks: dict[int, str | None], fenced: set[int] = frozenset()) -> list[Broker]:  # type: ignore[assignment]
-    return [Broker(number, rack, number in fenced, Settings("")) for number, rack in racks.items()]
+def brokers(racks: dict[int, str | None], fenced: set[int] = frozenset()) -> list[BrokerFacts]:  # type: ignore[assignment]
+    return [BrokerFacts(number, rack, number in fenced, Settings("")) for number, rack in racks.items()]
 
 
-def planned(topic: Topic, there: list[Broker], copies: int = 3) -> list[list[int]]:
+def planned(topic: Topic, there: list[BrokerFacts], copies: int = 3) -> list[list[int]]:
     return [each["replicas"] for each in json.loads(reassignment(topic, there, copies))["partitions"]]
 
 
@@ -66,11 +66,13 @@ def test_new_copies_are_spread_over_the_brokers() -> None:
     ],
 )
 def test_tools_are_told_where_and_no_secret(extra: dict[str, str], arguments: tuple[str, ...]) -> None:
-    assert tools(extra) == arguments
+    assert tool_arguments(extra) == arguments
 
 
 def test_a_template_is_quoted_when_filled_and_in_capitals_when_shown() -> None:
     template = "x {server} {topic} {pattern} {value}"
     values = {"topic": "a.b", "value": "1 2"}
-    assert filled(template, ("--bootstrap-server", "h:1"), values) == r"x --bootstrap-server h:1 a.b 'a\.b' '1 2'"
-    assert shown(template) == "x --bootstrap-server HOST:PORT TOPIC TOPIC VALUE"
+    assert (
+        fill_template(template, ("--bootstrap-server", "h:1"), values) == r"x --bootstrap-server h:1 a.b 'a\.b' '1 2'"
+    )
+    assert template_for_docs(template) == "x --bootstrap-server HOST:PORT TOPIC TOPIC VALUE"

@@ -30,7 +30,7 @@ def test_an_unreachable_master_is_one_sentence_with_what_to_do() -> None:
             with pytest.raises(ClusterError) as error:
                 use()
             assert error.value.message == (
-                f"No Spark master of spark://127.0.0.1:7077 answers: http://127.0.0.1:{port} cannot be connected to."
+                f"No Spark master of spark://127.0.0.1:7077 answers: http://127.0.0.1:{port} cannot be reached."
             )
             assert "master_ui" in error.value.next_step
         assert cluster.status("driver-1") is DriverState.UNKNOWN

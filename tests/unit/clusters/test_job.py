@@ -4,7 +4,7 @@ import pytest
 
 from airflow_stream_provider.clusters import ClusterConnection, Job, SecretInConf, open_cluster
 from airflow_stream_provider.clusters.job import names_deployment
-from airflow_stream_provider.clusters.rest_properties import submission
+from airflow_stream_provider.clusters.rest_properties import create_submission_request
 
 ARGUMENTS = (
     "--control",
@@ -32,7 +32,7 @@ def job(**changes: object) -> Job:
 
 
 def request_of(asked: Job) -> dict[str, object]:
-    return submission(asked, ClusterConnection("spark://one,two").masters.url)
+    return create_submission_request(asked, ClusterConnection("spark://one,two").masters.url)
 
 
 def test_the_request_runs_the_launcher_by_python_runner() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafka import TopicPartition
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
-from airflow_stream_provider.kafka.list_offsets import VERSION, ListOffsets, Offsets
+from airflow_stream_provider.kafka.list_offsets import VERSION, PackedListOffsetsRequest, PackedListOffsetsResponse
 
 LONG = st.integers(-(2**63), 2**63 - 1)
 TOPICS = st.text("ab.-_ä", min_size=1, max_size=200)
@@ -38,7 +38,7 @@ def test_a_request_is_what_kafka_python_would_send(times: Mapping[TopicPartition
             for name in names
         ],
     )
-    ours = ListOffsets(times, read_committed)
+    ours = PackedListOffsetsRequest(times, read_committed)
     for request in (theirs, ours):
         request.API_VERSION = VERSION
         request.with_header(correlation_id=7, client_id="me")
@@ -48,11 +48,11 @@ def test_a_request_is_what_kafka_python_would_send(times: Mapping[TopicPartition
 @given(found=st.dictionaries(PLACES, st.tuples(st.integers(-1, 100), LONG, LONG), max_size=300))
 def test_an_answer_is_what_kafka_python_would_read(found: Mapping[TopicPartition, tuple[int, int, int]]) -> None:
     body = answer(found)
-    header = Offsets.parse_header(body)
+    header = PackedListOffsetsResponse.parse_header(body)
     assert header.correlation_id == 7
     read = {
         TopicPartition(topic, number): (error, value.timestamp, value.offset)
-        for topic, number, error, value in Offsets.decode(body).found
+        for topic, number, error, value in PackedListOffsetsResponse.decode(body).found
     }
     assert read == found
 
@@ -60,7 +60,7 @@ def test_an_answer_is_what_kafka_python_would_read(found: Mapping[TopicPartition
 def test_an_answer_that_is_cut_off_is_an_error() -> None:
     whole = answer({TopicPartition("a", 1): (0, 1, 2)}).getvalue()
     with pytest.raises(struct.error):
-        Offsets.decode(io.BytesIO(whole[5:-6]))
+        PackedListOffsetsResponse.decode(io.BytesIO(whole[5:-6]))
 
 
 def answer(found: Mapping[TopicPartition, tuple[int, int, int]]) -> io.BytesIO:
