@@ -231,6 +231,6 @@ def _check_java() -> None:
     home = os.environ.get("JAVA_HOME")
     if not (Path(home, "bin", "java").is_file() if home else shutil.which("java")):
         raise ClusterError(
-            f"JAVA_HOME is {home}, which has no bin/java." if home else "There is no `java` on this machine's PATH.",
+            f"There is no Java in JAVA_HOME, {home}." if home else "There is no `java` on this machine's PATH.",
             next_step="Install Java 17 and set JAVA_HOME for the Airflow workers.",
         )

@@ -1,4 +1,4 @@
-"""The control log: the append-only record of one stream's life, and where it can live."""
+"""The control log: the append-only record of a stream's deployments and holders, and its storage."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ __all__ = ["ControlLog", "FilesStore", "open_log"]
 def open_log(url: str, stream: str, *, create: bool = False) -> ControlLog:
     """Open the control log of a stream under a control URL such as ``file:///data/streams``.
 
-    :param create: make the folders of a stream seen for the first time, after proving that the store keeps its
-        promise (of two creates of one number exactly one wins). Drivers never create: a folder that is not there is
-        one that was not mounted.
-    :raises SpecError: the URL or the name cannot be used.
-    :raises ControlUnavailable: the folder is not there or cannot be used now.
+    :param url: control URL.
+    :param stream: name of the stream.
+    :param create: create the folders of a new stream, after a test that of two exclusive creates only one succeeds.
+        Default False. Drivers never create them: for a driver, a missing folder means that it is not mounted.
+    :raises SpecError: the URL or the name is not valid.
+    :raises ControlUnavailable: the folder does not exist, or cannot be used now.
     """
     store = FilesStore.at(url, stream)
     if create:

@@ -1,4 +1,4 @@
-"""A control log in a folder: a local disk, or a network file system with atomic hard links (NFS v3 and newer)."""
+"""Store a control log in a folder, on a local disk or on a network file system with atomic hard links (NFS v3 up)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ SAMPLES = "lag.json"
 
 
 class FilesStore:
-    """Records as ``log/<20 digits>.json``, heartbeats as ``heartbeats/<incarnation>.json``, samples as ``lag.json``.
+    """A store in a folder; implements `Store`.
 
-    A record is written to a file in ``incoming/``, synced, and linked to its number: the link fails when the number is
-    taken, and no reader can see an empty or torn record. Hadoop's local file system gives no such promise and is never
-    used here. Mount NFS with ``lookupcache=positive``: by default its client may believe for half a minute that a
-    number is free, which is safe (the link is the server's to make) but makes every hand-over that slow.
+    Records are ``log/<20 digits>.json``, heartbeats ``heartbeats/<incarnation>.json``, samples ``lag.json``.
+
+    A record is written to a file in ``incoming/``, synced, and hard-linked to its number. The link fails if the number
+    is taken, and no reader can see an empty or torn record. Hadoop's local file system does not guarantee this and is
+    never used here.
+
+    Mount NFS with ``lookupcache=positive``. By default an NFS client may cache for half a minute that a number does
+    not exist. That is safe, because the server makes the link, but it delays every hand-over by that time.
+
+    :param folder: the stream's folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,11 +39,18 @@ class FilesStore:
 
     @classmethod
     def at(cls, url: str, stream: str) -> FilesStore:
-        """Return the store of a stream under a ``file:`` URL; raise SpecError when the URL is of another kind."""
+        """Return the store of a stream.
+
+        :param url: control URL, such as ``file:///data/streams``.
+        :raises SpecError: the URL is not a ``file:`` URL, or the name of the stream is not valid.
+        """
         return cls(local_folder(url) / check_stream_name(stream))
 
     def initialise(self) -> None:
-        """Make the folders of a new stream; prove once that exclusive creation works here."""
+        """Create the folders of a new stream, and test once that exclusive creation works on this file system.
+
+        :raises ControlUnavailable: the folder cannot be written, or exclusive creation does not work.
+        """
         with _unavailable(self.folder):
             for folder in (self._heartbeats, self._incoming, self.folder / "releases"):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -47,14 +60,16 @@ class FilesStore:
             _sync_folder(self.folder)
 
     def check(self) -> None:
-        """Raise ControlUnavailable when the stream's folder is not there."""
+        """Check that the stream's folder exists.
+
+        :raises ControlUnavailable: it does not, or cannot be read.
+        """
         with _unavailable(self.folder):
             found = self._log.is_dir()
         if not found:
             raise ControlUnavailable(
                 f"There is no control log in {self.folder}.",
-                next_step="Mount the control folder on this machine, or check `control` and `name` in the "
-                "stream's YAML.",
+                next_step="Mount the control folder on this machine, or correct `control` or `name` in the YAML.",
                 folder=str(self.folder),
             )
 
@@ -65,28 +80,28 @@ class FilesStore:
             self._sweep(seq)
 
     def read(self, seq: int) -> bytes | None:
-        """Return record `seq`, or None when there is none but the one before it is there; see `Store.read`."""
+        """Return record `seq`, or None if it does not exist but the record before it does; see `Store.read`."""
         with _unavailable(self.folder):
             try:
                 return self._path(seq).read_bytes()
             except FileNotFoundError:
-                # A number is free only beside the record that it would follow: a folder that is not mounted, or was
-                # put back from an older copy under a running driver, says nothing about what is free.
+                # "There is no such record" is only certain if the record before it exists. A folder that is not
+                # mounted, or was restored from an older copy, must not look like a log that ends here.
                 os.stat(self._path(seq - 1) if seq > 1 else self._log)
                 return None
 
     def put_heartbeat(self, incarnation: str, data: bytes) -> None:
-        """Replace the incarnation's heartbeat."""
+        """Replace an incarnation's heartbeat; see `Store.put_heartbeat`."""
         path = self._heartbeat_path(incarnation)
-        # One writer per incarnation, so one name is enough, and a killed writer leaves one file at most.
+        # Each incarnation has one writer, so a fixed name is enough; a killed writer leaves at most one file.
         temporary = path.with_name(f".{path.name}.new")
         with _unavailable(self.folder):
-            # Not synced: a heartbeat that a power cut takes is one that did not beat.
+            # Not synced: a heartbeat that is lost in a power cut counts as not written.
             temporary.write_bytes(data)
             temporary.replace(path)
 
     def heartbeat(self, incarnation: str) -> bytes | None:
-        """Return the incarnation's heartbeat, or None when it never wrote one."""
+        """Return an incarnation's heartbeat, or None if it never wrote one."""
         with _unavailable(self.folder):
             try:
                 return self._heartbeat_path(incarnation).read_bytes()
@@ -95,24 +110,24 @@ class FilesStore:
                 return None
 
     def heartbeats(self) -> list[str]:
-        """Return the incarnations that wrote a heartbeat."""
+        """Return the incarnations that have a heartbeat, sorted."""
         with _unavailable(self.folder):
             names = (name.removesuffix(".json") for name in os.listdir(self._heartbeats))
             return sorted(name for name in names if INCARNATION.fullmatch(name))
 
     def put_samples(self, data: bytes) -> None:
-        """Replace the samples."""
+        """Replace the lag samples; see `Store.put_samples`."""
         temporary = self._incoming / f"{SAMPLES}.{uuid.uuid4().hex}"
         with _unavailable(self.folder):
             try:
-                # Not synced, as heartbeats are not.
+                # Not synced, like heartbeats.
                 temporary.write_bytes(data)
                 temporary.replace(self.folder / SAMPLES)
             finally:
                 temporary.unlink(missing_ok=True)
 
     def samples(self) -> bytes | None:
-        """Return the samples, or None when there are none yet."""
+        """Return the lag samples, or None if there are none yet."""
         with _unavailable(self.folder):
             try:
                 return (self.folder / SAMPLES).read_bytes()
@@ -136,15 +151,18 @@ class FilesStore:
             os.link(temporary, path)
             _sync_folder(path.parent)
         except FileExistsError as error:
-            raise SeqTaken(f"{path.name} is taken.", next_step="Read the log again.", path=str(path)) from error
+            raise SeqTaken(
+                f"{path.name} exists already.", next_step="Read the log again and decide again.", path=str(path)
+            ) from error
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink()
 
     def _sweep(self, seq: int) -> None:
-        """Remove what killed writers left in ``incoming/``: a file whose number is taken can never be linked to it.
+        """Remove files of killed writers from ``incoming/``, up to a number that is taken.
 
-        Its writer may be alive and merely slow; it then fails to link, reads its number back and finds it taken.
+        If the writer of such a file is alive and only slow, its link fails; it reads the record and finds the number
+        taken.
         """
         with contextlib.suppress(OSError):
             for name in os.listdir(self._incoming):
@@ -176,16 +194,19 @@ class FilesStore:
         target.unlink(missing_ok=True)
         if len(won) != 1 or errors:
             raise ControlUnavailable(
-                f"Of two exclusive creates in {self.folder}, {len(won)} won instead of one"
+                f"Of two exclusive creates of one file in {self.folder}, {len(won)} succeeded instead of one"
                 f"{''.join(f' ({error.strerror})' for error in errors[:1])}.",
-                next_step="Use a writable control folder, not full, on a file system with hard links "
+                next_step="Use a writable control folder with free space, on a file system with hard links "
                 "(local disk, NFS).",
                 winners=len(won),
             )
 
 
 def local_folder(url: str) -> Path:
-    """Return the absolute folder of a ``file:`` URL; raise SpecError for anything else."""
+    """Return the folder of a control URL.
+
+    :raises SpecError: the URL is not ``file:///an/absolute/folder``.
+    """
     parts = urlsplit(url)
     path = unquote(parts.path)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not os.path.isabs(path):
@@ -211,7 +232,7 @@ def _unavailable(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise ControlUnavailable(
             f"The control folder {folder} cannot be used now: {error.strerror or error}.",
-            next_step="Check that it is mounted, writable and not full; nothing is lost, the drivers wait for it.",
+            next_step="Check that it is mounted, writable and not full. Nothing is lost: the drivers wait for it.",
             folder=str(folder),
             errno=error.errno,
         ) from error

@@ -1,4 +1,4 @@
-"""The numbered log of one stream: append if nobody else did, read, fold."""
+"""The numbered control log of one stream: append a record if its number is free, read records, fold them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from airflow_stream_provider.lifecycle.state import StreamState
 
 
 class ControlLog:
-    """A view of one stream's log. It keeps the folded state and reads only what is new; not thread-safe."""
+    """One stream's control log. It keeps the folded state and reads only new records. Not thread-safe.
+
+    :param store: where the log is stored.
+    :param stream: name of the stream.
+    """
 
     def __init__(self, store: Store, stream: str) -> None:
         self.store = store
@@ -24,26 +28,33 @@ class ControlLog:
         self.state = StreamState()
 
     def records(self, from_seq: int = 1) -> list[Record]:
-        """Return all records from this number on, oldest first."""
+        """Return all records from a number on, oldest first.
+
+        :raises ControlUnavailable: the store cannot be read now.
+        """
         found: list[Record] = []
         while (data := self.store.read(from_seq + len(found))) is not None:
             found.append(Record.from_json(data, from_seq + len(found)))
         return found
 
     def refresh(self) -> StreamState:
-        """Read what is new and return the state; raise ControlUnavailable when that cannot be known now."""
+        """Read the new records and return the folded state.
+
+        :raises ControlUnavailable: the store cannot be read now.
+        """
         news = self.records(self.state.seq + 1)
         if news:
             self.state = fold(news, self.state)
         return self.state
 
     def append(self, record: Record, expected_seq: int) -> Record:
-        """Write `record` as the one that follows `expected_seq`, and return it with its number.
+        """Write a record as the one that follows `expected_seq`, and return it with its number.
 
-        :raises RuleBroken: it may not follow the present state; nothing was written.
-        :raises SeqTaken: somebody else wrote that number first; `refresh` and decide again.
-        :raises ControlUnavailable: not written, or not known. The number was read back where possible, and only a
-            record with our own nonce counts; until a `refresh` shows it, act as if it had not been written.
+        :raises RuleBroken: the record may not follow the present state. Nothing was written.
+        :raises SeqTaken: another writer took that number first. Call `refresh` and decide again.
+        :raises ControlUnavailable: the record was not written, or that is not known. After an error the number is read
+            back, and the write counts only if the nonce is ours. Until a `refresh` shows the record, treat it as not
+            written.
         """
         if self.state.seq < expected_seq:
             self.refresh()
@@ -54,12 +65,12 @@ class ControlLog:
         try:
             self.store.create(numbered.seq, numbered.to_json())
         except (SeqTaken, ControlUnavailable) as error:
-            # A time-out or a lost answer may hide a success, and a retry inside the store our own first try.
+            # After a time-out or a lost answer the record may exist: the answer was lost, or the store tried twice.
             written = self.store.read(numbered.seq)
             if written is None:
                 raise ControlUnavailable(
-                    f"Whether record {numbered.seq} was written is not known: {error.message}",
-                    next_step="Nothing: it counts as not written until it is read.",
+                    f"Record {numbered.seq} may or may not have been written: {error.message}",
+                    next_step="Nothing to do: it counts as not written until it is read.",
                     seq=numbered.seq,
                 ) from error
             if Record.from_json(written, numbered.seq).nonce != record.nonce:
@@ -68,10 +79,11 @@ class ControlLog:
         return numbered
 
     def propose(self, build: Callable[[StreamState], Record | None]) -> StreamState:
-        """Append what `build` makes of the newest state, again and again until nobody comes between.
+        """Append the record that `build` makes from the newest state; if another writer is faster, try again.
 
-        `build` returns None when there is nothing left to do (it was done already, or must not be done any more).
-        Returns the state after that. Raises what `append` raises, but for SeqTaken.
+        :param build: returns the record, or None if there is nothing to do in this state.
+        :return: the state after the last read or write.
+        :raises RuleBroken, ControlUnavailable: as `append`.
         """
         while True:
             record = build(self.refresh())
@@ -84,27 +96,35 @@ class ControlLog:
             return self.state
 
     def beat(self, incarnation: str, heartbeat: Heartbeat) -> None:
-        """Replace the incarnation's heartbeat."""
+        """Write an incarnation's heartbeat, in place of the one before."""
         self.store.put_heartbeat(incarnation, heartbeat.to_json())
 
     def heartbeat(self, incarnation: str) -> Heartbeat | None:
-        """Return the incarnation's heartbeat, or None when it never wrote one.
+        """Return an incarnation's heartbeat, or None if it never wrote one.
 
-        :raises StreamError: it is damaged. :raises ControlUnavailable: it cannot be read now.
+        :raises StreamError: the heartbeat is damaged.
+        :raises ControlUnavailable: the store cannot be read now.
         """
         data = self.store.heartbeat(incarnation)
         return None if data is None else Heartbeat.from_json(data, incarnation)
 
     def heartbeats(self) -> dict[str, Heartbeat]:
-        """Return every heartbeat by incarnation."""
+        """Return all heartbeats, by incarnation."""
         found = ((name, self.heartbeat(name)) for name in self.store.heartbeats())
         return {name: beat for name, beat in found if beat is not None}
 
 
 def make_record(kind: str, by: str, **fields: Any) -> Record:
-    """Return a new record of this kind, dated now."""
+    """Return a new record with the present time, not yet numbered.
+
+    :param kind: kind of the record, such as ``requested``.
+    :param by: who writes it.
+    :param fields: the fields of this kind.
+    """
     return Record(kind=kind, fields=fields, by=by, at=time.time())
 
 
 def _taken(seq: int) -> SeqTaken:
-    return SeqTaken(f"Record {seq} is taken.", next_step="Read the log again.", seq=seq)
+    return SeqTaken(
+        f"Record {seq} was written by someone else.", next_step="Read the log again and decide again.", seq=seq
+    )

@@ -1,4 +1,4 @@
-"""Releases: immutable copies of what a deployment runs, beside the control log."""
+"""Publish releases: immutable copies of the files that a deployment runs, stored beside the control log."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from airflow_stream_provider.lifecycle.release import Release
 
 LAUNCHER = "launcher.py"
 RUNTIME_ZIP = "airflow_stream_runtime.zip"
-# What travels to the driver; everything else of this package needs Airflow.
-_TRAVELS = ("lifecycle", "control", "checkpoint", "runtime")
+# The packages that are shipped to the driver; everything else here needs Airflow.
+_SHIPPED = ("lifecycle", "control", "checkpoint", "runtime")
 
 
 def publish(
@@ -33,9 +33,12 @@ def publish(
     py_files: Sequence[Path] = (),
     conf: Mapping[str, str] | None = None,
 ) -> Release:
-    """Copy a release's files under their hash and return it; the same contents give the same release again.
+    """Copy a release's files into a folder named by their hash. The same contents give the same release.
 
-    :raises SpecError: a file is missing, or two files have one name.
+    The zip of the runtime and launcher.py are part of the release.
+
+    :param stream_folder: the stream's folder under the control URL.
+    :raises SpecError: a file is missing, or two files have the same name.
     """
     sources = [application, *py_files]
     _check_sources(sources)
@@ -55,19 +58,22 @@ def publish(
 
 
 def verify(stream_folder: Path, release: Release) -> None:
-    """Raise StreamError unless the files of a release are those that were published (design rule 8)."""
+    """Check that the files of a release are those that were published (rule 8 of the design).
+
+    :raises StreamError: a file is missing or has changed.
+    """
     folder = release.folder(stream_folder)
     names = [release.application, *release.py_files, LAUNCHER, RUNTIME_ZIP]
     settings = {k: v for k, v in release.to_json().items() if k != "hash"}
     try:
         found = _digest(settings, {name: (folder / name).read_bytes() for name in names})
     except FileNotFoundError as error:
-        found = f"nothing at {Path(error.filename).name}"
+        found = f"no file {Path(error.filename).name}"
     if found != release.hash:
         raise StreamError(
-            f"The files of release {release.version} in {folder} are not those that were published "
-            f"(hash {release.hash}, found {found}).",
-            next_step="Deploy the release again; never edit files under releases/.",
+            f"The files of release {release.version} in {folder} have changed since they were published: "
+            f"the hash was {release.hash}, found {found}.",
+            next_step="Deploy the release again. Never edit files under releases/.",
             hash=release.hash,
         )
 
@@ -93,13 +99,13 @@ def _digest(settings: Mapping[str, Any], files: Mapping[str, bytes]) -> str:
 
 @functools.cache
 def runtime_zip() -> bytes:
-    """Return the zip of py-files that carries the runtime to the driver; the same sources give the same bytes."""
+    """Return the zip with the runtime for the driver. The same sources give the same bytes."""
     package = Path(__file__).parent.parent
-    sources = [package / "__init__.py"] + [p for name in _TRAVELS for p in (package / name).rglob("*.py")]
+    sources = [package / "__init__.py"] + [p for name in _SHIPPED for p in (package / name).rglob("*.py")]
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(sources):
-            # A fixed date, so that the same sources always give the same bytes and thus the same hash.
+            # A fixed date, so that the same sources give the same bytes and hash.
             entry = zipfile.ZipInfo(f"{package.name}/{path.relative_to(package).as_posix()}", (1980, 1, 1, 0, 0, 0))
             archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
@@ -115,7 +121,7 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-    # A twin may have published the same contents meanwhile; a folder that is not empty is never replaced.
+    # Another process may have published the same contents meanwhile; rename never replaces its folder.
     with contextlib.suppress(OSError):
         temporary.rename(folder)
     shutil.rmtree(temporary, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a place must offer so that a control log can live there."""
+"""The interface of a storage for control logs."""
 
 from __future__ import annotations
 
@@ -7,31 +7,41 @@ from typing import Protocol
 
 
 class Store(Protocol):
-    """Numbered records that are created once and never changed; replaceable: a heartbeat per incarnation, the samples.
+    """A stream's records, heartbeats and lag samples.
 
-    Every method raises ControlUnavailable when it cannot tell: unknown is never reported as "not there".
+    Records are numbered, created once and never changed. Each incarnation has one heartbeat, and the stream has one
+    object of samples; both are replaced as a whole.
+
+    Every method raises ControlUnavailable if it cannot read or write now. None always means that the store is readable
+    and the object does not exist.
     """
 
     folder: Path
-    """Where the stream's releases are kept, in ``releases/``."""
+    """The stream's folder; its releases are in ``releases/``."""
 
     def create(self, seq: int, data: bytes) -> None:
-        """Create record `seq` exclusively and durably; raise SeqTaken when that number is there already."""
+        """Create record `seq` exclusively and durably.
+
+        :raises SeqTaken: the number exists.
+        """
 
     def read(self, seq: int) -> bytes | None:
-        """Return record `seq`, or None when it is certain that there is none; ask only for what follows a record."""
+        """Return record `seq`, or None if it does not exist.
+
+        Only valid for a number up to one more than the last record.
+        """
 
     def put_heartbeat(self, incarnation: str, data: bytes) -> None:
-        """Replace an incarnation's heartbeat as a whole: no reader ever sees half of one."""
+        """Replace an incarnation's heartbeat atomically: no reader sees a part of it."""
 
     def heartbeat(self, incarnation: str) -> bytes | None:
-        """Return an incarnation's heartbeat, or None when it never wrote one."""
+        """Return an incarnation's heartbeat, or None if it never wrote one."""
 
     def heartbeats(self) -> list[str]:
-        """Return the incarnations that wrote a heartbeat."""
+        """Return the incarnations that have a heartbeat."""
 
     def put_samples(self, data: bytes) -> None:
-        """Replace what the watch keeps (see `control.samples`) as a whole."""
+        """Replace the lag samples of the watch (see `monitoring.samples`) atomically."""
 
     def samples(self) -> bytes | None:
-        """Return what the watch keeps, or None when it never kept anything."""
+        """Return the lag samples of the watch, or None if there are none yet."""

@@ -1,1 +1,1 @@
-"""Kafka as the streams need it: how far a stream is behind."""
+"""Read offsets, settings and consumer groups from Kafka, over one client per connection."""

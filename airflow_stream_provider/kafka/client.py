@@ -1,4 +1,4 @@
-"""The one client of Kafka: what this package asks a cluster for, from any thread."""
+"""The Kafka client of this package; it may be used from several threads."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ T = TypeVar("T")
 
 
 class KafkaClient:
-    """One connection to a Kafka cluster, for as many threads as want to ask it.
+    """A client for one Kafka cluster, shared by several threads.
 
-    Looking never creates a topic. Not to be carried into another process: there every call raises StreamError. After
-    KafkaDenied for its credentials it stays refused; make a new one.
+    No read ever creates a topic. The client cannot be used after a fork: in another process every call raises
+    StreamError. After the brokers refused its credentials (KafkaDenied), every further call fails; open a new client.
 
-    :param conn_id: Airflow connection id, for messages. :param extra: the connection's extra.
-    :raises SpecError: the connection cannot be used. :raises BrokerUnreachable: no broker answers within 10 s.
-    :raises KafkaDenied: the brokers refuse its credentials.
+    :param conn_id: id of the Airflow connection, for error messages.
+    :param extra: the connection's extra, with librdkafka's names.
+    :raises SpecError: the connection is not valid.
+    :raises BrokerUnreachable: no broker answers within 10 s.
+    :raises KafkaDenied: the brokers refuse the credentials.
     """
 
     def __init__(self, conn_id: str, extra: Mapping[str, Any]) -> None:
@@ -53,17 +55,24 @@ class KafkaClient:
         self.close()
 
     def close(self) -> None:
-        """Close it; nothing happens the second time, or in a process that it was not made in."""
+        """Close the client. Does nothing if it is closed, or in a process that did not open it."""
         if not self._closed and self._process == os.getpid():
             self._closed = True
             self._admin.close()
 
     def topics(self, names: Iterable[str] | None = None) -> Answers[str, dict[str, Any]]:
-        """Describe topics, by default all: `topic_id` and `partitions`, each with its leader and replicas."""
+        """Describe topics.
+
+        :param names: the topics; default all.
+        :return: `topic_id` and `partitions` of each topic, with their leaders and replicas.
+        """
         return self._run("to describe topics", self._requests.topics, None if names is None else sorted(set(names)))
 
     def create_topics(self, partitions: Mapping[str, int]) -> None:
-        """Create topics with these numbers of partitions, those that are not there yet, and wait for their leaders."""
+        """Create the topics that do not exist yet, and wait until their partitions have leaders.
+
+        :param partitions: number of partitions by topic.
+        """
         there = self.topics(partitions)
         new = {name: {"num_partitions": count} for name, count in partitions.items() if name not in there}
         if new:
@@ -73,11 +82,12 @@ class KafkaClient:
     def offsets(
         self, specs: Mapping[TopicPartition, int], read_committed: bool = False
     ) -> Answers[TopicPartition, OffsetAndTimestamp]:
-        """Return for each partition the offset that a spec stands for, all leaders asked side by side.
+        """Return one offset for each partition. All leaders are asked at the same time.
 
-        :param specs: -2: the start of the log, -1: its end, -3: the record with the largest timestamp, or a time in
-            milliseconds since 1970: the first record not older (offset -1 when there is none).
-        :param read_committed: the end is the last stable offset.
+        :param specs: which offset to return, by partition. -2: the start of the log. -1: its end. -3: the record with
+            the largest timestamp. Otherwise a time in milliseconds since 1970: the first record at or after that time,
+            offset -1 if there is none.
+        :param read_committed: return the last stable offset as the end of the log; default False.
         """
 
         def request(wanted: Mapping[TopicPartition, int]) -> PackedListOffsetsRequest:
@@ -89,7 +99,10 @@ class KafkaClient:
         return self._run("for offsets", self._requests.ask_leaders, dict(specs), request, answers)
 
     def producers(self, partitions: Iterable[TopicPartition]) -> Answers[TopicPartition, list[dict[str, Any]]]:
-        """Return the producers that each partition knows, with `current_txn_start_offset` (-1: none is open)."""
+        """Return the active producers of each partition.
+
+        `current_txn_start_offset` is where a producer's open transaction begins, -1 if it has none.
+        """
 
         def request(wanted: Mapping[TopicPartition, None]) -> Any:
             topics: dict[str, list[int]] = {}
@@ -106,9 +119,10 @@ class KafkaClient:
         return self._run("for producers", self._requests.ask_leaders, dict.fromkeys(partitions), request, answers)
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """Return all that a consumer group has committed; nothing for a group that is not known.
+        """Return the committed offsets of a consumer group; empty for an unknown group.
 
         :raises KafkaDenied: the user may not describe the group.
+        :raises BrokerUnreachable: the group's coordinator does not answer.
         """
         from kafka.errors import for_code
 
@@ -120,26 +134,30 @@ class KafkaClient:
         return found[group]
 
     def groups_offsets(self, groups: Iterable[str]) -> Answers[str, dict[TopicPartition, int]]:
-        """Return all that these groups have committed: however many they are, one request for each coordinator.
+        """Return the committed offsets of several consumer groups, with one request to each coordinator.
 
-        Kafka leaves out, without a word, the topics that the user may not describe.
+        Kafka silently leaves out the topics that the user may not describe.
         """
         wanted = sorted(set(groups))
         return self._run("to describe groups", self._groups.offsets, wanted) if wanted else Answers()
 
     def commit_group(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
-        """Commit offsets for a consumer group that has no members.
+        """Commit offsets for a consumer group without members.
 
-        :raises StreamError: the group has members, or Kafka refuses some of them: those others are committed.
+        :param metadata: text that is stored with each offset.
+        :raises StreamError: the group has members, or Kafka refuses some of the partitions. The offsets of the other
+            partitions are committed then.
         """
         self._run(f"to commit for the group {group}", self._groups.commit, group, dict(offsets), metadata)
 
     def configs(
         self, *, topics: Iterable[str] = (), brokers: Iterable[int] = (), keys: Iterable[str] | None = None
     ) -> Answers[str | int, dict[str, str | None]]:
-        """Return the settings in force of topics (by name) and brokers (by number), defaults included.
+        """Return the effective settings of topics and brokers, including defaults.
 
-        :param keys: only these; by default all.
+        :param topics: names of topics.
+        :param brokers: ids of brokers.
+        :param keys: names of the settings to return; default all.
         """
         wanted = None if keys is None else sorted(keys)
         return self._run("for configs", self._requests.configs, sorted(set(topics)), sorted(set(brokers)), wanted)
@@ -149,9 +167,9 @@ class KafkaClient:
         return self._run("to describe the cluster", self._admin._describe_cluster)
 
     def eligible_leaders(self, topics: Iterable[str]) -> dict[TopicPartition, tuple[int, ...]]:
-        """Return the replicas that could lead each partition without loss though they are out of sync (KIP-966).
+        """Return each partition's eligible leader replicas: out of sync, but able to lead without loss (KIP-966).
 
-        :raises StreamError: these brokers cannot say; they are older than 3.7.
+        :raises StreamError: the brokers are older than 3.7 and do not report them.
         """
         from kafka import TopicPartition
 
@@ -170,7 +188,12 @@ class KafkaClient:
         return found
 
     def log_sizes(self, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the bytes of each partition's log on its leader, where that names a size."""
+        """Return the size of each partition's log on its leader, in bytes.
+
+        A partition is missing from the result if its leader does not report a size.
+
+        :param leaders: broker id of the leader by partition; -1 for a partition without a leader.
+        """
         from kafka import TopicPartition
 
         topics: dict[str, list[int]] = {}
@@ -186,7 +209,7 @@ class KafkaClient:
             for folder in answer["log_dirs"]
             for topic in folder["topics"]
             for each in topic["partitions"]
-            # A copy that is being moved to another disk has an entry of its own.
+            # A replica that is being moved to another disk has a second entry.
             if leaders.get(partition := TopicPartition(topic["name"], each["partition_index"])) == answer["broker"]
             and not each["is_future_key"]
         }
@@ -196,9 +219,9 @@ class KafkaClient:
         from kafka.errors import KafkaError
 
         if self._process != os.getpid():
-            raise StreamError("This Kafka client was made in another process.", next_step="Make one after the fork.")
+            raise StreamError("This Kafka client was opened in another process.", next_step="Open one after the fork.")
         if self._closed:
-            raise StreamError("This Kafka client is closed.", next_step="Make a new one.")
+            raise StreamError("This Kafka client is closed.", next_step="Open a new one.")
         try:
             yield
         except (KafkaError, OSError) as error:

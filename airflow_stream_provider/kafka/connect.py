@@ -1,4 +1,7 @@
-"""Open a client of kafka-python for a connection, leave nothing behind when that fails, and say why it did."""
+"""Open a kafka-python client for a connection.
+
+If that fails, close its thread and sockets and raise an error that names the cause.
+"""
 
 from __future__ import annotations
 
@@ -14,28 +17,31 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
 
-# A broker that answers at all answers within this; the constructor alone would wait for 30 s.
+# Milliseconds until the first broker has to answer; kafka-python's default is 30 s.
 CONNECT_MS = 10_000
-# Eight threads on one client had a quarter of their calls refused with the default of 5 (3.0.12).
+# With the default of 5, a quarter of the calls of eight threads on one client failed (kafka-python 3.0.12).
 IN_FLIGHT = 100
-# Its own thread is warned of a task that takes longer; an answer of some thousand partitions takes 0.2 s.
+# kafka-python logs a warning for slower tasks; decoding some thousand partitions takes 0.2 s.
 SLOW_SECONDS = 5.0
-# A broker that comes back is asked again within this, not after half a minute.
+# A broker that comes back is asked again within this time; the default is half a minute.
 BACKOFF_MAX_MS = 2_000
 
 
 class BrokerUnreachable(StreamError):
-    """Kafka does not answer, or cannot do what it was asked for."""
+    """Kafka does not answer, or a request failed. Try again later."""
 
 
 class KafkaDenied(StreamError):
-    """Kafka refuses the user of the connection: its credentials, or what it was asked for."""
+    """Kafka refuses the connection's credentials, or its user lacks an ACL."""
 
 
 def connect(conn_id: str, extra: Mapping[str, Any]) -> KafkaAdminClient:
-    """Return a client that has reached a broker; its thread and sockets are there until its `close()`.
+    """Return a client that is connected to a broker. It keeps a thread and sockets until its `close()`.
 
-    :raises SpecError: the connection cannot be used. :raises KafkaDenied: the brokers refuse its credentials.
+    :param conn_id: id of the Airflow connection, for error messages.
+    :param extra: the connection's extra, with librdkafka's names.
+    :raises SpecError: the connection is not valid.
+    :raises KafkaDenied: the brokers refuse the credentials.
     :raises BrokerUnreachable: no broker answers within 10 s.
     """
     from kafka import KafkaAdminClient
@@ -49,19 +55,19 @@ def connect(conn_id: str, extra: Mapping[str, Any]) -> KafkaAdminClient:
     causes: collections.deque[Exception] = collections.deque(maxlen=1)
 
     def failed(error: Exception) -> None:
-        # The bootstrap only says that no connection came about.
+        # The bootstrap itself only reports that no connection was made.
         causes.append(error)
-        # A socket that could not connect is not closed but left to the garbage collector, in the errors' frames.
+        # kafka-python leaves the failed socket in the errors' frames; clearing them closes it now.
         each: BaseException | None = error
         while each is not None:
             traceback.clear_frames(each.__traceback__)
             each = each.__context__
 
     class Manager(KafkaConnectionManager):  # type: ignore[misc]
-        """Hears of every connection that fails, and of what a broker says before it hangs up."""
+        """Keeps the error of each failed connection, and a broker's last message before it closes the connection."""
 
         def get_connection(self, node_id: Any, **options: Any) -> Any:
-            # The bootstrap would try again until its time is over, and a server that counts may lock the user out.
+            # The bootstrap would try again until its timeout, and a server that counts failures may lock the user out.
             if self.cluster.is_bootstrap(node_id) and causes and isinstance(causes[0], SaslAuthenticationFailedError):
                 raise causes[0]
             return super().get_connection(node_id, **options)
@@ -70,12 +76,12 @@ def connect(conn_id: str, extra: Mapping[str, Any]) -> KafkaAdminClient:
             transport = await super()._build_transport(node, **options)
             receive = transport._sock_recv
 
-            def before_the_end() -> tuple[bytes, Exception | None]:
-                # With both, it would drop the refusal that a broker sends with its last breath.
+            def data_before_error() -> tuple[bytes, Exception | None]:
+                # Given data and an error, kafka-python would drop the data: the refusal that the broker sent last.
                 data, error = receive()
                 return data, None if data else error
 
-            transport._sock_recv = before_the_end
+            transport._sock_recv = data_before_error
             return transport
 
         async def _connect(self, node: Any, conn: Any, **options: Any) -> None:
@@ -96,7 +102,7 @@ def connect(conn_id: str, extra: Mapping[str, Any]) -> KafkaAdminClient:
             **settings,
         )
     except (KafkaError, OSError, ValueError) as error:
-        # A constructor that cannot bootstrap leaves its thread and its sockets behind (3.0.12).
+        # A constructor that fails leaves its thread and sockets open (kafka-python 3.0.12).
         for net in made:
             net.stop()
             net.close()
@@ -105,39 +111,41 @@ def connect(conn_id: str, extra: Mapping[str, Any]) -> KafkaAdminClient:
 
 
 def stream_error(conn_id: str, servers: list[str], what: str, error: BaseException) -> StreamError:
-    """Return the error to be raised for one of kafka-python's.
+    """Return our error for one of kafka-python's errors.
 
-    :param what: what was asked for, as in "Kafka refuses us `to connect`".
+    :param conn_id: id of the Airflow connection.
+    :param servers: the bootstrap servers.
+    :param what: the request that failed, such as ``to connect`` or ``for offsets``.
+    :param error: what kafka-python raised.
     """
     from kafka.errors import AuthorizationError, KafkaError, SaslAuthenticationFailedError
 
     where = f"Kafka at {','.join(servers)} (connection {conn_id!r})"
-    # Only texts that cannot hold a secret: an `oauth_cb` may raise anything. Kafka's begin with the error's name.
+    # Only the texts of Kafka's own errors, which begin with their name: an `oauth_cb` may raise an error with a secret.
     reason = (str(error) if isinstance(error, KafkaError) else "") or type(error).__name__
     reason = reason.rstrip(". ")
     if isinstance(error, SaslAuthenticationFailedError):
         return KafkaDenied(
             f"{where} refuses the connection's credentials: {reason}.",
-            next_step="Correct its user, password or token.",
+            next_step="Correct the user, password or token in the connection.",
             conn_id=conn_id,
         )
     if isinstance(error, AuthorizationError):
         return KafkaDenied(
-            f"{where} refuses the connection's user {what}: {reason}.",
-            next_step="Grant it the ACL: lag needs DESCRIBE on topics and groups, and DESCRIBE_CONFIGS on topics.",
+            f"{where} denies the connection's user the request {what}: {reason}.",
+            next_step="Grant it the ACL. Lag needs DESCRIBE on topics and groups, and DESCRIBE_CONFIGS on topics.",
             conn_id=conn_id,
         )
     return BrokerUnreachable(
         f"{where} does not answer when asked {what}: {reason}.",
-        next_step="Check that the brokers run, that this machine reaches their advertised listeners, and "
-        "the connection's"
-        " security settings.",
+        next_step="Check that the brokers run, that this machine reaches their advertised listeners, and that the "
+        "connection's security settings are right.",
         conn_id=conn_id,
     )
 
 
 class _NoCredentials(logging.Filter):
-    """Drops what kafka-python's debug log says of a log-in, and raw bytes: they hold the password or the token."""
+    """Drops kafka-python's debug records about SASL and with raw bytes, which hold the password or the token."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         args = record.args if isinstance(record.args, tuple) else ()
@@ -149,4 +157,4 @@ _no_credentials = _NoCredentials()
 
 def _keep_credentials_out_of_logs() -> None:
     for name in ("kafka.net.connection", "kafka.protocol.parser"):
-        logging.getLogger(name).addFilter(_no_credentials)  # the same one is added but once
+        logging.getLogger(name).addFilter(_no_credentials)  # adding the same filter again has no effect

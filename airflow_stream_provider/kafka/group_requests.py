@@ -1,4 +1,4 @@
-"""The requests about consumer groups: of many groups at once, each asked of its coordinator, wherever that moves to."""
+"""Requests about consumer groups, sent to the groups' coordinators; a coordinator may move between two tries."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from airflow_stream_provider.kafka.requests import PAUSES, Answers, Problem, Req
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient, TopicPartition
 
-# The first group of a cluster makes the topic of all groups' offsets.
+# Longer pauses than for topics: the first group of a cluster makes Kafka create __consumer_offsets.
 COORDINATOR_PAUSES = (*PAUSES, 2.0, 4.0)
-GROUP = 0  # Kafka's number for this kind of coordinator
+GROUP = 0  # Kafka's key type of a group coordinator, as opposed to a transaction coordinator
 
 
 class GroupRequests:
-    """Asks the coordinators of groups, on the client's thread. Brokers must be 3.0 or later (KIP-699, KIP-709)."""
+    """Requests to group coordinators, as coroutines of the client's thread.
+
+    Needs Kafka 3.0 or later, for several groups in one request (KIP-699, KIP-709).
+    """
 
     def __init__(self, admin: KafkaAdminClient, requests: Requests) -> None:
         self._admin = admin
@@ -24,7 +27,7 @@ class GroupRequests:
         self._requests = requests
 
     async def offsets(self, groups: list[str]) -> Answers[str, dict[TopicPartition, int]]:
-        """Return what each group has committed."""
+        """Return the committed offsets of each group; see `KafkaClient.groups_offsets`."""
         from kafka.errors import KafkaError, RequestTimedOutError, RetriableError, for_code
 
         found: Answers[str, dict[TopicPartition, int]] = Answers()
@@ -53,7 +56,10 @@ class GroupRequests:
         return found
 
     async def commit(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str) -> None:
-        """Commit for a group without members; raise the first error of a partition."""
+        """Commit offsets for a group without members; see `KafkaClient.commit_group`.
+
+        :raises kafka.errors.KafkaError: the first error, of the coordinator or of a partition.
+        """
         from kafka.errors import NoError, RetriableError, for_code
         from kafka.structs import OffsetAndMetadata
 
@@ -75,7 +81,7 @@ class GroupRequests:
             await self._manager._net.sleep(pause)
 
     async def _coordinators(self, groups: list[str], problems: dict[str, Problem]) -> dict[int, list[str]]:
-        """Return the groups by their coordinators; never from memory, since kafka-python forgets none that moved."""
+        """Return the groups by coordinator. Always asks: kafka-python's cache keeps coordinators that have moved."""
         from kafka.protocol.metadata import FindCoordinatorRequest
 
         def request() -> Any:

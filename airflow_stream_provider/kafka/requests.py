@@ -1,8 +1,8 @@
-"""The requests this package makes of Kafka, as coroutines of kafka-python's own thread.
+"""Requests about topics, partitions and settings, as coroutines of kafka-python's own thread.
 
-Its admin calls fail altogether when one partition of thousands has no leader, ask one broker after the other, never
-forget a coordinator that has moved, and do not look at the errors of `describe_configs` (3.0.12). Here every
-partition, topic and broker has its answer or the reason why there is none.
+kafka-python's admin calls (3.0.12) fail as a whole if one of thousands of partitions has no leader, ask one broker
+after another, cache coordinators that have moved, and ignore the errors of `describe_configs`. The requests here
+return for each partition, topic and broker either its answer or the reason why there is none.
 """
 
 from __future__ import annotations
@@ -20,27 +20,32 @@ K = TypeVar("K")
 V = TypeVar("V")
 R = TypeVar("R")
 
-# Pauses in seconds before what a broker that changes its part may answer is asked again.
+# Pauses in seconds between tries, while leaders or coordinators change.
 PAUSES = (0.1, 0.4, 1.0)
-# Kafka's own numbers.
+# Kafka's error codes; NO_ANSWER is ours.
 UNKNOWN_TOPIC_OR_PARTITION = 3
 LEADER_NOT_AVAILABLE = 5
 NO_ANSWER = -1
+# Kafka's resource types of DescribeConfigs.
 TOPIC, BROKER = 2, 4
-# What is told of a partition.
+# The fields of a partition in the description of its topic.
 PARTITION_FIELDS = ("partition_index", "leader_id", "replica_nodes", "isr_nodes", "offline_replicas")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Why there is no answer for one thing: Kafka's error code, or NO_ANSWER, and a sentence for a person."""
+    """Why one partition, topic, broker or group has no answer.
+
+    :param code: Kafka's error code, or NO_ANSWER if the broker did not answer.
+    :param reason: the reason as a sentence.
+    """
 
     code: int
     reason: str
 
 
 class Answers(dict[K, V], Generic[K, V]):
-    """What Kafka answered; `problems` says by key why there is no answer for the others."""
+    """Kafka's answers by key. `problems` has the reason for each key without an answer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,14 +53,21 @@ class Answers(dict[K, V], Generic[K, V]):
 
 
 class Requests:
-    """Needs the brokers that a client has found; everything but the making runs on the client's thread."""
+    """Requests over one admin client. All methods run on the client's own thread.
+
+    :param admin: a client that is connected to a broker.
+    """
 
     def __init__(self, admin: KafkaAdminClient) -> None:
         self._manager = admin._manager
         self._leaders: dict[str, dict[int, int]] = {}
 
     async def send(self, request: Callable[[], Any], node: int | None = None) -> Any:
-        """Send a request, and again while its broker is busy or out of reach."""
+        """Send a request, with up to three more tries while its broker cannot be reached.
+
+        :param request: builds the request, once for each try.
+        :param node: broker id; default any broker.
+        """
         from kafka.errors import KafkaConnectionError, NodeNotReadyError
 
         for pause in PAUSES:
@@ -66,7 +78,7 @@ class Requests:
         return await self._manager.send(request(), node_id=node)
 
     async def topics(self, names: list[str] | None) -> Answers[str, dict[str, Any]]:
-        """Describe topics, all for None; leaders are remembered."""
+        """Describe topics; see `KafkaClient.topics`. Also caches their leaders."""
         from kafka.protocol.metadata import MetadataRequest
 
         topic = MetadataRequest.MetadataRequestTopic
@@ -90,7 +102,7 @@ class Requests:
                     each.error_code, error_sentence(each.error_code, f"topic {each.name}")
                 )
             else:
-                # Not to_dict(), which takes three times as long: there may be thousands of partitions.
+                # to_dict() takes three times as long, and there may be thousands of partitions.
                 partitions = [{name: getattr(p, name) for name in PARTITION_FIELDS} for p in each.partitions]
                 found[each.name] = described = {"topic_id": each.topic_id, "partitions": partitions}
                 self._leaders[each.name] = _leaders(described)
@@ -102,10 +114,11 @@ class Requests:
         request: Callable[[Mapping[TopicPartition, V]], Any],
         answers: Callable[[Any], Iterable[tuple[str, int, int, R]]],
     ) -> Answers[TopicPartition, R]:
-        """Ask the leader of each partition, all leaders at once; again where leaders change meanwhile.
+        """Ask the leader of each partition, all leaders at once, and try again where the leader has changed.
 
-        :param request: what to send to a leader.
-        :param answers: topic, partition, error code and value of each partition in a leader's response.
+        :param wanted: the partitions, each with a value for the request.
+        :param request: builds the request to one leader.
+        :param answers: yields topic, partition, error code and value for each partition of a leader's response.
         """
         from kafka import TopicPartition
         from kafka.errors import KafkaError, RequestTimedOutError, RetriableError, for_code
@@ -136,7 +149,7 @@ class Requests:
                         again[partition] = wanted[partition]
             if not again or pause is None:
                 break
-            # What was known of their leaders is out of date.
+            # Their cached leaders are out of date.
             for partition in again:
                 self._leaders.pop(partition.topic, None)
             await self._manager._net.sleep(pause)
@@ -148,7 +161,7 @@ class Requests:
     async def _by_leader(
         self, wanted: Mapping[TopicPartition, V], problems: dict[TopicPartition, Problem]
     ) -> dict[int, dict[TopicPartition, V]]:
-        # Our own: while we wait for topics, another thread's question may forget what we know.
+        # A copy: while this request waits, another thread's request may drop entries from the cache.
         leaders = {topic: self._leaders.get(topic, {}) for topic in {partition.topic for partition in wanted}}
         unknown = {tp.topic for tp in wanted if leaders[tp.topic].get(tp.partition, -1) < 0}
         described = await self.topics(sorted(unknown)) if unknown else Answers[str, dict[str, Any]]()
@@ -168,12 +181,12 @@ class Requests:
     async def configs(
         self, topics: list[str], brokers: list[int], keys: list[str] | None
     ) -> Answers[str | int, dict[str, str | None]]:
-        """Return the settings in force of topics and brokers."""
+        """Return the effective settings of topics and brokers; see `KafkaClient.configs`."""
         from kafka.errors import KafkaError
         from kafka.protocol.admin import DescribeConfigsRequest
 
         found: Answers[str | int, dict[str, str | None]] = Answers()
-        # A broker's settings are known to itself alone; any broker knows those of all topics.
+        # Only the broker itself knows its settings; every broker knows those of all topics.
         asked: list[tuple[int | None, int, Mapping[str, str | int]]] = [(b, BROKER, {str(b): b}) for b in brokers]
         if topics:
             asked.append((None, TOPIC, {topic: topic for topic in topics}))
@@ -197,7 +210,7 @@ class Requests:
 
 
 def named(partition: TopicPartition | PartitionLag) -> str:
-    """Return a partition as a sentence names it."""
+    """Return a partition's name for a sentence: ``partition 0 of the topic orders``."""
     return f"partition {partition.partition} of the topic {partition.topic}"
 
 
@@ -206,7 +219,10 @@ def _leaders(topic: Mapping[str, Any]) -> dict[int, int]:
 
 
 def error_sentence(code: int, what: str) -> str:
-    """Return what one of Kafka's error codes means for a thing that was asked about."""
+    """Return the meaning of one of Kafka's error codes as a sentence.
+
+    :param what: what the request was about, such as ``topic orders``.
+    """
     from kafka.errors import AuthorizationError, for_code
 
     if code == UNKNOWN_TOPIC_OR_PARTITION:
@@ -215,12 +231,12 @@ def error_sentence(code: int, what: str) -> str:
         return f"{what[0].upper()}{what[1:]} has no leader."
     error = for_code(code)
     if issubclass(error, AuthorizationError):
-        return f"Kafka refuses the connection's user the {what}: {error.__name__}."
+        return f"Kafka denies the connection's user access to the {what}: {error.__name__}."
     return f"Kafka does not answer for the {what}: {error.__name__}."
 
 
 def no_answer(broker: int, error: Exception) -> Problem:
-    """Return the problem of all that a broker was asked."""
+    """Return the problem of everything that a broker was asked about but did not answer."""
     from kafka.errors import IncompatibleBrokerVersion
 
     if isinstance(error, IncompatibleBrokerVersion):

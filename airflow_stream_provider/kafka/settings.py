@@ -1,7 +1,7 @@
-"""From an Airflow connection of type `kafka` to the settings of kafka-python.
+"""Translate an Airflow connection of type `kafka` into settings of kafka-python.
 
-The connection keeps librdkafka's names in its extra, since that is what Airflow's own Kafka provider uses. Each is
-translated, known to mean nothing to a client that only looks, or refused by its name: nothing is silently dropped.
+The connection's extra has librdkafka's names, as Airflow's own Kafka provider uses them. Each name is translated, or
+ignored because it concerns only producers and consumers, or refused with an error. None is dropped silently.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _MECHANISMS = (*_PASSWORD_MECHANISMS, "OAUTHBEARER")
 _SERVER = re.compile(r"([^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?")
-# A token is fetched anew this long before it expires, in seconds.
+# Seconds before its expiry at which a token is replaced.
 _TOKEN_MARGIN = 60.0
 
 _NUMBERS = {
@@ -40,7 +40,7 @@ _OTHERS = (
     *("bootstrap.servers", "client.id", "security.protocol", "sasl.mechanism", "sasl.mechanisms"),
     *("sasl.username", "sasl.password", "oauth_cb", "sasl.oauthbearer.config"),
 )
-# One connection often serves producers and consumers too; to a client that only looks these mean nothing.
+# The same connection often serves producers and consumers. Their settings have no effect on an admin client.
 _NOT_OURS = (
     *("group.id", "group.instance.id", "group.protocol", "auto.offset.reset", "isolation.level", "check.crcs"),
     *("enable.auto.commit", "auto.commit.interval.ms", "enable.auto.offset.store", "enable.partition.eof"),
@@ -55,7 +55,7 @@ _NOT_OURS = (
 
 
 class _Hidden(str):
-    """A password: kafka-python writes its settings into its debug log."""
+    """A password whose repr hides it, because kafka-python writes its settings into its debug log."""
 
     __slots__ = ()
 
@@ -64,17 +64,20 @@ class _Hidden(str):
 
 
 def client_settings(conn_id: str, extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return kafka-python's settings for a connection's extra.
+    """Return kafka-python's settings for a connection.
 
-    :raises SpecError: a key is not known here, a value cannot be used, or one is missing; no message shows a secret.
+    :param conn_id: id of the Airflow connection, for error messages.
+    :param extra: the connection's extra, with librdkafka's names.
+    :raises SpecError: a name is unknown, a value is not valid, or a required value is missing. No message shows a
+        secret.
     """
     known = {*_NUMBERS, *_SSL, *_OTHERS, *_NOT_OURS}
     unknown = sorted(set(extra) - known)
     if unknown:
         raise _refused(
             conn_id,
-            f"has settings that are not known here: {', '.join(unknown)}",
-            f"Remove them from its extra; known are {', '.join(sorted(known - set(_NOT_OURS)))}.",
+            f"has unknown settings: {', '.join(unknown)}",
+            f"Remove them from its extra. Known settings: {', '.join(sorted(known - set(_NOT_OURS)))}.",
         )
     protocol = _choice(conn_id, extra, "security.protocol", _PROTOCOLS, "PLAINTEXT")
     return {
@@ -94,7 +97,7 @@ def _servers(conn_id: str, value: Any) -> list[str]:
         raise _refused(conn_id, "names no broker", next_step)
     wrong = next((server for server in servers if not _SERVER.fullmatch(server)), None)
     if wrong is not None:
-        raise _refused(conn_id, f"names a broker that is not a host and a port: {wrong}", next_step)
+        raise _refused(conn_id, f"names a broker that is not HOST or HOST:PORT: {wrong}", next_step)
     return servers
 
 
@@ -114,7 +117,7 @@ def _sasl(conn_id: str, extra: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _token_provider(conn_id: str, extra: Mapping[str, Any]) -> Any:
-    """Return what fetches tokens from the connection's `oauth_cb`, called and answering as librdkafka has it."""
+    """Return a provider that fetches tokens from the connection's `oauth_cb`, with librdkafka's signature."""
     from kafka.errors import KafkaConnectionError
     from kafka.net.sasl.oauth import AbstractTokenProvider
 
@@ -122,7 +125,10 @@ def _token_provider(conn_id: str, extra: Mapping[str, Any]) -> Any:
     config = str(extra.get("sasl.oauthbearer.config", ""))
 
     class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-        """(token, expiry in seconds since 1970, and perhaps a principal and extensions), kept until it expires."""
+        """Keeps the callback's answer until it expires.
+
+        The answer is (token, expiry in seconds since 1970) and optionally a principal and extensions.
+        """
 
         answer: tuple[Any, ...] = ("", 0.0)
 
@@ -130,8 +136,8 @@ def _token_provider(conn_id: str, extra: Mapping[str, Any]) -> Any:
             if time.time() > float(self.answer[1]) - _TOKEN_MARGIN:
                 try:
                     self.answer = tuple(callback(config))
-                except Exception as error:  # noqa: BLE001 - whatever it raises; its words may hold a secret
-                    # To kafka-python a connection that failed, to be tried again.
+                except Exception as error:  # noqa: BLE001 - the callback may raise anything
+                    # kafka-python tries again after a KafkaConnectionError. The original text may hold a secret.
                     raise KafkaConnectionError(f"oauth_cb failed with {type(error).__name__}") from None
             return str(self.answer[0])
 
@@ -142,18 +148,18 @@ def _token_provider(conn_id: str, extra: Mapping[str, Any]) -> Any:
 
 
 def _callback(conn_id: str, path: Any) -> Callable[[str], Any]:
-    """Return the function at a dotted path, if Airflow's configuration trusts it."""
+    """Return the function at a dotted path, if Airflow's `callback_allowlist` names it."""
     from airflow.sdk.configuration import conf
 
     if not isinstance(path, str) or "." not in path:
         raise _refused(
-            conn_id, "lacks oauth_cb for OAUTHBEARER", "Put the dotted path of a function into its extra as oauth_cb."
+            conn_id, "lacks oauth_cb for OAUTHBEARER", "Set oauth_cb in its extra to the dotted path of a function."
         )
     allowed = {each.strip() for each in (conf.get("apache_kafka", "callback_allowlist", fallback="") or "").split(",")}
     if path not in allowed:
         raise _refused(
             conn_id,
-            f"names a callback that is not trusted: {path}",
+            f"names a callback that is not allowed: {path}",
             "Add it to `callback_allowlist` in the section [apache_kafka] of Airflow's configuration.",
         )
     module, _, name = path.rpartition(".")
@@ -161,15 +167,17 @@ def _callback(conn_id: str, path: Any) -> Callable[[str], Any]:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise _refused(
-            conn_id, f"names a callback that cannot be imported: {path} ({error})", "Install it here."
+            conn_id,
+            f"names a callback that cannot be imported: {path} ({error})",
+            "Install its package on this machine.",
         ) from error
     if not callable(found):
-        raise _refused(conn_id, f"names a callback that cannot be called: {path}", "Name a function.")
+        raise _refused(conn_id, f"names a callback that is not a function: {path}", "Write the path of a function.")
     return cast("Callable[[str], Any]", found)
 
 
 def _ssl_context(conn_id: str, extra: Mapping[str, Any]) -> ssl.SSLContext:
-    """Return the context at once, rather than have every attempt to connect fail over a wrong file."""
+    """Return the TLS context. Built here, so that a wrong file fails at once and not at every connection attempt."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     algorithm = str(extra.get("ssl.endpoint.identification.algorithm", "https")).lower()
@@ -185,12 +193,12 @@ def _ssl_context(conn_id: str, extra: Mapping[str, Any]) -> ssl.SSLContext:
     try:
         _load_authorities(context, extra)
         if certificate:
-            # An empty password rather than none: OpenSSL would ask for it on the terminal.
+            # Without any password OpenSSL would ask for one on the terminal.
             context.load_cert_chain(certificate, key, password=str(extra.get("ssl.key.password") or ""))
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise _refused(
             conn_id,
-            f"has certificates or keys that cannot be loaded: {error}",
+            f"has a certificate or key that cannot be loaded: {error}",
             f"Check {', '.join(name for name in _SSL if name in extra)} on this machine.",
         ) from error
     return context
@@ -215,7 +223,7 @@ def _choice(conn_id: str, extra: Mapping[str, Any], name: str, choices: tuple[st
     value = str(extra.get(name, default)).upper()
     if value not in choices:
         found = f"has {name} {extra[name]!r}" if name in extra else f"lacks {name}"
-        raise _refused(conn_id, f"{found}, which is none of {', '.join(choices)}", "Use one of them.")
+        raise _refused(conn_id, f"{found}, which must be one of {', '.join(choices)}", "Set it to one of them.")
     return value
 
 

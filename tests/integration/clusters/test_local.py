@@ -37,7 +37,7 @@ def python_of(submission: str) -> psutil.Process:
 def test_a_deployment_that_is_alive_cannot_be_started_again(here: Place) -> None:
     job, since = here.job(), time.time()
     submission = here.cluster.submit(job)
-    with pytest.raises(SubmitUnclear, match="is alive on this machine"):
+    with pytest.raises(SubmitUnclear, match="is running or just starting on this machine"):
         here.cluster.submit(job)
     assert here.cluster.find(job.deployment, since) == FoundDrivers(alive=(submission,))
     here.end(submission, job.deployment)
@@ -87,7 +87,7 @@ def test_a_driver_of_another_machine_is_not_touched(here: Place) -> None:
 def test_no_room_no_java_and_no_place_to_write_are_said_before_anything_starts(
     here: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ClusterError, match="asks for 1048576 MiB"):
+    with pytest.raises(ClusterError, match="the driver needs 1048576 MiB"):
         here.cluster.check(here.job(spark_driver_memory="1t"))
     (here.root / "orders" / "drivers").write_text("not a folder")
     with pytest.raises(ClusterError, match="cannot be started here"):

@@ -174,7 +174,7 @@ def test_a_client_carried_through_a_fork_says_so_at_once(client: KafkaClient) ->
         if time.monotonic() > until:
             os.kill(child, signal.SIGKILL)
         time.sleep(0.05)
-    assert os.read(read, 1000) == b"This Kafka client was made in another process. Make one after the fork."
+    assert os.read(read, 1000) == b"This Kafka client was opened in another process. Open one after the fork."
     os.close(read)
     assert client.describe_cluster()["brokers"], "the child's close() must not touch ours"
 

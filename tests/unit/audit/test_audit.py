@@ -70,7 +70,7 @@ def test_a_broker_that_does_not_answer_could_not_be_read() -> None:
 
 
 def test_a_topic_that_may_not_be_described_is_one_finding_that_fails() -> None:
-    denied = Topic("orders", problem="Kafka refuses the connection's user the topic orders.")
+    denied = Topic("orders", problem="Kafka denies the connection's user access to the topic orders.")
     report = judge(facts(topics=(denied,)), replace(NEEDS, executor_cores=None))
     worst = report.failing(Severity.CRITICAL)
     assert [(finding.check, finding.outcome, finding.subject) for finding in worst] == [

@@ -122,7 +122,7 @@ def test_a_file_system_where_both_creates_win_is_refused(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(os, "link", overwrite)
     store = FilesStore(tmp_path / "orders")
-    with pytest.raises(ControlUnavailable, match="2 won instead of one") as refusal:
+    with pytest.raises(ControlUnavailable, match="2 succeeded instead of one") as refusal:
         store.initialise()
     assert "hard links" in refusal.value.next_step
     with pytest.raises(ControlUnavailable):
@@ -134,7 +134,7 @@ def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", unsupported)
-    with pytest.raises(ControlUnavailable, match=r"0 won instead of one \(Operation not permitted\)"):
+    with pytest.raises(ControlUnavailable, match=r"0 succeeded instead of one \(Operation not permitted\)"):
         FilesStore(tmp_path / "orders").initialise()
 
 

@@ -59,7 +59,7 @@ def test_records_follow_each_other(log: ControlLog) -> None:
 
 def test_a_number_that_somebody_took_is_refused(store: Faulty, log: ControlLog) -> None:
     ControlLog(store, "orders").append(story.declared("other"), 0)
-    with pytest.raises(SeqTaken, match="Record 1 is taken"):
+    with pytest.raises(SeqTaken, match="Record 1 was written by someone else"):
         log.append(story.declared("mine"), 0)
     log.refresh()
     with pytest.raises(SeqTaken):
@@ -86,7 +86,7 @@ def test_an_answer_of_a_repeated_create_is_read_back(store: Faulty, log: Control
 
 def test_a_lost_create_counts_as_not_written(store: Faulty, log: ControlLog) -> None:
     store.creates = [(LOST, False)]
-    with pytest.raises(ControlUnavailable, match="Whether record 1 was written is not known"):
+    with pytest.raises(ControlUnavailable, match="Record 1 may or may not have been written"):
         log.append(story.declared("mine"), 0)
     assert log.state == StreamState()
 

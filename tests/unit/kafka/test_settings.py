@@ -61,13 +61,13 @@ def test_a_password_is_used_and_never_shown() -> None:
     [
         ({}, "The Kafka connection 'k' names no broker."),
         ({"bootstrap.servers": " , "}, "names no broker"),
-        ({"bootstrap.servers": "PLAINTEXT://a:1"}, "not a host and a port: PLAINTEXT://a:1"),
-        ({**SERVERS, "socket.magic": "hunter2", "x": 1}, "settings that are not known here: socket.magic, x."),
+        ({"bootstrap.servers": "PLAINTEXT://a:1"}, "not HOST or HOST:PORT: PLAINTEXT://a:1"),
+        ({**SERVERS, "socket.magic": "hunter2", "x": 1}, "unknown settings: socket.magic, x."),
         ({**SERVERS, "sasl.oauthbearer.client.secret": "hunter2"}, "sasl.oauthbearer.client.secret"),
         ({**SERVERS, "socket.timeout.ms": "soon"}, "socket.timeout.ms 'soon', which is not a whole number"),
-        ({**SERVERS, "security.protocol": "TLS"}, "security.protocol 'TLS', which is none of PLAINTEXT, SSL"),
-        ({**SERVERS, "security.protocol": "SASL_SSL"}, "lacks sasl.mechanism, which is none of PLAIN, SCRAM"),
-        ({**TOKEN, "sasl.mechanism": "GSSAPI"}, "sasl.mechanism 'GSSAPI', which is none of PLAIN, SCRAM"),
+        ({**SERVERS, "security.protocol": "TLS"}, "security.protocol 'TLS', which must be one of PLAINTEXT, SSL"),
+        ({**SERVERS, "security.protocol": "SASL_SSL"}, "lacks sasl.mechanism, which must be one of PLAIN, SCRAM"),
+        ({**TOKEN, "sasl.mechanism": "GSSAPI"}, "sasl.mechanism 'GSSAPI', which must be one of PLAIN, SCRAM"),
         (SCRAM, "lacks sasl.password for SCRAM-SHA-512"),
         ({**TOKEN, "sasl.mechanism": "PLAIN", "sasl.password": "hunter2"}, "lacks sasl.username for PLAIN"),
         ({**SERVERS, "security.protocol": "SSL", "ssl.ca.location": "/nowhere"}, "cannot be loaded"),
@@ -133,9 +133,9 @@ def test_a_callback_that_fails_is_a_connection_that_failed_and_tells_no_secret(
     ("path", "sentence"),
     [
         (None, "lacks oauth_cb for OAUTHBEARER"),
-        ("os.system", "names a callback that is not trusted: os.system. Add it to `callback_allowlist`"),
+        ("os.system", "names a callback that is not allowed: os.system. Add it to `callback_allowlist`"),
         ("tokens.gone", "names a callback that cannot be imported: tokens.gone"),
-        ("tokens.nothing", "names a callback that cannot be called: tokens.nothing"),
+        ("tokens.nothing", "names a callback that is not a function: tokens.nothing"),
     ],
 )
 def test_a_callback_is_called_only_if_airflow_trusts_it(path: str | None, sentence: str) -> None:
