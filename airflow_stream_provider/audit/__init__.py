@@ -1,4 +1,4 @@
-"""Durability audit: would the topics, the cluster and its clients lose records of a stream, and what to do about it."""
+"""Durability audit of Kafka: find what can lose a stream's records, and give the command that fixes it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ __all__ = ["AuditReport", "CheckResult", "Finding", "Requirements", "Severity", 
 
 
 def audit(client: KafkaClient, topics: Iterable[str], needs: Requirements, server: Sequence[str]) -> AuditReport:
-    """Gather the facts about topics and their cluster, and hold every check against them.
+    """Read the facts about topics and their cluster from Kafka, and run every check on them. Changes nothing.
 
-    :param server: what Kafka's tools need to reach the cluster, as `tools` makes it from a connection.
-    :raises StreamError: Kafka does not answer, or refuses us altogether.
+    :param topics: names of the topics to audit.
+    :param needs: what the stream needs of Kafka, and the declared settings of its clients.
+    :param server: arguments with which Kafka's command line tools reach the cluster, from `tool_arguments`.
+    :raises StreamError: Kafka does not answer, or denies every request.
     """
     return judge(gather(client, topics, server), needs)

@@ -1,4 +1,4 @@
-"""What a check is: a name, a severity, what is wanted and why, the command that fixes it, and a pure look at facts."""
+"""A check: name, severity, what is wanted and why, the command that fixes it, and a pure function of the facts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 
 
 class Severity(IntEnum):
-    """How bad it is when a check does not hold; ordered."""
+    """The severity of a check that does not hold; a larger value is worse."""
 
     INFO = 1
     LOW = 2
@@ -24,21 +24,28 @@ class Severity(IntEnum):
 
     @property
     def label(self) -> str:
-        """The name in reports."""
+        """The name of the severity in reports, such as ``high``."""
         return self.name.lower()
 
     @classmethod
     def of(cls, label: str) -> Severity:
-        """Return the severity of this name; raise SpecError for another."""
+        """Return the severity with a name, in upper or lower case.
+
+        :raises SpecError: there is no severity of this name.
+        """
         try:
             return cls[label.upper()]
         except KeyError:
             known = ", ".join(severity.label for severity in cls)
-            raise SpecError(f"{label!r} is no severity.", next_step=f"Take one of {known}.", severity=label) from None
+            raise SpecError(f"{label!r} is not a severity.", next_step=f"Use one of {known}.", severity=label) from None
 
 
 class CheckResult(StrEnum):
-    """Why a check is in the report: what is wrong, or why nobody can say. A check that holds is only counted."""
+    """Why a check is in the report. Checks that hold are only counted.
+
+    BROKEN: the check does not hold. UNREAD: Kafka did not return what the check needs. UNVERIFIABLE: brokers do not
+    know what the check needs, and it was not declared.
+    """
 
     BROKEN = "broken"
     UNREAD = "could not read"
@@ -47,7 +54,12 @@ class CheckResult(StrEnum):
 
 @dataclass(frozen=True)
 class Broken:
-    """What a look found wrong, and the values for the command that fixes it; `fix` replaces the check's command."""
+    """What a check found wrong.
+
+    :param found: what is wrong, for the report.
+    :param values: values for the names in braces in the command that fixes it.
+    :param fix: a command to use in place of the check's own; default empty: the check's own.
+    """
 
     found: str
     values: Mapping[str, object] = field(default_factory=dict)
@@ -55,11 +67,11 @@ class Broken:
 
 
 class Subject(Protocol):
-    """What a check looks at."""
+    """What a check examines: a topic, a broker, the cluster or the clients."""
 
     @property
     def title(self) -> str:
-        """What a finding calls it."""
+        """Its name in a finding, such as ``topic orders``."""
 
 
 S = TypeVar("S", bound=Subject)
@@ -67,22 +79,25 @@ S = TypeVar("S", bound=Subject)
 
 @dataclass(frozen=True)
 class Scope(Generic[S]):
-    """Which things a check looks at, each on its own."""
+    """The subjects of a check.
+
+    :param subjects: returns them from the facts and the requirements. The check runs once for each.
+    """
 
     subjects: Callable[[Facts, Requirements], Iterable[S]]
 
 
 def _known(topics: Iterable[Topic]) -> Iterable[Topic]:
-    # `topic-readable` reports the others, once.
+    # Topics that could not be read are reported once, by `topic-readable`.
     return (topic for topic in topics if not topic.problem)
 
 
 TOPICS: Scope[Topic] = Scope(lambda facts, _: _known(facts.topics))
 """The audited topics."""
 ALL_TOPICS: Scope[Topic] = Scope(lambda facts, _: _known((*facts.topics, *facts.internal)))
-"""The audited topics, `__consumer_offsets` and `__transaction_state`, which nobody else's records are safe without."""
+"""The audited topics, and `__consumer_offsets` and `__transaction_state`, on which all streams depend."""
 NAMED_TOPICS: Scope[Topic] = Scope(lambda facts, _: (*facts.topics, *(t for t in facts.internal if not t.missing)))
-"""The same with those that cannot be read. Kafka makes the internal ones when they are first needed."""
+"""`ALL_TOPICS` and the topics that cannot be read. An internal topic is left out until Kafka has created it."""
 BROKERS: Scope[BrokerFacts] = Scope(lambda facts, _: facts.live)
 CLUSTER: Scope[Facts] = Scope(lambda facts, _: (facts,))
 CLIENTS: Scope[Requirements] = Scope(lambda _, needs: (needs,))
@@ -90,7 +105,17 @@ CLIENTS: Scope[Requirements] = Scope(lambda _, needs: (needs,))
 
 @dataclass(frozen=True)
 class Finding:
-    """A check that does not hold for a subject, or cannot be decided."""
+    """A check that does not hold for a subject, or that could not be decided.
+
+    :param check: name of the check.
+    :param severity: severity of the check.
+    :param outcome: whether the check does not hold, could not be read, or is not verifiable.
+    :param subject: what was examined, such as ``topic orders``.
+    :param found: what is wrong, or why the check could not be decided.
+    :param wanted: what the check wants.
+    :param why: why it matters.
+    :param fix: the command that fixes it; empty if the check could not be decided.
+    """
 
     check: str
     severity: Severity
@@ -102,7 +127,7 @@ class Finding:
     fix: str
 
     def to_json(self) -> dict[str, str]:
-        """Return it as plain values."""
+        """Return the finding as a JSON object."""
         return {**asdict(self), "severity": self.severity.label, "outcome": self.outcome.value}
 
     def __str__(self) -> str:
@@ -114,7 +139,17 @@ class Finding:
 
 @dataclass(frozen=True)
 class Check(Generic[S]):
-    """A named check. `look` returns what is wrong, or None; it raises NotRead or NotVerifiable when it cannot say."""
+    """A named check.
+
+    :param name: the check's name in reports.
+    :param severity: how bad it is if the check does not hold.
+    :param scope: what it examines.
+    :param wanted: what it wants, for the report.
+    :param why: why that matters.
+    :param fix: template of the command that fixes it; see `audit.fix`.
+    :param look: returns what is wrong with a subject, or None if the check holds. Raises NotRead or NotVerifiable if
+        that cannot be decided.
+    """
 
     name: str
     severity: Severity
@@ -125,7 +160,10 @@ class Check(Generic[S]):
     look: Callable[[S, Facts, Requirements], Broken | None]
 
     def findings(self, facts: Facts, needs: Requirements, held: Counter[str]) -> Iterator[Finding]:
-        """Look at every subject, count those for which the check holds in `held`, and yield the others."""
+        """Yield a finding for each subject for which the check does not hold or cannot be decided.
+
+        :param held: counts, by name of the check, the subjects for which it holds; updated here.
+        """
         for subject in self.scope.subjects(facts, needs):
             fix, values = self.fix, _names(subject)
             try:
@@ -146,7 +184,7 @@ class Check(Generic[S]):
 def check(
     name: str, severity: Severity, scope: Scope[S], *, wanted: str, why: str, fix: str
 ) -> Callable[[Callable[[S, Facts, Requirements], Broken | None]], Check[S]]:
-    """Make a check of the function that looks."""
+    """Decorate a check's `look` function to make it a `Check`; see there for the parameters."""
     return lambda look: Check(name, severity, scope, wanted, why, fix, look)
 
 

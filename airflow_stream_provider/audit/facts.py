@@ -1,4 +1,4 @@
-"""What is known about topics, brokers and the stream when an audit judges them: values, no I/O."""
+"""The facts that the checks examine: topics, brokers, and what the stream requires. Values only, no I/O."""
 
 from __future__ import annotations
 
@@ -11,53 +11,77 @@ _FOREVER = 2**63 - 1
 
 
 class NotRead(Exception):
-    """Something that a check needs could not be read from Kafka; the message is the sentence for the report."""
+    """Kafka did not return what a check needs. The message is the reason for the report."""
 
 
 class NotVerifiable(Exception):
-    """Something that a check needs is not known to any broker and was not declared; the message says what."""
+    """Brokers do not know what a check needs, and it was not declared. The message names it for the report."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The effective settings of a topic or a broker. None known at all means that they could not be read."""
+    """The effective settings of a topic or a broker, including defaults.
+
+    :param of: what they belong to, such as ``topic orders``.
+    :param values: the settings by name; empty if they could not be read.
+    :param problem: why they could not be read, if Kafka gave a reason.
+    """
 
     of: str
     values: Mapping[str, str | None] = field(default_factory=dict)
     problem: str = ""
 
     def text(self, key: str) -> str:
-        """Return a setting; raise NotRead where it is not known."""
+        """Return a setting as text.
+
+        :raises NotRead: it could not be read, or the brokers do not have it.
+        """
         if not self.values:
-            reason = self.problem or "Kafka answered with none; DESCRIBE_CONFIGS on it may be missing."
+            reason = self.problem or "Kafka returned none; the user may lack DESCRIBE_CONFIGS on it."
             raise NotRead(f"The settings of {self.of} could not be read: {reason}")
         value = self.values.get(key)
         if value is None:
-            raise NotRead(f"{self.of} does not say its {key}; its brokers may be too old to have it.")
+            raise NotRead(f"{self.of} has no setting {key}; its brokers may be too old.")
         return value
 
     def number(self, key: str) -> int:
-        """Return a setting as a number; raise NotRead where it is not known."""
+        """Return a setting as a whole number.
+
+        :raises NotRead: see `text`.
+        """
         return int(self.text(key))
 
     def flag(self, key: str) -> bool:
-        """Whether a setting is true; raise NotRead where it is not known."""
+        """Return whether a setting is ``true``.
+
+        :raises NotRead: see `text`.
+        """
         return self.text(key) == "true"
 
     def seconds(self, key: str) -> float:
-        """Return a setting in ms as seconds, infinity for one without limit; raise NotRead where it is not known."""
+        """Return a setting in milliseconds as seconds; infinity if it has no limit.
+
+        :raises NotRead: see `text`.
+        """
         value = self.number(key)
         return math.inf if value in (-1, _FOREVER) else value / 1000
 
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition as the brokers describe it, by broker ids; `leader` is -1 when there is none.
+    """One partition. Replicas are given as broker ids; a value that could not be read is None.
 
-    `lost_leaders` could lead without loss though they are out of sync (KIP-966); None: these brokers cannot say.
-    `start` and `end` are offsets; `oldest` is the time of the oldest record in s since 1970, None in an empty log.
-    `size` is the leader's log in bytes. `held` is the offset of a transaction open for longer than brokers allow.
-    What could not be read is None.
+    :param number: number of the partition.
+    :param leader: the leader, -1 if there is none.
+    :param replicas: all replicas; the first is the preferred leader.
+    :param in_sync: the replicas in sync.
+    :param offline: the replicas whose broker is down or whose disk has failed.
+    :param lost_leaders: eligible leader replicas: out of sync, but able to lead without loss (KIP-966).
+    :param start: first offset of the log.
+    :param end: end offset of the log.
+    :param oldest: timestamp of the oldest record, in seconds since 1970; None also for an empty log.
+    :param size: size of the leader's log, in bytes.
+    :param held: first offset of a transaction that is open for longer than the brokers allow; None if there is none.
     """
 
     number: int
@@ -75,7 +99,14 @@ class Partition:
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic; with a `problem` nothing else about it is known. `missing`: Kafka says that there is no such topic."""
+    """A topic.
+
+    :param name: name of the topic.
+    :param partitions: its partitions, by number.
+    :param settings: its effective settings.
+    :param problem: why the topic could not be read; nothing else about it is known then.
+    :param missing: Kafka reports that the topic does not exist.
+    """
 
     name: str
     partitions: tuple[Partition, ...] = ()
@@ -85,18 +116,24 @@ class Topic:
 
     @property
     def title(self) -> str:
-        """What a finding calls it."""
+        """Its name in a finding."""
         return f"topic {self.name}"
 
     @property
     def copies(self) -> int:
-        """The replicas of the partition that has the fewest."""
+        """The smallest number of replicas of its partitions; 0 without partitions."""
         return min((len(partition.replicas) for partition in self.partitions), default=0)
 
 
 @dataclass(frozen=True)
 class BrokerFacts:
-    """A registered broker; `fenced`: it does not serve now."""
+    """A registered broker.
+
+    :param id: broker id.
+    :param rack: its rack or zone, if broker.rack is set.
+    :param fenced: it is registered but does not serve.
+    :param settings: its effective settings.
+    """
 
     id: int
     rack: str | None
@@ -105,13 +142,21 @@ class BrokerFacts:
 
     @property
     def title(self) -> str:
-        """What a finding calls it."""
+        """Its name in a finding."""
         return f"broker {self.id}"
 
 
 @dataclass(frozen=True)
 class Facts:
-    """All that was gathered at one time (`at`, s since 1970); `server` is what every command is told to talk to."""
+    """Everything that an audit read from Kafka at one time.
+
+    :param at: when it was read, in seconds since 1970.
+    :param server: arguments with which Kafka's command line tools reach the cluster.
+    :param topics: the audited topics.
+    :param internal: `__consumer_offsets` and `__transaction_state`.
+    :param brokers: all registered brokers.
+    :param problems: why a field of the partitions could not be read, by name of the field.
+    """
 
     at: float
     server: tuple[str, ...]
@@ -119,31 +164,35 @@ class Facts:
     internal: tuple[Topic, ...]
     brokers: tuple[BrokerFacts, ...]
     problems: Mapping[str, str] = field(default_factory=dict)
-    """Why what is None in the partitions could not be read, by the name of their field."""
 
     title = "the cluster"
 
     @property
     def live(self) -> tuple[BrokerFacts, ...]:
-        """The brokers that serve."""
+        """The brokers that are not fenced."""
         return tuple(broker for broker in self.brokers if not broker.fenced)
 
     def require_field(self, name: str) -> None:
-        """Raise NotRead when this field of the partitions could not be read."""
+        """Check that a field of the partitions could be read.
+
+        :raises NotRead: it could not.
+        """
         if name in self.problems:
             raise NotRead(self.problems[name])
 
 
 @dataclass(frozen=True)
 class Requirements:
-    """What the stream needs of Kafka, and settings of its clients, which no broker knows. None: not declared.
+    """What the stream needs of Kafka, and the settings of its clients, which brokers do not know.
+
+    None always means that a value was not declared.
 
     :param outage: the longest planned outage of the stream, in seconds.
-    :param catch_up: seconds in which it then reads what has waited; default: as long as the outage, which is what a
-        stream twice as fast as its producers takes.
-    :param executor_cores: of all executors together.
-    :param compacted: the topics are meant to keep the last record of each key only.
-    :param producer: settings of those who write the topics, by Kafka's names, such as ``{"acks": "all"}``.
+    :param catch_up: time that the stream then needs to read what has piled up, in seconds. Default: as long as the
+        outage, which is right for a stream twice as fast as its producers.
+    :param executor_cores: cores of all executors together.
+    :param compacted: the topics are meant to keep only the last record of each key; default False.
+    :param producer: settings of the producers of the topics, by Kafka's names, such as ``{"acks": "all"}``.
     :param source: options of Spark's Kafka source, such as ``{"maxOffsetsPerTrigger": "100000"}``.
     :param sink: options of Spark's Kafka sink.
     """
@@ -160,50 +209,61 @@ class Requirements:
 
     @property
     def retention_needed(self) -> float:
-        """For how many seconds a record must stay readable; raise NotVerifiable when it was not declared."""
+        """How long a record must stay readable, in seconds: the longest outage and the time to catch up.
+
+        :raises NotVerifiable: the outage was not declared.
+        """
         if self.outage is None:
             raise NotVerifiable("The longest planned outage of the stream was not declared (outage=, in seconds).")
         return self.outage + (self.outage if self.catch_up is None else self.catch_up)
 
     def option(self, client: str, key: str, default: str | None = None) -> str:
-        """Return a declared setting of the `producer`, `source` or `sink`; raise NotVerifiable for an undeclared one.
+        """Return a declared setting of a client.
 
-        :param default: what holds when the client was declared without this setting; None: that depends on the client.
+        :param client: ``producer``, ``source`` or ``sink``.
+        :param default: the value if the client was declared without this setting. None: the default depends on the
+            client.
+        :raises NotVerifiable: the client was not declared, or the setting was not and has no default.
         """
         declared = getattr(self, client)
         if declared is None:
-            raise NotVerifiable(f"No settings of the {client} were declared, and no broker knows them.")
-        # Spark's options are not case-sensitive, and Kafka's names are lower case.
+            raise NotVerifiable(f"No settings of the {client} were declared, and brokers do not know them.")
+        # Names of Spark's options are not case-sensitive, and Kafka's names are lower case.
         found = {name.lower(): str(value) for name, value in declared.items()}
         value = found.get(key.lower(), default)
         if value is None:
-            raise NotVerifiable(f"{key} is not among the declared settings of the {client}; its default differs.")
+            raise NotVerifiable(f"{key} was not declared for the {client}, and its default depends on the client.")
         return value.lower() if value.lower() in ("true", "false") else value
 
     def number(self, client: str, key: str, default: str | None = None) -> int:
-        """Return a declared setting as a number; raise NotVerifiable also for one that is none (see `option`)."""
+        """Return a declared setting as a whole number; see `option`.
+
+        :raises NotVerifiable: also if the declared value is not a whole number.
+        """
         value = self.option(client, key, default)
         try:
             return int(value)
         except ValueError:
-            raise NotVerifiable(f"{key} of the {client} was declared as {value}, which is no whole number.") from None
+            raise NotVerifiable(
+                f"{key} of the {client} was declared as {value}, which is not a whole number."
+            ) from None
 
 
 def partition_numbers(partitions: Iterable[Partition]) -> str:
-    """Return the partitions' numbers for a sentence, the first ten of them."""
+    """Return the first ten partitions' numbers for a sentence, such as ``partitions 0, 1``."""
     found = [str(partition.number) for partition in partitions]
     more = f" and {len(found) - 10} more" if len(found) > 10 else ""
     return f"partition{'s' if len(found) > 1 else ''} {', '.join(found[:10])}{more}"
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration for a sentence.
+    """Return a duration for a sentence, in days, hours or seconds.
 
     >>> format_duration(7 * 86400), format_duration(5400), format_duration(90), format_duration(float("inf"))
-    ('7 d', '1.5 h', '90 s', 'for ever')
+    ('7 d', '1.5 h', '90 s', 'an unlimited time')
     """
     if math.isinf(seconds):
-        return "for ever"
+        return "an unlimited time"
     for unit, length in (("d", 86400), ("h", 3600)):
         if seconds >= length:
             return f"{seconds / length:.3g} {unit}"

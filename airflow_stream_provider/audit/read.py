@@ -1,4 +1,7 @@
-"""Gather the facts for an audit. Nothing is changed or created, and what cannot be read says why."""
+"""Read the facts for an audit from Kafka. Nothing is created or changed.
+
+What cannot be read is stored with its reason.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,11 @@ if TYPE_CHECKING:
     from airflow_stream_provider.kafka.requests import Answers
 
 INTERNAL = ("__consumer_offsets", "__transaction_state")
-# Kafka's error code for a topic that is not there.
+# Kafka's error code for an unknown topic.
 _NO_TOPIC = 3
 _EARLIEST, _LATEST = -2, -1
-# A transaction times out after what its brokers allow at most, and they look every ten seconds; the rest is slack.
+# transaction.max.timeout.ms in seconds, where it could not be read; and slack for the brokers, which abort
+# transactions every ten seconds.
 _TRANSACTION_SECONDS = 900.0
 _SLACK_SECONDS = 60.0
 
@@ -28,12 +32,14 @@ T = TypeVar("T")
 
 
 def gather(client: KafkaClient, names: Iterable[str], server: Sequence[str]) -> Facts:
-    """Return all that the checks look at.
+    """Return all facts that the checks examine.
 
-    Needs DESCRIBE and DESCRIBE_CONFIGS on the topics, on `__consumer_offsets`, `__transaction_state` and the cluster.
+    The user needs DESCRIBE and DESCRIBE_CONFIGS on the topics, on `__consumer_offsets`, on `__transaction_state` and on
+    the cluster.
 
-    :param server: what Kafka's tools need to reach the cluster, for the commands.
-    :raises StreamError: Kafka does not answer, or refuses us altogether.
+    :param names: names of the audited topics.
+    :param server: arguments with which Kafka's tools reach the cluster, for the commands.
+    :raises StreamError: Kafka does not answer, or denies every request.
     """
     asked = list(dict.fromkeys(names))
     brokers = _brokers(client)
@@ -71,7 +77,7 @@ def _topics(client: KafkaClient, names: Sequence[str]) -> dict[str, Topic]:
             topics[name] = Topic(name, tuple(partitions), _settings(settings, name))
         else:
             problem = described.problems.get(name)
-            reason = problem.reason if problem else "Kafka did not answer for it."
+            reason = problem.reason if problem else "Kafka did not describe it."
             topics[name] = Topic(name, problem=reason, missing=problem is not None and problem.code == _NO_TOPIC)
     return topics
 
@@ -95,7 +101,7 @@ def _settings(found: Answers[str | int, dict[str, str | None]], key: str | int) 
 def _with_logs(
     client: KafkaClient, topics: dict[str, Topic], brokers: Sequence[BrokerFacts], problems: dict[str, str]
 ) -> dict[str, Topic]:
-    """Add what the logs say: where they begin and end, how old and large they are, and what holds readers up."""
+    """Add the facts about the partitions' logs: offsets, age, size and hanging transactions."""
     from kafka import TopicPartition
 
     leaders = {TopicPartition(t.name, p.number): p.leader for t in topics.values() for p in t.partitions}
@@ -116,12 +122,14 @@ def _with_logs(
     limit = time.time() - _transaction_seconds(brokers) - _SLACK_SECONDS
     behind = {tp: each.offset for tp, each in stable.items() if tp in ends and each.offset < ends[tp].offset}
     young = offsets("held", dict.fromkeys(behind, round(limit * 1000)))
-    # The first record that is young enough comes after the transaction's first one, or there is none.
+    # A transaction hangs if all records since the limit come after its first record, or if there are none.
     held = {tp: at for tp, at in behind.items() if tp in young and not 0 <= young[tp].offset <= at}
     lost = _tried("lost_leaders", problems, lambda: client.eligible_leaders(tp.topic for tp in leaders))
     sizes = _tried("size", problems, lambda: client.log_sizes(leaders))
     if any(tp not in sizes for tp in served):
-        problems.setdefault("size", "Kafka did not say how large the logs are; DESCRIBE on the cluster may be missing.")
+        problems.setdefault(
+            "size", "Kafka did not return the sizes of the logs; the user may lack DESCRIBE on the cluster."
+        )
 
     def known(topic: str, partition: Partition) -> Partition:
         tp = TopicPartition(topic, partition.number)
@@ -150,7 +158,10 @@ def _transaction_seconds(brokers: Sequence[BrokerFacts]) -> float:
 def _tried(
     field: str, problems: dict[str, str], call: Callable[[], dict[TopicPartition, T]]
 ) -> dict[TopicPartition, T]:
-    """Return what a call does, or nothing and why it failed: brokers may be too old, or the user may not ask."""
+    """Return a call's result. If it fails, return nothing and store the reason for the field.
+
+    It fails on brokers that are too old, or if the user lacks an ACL.
+    """
     try:
         return call()
     except StreamError as error:

@@ -1,4 +1,4 @@
-"""What an audit has found, as values for programs and as text for people."""
+"""The report of an audit, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from airflow_stream_provider.audit.fix import template_for_docs
 
 @dataclass(frozen=True)
 class AuditReport:
-    """The findings, the worst first, at one time (s since 1970).
+    """The result of an audit.
 
-    `held` counts by check the topics, brokers and so on for which it holds: a check that is in neither had nothing to
-    look at.
+    :param at: when the facts were read, in seconds since 1970.
+    :param topics: the audited topics.
+    :param findings: the findings, the worst first.
+    :param held: for how many topics, brokers and so on each check holds. A check that is neither here nor in the
+        findings had nothing to examine.
     """
 
     at: float
@@ -27,9 +30,9 @@ class AuditReport:
     held: Mapping[str, int]
 
     def failing(self, severity: Severity) -> tuple[Finding, ...]:
-        """Return the findings of this severity or a worse one; what could not be read may be as bad as it gets.
+        """Return the findings of a severity or worse, with those that could not be read.
 
-        What no broker can know is not among them: whoever wants it judged declares it.
+        Findings that are not verifiable are left out, because they only mean that something was not declared.
         """
         return tuple(
             finding
@@ -38,7 +41,7 @@ class AuditReport:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return the report as a JSON object."""
         return {
             "at": self.at,
             "topics": list(self.topics),
@@ -53,7 +56,7 @@ class AuditReport:
 
 
 def judge(facts: Facts, needs: Requirements) -> AuditReport:
-    """Hold every check against the facts; pure."""
+    """Run every check on the facts and return the report. Pure: no I/O."""
     held: Counter[str] = Counter()
     findings = [finding for check in CHECKS for finding in check.findings(facts, needs, held)]
     findings.sort(key=lambda finding: (-finding.severity, list(CheckResult).index(finding.outcome)))
@@ -61,7 +64,7 @@ def judge(facts: Facts, needs: Requirements) -> AuditReport:
 
 
 def table() -> str:
-    """Return the checks as the table of `docs/audit.md`."""
+    """Return the table of all checks, in Markdown, for `docs/audit.md`."""
     rows = [("check", "severity", "wanted", "why", "fix"), ("---",) * 5]
     for each in CHECKS:
         fix = f"`{template_for_docs(each.fix)}`"

@@ -118,7 +118,7 @@ CASES = [
     ),
     Case(
         "at-min-insync",
-        "no more than 2 replicas in sync",
+        "only 2 replicas in sync",
         f"{WAIT} --at-min-isr-partitions  # until it lists none: start brokers 3",
         six(in_sync=(1, 2)),
         besides=("under-replicated",),
@@ -144,8 +144,8 @@ CASES = [
     ),
     Case(
         "enough-brokers",
-        "2 of 3 brokers serve",
-        f"kafka-broker-api-versions.sh {AT}  # lists who serves; add or start brokers until 3 do",
+        "2 of 3 brokers are live",
+        f"kafka-broker-api-versions.sh {AT}  # lists live brokers; add or start some until there are 3",
         TWO_BROKERS,
         besides=("fenced-brokers",),
     ),
@@ -158,13 +158,13 @@ CASES = [
     ),
     Case(
         "retention-time",
-        "kept for 1 d of 1.04 d",
+        "kept for 1 d, 1.04 d needed",
         f"{SET} retention.ms=90000000",
         facts(topics=(topic(retention_ms="86400000", message_timestamp_before_max_ms="1"),)),
     ),
     Case(
         "retention-size",
-        "partitions 0, 1, 2, 3, 4, 5: 36000000 bytes last 10 h of 1.04 d",
+        "partitions 0, 1, 2, 3, 4, 5: 36000000 bytes last 10 h, 1.04 d needed",
         f"{SET} retention.bytes=-1",
         facts(topics=(topic(retention_bytes="36000000"),)),
     ),
@@ -176,7 +176,7 @@ CASES = [
     ),
     Case(
         "local-retention",
-        "local for 1 h of 1.04 d",
+        "local for 1 h, 1.04 d needed",
         f"{SET} local.retention.ms=90000000",
         facts(topics=(topic(remote_storage_enable="true", local_retention_ms="3600000"),)),
     ),
@@ -188,14 +188,14 @@ CASES = [
     ),
     Case(
         "tombstones",
-        "deletions kept for 1 d of 1.04 d",
+        "deletions kept for 1 d, 1.04 d needed",
         f"{SET} delete.retention.ms=90000000",
         facts(topics=(topic(cleanup_policy="compact"),)),
         replace(NEEDS, compacted=True),
     ),
     Case(
         "offsets-retention",
-        "offsets kept for 1 d of 1.04 d",
+        "offsets kept for 1 d, 1.04 d needed",
         "echo offsets.retention.minutes=1500 >> server.properties  # of broker 1, then restart it",
         every(offsets_retention_minutes="1440"),
     ),
@@ -220,13 +220,13 @@ CASES = [
     ),
     Case(
         "timestamps-past",
-        "may be for ever old, kept for 7 d",
+        "new records may be an unlimited time old, and are kept for 7 d",
         f"{SET} message.timestamp.before.max.ms=604800000",
         facts(topics=(topic(message_timestamp_before_max_ms=str(2**63 - 1)),)),
     ),
     Case(
         "timestamps-future",
-        "may be 1 d ahead",
+        "timestamps may be 1 d ahead",
         f"{SET} message.timestamp.after.max.ms=3600000",
         facts(topics=(topic(message_timestamp_after_max_ms="86400000"),)),
     ),
@@ -244,7 +244,7 @@ CASES = [
     ),
     Case(
         "transaction-timeout",
-        "may be open for 1 h",
+        "a transaction may be open for 1 h",
         "echo transaction.max.timeout.ms=900000 >> server.properties  # of broker 1, then restart it",
         every(transaction_max_timeout_ms="3600000"),
     ),

@@ -1,4 +1,4 @@
-"""All checks of an audit, in the order of its documentation."""
+"""All checks of an audit, in the order of the documentation."""
 
 from __future__ import annotations
 

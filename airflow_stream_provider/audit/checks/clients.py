@@ -1,4 +1,4 @@
-"""What no broker knows: the declared settings of producers, of Spark's source and sink, and the executors' cores."""
+"""Check the declared settings of clients: producers, Spark's source and sink, and the executors' cores."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ DELIVERY_SECONDS = 60
     Severity.MEDIUM,
     CLUSTER,
     wanted=f"{PARTITIONS_PER_CORE} partitions or more, of all topics together, for each core of the executors",
-    why="Spark reads each partition in one task, and its tuning guide asks for two to three tasks per core; "
-    "with fewer, cores idle while the stream catches up. Keys move when partitions are added: minPartitions on "
-    "the source splits them instead.",
+    why="Spark reads each partition in one task, and its tuning guide asks for two to three tasks per core. "
+    "With fewer partitions, cores are idle while the stream catches up. If adding partitions is not possible "
+    "because keys would move, set minPartitions on the source.",
     fix="kafka-topics.sh {server} --alter --topic {pattern} --partitions {count}",
 )
 def partitions(facts: Facts, _: Facts, needs: Requirements) -> Broken | None:
-    """Compare the partitions with three times the cores."""
+    """Compare the number of partitions with three times the cores."""
     if needs.executor_cores is None:
         raise NotVerifiable("The cores of all executors together were not declared (executor_cores=).")
     unread = [topic.name for topic in facts.topics if topic.problem]
     if unread:
-        raise NotRead(f"The partitions of {', '.join(unread)} are not known.")
+        raise NotRead(f"The partitions of {', '.join(unread)} could not be read.")
     found = sum(len(topic.partitions) for topic in facts.topics)
     wanted = PARTITIONS_PER_CORE * needs.executor_cores
     if found >= wanted:
@@ -42,11 +42,11 @@ def partitions(facts: Facts, _: Facts, needs: Requirements) -> Broken | None:
     Severity.HIGH,
     CLIENTS,
     wanted="acks=all at the producers",
-    why="With less a write counts before a second broker has it, whatever min.insync.replicas says.",
+    why="With any other value a write counts before a second broker has it, whatever min.insync.replicas is.",
     fix="acks=all  # in the producer's settings",
 )
 def producer_acks(needs: Requirements, facts: Facts, _: Requirements) -> Broken | None:
-    """Look at the declared acks."""
+    """Check the declared acks."""
     value = needs.option("producer", "acks")
     return None if value in ("all", "-1") else Broken(f"acks is {value}")
 
@@ -56,11 +56,11 @@ def producer_acks(needs: Requirements, facts: Facts, _: Requirements) -> Broken 
     Severity.MEDIUM,
     CLIENTS,
     wanted="enable.idempotence=true at the producers",
-    why="Without it a retry after a lost answer writes the record twice (KIP-679).",
+    why="Without it, a retry after a lost response writes the record twice (KIP-679).",
     fix="enable.idempotence=true  # in the producer's settings",
 )
 def producer_idempotence(needs: Requirements, facts: Facts, _: Requirements) -> Broken | None:
-    """Look at the declared switch."""
+    """Check the declared enable.idempotence."""
     return Broken("enable.idempotence is false") if needs.option("producer", "enable.idempotence") != "true" else None
 
 
@@ -68,13 +68,13 @@ def producer_idempotence(needs: Requirements, facts: Facts, _: Requirements) -> 
     "producer-retries",
     Severity.MEDIUM,
     CLIENTS,
-    wanted=f"delivery.timeout.ms of {DELIVERY_SECONDS} s or more at the producers, and retries left alone",
-    why="A broker that restarts takes its leaders away for seconds, and a producer that gives up earlier drops records "
-    "(Amazon MSK's client settings).",
-    fix="delivery.timeout.ms=120000  # in the producer's settings, and no retries",
+    wanted=f"delivery.timeout.ms of {DELIVERY_SECONDS} s or more at the producers, and retries not set",
+    why="While a broker restarts, its partitions have no leader for some seconds. A producer that gives up earlier "
+    "drops records (Amazon MSK's client settings).",
+    fix="delivery.timeout.ms=120000  # in the producer's settings, and remove retries",
 )
 def producer_retries(needs: Requirements, facts: Facts, _: Requirements) -> Broken | None:
-    """Look at the declared time; every client's own default is enough."""
+    """Check the declared timeout and retries; the defaults of all clients are enough."""
     timeout = needs.number("producer", "delivery.timeout.ms", "120000")
     retries = needs.number("producer", "retries", str(2**31 - 1))
     if timeout < DELIVERY_SECONDS * 1000:
@@ -87,11 +87,11 @@ def producer_retries(needs: Requirements, facts: Facts, _: Requirements) -> Brok
     Severity.MEDIUM,
     CLIENTS,
     wanted="max.in.flight.requests.per.connection of 5 or less at the producers",
-    why="Brokers can put the retries of five batches in order, no more.",
+    why="Brokers keep the order of at most five batches that are retried.",
     fix="max.in.flight.requests.per.connection=5  # in the producer's settings",
 )
 def producer_in_flight(needs: Requirements, facts: Facts, _: Requirements) -> Broken | None:
-    """Look at the declared number; every client with idempotence limits it by itself."""
+    """Check the declared number; clients with idempotence limit it themselves."""
     idempotent = needs.producer is not None and "enable.idempotence" in needs.producer
     default = "5" if idempotent and needs.option("producer", "enable.idempotence") == "true" else None
     value = needs.number("producer", "max.in.flight.requests.per.connection", default)
@@ -103,12 +103,11 @@ def producer_in_flight(needs: Requirements, facts: Facts, _: Requirements) -> Br
     Severity.MEDIUM,
     CLIENTS,
     wanted="failOnDataLoss=true at Spark's source",
-    why="With false, records that were deleted before they were read are skipped, and nobody is told (Spark's "
-    "Kafka guide).",
+    why="With false, Spark silently skips records that Kafka deleted before they were read (Spark's Kafka guide).",
     fix='.option("failOnDataLoss", "true")  # on the stream\'s Kafka source',
 )
 def source_data_loss(needs: Requirements, facts: Facts, _: Requirements) -> Broken | None:
-    """Look at the declared option."""
+    """Check the declared failOnDataLoss."""
     return Broken("failOnDataLoss is false") if needs.option("source", "failOnDataLoss", "true") == "false" else None
 
 
@@ -117,12 +116,12 @@ def source_data_loss(needs: Requirements, facts: Facts, _: Requirements) -> Brok
     Severity.MEDIUM,
     CLIENTS,
     wanted="maxOffsetsPerTrigger set at Spark's source",
-    why="Without it the first batch after an outage is the whole outage: hours without a commit, and memory "
+    why="Without it the first batch after an outage reads everything since: hours without a commit, and memory "
     "for all of it.",
-    fix='.option("maxOffsetsPerTrigger", "1000000")  # on the stream\'s Kafka source; as many as a minute takes',
+    fix='.option("maxOffsetsPerTrigger", "1000000")  # on the stream\'s Kafka source; as many as it reads in a minute',
 )
 def source_batch_limit(needs: Requirements, facts: Facts, _: Requirements) -> Broken | None:
-    """Look for the option."""
+    """Check that maxOffsetsPerTrigger is declared."""
     return None if needs.option("source", "maxOffsetsPerTrigger", "") else Broken("maxOffsetsPerTrigger is not set")
 
 
@@ -130,13 +129,13 @@ def source_batch_limit(needs: Requirements, facts: Facts, _: Requirements) -> Br
     "sink-acks",
     Severity.INFO,
     CLIENTS,
-    wanted="kafka.acks and kafka.enable.idempotence left alone at Spark's sink, or all and true",
-    why="With less the sink itself loses what Spark has committed. Even so it writes at least once: a batch "
-    "that is tried again is written again (Spark's Kafka guide).",
+    wanted="kafka.acks and kafka.enable.idempotence at Spark's sink not set, or all and true",
+    why="With other values the sink can lose records of batches that Spark has committed. In any case it writes at "
+    "least once: a batch that runs again is written again (Spark's Kafka guide).",
     fix='.option("kafka.acks", "all").option("kafka.enable.idempotence", "true")  # on the stream\'s Kafka sink',
 )
 def sink_acks(needs: Requirements, facts: Facts, _: Requirements) -> Broken | None:
-    """Look at the declared options; what is left alone is right since Kafka 3."""
+    """Check the declared options; the defaults are right since Kafka 3."""
     acks, idempotence = (
         needs.option("sink", "kafka.acks", "all"),
         needs.option("sink", "kafka.enable.idempotence", "true"),

@@ -1,4 +1,4 @@
-"""What brokers give to topics that somebody makes tomorrow, the internal ones among them."""
+"""Check the brokers' defaults for topics that will be created later, including the internal ones."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from airflow_stream_provider.audit.fix import COPIES, broker_file
     Severity.MEDIUM,
     BROKERS,
     wanted="broker.rack of every broker",
-    why="Without it Kafka may put all replicas of a partition where one failure takes them all (Amazon MSK "
-    "sets it to the zone).",
+    why="Without it Kafka may place all replicas of a partition in one rack or zone, which can fail as a whole "
+    "(Amazon MSK sets it to the zone).",
     fix=broker_file("broker.rack", "RACK"),
 )
 def broker_racks(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
-    """Look for a rack."""
+    """Check that broker.rack is set."""
     return None if broker.rack else Broken("broker.rack is not set")
 
 
@@ -26,11 +26,11 @@ def broker_racks(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Brok
     Severity.MEDIUM,
     BROKERS,
     wanted="auto.create.topics.enable=false",
-    why="A typo, or a look at a topic that was deleted, makes a topic with the brokers' defaults.",
+    why="A typo in a name, or a request for a deleted topic, creates a topic with the brokers' defaults.",
     fix=broker_file("auto.create.topics.enable", "false"),
 )
 def auto_create(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
-    """Look at the switch."""
+    """Check auto.create.topics.enable."""
     return Broken("auto.create.topics.enable is true") if broker.settings.flag("auto.create.topics.enable") else None
 
 
@@ -44,11 +44,11 @@ def _at_least(broker: BrokerFacts, key: str, wanted: int) -> Broken | None:
     Severity.MEDIUM,
     BROKERS,
     wanted=f"default.replication.factor of {COPIES} or more",
-    why="Who makes a topic and does not say gets this; Kafka's default is a single copy.",
+    why="Topics that are created without a replication factor get this one; Kafka's default is a single replica.",
     fix=broker_file("default.replication.factor", str(COPIES)),
 )
 def default_replication(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
-    """Compare the default with three."""
+    """Compare the default replication factor with three."""
     return _at_least(broker, "default.replication.factor", COPIES)
 
 
@@ -57,16 +57,16 @@ def default_replication(broker: BrokerFacts, facts: Facts, needs: Requirements) 
     Severity.MEDIUM,
     BROKERS,
     wanted="min.insync.replicas of 2 or more as the brokers' default",
-    why="Who makes a topic and does not say gets this; Kafka's default is 1.",
+    why="Topics that are created without min.insync.replicas get this value; Kafka's default is 1.",
     fix="kafka-configs.sh {server} --alter --entity-type brokers --entity-default --add-config min.insync.replicas=2",
 )
 def default_min_insync(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
-    """Compare the default with two."""
+    """Compare the default min.insync.replicas with two."""
     return _at_least(broker, "min.insync.replicas", 2)
 
 
-def _coming(facts: Facts, name: str) -> bool:
-    """Whether an internal topic is still to be made; raise NotRead when that cannot be seen."""
+def _not_created(facts: Facts, name: str) -> bool:
+    """Return whether an internal topic does not exist yet; raise NotRead if that could not be read."""
     topic = next((each for each in facts.internal if each.name == name), None)
     if topic is not None and topic.problem and not topic.missing:
         raise NotRead(topic.problem)
@@ -77,14 +77,14 @@ def _coming(facts: Facts, name: str) -> bool:
     "consumer-offsets-topic",
     Severity.HIGH,
     BROKERS,
-    wanted=f"offsets.topic.replication.factor of {COPIES} or more, while there is no __consumer_offsets yet",
-    why="The first consumer group makes the topic with this; on one broker that fails, every group forgets "
-    "where it was.",
+    wanted=f"offsets.topic.replication.factor of {COPIES} or more, while __consumer_offsets does not exist yet",
+    why="The first consumer group creates the topic with this. If it has one replica and that broker fails, all "
+    "groups lose their offsets.",
     fix=broker_file("offsets.topic.replication.factor", str(COPIES)),
 )
 def consumer_offsets_topic(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
-    """Compare with three what the topic will be made with; one that is there is audited like the others."""
-    if not _coming(facts, "__consumer_offsets"):
+    """Compare the replication factor with three, until the topic exists; then it is audited like the others."""
+    if not _not_created(facts, "__consumer_offsets"):
         return None
     return _at_least(broker, "offsets.topic.replication.factor", COPIES)
 
@@ -94,15 +94,14 @@ def consumer_offsets_topic(broker: BrokerFacts, facts: Facts, needs: Requirement
     Severity.HIGH,
     BROKERS,
     wanted=f"transaction.state.log.replication.factor of {COPIES} and transaction.state.log.min.isr of 2 or "
-    "more, while there "
-    "is no __transaction_state yet",
-    why="The first transaction makes the topic with these; without it nobody can end a transaction.",
+    "more, while __transaction_state does not exist yet",
+    why="The first transaction creates the topic with these. While it is not available, no transaction can end.",
     fix=r"printf 'transaction.state.log.replication.factor=3\ntransaction.state.log.min.isr=2\n' >> server.properties"
     "  # of broker {broker}, then restart it",
 )
 def transaction_state_topic(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
-    """Compare with three and two what the topic will be made with."""
-    if not _coming(facts, "__transaction_state"):
+    """Compare the replication factor with three and min.isr with two, until the topic exists."""
+    if not _not_created(facts, "__transaction_state"):
         return None
     return _at_least(broker, "transaction.state.log.replication.factor", COPIES) or _at_least(
         broker, "transaction.state.log.min.isr", 2

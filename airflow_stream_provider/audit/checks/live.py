@@ -1,4 +1,4 @@
-"""Where the cluster stands now: which partitions are short of replicas, or have none that may lead."""
+"""Check the present state of the cluster: partitions without a leader or with missing replicas, fenced brokers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_stream_provider.audit.fix import COPIES
 
 
 def _start(flag: str) -> str:
-    # No command makes a copy again that only a stopped broker has.
+    # No command can restore a replica; only its broker has the data.
     show = f"kafka-topics.sh {{server}} --describe --topic {{pattern}} {flag}"
     return f"{show}  # until it lists none: start brokers {{brokers}}"
 
@@ -33,7 +33,7 @@ def _of(partitions: Sequence[Partition], found: str, brokers: Iterable[int]) -> 
     Severity.CRITICAL,
     ALL_TOPICS,
     wanted="a leader for every partition",
-    why="Without a leader a partition is neither read nor written.",
+    why="A partition without a leader can be neither read nor written.",
     fix=_start("--unavailable-partitions"),
 )
 def offline_partitions(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
@@ -47,13 +47,13 @@ def offline_partitions(topic: Topic, facts: Facts, needs: Requirements) -> Broke
     Severity.CRITICAL,
     ALL_TOPICS,
     wanted="at least min.insync.replicas replicas in sync",
-    why="Brokers refuse every write with acks=all until enough replicas have caught up.",
+    why="Brokers refuse every write with acks=all until enough replicas are in sync.",
     fix=_start("--under-min-isr-partitions"),
 )
 def below_min_insync(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
-    """Find partitions that refuse writes; those without a leader are `offline-partitions`."""
+    """Find partitions that refuse writes. Those without a leader are reported by `offline-partitions`."""
     wanted = topic.settings.number("min.insync.replicas")
-    # With fewer copies than that, brokers ask for all of them (Kafka's Partition.effectiveMinIsr).
+    # With fewer replicas than min.insync.replicas, brokers want all of them (Kafka's Partition.effectiveMinIsr).
     bad = [
         each for each in topic.partitions if each.leader >= 0 and len(each.in_sync) < min(wanted, len(each.replicas))
     ]
@@ -65,18 +65,18 @@ def below_min_insync(topic: Topic, facts: Facts, needs: Requirements) -> Broken 
     Severity.HIGH,
     ALL_TOPICS,
     wanted="more replicas in sync than min.insync.replicas",
-    why="One more failure, and brokers refuse writes (KIP-351).",
+    why="After one more failure brokers refuse writes (KIP-351).",
     fix=_start("--at-min-isr-partitions"),
 )
 def at_min_insync(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
-    """Find partitions one failure away; where all replicas are in sync, `min-insync-room` has the cause."""
+    """Find partitions one failure away. If all their replicas are in sync, `min-insync-room` reports the cause."""
     wanted = topic.settings.number("min.insync.replicas")
     bad = [
         each
         for each in topic.partitions
         if each.leader >= 0 and len(each.in_sync) == wanted and len(each.in_sync) < len(each.replicas)
     ]
-    return _short(bad, f"no more than {wanted} replicas in sync")
+    return _short(bad, f"only {wanted} replicas in sync")
 
 
 @check(
@@ -84,7 +84,7 @@ def at_min_insync(topic: Topic, facts: Facts, needs: Requirements) -> Broken | N
     Severity.MEDIUM,
     ALL_TOPICS,
     wanted="all replicas in sync",
-    why="A replica that stays behind is one copy less for as long.",
+    why="A replica that is behind does not protect the newest records.",
     fix=_start("--under-replicated-partitions"),
 )
 def under_replicated(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
@@ -98,7 +98,7 @@ def under_replicated(topic: Topic, facts: Facts, needs: Requirements) -> Broken 
     Severity.MEDIUM,
     ALL_TOPICS,
     wanted="no replica offline",
-    why="Its broker is down or its disk has failed: it will not catch up by itself.",
+    why="Its broker is down or its disk has failed, so it does not catch up by itself.",
     fix=_start("--under-replicated-partitions"),
 )
 def offline_replicas(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
@@ -111,13 +111,13 @@ def offline_replicas(topic: Topic, facts: Facts, needs: Requirements) -> Broken 
     "eligible-leaders",
     Severity.INFO,
     ALL_TOPICS,
-    wanted="no replica kept only as an eligible leader out of sync",
-    why="The partition is below min.insync.replicas, or was when its last leader died; these replicas still have every "
-    "record that counted (KIP-966).",
+    wanted="no eligible leader replicas, which are out of sync",
+    why="The partition is below min.insync.replicas, or was so when its last leader failed. These replicas still have "
+    "every acknowledged record (KIP-966).",
     fix=_start("--under-min-isr-partitions"),
 )
 def eligible_leaders(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
-    """Look for eligible leader replicas, which a healthy partition has none of."""
+    """Find partitions with eligible leader replicas; a healthy partition has none."""
     facts.require_field("lost_leaders")
     bad = [partition for partition in topic.partitions if partition.lost_leaders]
     return _of(bad, "eligible leaders out of sync", {broker for each in bad for broker in each.lost_leaders or ()})
@@ -127,24 +127,24 @@ def eligible_leaders(topic: Topic, facts: Facts, needs: Requirements) -> Broken 
     "enough-brokers",
     Severity.MEDIUM,
     CLUSTER,
-    wanted=f"{COPIES} brokers that serve, and as many as the topics have replicas",
-    why="With fewer there is no broker for the third copy, nor for one that moves.",
-    fix="kafka-broker-api-versions.sh {server}  # lists who serves; add or start brokers until {brokers} do",
+    wanted=f"{COPIES} live brokers, and at least as many as a partition has replicas",
+    why="With fewer there is no broker for the third replica, nor for one that has to move.",
+    fix="kafka-broker-api-versions.sh {server}  # lists live brokers; add or start some until there are {brokers}",
 )
 def enough_brokers(facts: Facts, _: Facts, needs: Requirements) -> Broken | None:
-    """Count the brokers that serve."""
+    """Count the live brokers."""
     copies = [len(partition.replicas) for topic in facts.topics for partition in topic.partitions]
     wanted = max([COPIES, *copies])
     found = len(facts.live)
-    return Broken(f"{found} of {wanted} brokers serve", {"brokers": wanted}) if found < wanted else None
+    return Broken(f"{found} of {wanted} brokers are live", {"brokers": wanted}) if found < wanted else None
 
 
 @check(
     "fenced-brokers",
     Severity.MEDIUM,
     CLUSTER,
-    wanted="every registered broker serves",
-    why="A fenced broker is registered and answers nobody: it is down, starting, or cut off from the controllers.",
+    wanted="no registered broker is fenced",
+    why="A fenced broker serves no clients: it is down, starting, or cut off from the controllers.",
     fix="kafka-cluster.sh list-endpoints {cluster} --include-fenced-brokers  # then start brokers {brokers}",
 )
 def fenced_brokers(facts: Facts, _: Facts, needs: Requirements) -> Broken | None:

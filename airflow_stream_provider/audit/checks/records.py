@@ -1,4 +1,4 @@
-"""Sizes, timestamps and transactions: settings that hold up or drop single records."""
+"""Check sizes, timestamps and transactions: settings that delay or drop single records."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from airflow_stream_provider.audit.facts import (
 )
 from airflow_stream_provider.audit.fix import broker_file, topic_setting
 
-# max.message.bytes is 12 bytes (offset and length of the batch) above the clients' and the brokers' 1 MiB by default.
+# By default max.message.bytes is 12 bytes (offset and length of the batch) above the 1 MiB of clients and brokers.
 BATCH_OVERHEAD = 12
-# What Kafka allows by default since 3.6, and since 0.11.
+# Kafka's defaults of message.timestamp.after.max.ms (since 3.6) and transaction.max.timeout.ms (since 0.11).
 FUTURE_SECONDS = 3600.0
 TRANSACTION_SECONDS = 900.0
 _MIB = "1048576"
@@ -26,8 +26,8 @@ _NEVER = 2**63 - 1
     "message-size",
     Severity.MEDIUM,
     TOPICS,
-    wanted="max.message.bytes of the producer's max.request.size or more",
-    why="The broker refuses a batch that the producer was allowed to make, and the producer drops it.",
+    wanted="max.message.bytes not below the producer's max.request.size",
+    why="Otherwise brokers refuse batches that the producer may build, and the producer drops them.",
     fix=topic_setting("max.message.bytes"),
 )
 def message_size(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
@@ -43,12 +43,12 @@ def message_size(topic: Topic, facts: Facts, needs: Requirements) -> Broken | No
     "fetch-size",
     Severity.MEDIUM,
     TOPICS,
-    wanted="the source's kafka.max.partition.fetch.bytes of max.message.bytes or more",
-    why="A larger batch still comes (KIP-74), but alone: one per request while a stream is behind.",
+    wanted="the source's kafka.max.partition.fetch.bytes not below max.message.bytes",
+    why="A larger batch is still returned (KIP-74), but only one per request, which slows a stream that is behind.",
     fix='.option("kafka.max.partition.fetch.bytes", {value})  # on the stream\'s Kafka source',
 )
 def fetch_size(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
-    """Compare what the source fetches with the topic's limit."""
+    """Compare the source's fetch size with the topic's limit."""
     largest = topic.settings.number("max.message.bytes")
     fetched = needs.number("source", "kafka.max.partition.fetch.bytes", _MIB)
     if fetched + BATCH_OVERHEAD >= largest:
@@ -60,12 +60,12 @@ def fetch_size(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None
     "replica-fetch-size",
     Severity.MEDIUM,
     BROKERS,
-    wanted="replica.fetch.max.bytes of every topic's max.message.bytes or more",
-    why="Followers copy larger batches one by one, and fall out of sync under load.",
+    wanted="replica.fetch.max.bytes not below max.message.bytes of any topic",
+    why="Followers fetch larger batches one by one, and fall out of sync under load.",
     fix=broker_file("replica.fetch.max.bytes"),
 )
 def replica_fetch_size(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
-    """Compare what followers fetch with the largest limit of the topics."""
+    """Compare the followers' fetch size with the largest limit of the topics."""
     fetched = broker.settings.number("replica.fetch.max.bytes")
     largest = max((t.settings.number("max.message.bytes") for t in facts.topics if not t.problem), default=0)
     if fetched + BATCH_OVERHEAD >= largest:
@@ -78,11 +78,11 @@ def replica_fetch_size(broker: BrokerFacts, facts: Facts, needs: Requirements) -
     Severity.LOW,
     TOPICS,
     wanted="message.timestamp.type=LogAppendTime, or message.timestamp.before.max.ms of at most retention.ms",
-    why="With the producer's clock, a record that comes with an old time is deleted at once, unread.",
+    why="A record whose timestamp, set by the producer, is older than retention.ms is deleted before it is read.",
     fix=topic_setting("message.timestamp.before.max.ms"),
 )
 def timestamps_past(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
-    """Compare how old a new record may be with how long it is kept."""
+    """Compare the allowed age of a new record with the retention time."""
     kept = topic.settings.seconds("retention.ms")
     if topic.settings.text("message.timestamp.type") == "LogAppendTime":
         return None
@@ -92,7 +92,7 @@ def timestamps_past(topic: Topic, facts: Facts, needs: Requirements) -> Broken |
     if old <= kept:
         return None
     return Broken(
-        f"may be {format_duration(old)} old, kept for {format_duration(kept)}",
+        f"new records may be {format_duration(old)} old, and are kept for {format_duration(kept)}",
         {"value": topic.settings.text("retention.ms")},
     )
 
@@ -101,28 +101,29 @@ def timestamps_past(topic: Topic, facts: Facts, needs: Requirements) -> Broken |
     "timestamps-future",
     Severity.LOW,
     TOPICS,
-    wanted="message.timestamp.type=LogAppendTime, or message.timestamp.after.max.ms of an hour at most",
-    why="One record with a time far ahead keeps its whole segment beyond its time, and spoils every lag in seconds.",
+    wanted="message.timestamp.type=LogAppendTime, or message.timestamp.after.max.ms of at most an hour",
+    why="One record with a timestamp far in the future keeps its whole segment too long, and makes the lag in seconds "
+    "wrong.",
     fix=topic_setting("message.timestamp.after.max.ms", "3600000"),
 )
 def timestamps_future(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
-    """Look at how far ahead the producer's clock may be."""
+    """Check how far in the future a timestamp may be."""
     if topic.settings.text("message.timestamp.type") == "LogAppendTime":
         return None
     ahead = topic.settings.seconds("message.timestamp.after.max.ms")
-    return Broken(f"may be {format_duration(ahead)} ahead") if ahead > FUTURE_SECONDS else None
+    return Broken(f"timestamps may be {format_duration(ahead)} ahead") if ahead > FUTURE_SECONDS else None
 
 
 @check(
     "flush",
     Severity.INFO,
     ALL_TOPICS,
-    wanted="flush.messages and flush.ms left alone",
-    why="Replication is what keeps records; forcing the disk only makes writes slow (Kafka's topic configuration).",
+    wanted="flush.messages and flush.ms not set",
+    why="Replication protects records. Forced flushes only slow down writes (Kafka's topic configuration).",
     fix=topic_setting("flush.messages", f"{_NEVER},flush.ms={_NEVER}"),
 )
 def flush(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
-    """Look for forced flushes."""
+    """Check that flushes are not forced."""
     found = {key: topic.settings.number(key) for key in ("flush.messages", "flush.ms")}
     bad = [f"{key} is {value}" for key, value in found.items() if value != _NEVER]
     return Broken(" and ".join(bad)) if bad else None
@@ -133,16 +134,16 @@ def flush(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
     Severity.MEDIUM,
     ALL_TOPICS,
     wanted="no transaction open for longer than transaction.max.timeout.ms",
-    why="Readers with read_committed stand still before it, without any lag to be seen (KIP-664).",
+    why="Consumers with read_committed stop before it, and no lag shows that (KIP-664).",
     fix="kafka-transactions.sh {server} abort --topic {topic} --partition {partition} --start-offset {offset}",
 )
 def open_transactions(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
-    """Find partitions whose last stable offset a transaction holds that should have timed out."""
+    """Find partitions whose last stable offset is held by a transaction that should have timed out."""
     facts.require_field("held")
     bad = [partition for partition in topic.partitions if partition.held is not None]
     if not bad:
         return None
-    # One after the other: once the first is aborted, the next audit names the next.
+    # The command aborts the first one; the next audit names the next.
     values = {"partition": bad[0].number, "offset": bad[0].held}
     return Broken(f"{partition_numbers(bad)}: a transaction that should have timed out is open", values)
 
@@ -151,14 +152,14 @@ def open_transactions(topic: Topic, facts: Facts, needs: Requirements) -> Broken
     "transaction-timeout",
     Severity.MEDIUM,
     BROKERS,
-    wanted="transaction.max.timeout.ms of 15 minutes at most",
-    why="A producer that dies in a transaction holds up every read_committed reader for so long.",
+    wanted="transaction.max.timeout.ms of at most 15 minutes",
+    why="If a producer fails in a transaction, all consumers with read_committed wait that long.",
     fix=broker_file("transaction.max.timeout.ms", "900000"),
 )
 def transaction_timeout(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
-    """Look at how long a transaction may be open."""
+    """Check how long a transaction may stay open."""
     limit = broker.settings.seconds("transaction.max.timeout.ms")
-    return Broken(f"may be open for {format_duration(limit)}") if limit > TRANSACTION_SECONDS else None
+    return Broken(f"a transaction may be open for {format_duration(limit)}") if limit > TRANSACTION_SECONDS else None
 
 
 ON_TOPICS: tuple[Check[Topic], ...] = (

@@ -1,4 +1,4 @@
-"""Whether records survive the loss of a broker: how many copies there are, and when a write counts."""
+"""Check that records survive the loss of a broker: number of replicas, and when a write is acknowledged."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from airflow_stream_provider.audit.fix import COPIES, REASSIGN, reassignment, to
     "topic-readable",
     Severity.CRITICAL,
     NAMED_TOPICS,
-    wanted="the topic is there and may be described",
-    why="What cannot be looked at was not audited: no other check in the report is about it.",
+    wanted="the topic exists and may be described",
+    why="The topic could not be audited: no other check of the report covers it.",
     fix="kafka-topics.sh {server} --create --topic {topic} --replication-factor 3 --config min.insync.replicas=2",
 )
 def topic_readable(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
-    """Find topics that are not there; one that may not be described could not be read."""
+    """Find topics that do not exist; a topic that may not be described counts as not read."""
     if topic.missing:
         return Broken("There is no such topic")
     if topic.problem:
@@ -27,7 +27,9 @@ def topic_readable(topic: Topic, facts: Facts, needs: Requirements) -> Broken | 
 def _more_copies(found: str, topic: Topic, facts: Facts) -> Broken:
     live = len(facts.live)
     if live < COPIES:
-        return Broken(found, fix=f"# first add brokers: {live} serve, {COPIES} copies need {COPIES}; then audit again")
+        return Broken(
+            found, fix=f"# first add brokers: {live} are live, {COPIES} replicas need {COPIES}; then audit again"
+        )
     return Broken(found, {"plan": reassignment(topic, facts.brokers)})
 
 
@@ -36,12 +38,12 @@ def _more_copies(found: str, topic: Topic, facts: Facts) -> Broken:
     Severity.CRITICAL,
     ALL_TOPICS,
     wanted="more than one replica of every partition",
-    why="One lost disk loses the only copy, and every restart of its broker stops the partition (Amazon MSK's best "
+    why="A failed disk loses the only copy, and every restart of its broker stops the partition (Amazon MSK's best "
     "practices).",
     fix=REASSIGN,
 )
 def single_replica(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
-    """Find partitions of one copy."""
+    """Find partitions with one replica."""
     bad = [partition for partition in topic.partitions if len(partition.replicas) == 1]
     return _more_copies(f"{partition_numbers(bad)}: one replica", topic, facts) if bad else None
 
@@ -51,12 +53,12 @@ def single_replica(topic: Topic, facts: Facts, needs: Requirements) -> Broken | 
     Severity.HIGH,
     ALL_TOPICS,
     wanted=f"{COPIES} replicas or more of every partition",
-    why="With two, one broker under maintenance leaves a single copy, or no writes at all (Amazon MSK and "
-    "Confluent Cloud both ask for three).",
+    why="With two, maintenance of one broker leaves a single replica, or stops writes (Amazon MSK and Confluent "
+    "Cloud both ask for three).",
     fix=REASSIGN,
 )
 def replication_factor(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
-    """Find partitions of two copies; `single-replica` has those of one."""
+    """Find partitions with two replicas; `single-replica` reports those with one."""
     bad = [partition for partition in topic.partitions if 1 < len(partition.replicas) < COPIES]
     return _more_copies(f"{partition_numbers(bad)}: two replicas", topic, facts) if bad else None
 
@@ -66,7 +68,7 @@ def replication_factor(topic: Topic, facts: Facts, needs: Requirements) -> Broke
     Severity.HIGH,
     ALL_TOPICS,
     wanted="min.insync.replicas of 2 or more",
-    why="With 1 a write with acks=all counts though one broker alone has it, and is lost with that broker "
+    why="With 1, a write with acks=all is acknowledged when a single broker has it, and is lost with that broker "
     "(Kafka's topic configuration: 3 replicas, min.insync.replicas 2, acks=all).",
     fix=topic_setting("min.insync.replicas", "2"),
 )
@@ -81,12 +83,12 @@ def min_insync(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None
     Severity.HIGH,
     ALL_TOPICS,
     wanted="min.insync.replicas below the number of replicas",
-    why="When they are equal, the first broker that restarts stops all writes with acks=all (Amazon MSK: at "
-    "most replicas - 1).",
+    why="If they are equal, the restart of one broker stops all writes with acks=all (Amazon MSK: at most "
+    "replicas - 1).",
     fix=topic_setting("min.insync.replicas"),
 )
 def min_insync_room(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
-    """Compare min.insync.replicas with the replicas there are; `single-replica` has what cannot have room."""
+    """Compare min.insync.replicas with the number of replicas; `single-replica` reports partitions with one."""
     value, copies = topic.settings.number("min.insync.replicas"), topic.copies
     if copies < 2 or value < copies:
         return None
@@ -95,7 +97,7 @@ def min_insync_room(topic: Topic, facts: Facts, needs: Requirements) -> Broken |
 
 
 def _fewer(found: str, topic: Topic, facts: Facts) -> Broken:
-    # Lowering it to 1 would exchange one fault for another: two replicas are one too few.
+    # With two replicas, lowering min.insync.replicas to 1 would break `min-insync`; the fix is a third replica.
     broken = _more_copies(found, topic, facts)
     return Broken(broken.found, broken.values, broken.fix or REASSIGN)
 
@@ -105,12 +107,12 @@ def _fewer(found: str, topic: Topic, facts: Facts) -> Broken:
     Severity.HIGH,
     ALL_TOPICS,
     wanted="unclean.leader.election.enable=false",
-    why="A replica that is behind may become the leader, and what it has not copied is lost (Kafka's topic "
+    why="A replica that is out of sync may become the leader, and the records that it lacks are lost (Kafka's topic "
     "configuration).",
     fix=topic_setting("unclean.leader.election.enable", "false"),
 )
 def unclean_election(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
-    """Look at the switch for unclean elections."""
+    """Check unclean.leader.election.enable."""
     on = topic.settings.flag("unclean.leader.election.enable")
     return Broken("unclean.leader.election.enable is true") if on else None
 
@@ -119,8 +121,8 @@ def unclean_election(topic: Topic, facts: Facts, needs: Requirements) -> Broken 
     "replica-racks",
     Severity.MEDIUM,
     ALL_TOPICS,
-    wanted="the replicas of every partition in as many racks (zones) as there are, up to one rack each",
-    why="A rack or zone that fails takes all replicas in it at once (Amazon MSK spreads brokers over zones for this).",
+    wanted="the replicas of every partition spread over as many racks (zones) as possible",
+    why="A rack or zone may fail as a whole, with all replicas in it (Amazon MSK spreads brokers over zones for this).",
     fix=REASSIGN,
 )
 def replica_racks(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
@@ -128,7 +130,7 @@ def replica_racks(topic: Topic, facts: Facts, needs: Requirements) -> Broken | N
     racks = {broker.id: broker.rack for broker in facts.brokers}
     names = {broker.rack for broker in facts.live}
     if None in names:
-        raise NotVerifiable("Not every broker names its rack, so nobody knows which of them fail together.")
+        raise NotVerifiable("Not every broker has a broker.rack, so it is not known which of them fail together.")
     bad = [
         partition
         for partition in topic.partitions

@@ -153,11 +153,13 @@ def test_what_acls_refuse_is_told_apart_and_unknown(encrypted: dict[str, Any]) -
         refused = "Kafka denies the connection's user access to the topic hidden: TopicAuthorizationFailedError."
         assert found.problems[HIDDEN].reason == refused
         assert client.topics(["hidden"]).problems["hidden"].reason == refused
-        assert client.configs(topics=["allowed"]).problems["allowed"].reason.startswith("Kafka refuses")
-        assert client.configs(brokers=[1]).problems[1].reason.startswith("Kafka refuses")
-        assert client.producers([PARTITION]).problems[PARTITION].reason.startswith("Kafka refuses")
+        assert client.configs(topics=["allowed"]).problems["allowed"].reason.startswith("Kafka denies")
+        assert client.configs(brokers=[1]).problems[1].reason.startswith("Kafka denies")
+        assert client.producers([PARTITION]).problems[PARTITION].reason.startswith("Kafka denies")
         assert client.group_offsets("allowed-group") == {PARTITION: 0}
-        with pytest.raises(KafkaDenied, match="denies the connection's user the request to describe the group hidden-group"):
+        with pytest.raises(
+            KafkaDenied, match="denies the connection's user the request to describe the group hidden-group"
+        ):
             client.group_offsets("hidden-group")
         with pytest.raises(KafkaDenied, match="to commit for the group allowed-group"):
             client.commit_group("allowed-group", {PARTITION: 1})

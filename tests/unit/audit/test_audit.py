@@ -1,4 +1,4 @@
-"""Each check with the facts that break it; what real brokers say is in tests/integration/kafka/test_audit.py."""
+"""Each check with the facts that break it; what real brokers say is in tests/integration/audit/test_audit.py."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_declared_setting_that_is_no_number_is_said(declared: dict[str, object
     report = judge(facts(), replace(NEEDS, producer={"acks": "all", "enable.idempotence": True, **declared}))
     (finding,) = report.findings
     assert (finding.check, finding.outcome) == ("producer-retries", CheckResult.UNVERIFIABLE)
-    assert "which is no whole number" in finding.found
+    assert "which is not a whole number" in finding.found
 
 
 def test_what_was_not_declared_is_not_verifiable_and_does_not_fail() -> None:
@@ -153,7 +153,7 @@ def test_too_few_brokers_for_more_copies_is_said_instead_of_a_command() -> None:
         topics=(replace(topic(), partitions=(partition(0, replicas=(1,), in_sync=(1,)),)),), brokers=(broker(1),)
     )
     fix = next(f.fix for f in judge(one, NEEDS).findings if f.check == "single-replica")
-    assert fix.startswith("# first add brokers: 1 serve")
+    assert fix.startswith("# first add brokers: 1 are live")
 
 
 def test_names_are_quoted_for_the_shell_and_as_regular_expressions() -> None:
@@ -181,7 +181,7 @@ def test_severities_have_names(label: str, severity: Severity) -> None:
 
 
 def test_an_unknown_severity_is_refused_with_those_there_are() -> None:
-    with pytest.raises(SpecError, match=r"'bad' is no severity\. Take one of info, low"):
+    with pytest.raises(SpecError, match=r"'bad' is not a severity\. Use one of info, low"):
         Severity.of("bad")
 
 

@@ -65,7 +65,7 @@ def test_what_is_not_bad_enough_is_warned_of(caplog: pytest.LogCaptureFixture) -
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"fail_on": "bad"}, "'bad' is no severity"),
+        ({"fail_on": "bad"}, "'bad' is not a severity"),
         ({"topics": []}, "No topic was given to audit"),
         ({"conn_id": "nowhere"}, "The Airflow connection 'nowhere' cannot be read"),
     ],
