@@ -1,11 +1,18 @@
-"""Spark's checkpoint on disk: read it, clone it, say whose it is. Plain files, no JVM."""
+"""Read, clone and claim Spark checkpoints on disk, as plain files and without a JVM."""
 
 from __future__ import annotations
 
 from airflow_stream_provider.checkpoint.clone import Clone, StateTooLarge, clone_logs, clone_state, scratch
 from airflow_stream_provider.checkpoint.location import check_location, local_path
 from airflow_stream_provider.checkpoint.logs import LogEnds, boundary
-from airflow_stream_provider.checkpoint.owner import Owner, check_owner, claim, moving, owner, refuse_moving
+from airflow_stream_provider.checkpoint.owner import (
+    Owner,
+    check_owner,
+    claim,
+    is_being_written,
+    owner,
+    refuse_if_being_written,
+)
 from airflow_stream_provider.checkpoint.read import Checkpoint, Operator, Source, merged, read, recent
 
 __all__ = [
@@ -22,12 +29,12 @@ __all__ = [
     "claim",
     "clone_logs",
     "clone_state",
+    "is_being_written",
     "local_path",
     "merged",
-    "moving",
     "owner",
     "read",
     "recent",
-    "refuse_moving",
+    "refuse_if_being_written",
     "scratch",
 ]

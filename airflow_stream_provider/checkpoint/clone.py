@@ -1,10 +1,12 @@
-"""Clone a checkpoint for a rehearsal, also while its query runs; the original is only read.
+"""Clone a checkpoint for a rehearsal. The original is only read, and its query may run meanwhile.
 
-A plan rehearsal needs the logs and what describes the state, a few kilobytes whatever the state's size. A warm one
-needs the state of one batch too. Both get a query id of their own, so that nothing takes the clone for the original.
+A plan rehearsal needs the logs and the description of the state: a few kilobytes, however large the state is. A warm
+rehearsal also needs the state of one batch. Every clone gets a query id of its own, so it cannot be taken for the
+original.
 
-Spark 4.0 and later compare state schemas while they plan. Spark 3.5 does so on the executors, when it loads state:
-there a plan rehearsal sees no change of state, only a warm one on `clone_state` does.
+Spark 4.0 and later compare state schemas when they plan a batch. Spark 3.5 compares them on the executors, when they
+load state. So on Spark 3.5 a plan rehearsal does not find a change of the state schema; a warm rehearsal on the result
+of `clone_state` does.
 """
 
 from __future__ import annotations
@@ -22,20 +24,22 @@ from airflow_stream_provider.checkpoint.logs import kafka_offsets, numeric_names
 from airflow_stream_provider.checkpoint.state import state_files
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
-# Each retry follows a commit of the live query that purged what was about to be copied.
+# Tries. One fails only if the live query commits and purges files while they are copied.
 ATTEMPTS = 5
 
 
 class StateTooLarge(CheckpointError):
-    """The state is larger than a warm rehearsal may copy; `fields` say how large (`bytes`) and the `limit`."""
+    """The state is larger than the limit. `fields` has its size (`bytes`) and the `limit`, both in bytes."""
 
 
 @dataclass(frozen=True)
 class Clone:
-    """A clone: the batch that a query started on it runs next, and its size.
+    """A clone of a checkpoint.
 
-    :param next_batch: with the last commit dropped this is the batch of that commit, with its recorded offsets.
-    :param bytes: what was written, hidden checksum files left aside.
+    :param path: folder of the clone.
+    :param next_batch: the batch that a query started on the clone runs next. If the last commit was dropped, this is
+        the batch of that commit, with its recorded offsets.
+    :param bytes: size of the clone in bytes, without hidden checksum files.
     """
 
     path: str
@@ -45,7 +49,12 @@ class Clone:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What goes into a clone: files to copy, and files to write, each by its path below the checkpoint."""
+    """The contents of a clone.
+
+    :param next_batch: see `Clone`.
+    :param files: files of the original to copy.
+    :param written: contents of files to write, by path below the checkpoint.
+    """
 
     next_batch: int
     files: Iterable[Path] = ()
@@ -55,13 +64,15 @@ class _Plan:
 def clone_logs(
     location: str | os.PathLike[str], target: str | os.PathLike[str], new_id: str, drop_last_commit: bool = True
 ) -> Clone:
-    """Clone what Spark plans a batch from, without any state.
+    """Clone the files from which Spark plans a batch, without state.
 
-    :param target: a folder that does not exist or is empty.
-    :param new_id: the clone's query id.
-    :param drop_last_commit: make Spark plan the last committed batch again, with its recorded offsets. Otherwise it
-        waits for new data, and while there is none it checks nothing.
-    :raises CheckpointError: there is nothing to clone, the target is in use, or the files vanish too fast.
+    :param location: the checkpoint.
+    :param target: folder for the clone; it must be empty or not exist.
+    :param new_id: query id of the clone.
+    :param drop_last_commit: leave out the last commit, so that Spark plans that batch again with its recorded offsets;
+        default True. Otherwise Spark waits for new data, and checks nothing before there is some.
+    :raises CheckpointError: the checkpoint has no batch yet, the target is in use, or the files are purged faster than
+        they can be copied.
     """
     return _clone(location, target, new_id, lambda root: _logs(root, drop_last_commit))
 
@@ -73,17 +84,21 @@ def clone_state(
     limit_bytes: int,
     drop_last_commit: bool = False,
 ) -> Clone:
-    """Clone a checkpoint with the state of its last commit, so that a query can run real batches on it.
+    """Clone a checkpoint with the state of its last commit, so that a query can run real batches on the clone.
 
-    :param limit_bytes: largest size of the clone; its size is known before anything is copied.
-    :param drop_last_commit: take the state from before the last commit, so that there is one batch to run for sure.
-    :raises StateTooLarge: it would be larger than the limit; nothing is left at the target.
-    :raises CheckpointError: as for `clone_logs`, or state that the last commit needs is not there.
+    :param location: the checkpoint.
+    :param target: folder for the clone; it must be empty or not exist.
+    :param new_id: query id of the clone.
+    :param limit_bytes: largest size of the clone, in bytes. It is checked before anything is copied.
+    :param drop_last_commit: leave out the last commit and take the state before it, so that there is always a batch to
+        run; default False.
+    :raises StateTooLarge: the clone would be larger than the limit. Nothing is left at the target.
+    :raises CheckpointError: as `clone_logs`, or state files of the last commit are missing.
     """
 
     def plan(root: Path) -> _Plan:
         logs = _logs(root, drop_last_commit)
-        # The state of version v is what batch v starts from.
+        # Batch v starts from version v of the state.
         state = state_files(root / "state", logs.next_batch) if logs.next_batch else []
         files = [*logs.files, *state]
         size = sum(file.stat().st_size for file in files)
@@ -100,12 +115,15 @@ def clone_state(
 
 
 def scratch(location: str | os.PathLike[str], target: str | os.PathLike[str], new_id: str) -> Clone:
-    """Make a checkpoint without batches or state that reads Kafka from where the last committed batch began.
+    """Create a checkpoint without batches or state that reads Kafka from the start of the last committed batch.
 
-    For a warm rehearsal where the state is too large to clone: the batches are real, the aggregates start at nothing.
-    Sources other than Kafka start as the query says.
+    It is for a warm rehearsal if the state is too large to clone: the batches are real, but aggregates start empty.
+    Sources other than Kafka start as the query defines.
 
-    :raises CheckpointError: as for `clone_logs`.
+    :param location: the checkpoint to take the offsets from.
+    :param target: folder for the new checkpoint; it must be empty or not exist.
+    :param new_id: query id of the new checkpoint.
+    :raises CheckpointError: as `clone_logs`.
     """
     return _clone(location, target, new_id, _starting_points)
 
@@ -114,13 +132,13 @@ def _logs(root: Path, drop_last_commit: bool) -> _Plan:
     committed, offsets = _batches(root)
     if not offsets:
         raise CheckpointError(
-            f"The checkpoint {root} has planned no batch yet: there is nothing to rehearse on.",
-            next_step="Wait for its first batch, or start without a rehearsal.",
+            f"The checkpoint {root} has no batch yet, so nothing can be rehearsed on it.",
+            next_step="Wait for the first batch, or start without a rehearsal.",
             path=str(root),
         )
-    # A batch that is planned and not committed is left out: the live query is in it, and its state is half written.
+    # Without the batch that the live query is running: its state is only partly written.
     last = committed[-1] if committed else offsets[0]
-    # Spark reads the last offsets, the ones before them, and the last commit.
+    # Spark reads the last two offsets files and the last commit.
     ends = [batch for batch in offsets if batch <= last][-2:]
     kept = [batch for batch in committed if batch < last or not drop_last_commit][-1:]
     files = [root / "offsets" / str(batch) for batch in ends] + [root / "commits" / str(batch) for batch in kept]
@@ -130,10 +148,10 @@ def _logs(root: Path, drop_last_commit: bool) -> _Plan:
 
 def _starting_points(root: Path) -> _Plan:
     start = _batches(root)[0][-2:-1]
-    if not start:  # the first batch: its start is in sources/ already
+    if not start:  # before the first batch its starting offsets are in sources/
         return _Plan(0, [path for path in _tree(root / "sources") if path.name == "0"])
     entry = read_offsets(root / "offsets" / str(start[0]))
-    # Where Kafka's source starts when there are no offsets yet; the zero byte is for Spark 2.1 (SPARK-19517).
+    # From this file Kafka's source starts if there are no offsets. The zero byte is for Spark 2.1 (SPARK-19517).
     return _Plan(
         0,
         written={
@@ -145,9 +163,9 @@ def _starting_points(root: Path) -> _Plan:
 
 
 def _batches(root: Path) -> tuple[list[int], list[int]]:
-    """Return the committed batches and the planned ones."""
+    """Return the ids of the committed batches and of the planned ones."""
     commits = numeric_names(root / "commits")
-    offsets = numeric_names(root / "offsets")  # second: a batch that is committed meanwhile must not lack its offsets
+    offsets = numeric_names(root / "offsets")  # after the commits, so that each commit has its offsets
     return sorted(set(commits) & set(offsets)), offsets
 
 
@@ -160,7 +178,7 @@ def _clone(
     root, copy = local_path(location), local_path(target)
     if root == copy or root in copy.parents or copy in root.parents:
         raise CheckpointError(
-            f"The clone {copy} and the checkpoint {root} lie inside one another.", next_step="Clone to another folder."
+            f"The clone {copy} and the checkpoint {root} are inside each other.", next_step="Clone to another folder."
         )
     missing: FileNotFoundError | None = None
     try:
@@ -172,7 +190,7 @@ def _clone(
         for _ in range(ATTEMPTS):
             try:
                 return _fill(copy, root, new_id, plan(root))
-            except FileNotFoundError as error:  # the live query has moved on and purged what was to be copied
+            except FileNotFoundError as error:  # purged by the live query
                 missing = error
                 _empty(copy)
             except BaseException:
@@ -181,14 +199,14 @@ def _clone(
     except OSError as error:
         raise CheckpointError(
             f"The checkpoint {root} cannot be cloned to {copy}: {error}.",
-            next_step="Check access to both folders and the space left.",
+            next_step="Check the access rights to both folders, and the free space.",
             path=str(root),
         ) from error
     assert missing is not None
     raise CheckpointError(
-        f"The checkpoint {root} cannot be cloned: {missing.filename} is not there.",
-        next_step="Try again if its query is purging files at this moment; else the checkpoint is damaged: "
-        "stop the stream and restore it from a back-up.",
+        f"The checkpoint {root} cannot be cloned: {missing.filename} does not exist.",
+        next_step="Try again, because its query may be purging files now. If that does not help, the checkpoint is "
+        "damaged: stop the stream and restore the checkpoint from a back-up.",
         path=str(missing.filename),
     ) from missing
 
@@ -205,7 +223,7 @@ def _fill(copy: Path, root: Path, new_id: str, plan: _Plan) -> Clone:
 def _copy(file: Path, to: Path) -> int:
     to.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(file, to)
-    # Hadoop's checksum, so that a rehearsal finds a damaged file; a file without one is read unchecked.
+    # With Hadoop's checksum file, so that a rehearsal finds damaged files; without it files are read unchecked.
     hidden = f".{file.name}.crc"
     with contextlib.suppress(FileNotFoundError):
         shutil.copyfile(file.with_name(hidden), to.with_name(hidden))
@@ -213,12 +231,12 @@ def _copy(file: Path, to: Path) -> int:
 
 
 def _descriptions(state: Path) -> Iterable[Path]:
-    """Yield the files that describe the state and hold none of it: Spark compares plans with them."""
+    """Yield the files that describe the state but hold none of it. Spark compares the plan with them."""
     for number in numeric_names(state):
         operator = state / str(number)
         yield from _tree(operator / "_metadata")
         yield from _tree(operator / "_stateSchema")
-        # Schemas are kept beside the data, but only in the first partition, and there per store.
+        # Schemas are beside the data of the first partition, one per store.
         for folder, folders, _ in os.walk(operator / "0"):
             if "_metadata" in folders:
                 yield from _tree(Path(folder, "_metadata"))
@@ -227,7 +245,7 @@ def _descriptions(state: Path) -> Iterable[Path]:
 
 def _tree(folder: Path) -> Iterable[Path]:
     for parent, _, names in os.walk(folder):
-        # Hidden checksum files come along with what they check; hidden temporary ones are not wanted.
+        # Hidden checksum files are copied with their file; hidden temporary files are left out.
         yield from (Path(parent, name) for name in names if not name.startswith("."))
 
 

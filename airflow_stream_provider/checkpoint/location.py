@@ -1,4 +1,4 @@
-"""Where a checkpoint is, and whether a stream may live there."""
+"""Turn checkpoint locations into folders, and refuse locations that a stream cannot use."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from urllib.parse import unquote, urlsplit
 
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
-# What Spark calls a checkpoint that the query names no place for.
+# The name of the checkpoint that Spark creates for a query without checkpointLocation.
 TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def local_path(location: str | os.PathLike[str]) -> Path:
-    """Return the folder a checkpoint location names: an absolute path or a `file:` URL.
+    """Return the folder of a checkpoint location.
 
-    Spark writes the location as it was given, or as `file:/path`; both and `file:///path` are the same folder.
+    Spark reports the location as it was given or as ``file:/path``. Both, and ``file:///path``, are the same folder.
 
-    :raises CheckpointError: the location is empty, relative, or on another file system than the local one.
+    :param location: an absolute path or a ``file:`` URL.
+    :raises CheckpointError: the location is empty, relative, or not on a local or mounted file system.
     """
     text = os.fspath(location)
     if not text.strip():
@@ -31,9 +32,9 @@ def local_path(location: str | os.PathLike[str]) -> Path:
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
         path = Path(unquote(parts.path))
     elif parts.scheme and "/" not in parts.scheme and text.startswith(f"{parts.scheme}:"):
-        # The seam for other stores: this module is the only one that turns a location into files.
+        # Other storages would be added here: only this module turns a location into files.
         raise CheckpointError(
-            f"The checkpoint {text} is on {parts.scheme}:, only local and mounted folders can be read.",
+            f"The checkpoint {text} is on {parts.scheme}:, but only local and mounted folders are supported.",
             next_step="Use an absolute path or a file: URL on storage that all drivers mount.",
             location=text,
         )
@@ -41,7 +42,7 @@ def local_path(location: str | os.PathLike[str]) -> Path:
         path = Path(text)
     if not path.is_absolute():
         raise CheckpointError(
-            f"The checkpoint location {text} is relative: every driver would start in another folder.",
+            f"The checkpoint location {text} is relative, so each driver would use another folder.",
             next_step="Use an absolute path or a file: URL.",
             location=text,
         )
@@ -49,10 +50,10 @@ def local_path(location: str | os.PathLike[str]) -> Path:
 
 
 def check_location(location: str | os.PathLike[str]) -> Path:
-    """Refuse a location where no stream can be handed over; leaves nothing behind.
+    """Check that a stream at this location can be handed over. Nothing is left there.
 
-    :raises CheckpointError: empty, relative, on an unknown file system, temporary (Spark makes
-        `temporary-<uuid>` when no checkpointLocation is set and deletes it with the query), or not writable.
+    :raises CheckpointError: the location is not valid (see `local_path`), not writable, or temporary: without
+        checkpointLocation Spark creates ``temporary-<uuid>`` and deletes it with the query.
     """
     path = local_path(location)
     if any(TEMPORARY.fullmatch(part) for part in path.parts):
@@ -71,13 +72,13 @@ def check_location(location: str | os.PathLike[str]) -> Path:
             location=str(path),
         )
     try:
-        # Only a real write tells: access rights say nothing about a read-only mount or a full disk.
+        # Writes a file, because access rights do not show a read-only mount or a full disk.
         with tempfile.TemporaryFile(dir=existing) as probe:
             probe.write(b"0")
             probe.flush()
     except OSError as error:
         raise CheckpointError(
-            f"The checkpoint {path} cannot be written: {error.strerror or error} (tried in {existing}).",
+            f"The checkpoint {path} is not writable: {error.strerror or error} (tried in {existing}).",
             next_step="Give the driver's user write access, or choose another checkpointLocation.",
             location=str(path),
         ) from error

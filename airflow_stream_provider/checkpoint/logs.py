@@ -1,4 +1,4 @@
-"""The two numbered logs of a checkpoint: what Spark planned (`offsets/`) and what it finished (`commits/`)."""
+"""Read the two numbered logs of a checkpoint: planned batches in `offsets/`, committed batches in `commits/`."""
 
 from __future__ import annotations
 
@@ -15,25 +15,30 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 @dataclass(frozen=True)
 class LogEnds:
-    """Where both logs end: the batch planned last and the batch committed last, None for an empty log."""
+    """The last batch in both logs; None for an empty log.
+
+    :param offsets: the last planned batch.
+    :param commit: the last committed batch.
+    """
 
     offsets: int | None
     commit: int | None
 
     @property
     def completed(self) -> bool:
-        """Whether the checkpoint is at a batch boundary: every planned batch is committed."""
+        """Whether the checkpoint is at a batch boundary: all planned batches are committed."""
         return self.offsets == self.commit
 
 
 @dataclass(frozen=True)
 class OffsetEntry:
-    """One file of `offsets/`: up to where each source is to be read in that batch.
+    """One file of `offsets/`: the end offsets of each source in one batch.
 
     :param version: format of the file, 1 or 2.
-    :param conf: the Spark conf that Spark forces on whoever restarts from here.
-    :param sources: by source name, the source's own JSON for the end of the batch, None where it has no offset.
-        Format 1 has no names but the order in the plan: "0", "1" and so on, as the folders in `sources/`.
+    :param conf: the Spark conf that Spark applies again when the query restarts.
+    :param sources: the source's own JSON of its end offsets, by name of the source; None if it has no offset. In
+        format 1 sources have no names, and are numbered "0", "1" and so on in the order of the plan, like the folders
+        in `sources/`.
     """
 
     version: int
@@ -42,11 +47,11 @@ class OffsetEntry:
 
 
 def numeric_names(folder: str | os.PathLike[str]) -> list[int]:
-    """Return the batch ids in a log folder, sorted; [] when the folder does not exist.
+    """Return the names in a folder that are numbers, sorted, such as the batch ids in a log; [] if it does not exist.
 
-    Only integer names count: Spark keeps hidden `.N.crc` and `.N.<uuid>.tmp` files beside them.
+    Other names are ignored: Spark keeps hidden files ``.N.crc`` and ``.N.<uuid>.tmp`` in the same folder.
 
-    :raises CheckpointError: the folder is there and cannot be listed.
+    :raises CheckpointError: the folder exists but cannot be listed.
     """
     try:
         names = os.listdir(folder)
@@ -58,9 +63,9 @@ def numeric_names(folder: str | os.PathLike[str]) -> list[int]:
 
 
 def boundary(location: str | os.PathLike[str]) -> LogEnds:
-    """Judge quickly, from the names of the log files alone, whether a checkpoint is at a batch boundary.
+    """Return the last batch of both logs, from the names of their files only.
 
-    On a running query the answer is a true snapshot of one moment between two commits.
+    While the query runs, the result is a consistent snapshot of one moment between two commits.
 
     :raises CheckpointError: the location is not a local folder, or cannot be read.
     """
@@ -77,8 +82,8 @@ def boundary(location: str | os.PathLike[str]) -> LogEnds:
 def read_offsets(path: Path) -> OffsetEntry:
     """Read one file of `offsets/`.
 
-    :raises CheckpointError: it is damaged, or of a format newer than 2.
-    :raises FileNotFoundError: it is gone; Spark keeps the last 100 or so.
+    :raises CheckpointError: the file is damaged, or its format is newer than 2.
+    :raises FileNotFoundError: the file has been purged; Spark keeps about the last 100.
     """
     version, lines = _read(path, newest=2)
     metadata = _json_object(path, lines[0]) if lines and lines[0].strip() else {}
@@ -90,21 +95,24 @@ def read_offsets(path: Path) -> OffsetEntry:
     else:
         named = [(name, value) for name, colon, value in (line.partition(":") for line in lines[1:]) if colon]
         if len(named) != len(lines[1:]):
-            raise damaged(path, "a source's line has no name")
+            raise damaged(path, "the line of a source has no name")
     return OffsetEntry(version, conf, {name: None if value == "-" else value for name, value in named})
 
 
 def read_commit_version(path: Path) -> int:
-    """Return the format of a file of `commits/`: 1, 2 (state has unique ids) or 3 (named sinks, Spark 4.2 and later).
+    """Return the format of a file of `commits/`: 1, 2 (state with unique ids) or 3 (named sinks, Spark 4.2 and later).
 
-    :raises CheckpointError: it is damaged, or of a newer format.
-    :raises FileNotFoundError: it is gone.
+    :raises CheckpointError: the file is damaged, or its format is newer.
+    :raises FileNotFoundError: the file has been purged.
     """
     return _read(path, newest=3)[0]
 
 
 def kafka_offsets(text: str | None) -> dict[str, dict[int, int]] | None:
-    """Return {topic: {partition: next offset to read}} if a source's JSON is Kafka's; None for any other source."""
+    """Return the offsets in a Kafka source's JSON; None for any other source.
+
+    :return: {topic: {partition: next offset to read}}.
+    """
     try:
         value = json.loads(text or "null")
     except ValueError:
@@ -121,29 +129,33 @@ def kafka_offsets(text: str | None) -> dict[str, dict[int, int]] | None:
 
 
 def damaged(path: Path, found: str) -> CheckpointError:
-    """Return the error for a file of a checkpoint that cannot be what Spark wrote."""
+    """Return the error for a checkpoint file whose content Spark cannot have written.
+
+    :param found: what is wrong with it, for the message.
+    """
     return CheckpointError(
         f"The checkpoint file {path} is damaged: {found}.",
-        next_step="Stop the stream and restore the checkpoint from a back-up. If this is the newest file "
-        "of offsets/ and "
-        "commits/ has none of its number, removing it and its hidden .crc file is enough: Spark plans the batch anew.",
+        next_step="Stop the stream and restore the checkpoint from a back-up. If this is the newest file of offsets/ "
+        "and commits/ has no file of that number, it is enough to remove it and its hidden .crc file: Spark then "
+        "plans the batch again.",
         path=str(path),
     )
 
 
 def unreadable(path: str | os.PathLike[str], error: OSError) -> CheckpointError:
-    """Return the error for a part of a checkpoint that the system does not let us read."""
+    """Return the error for a checkpoint file or folder that the operating system refuses to read."""
     return CheckpointError(
         f"{path} cannot be read: {error.strerror or error}.",
-        next_step="Check that the checkpoint's storage is mounted here, and this user's access to it.",
+        next_step="Check that the checkpoint's storage is mounted here and that this user may read it.",
         path=str(path),
     )
 
 
 def text(path: Path) -> str:
-    """Return a file's text.
+    """Return the text of a file.
 
-    :raises CheckpointError: it is none. :raises OSError: it cannot be read, or has been purged (FileNotFoundError).
+    :raises CheckpointError: the file is not UTF-8 text.
+    :raises OSError: the file cannot be read, or has been purged (FileNotFoundError).
     """
     try:
         return path.read_text("utf-8")
@@ -161,7 +173,7 @@ def _read(path: Path, newest: int) -> tuple[int, list[str]]:
     version = int(first[1:])
     if not 1 <= version <= newest:
         raise CheckpointError(
-            f"The checkpoint file {path} has format {first}, newer than v{newest}, the newest known.",
+            f"The checkpoint file {path} has format {first}, but only formats up to v{newest} are supported.",
             next_step="Update airflow-stream-provider.",
             path=str(path),
         )

@@ -1,4 +1,4 @@
-"""Whose a checkpoint is: a file beside it, created once, naming the stream that may write it."""
+"""Mark which stream owns a checkpoint, in a file beside it that is created once."""
 
 from __future__ import annotations
 
@@ -19,22 +19,26 @@ POLL_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Owner:
-    """The stream a checkpoint belongs to, and the control log where that stream's holder is agreed on."""
+    """The owner of a checkpoint.
+
+    :param stream: name of the stream.
+    :param control: control URL of the stream.
+    """
 
     stream: str
     control: str
 
 
 def owner_file(location: str | os.PathLike[str]) -> Path:
-    """Return the path of the owner file, beside the checkpoint: Spark refuses a new one that is not empty."""
+    """Return the path of the owner file, beside the checkpoint: Spark wants a new checkpoint to be empty."""
     path = local_path(location)
     return path.with_name(f"{path.name}.owner")
 
 
 def owner(location: str | os.PathLike[str]) -> Owner | None:
-    """Return whose the checkpoint is; None when nobody has claimed it.
+    """Return the owner of a checkpoint, None if it has none.
 
-    :raises CheckpointError: the owner file cannot be read, or is not one of ours.
+    :raises CheckpointError: the owner file cannot be read, or does not name a stream.
     """
     path = owner_file(location)
     try:
@@ -47,23 +51,23 @@ def owner(location: str | os.PathLike[str]) -> Owner | None:
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             f"The owner file {path} does not name a stream.",
-            next_step="Find out which job writes the checkpoint; remove the file once none does.",
+            next_step="Find out which job writes the checkpoint. Remove the file once no job does.",
             path=str(path),
         ) from error
 
 
 def check_owner(location: str | os.PathLike[str], stream: str, control: str) -> bool:
-    """Return whether the checkpoint is claimed by this stream, False when by nobody.
+    """Return True if the stream owns the checkpoint, False if it has no owner.
 
-    :raises CheckpointError: it belongs to another stream, or to one of this name in another control log.
+    :raises CheckpointError: it belongs to another stream, or to a stream of the same name under another control URL.
     """
     found = owner(location)
     if found is not None and found != Owner(stream, control):
         raise CheckpointError(
             f"The checkpoint {local_path(location)} belongs to the stream {found.stream} of {found.control}, "
             f"not to {stream} of {control}.",
-            next_step="Give each stream a checkpoint of its own. If the other stream is retired for good, "
-            f"remove {owner_file(location)}.",
+            next_step="Give each stream its own checkpoint. If the other stream will never run again, remove "
+            f"{owner_file(location)}.",
             location=str(location),
             owner=found.stream,
         )
@@ -71,10 +75,12 @@ def check_owner(location: str | os.PathLike[str], stream: str, control: str) -> 
 
 
 def claim(location: str | os.PathLike[str], stream: str, control: str) -> None:
-    """Make the checkpoint this stream's, for good; claiming it again changes nothing. One of two at once wins.
+    """Make the stream the owner of the checkpoint, permanently. Claiming it again has no effect.
 
-    :param control: URL of the control log; another spelling of the same place is another owner.
-    :raises CheckpointError: it belongs to another stream, or the folder it is in cannot be written.
+    If two streams claim it at the same time, one of them succeeds.
+
+    :param control: control URL. Another spelling of the same URL counts as another owner.
+    :raises CheckpointError: it belongs to another stream, or its parent folder is not writable.
     """
     if check_owner(location, stream, control):
         return
@@ -91,10 +97,12 @@ def claim(location: str | os.PathLike[str], stream: str, control: str) -> None:
         ) from error
 
 
-def moving(location: str | os.PathLike[str], seconds: float) -> bool:
-    """Watch the logs of a checkpoint and return whether somebody writes them; returns early when it sees so.
+def is_being_written(location: str | os.PathLike[str], seconds: float) -> bool:
+    """Return whether a job writes the logs of a checkpoint within a time.
 
-    A job that waits for data, or that is within one long batch, writes nothing: False is no proof that none runs.
+    False does not prove that no job runs: one that waits for data or is in a long batch writes nothing.
+
+    :param seconds: how long to watch; returns earlier if it sees a write.
     """
     before = boundary(location)
     deadline = time.monotonic() + seconds
@@ -105,21 +113,21 @@ def moving(location: str | os.PathLike[str], seconds: float) -> bool:
     return False
 
 
-def refuse_moving(location: str | os.PathLike[str], seconds: float | None = None) -> None:
-    """Refuse to take over a checkpoint that some job, unknown to us, is writing now.
+def refuse_if_being_written(location: str | os.PathLike[str], seconds: float | None = None) -> None:
+    """Refuse to take over a checkpoint that a job without a stream is writing now.
 
-    :param seconds: how long to watch; default: three of the checkpoint's own intervals between commits, at least
-        5 and at most 60. Nothing is watched where there are no logs yet.
-    :raises CheckpointError: its logs move.
+    :param seconds: how long to watch. Default: three times the longest interval between the last ten commits, at
+        least 5 and at most 60. A checkpoint without logs is not watched.
+    :raises CheckpointError: a job is writing the logs.
     """
     root = local_path(location)
     if boundary(root).offsets is None:
         return
-    if moving(root, seconds if seconds is not None else _patience(root)):
+    if is_being_written(root, seconds if seconds is not None else _patience(root)):
         raise CheckpointError(
-            f"The checkpoint {root} is being written by a job that no stream manages.",
-            next_step="Stop that job, best when it waits for data, then deploy again: the stream goes on "
-            "where it stopped.",
+            f"The checkpoint {root} is being written by a job that does not belong to a stream.",
+            next_step="Stop that job, best while it waits for data, then deploy again. The stream continues where the "
+            "job stopped.",
             location=str(root),
         )
 
@@ -134,7 +142,7 @@ def _patience(root: Path) -> float:
 
 
 def _create(path: Path, text: str) -> bool:
-    """Create the file with its whole content, so that nobody sees an empty or torn one; False when it is there."""
+    """Create a file atomically, so that no reader sees a part of it. Return False if it exists."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
             file.write(text)

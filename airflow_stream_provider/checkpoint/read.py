@@ -1,4 +1,4 @@
-"""Read a whole checkpoint as one frozen value, also while its query runs."""
+"""Read a checkpoint into a frozen dataclass. Its query may run meanwhile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_stream_provider.checkpoint.logs import (
 )
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
-# A batch has to end 100 times between a listing and a read for a file to vanish; more than once is not a race.
+# Tries. Spark keeps about 100 batches, so a file is purged between listing and reading only in rare cases.
 ATTEMPTS = 10
 
 Offsets = Mapping[str, Mapping[int, int]]
@@ -33,10 +33,10 @@ Offsets = Mapping[str, Mapping[int, int]]
 class Source:
     """One source of the query.
 
-    :param name: its place in the plan ("0", "1") or, with source evolution, its name.
-    :param committed: the source's own JSON up to which the last committed batch read; None before the first one.
-    :param planned: the same of a batch that is planned and not committed.
-    :param topics: the committed Kafka offsets; None when the source is not Kafka or has none yet.
+    :param name: its position in the plan ("0", "1") or, with source evolution, its name.
+    :param committed: the source's own JSON of its end offsets in the last committed batch; None before the first.
+    :param planned: the same for a batch that is planned but not committed.
+    :param topics: the committed Kafka offsets; None if the source is not Kafka or has no offsets yet.
     """
 
     name: str
@@ -47,9 +47,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Operator:
-    """One stateful operator: Spark's number and name for it, and how many partitions its state has.
+    """One stateful operator of the query.
 
-    Spark 3.5 writes no operator metadata: there the name is empty.
+    :param id: Spark's number of the operator.
+    :param name: Spark's name of the operator; empty with Spark 3.5, which does not store it.
+    :param partitions: number of partitions of its state.
     """
 
     id: int
@@ -59,18 +61,25 @@ class Operator:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint says. Offsets are the next to be read, as {topic: {partition: offset}} over all Kafka sources.
+    """The contents of a checkpoint.
 
-    :param id: Spark's id of the query, the same over all restarts; None when its file is missing.
-    :param last_commit: the last committed batch; None before the first.
-    :param last_offsets: the newest planned batch; above `last_commit` while a batch runs or after it was cut off.
-    :param committed: Kafka offsets of the last committed batch; before the first commit, where the query started.
-        A partition that is missing counts from its start: Spark reads new partitions from the earliest record.
-    :param planned: Kafka offsets of the planned and not committed batch, if there is one.
-    :param commits: batch id and time (seconds since 1970, the file's) of every commit still there, oldest first.
-    :param conf: the conf recorded in the newest offsets file, which Spark forces on a restart.
-    :param offsets_version: format of the newest offsets file (1 or 2); None without one.
-    :param commits_version: format of the newest commit file (1, 2 or 3); None without one.
+    Offsets are the next ones to read, as {topic: {partition: offset}}, of all Kafka sources together.
+
+    :param path: the checkpoint's folder.
+    :param id: Spark's id of the query, which stays the same over restarts; None if its file is missing.
+    :param last_commit: the last committed batch; None before the first commit.
+    :param last_offsets: the last planned batch. It is larger than `last_commit` while a batch runs and after a batch
+        was interrupted.
+    :param committed: Kafka offsets of the last committed batch; before the first commit, the starting offsets. A
+        partition that is missing was not read yet; Spark reads new partitions from their earliest record.
+    :param planned: Kafka offsets of the batch that is planned but not committed, None if there is no such batch.
+    :param commits: batch id and time of every commit that is still there, oldest first. The time is that of the file,
+        in seconds since 1970.
+    :param sources: the sources of the query, in the order of the plan.
+    :param operators: the stateful operators of the query.
+    :param conf: the Spark conf in the newest offsets file, which Spark applies again on a restart.
+    :param offsets_version: format of the newest offsets file, 1 or 2; None without one.
+    :param commits_version: format of the newest commit file, 1, 2 or 3; None without one.
     """
 
     path: str
@@ -88,10 +97,10 @@ class Checkpoint:
 
 
 def read(location: str | os.PathLike[str]) -> Checkpoint:
-    """Read a checkpoint without a JVM and without touching it.
+    """Read a checkpoint, without a JVM and without changing it.
 
-    :raises CheckpointError: there is none at the location, a file of it is damaged (the message names it), or its
-        files vanish faster than they can be read.
+    :raises CheckpointError: there is no checkpoint at the location, one of its files is damaged (the message names
+        it), or its files are purged faster than they can be read.
     """
     root = local_path(location)
     missing: FileNotFoundError | None = None
@@ -100,7 +109,7 @@ def read(location: str | os.PathLike[str]) -> Checkpoint:
             if not (root / "metadata").exists() and not (root / "offsets").exists():
                 raise CheckpointError(
                     f"There is no checkpoint at {root}.",
-                    next_step="Check the path, and that the query has been started once.",
+                    next_step="Check the path, and that the query has run before.",
                     location=str(root),
                 )
             return _read(root)
@@ -109,18 +118,19 @@ def read(location: str | os.PathLike[str]) -> Checkpoint:
         except OSError as error:
             raise unreadable(error.filename or root, error) from error
     raise CheckpointError(
-        f"The files of the checkpoint {root} vanish faster than they can be read.",
-        next_step="Check that nothing but its query cleans it up.",
+        f"The files of the checkpoint {root} are removed faster than they can be read.",
+        next_step="Check that only its query removes files there.",
         location=str(root),
     ) from missing
 
 
 def recent(checkpoint: Checkpoint, count: int) -> tuple[tuple[float, Offsets], ...]:
-    """Return time (seconds since 1970) and Kafka offsets of the last committed batches, oldest first.
+    """Return the times and Kafka offsets of the last committed batches, oldest first.
 
-    A batch that has been purged since the checkpoint was read is left out, as is one that never had offsets.
+    Batches whose offsets file has been purged or never existed are left out.
 
-    :param count: how many batches at most.
+    :param count: largest number of batches.
+    :return: pairs of time, in seconds since 1970, and offsets.
     :raises CheckpointError: an offsets file is damaged.
     """
     found: list[tuple[float, Offsets]] = []
@@ -139,7 +149,7 @@ def recent(checkpoint: Checkpoint, count: int) -> tuple[tuple[float, Offsets], .
 
 
 def merged(parts: Iterable[Offsets | None]) -> Offsets:
-    """Join the offsets of several sources; a partition that two of them read stands where the slower one is."""
+    """Merge the offsets of several sources. For a partition that several of them read, the smallest offset counts."""
     joined: dict[str, dict[int, int]] = {}
     for part in parts:
         for topic, partitions in (part or {}).items():
@@ -150,7 +160,11 @@ def merged(parts: Iterable[Offsets | None]) -> Offsets:
 
 
 def query_id(root: Path) -> str | None:
-    """Return Spark's id of the query, None when the file is missing."""
+    """Return Spark's id of the query, None if its file is missing.
+
+    :param root: the checkpoint's folder.
+    :raises CheckpointError: the file is damaged.
+    """
     path = root / "metadata"
     try:
         value = json.loads(path.read_text("utf-8"))
@@ -158,13 +172,13 @@ def query_id(root: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        raise damaged(path, "it does not hold the id of a query") from error
+        raise damaged(path, "it does not contain the id of a query") from error
 
 
 def _read(root: Path) -> Checkpoint:
-    # Commits first: an offsets file that comes in between then only makes a batch look planned, never done.
+    # Commits before offsets: a file that is added in between can make a batch look planned, but not committed.
     commits, offsets = numeric_names(root / "commits"), numeric_names(root / "offsets")
-    # Planned work is not done work, and with asynchronous progress tracking the numbers have gaps.
+    # The last batch that is in both logs; with asynchronous progress tracking their numbers have gaps.
     done = max(set(commits) & set(offsets), default=None)
     newest = offsets[-1] if offsets else None
     committed = read_offsets(root / "offsets" / str(done)) if done is not None else None
@@ -191,7 +205,7 @@ def _read(root: Path) -> Checkpoint:
 def _sources(root: Path, committed: OffsetEntry | None, planned: OffsetEntry | None) -> tuple[Source, ...]:
     done = committed.sources if committed else {}
     next_step = planned.sources if planned else {}
-    # In the plan's order; before the first batch only the folders tell.
+    # In the order of the plan; before the first batch only the folders name the sources.
     names = dict.fromkeys([*done, *next_step]) or [str(number) for number in numeric_names(root / "sources")]
     found = []
     for name in names:
@@ -203,9 +217,9 @@ def _sources(root: Path, committed: OffsetEntry | None, planned: OffsetEntry | N
 
 
 def _initial(path: Path) -> Offsets | None:
-    """Return where Kafka's source started, from the file it writes before batch 0; None when it is another source."""
+    """Return the starting offsets of a Kafka source, which it writes before batch 0; None for another source."""
     try:
-        # A zero byte and a version line come first (SPARK-19517); other sources write other things here.
+        # It begins with a zero byte and a version line (SPARK-19517). Other sources write other content.
         text = path.read_text("utf-8", errors="replace")
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -214,7 +228,9 @@ def _initial(path: Path) -> Offsets | None:
 
 def _times(folder: Path, batches: Iterable[int]) -> Iterable[tuple[int, float]]:
     for batch in batches:
-        with contextlib.suppress(FileNotFoundError):  # purged meanwhile; the last one is read for its version anyway
+        with contextlib.suppress(
+            FileNotFoundError
+        ):  # purged meanwhile; if it is the last one, reading its version fails
             yield batch, (folder / str(batch)).stat().st_mtime
 
 

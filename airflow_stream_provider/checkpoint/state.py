@@ -1,7 +1,8 @@
-"""Which files of a checkpoint hold the state as it was at one version.
+"""Find the files of a checkpoint that hold the state at one version.
 
-A version is one more than the batch that wrote it. Every store (a folder) can be rebuilt from its newest base at or
-below the version and the changes after it. Spark's two providers and their formats differ only in names:
+A version is one more than the batch that wrote it. A state store, which is a folder, is loaded from its newest base at
+or below the version and the changes after it. The files of Spark's two state store providers differ only in their
+names:
 
 | provider | base | changes |
 |---|---|---|
@@ -27,11 +28,12 @@ BASES = ("snapshot", "zip")
 
 
 def state_files(state: Path, version: int) -> list[Path]:
-    """Return the files that Spark reads to load every store of a checkpoint at a version.
+    """Return the files that Spark reads to load all state stores of a checkpoint at a version.
 
-    Files of versions that are newer are left out; the live query may be writing them.
+    Files of newer versions are left out, because the live query may be writing them.
 
-    :raises FileNotFoundError: a file that is needed is not there (any more).
+    :param state: the checkpoint's folder `state`.
+    :raises FileNotFoundError: a file that is needed does not exist, or has been purged.
     :raises CheckpointError: a RocksDB snapshot is damaged.
     """
     found: list[Path] = []
@@ -49,8 +51,8 @@ def _store_files(folder: Path, names: list[str], version: int) -> Iterable[Path]
     base = max((number for number, kind, _ in parsed if kind in BASES and number <= version), default=0)
     changes = [number for number, kind, _ in parsed if kind not in BASES and number <= version]
     if len(changes) > len(set(changes)):
-        # With unique names a batch that was cut off and run again leaves both its tries, and a snapshot may belong
-        # to the wrong one. Only Spark can tell from inside the files, so all of them come along.
+        # With unique names, an interrupted batch that ran again leaves the files of both tries, and a snapshot may
+        # belong to the wrong one. Only Spark can tell them apart by their contents, so all are returned.
         base = 0
     else:
         for number in set(range(base + 1, version + 1)) - set(changes):
@@ -59,7 +61,7 @@ def _store_files(folder: Path, names: list[str], version: int) -> Iterable[Path]
     for number, kind, name in parsed:
         if base <= number <= version and (number > base or kind in BASES):
             yield folder / name
-            # Spark's own checksum of a state file, from 4.1 on with checkpoint format 2; it is visible.
+            # Since Spark 4.1, with checkpoint format 2, the checksum file of a state file is not hidden.
             if f"{name}.crc" in here:
                 yield folder / f"{name}.crc"
             if kind == "zip":
@@ -67,14 +69,14 @@ def _store_files(folder: Path, names: list[str], version: int) -> Iterable[Path]
 
 
 def _tables(snapshot: Path) -> Iterable[Path]:
-    """Yield the table files that a RocksDB snapshot refers to: snapshots share them."""
+    """Yield the table files of a RocksDB snapshot; several snapshots share them."""
     try:
         with zipfile.ZipFile(snapshot) as file:
             lines = file.read("metadata").decode("utf-8").split("\n")
         listed = json.loads(lines[-1] or lines[-2])["sstFiles"]
         tables = [snapshot.parent / "SSTs" / str(entry["dfsSstFileName"]) for entry in listed]
     except (zipfile.BadZipFile, KeyError, TypeError, ValueError, IndexError) as error:
-        raise damaged(snapshot, "it is not a RocksDB snapshot of Spark's") from error
+        raise damaged(snapshot, "it is not a RocksDB snapshot written by Spark") from error
     for table in tables:
         yield table
         checksum = table.with_name(f"{table.name}.crc")

@@ -65,7 +65,7 @@ class Driver:
         """Refuse a checkpoint that cannot be used, is another stream's, or is being written by an unmanaged job."""
         checkpoints.check_location(location)
         if not checkpoints.check_owner(location, self._stream, self._control) and not live:
-            checkpoints.refuse_moving(location)
+            checkpoints.refuse_if_being_written(location)
 
     def claim(self, location: str) -> None:
         """Own the checkpoint before its query starts."""

@@ -85,7 +85,7 @@ def test_state_from_before_the_last_commit_gives_a_batch_to_run(root: Path, targ
 def test_without_a_snapshot_every_change_is_needed(root: Path, target: Path) -> None:
     for partition in range(2):
         (root / "state" / "0" / str(partition) / "5.snapshot").unlink()
-    with pytest.raises(CheckpointError, match=r"cannot be cloned: .*/state/0/./[12]\.\* is not there"):
+    with pytest.raises(CheckpointError, match=r"cannot be cloned: .*/state/0/./[12]\.\* does not exist"):
         clone_state(root, target, "new-id", LIMIT)
     assert list(target.iterdir()) == []
     for partition in range(2):
@@ -197,7 +197,7 @@ def test_a_target_in_use_is_refused(root: Path, target: Path) -> None:
         clone_logs(root, target, "new-id")
     assert read(target).id == "new-id"
     for inside in (root, root / "clone", root.parent):
-        with pytest.raises(CheckpointError, match="inside one another"):
+        with pytest.raises(CheckpointError, match="inside each other"):
             clone_logs(root, inside, "new-id")
 
 

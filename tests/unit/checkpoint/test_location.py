@@ -57,5 +57,5 @@ def test_a_folder_that_cannot_be_written_is_named() -> None:
     folder = "/proc/self"
     if not os.path.isdir(folder):
         pytest.skip("no /proc")
-    with pytest.raises(CheckpointError, match="cannot be written"):
+    with pytest.raises(CheckpointError, match="is not writable"):
         check_location(f"{folder}/checkpoint")

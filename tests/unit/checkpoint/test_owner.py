@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.checkpoint import Owner, check_owner, claim, moving, owner, refuse_moving
+from airflow_stream_provider.checkpoint import (
+    Owner,
+    check_owner,
+    claim,
+    is_being_written,
+    owner,
+    refuse_if_being_written,
+)
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from tests.support import checkpoint_trees as trees
 
@@ -70,13 +77,13 @@ def test_a_folder_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
 
 
 def test_logs_that_stand_still_do_not_move(tmp_path: Path) -> None:
-    assert not moving(tmp_path / "nowhere", 0.0)
+    assert not is_being_written(tmp_path / "nowhere", 0.0)
     root = trees.new(tmp_path / "cp")
-    refuse_moving(root)  # no logs: nothing to watch
+    refuse_if_being_written(root)  # no logs: nothing to watch
     trees.plan(root, 0, "1")
     trees.commit(root, 0)
-    assert not moving(root, 0.3)
-    refuse_moving(root, seconds=0.3)
+    assert not is_being_written(root, 0.3)
+    refuse_if_being_written(root, seconds=0.3)
 
 
 def test_logs_that_somebody_writes_move(tmp_path: Path) -> None:
@@ -95,9 +102,9 @@ def test_logs_that_somebody_writes_move(tmp_path: Path) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        assert moving(root, 60.0)
-        with pytest.raises(CheckpointError, match="no stream manages") as caught:
-            refuse_moving(root, 60.0)
+        assert is_being_written(root, 60.0)
+        with pytest.raises(CheckpointError, match="does not belong to a stream") as caught:
+            refuse_if_being_written(root, 60.0)
         assert "Stop that job" in caught.value.next_step
     finally:
         over.set()

@@ -175,7 +175,7 @@ def test_a_file_that_is_not_text_is_damaged(root: Path) -> None:
 
 def test_formats_of_the_future_are_refused_by_name(root: Path) -> None:
     trees.put(root / "offsets" / "0", "v3\n{}\n1")
-    with pytest.raises(CheckpointError, match="format v3, newer than v2"):
+    with pytest.raises(CheckpointError, match="format v3, but only formats up to v2"):
         read(root)
 
 
