@@ -1,1 +1,1 @@
-"""The story of the demo on the local stack: four upgrades under load, and the evidence that nobody could see them."""
+"""The demo: four upgrades of a stream under load, with counts and pictures that show their effect on the output."""

@@ -1,4 +1,4 @@
-"""`python -m demo`: start the stack, tell the story, write the report."""
+"""`python -m demo`: start the stack, run the four upgrades, write the report."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from devstack.airflow import Airflow
 from devstack.airflow_api import AirflowApi
 from devstack.stack import LocalStack
 
-INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
+INTERRUPTED = 130  # the shell's exit code after Ctrl-C
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PASSWORD_VARIABLE = "AIRFLOW_ADMIN_PASSWORD"
-# The story in minutes instead of an hour: a shorter soak, and the old release goes as soon as the new one counts.
+# For minutes instead of an hour: a shorter soak, and the old release stops as soon as the new one is accepted.
 UPGRADE = {"soak": "40s", "keep_previous": "0s"}
-# Two cores have enough to do, and the demo looks at the lag by itself.
+# No scheduled watch: two cores are busy enough, and the demo measures the lag itself.
 WATCH = {"schedule": None}
-WORKER_CORES = 9  # a holder, a standby and one more on its way out, each a driver and two executor cores
+WORKER_CORES = 9  # for a holder, a standby and one that is ending: each needs a driver core and two executor cores
 
 
 def main() -> int:
-    """Run the demo; return 0 when nothing was lost and no upgrade delivered anything twice."""
+    """Run the demo and return its exit code: 0 if no order was lost and no upgrade duplicated one."""
     args = _arguments()
     started = time.monotonic()
     console = Console()
@@ -78,12 +78,14 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--keep", action="store_true", help="leave everything running until Ctrl-C")
+    where.add_argument("--keep", action="store_true", help="keep everything running until Ctrl-C")
     where.add_argument(
-        "--attach", metavar="URL", help=f"an Airflow that runs already: user admin, password in ${PASSWORD_VARIABLE}"
+        "--attach",
+        metavar="URL",
+        help=f"use a running Airflow; its user is admin, the password is in ${PASSWORD_VARIABLE}",
     )
     parser.add_argument("--dags", type=Path, default=Path("dags"), help="the DAG folder with streams/orders.yaml")
-    parser.add_argument("--report", type=Path, default=Path("build/demo"), help="where the report goes")
+    parser.add_argument("--report", type=Path, default=Path("build/demo"), help="folder for the report")
     return parser.parse_args()
 
 
@@ -95,7 +97,7 @@ def _local(dags: Path, folder: Path, display: Display) -> Iterator[LocalStack]:
     own_dags.mkdir(parents=True)
 
     def progress(name: str, done: int, total: int) -> None:
-        display.say(f"fetching {name}, {f'{done} of {total} jars' if total else 'looking up what it needs'}")
+        display.say(f"fetching {name}, {f'{done} of {total} jars' if total else 'resolving its dependencies'}")
 
     display.say("starting Kafka, Spark and Airflow")
     with LocalStack(folder, dags_folder=own_dags, worker_cores=WORKER_CORES, progress=progress) as stack:
@@ -125,7 +127,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _ignore_signals() -> None:
-    # What follows is the clearing up, which another Ctrl-C must not cut short.
+    # Another Ctrl-C must not interrupt the clean-up that follows.
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
 

@@ -1,8 +1,8 @@
-"""A plain PySpark application on Kafka for tests: one stateless query, one aggregation, both to Kafka.
+"""A plain PySpark application for tests, with one stateless query and one aggregation from Kafka to Kafka.
 
     app_orders_kafka.py KAFKA PREFIX CHECKPOINT [--drag FILE] [--max-offsets N]
 
-Topics PREFIX-in, PREFIX-out, PREFIX-totals. While FILE exists every batch of the stateless query hangs.
+The topics are PREFIX-in, PREFIX-out and PREFIX-totals. While FILE exists, every batch of the stateless query hangs.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Count what came out against what went in: lost, delivered twice, and totals that are wrong."""
+"""Compare the output with the produced orders: count lost and duplicated orders, and find wrong totals."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from demo.workload import Total
 
 @dataclass(frozen=True)
 class Records:
-    """How many orders went in and came out.
+    """Counts of produced and delivered orders.
 
-    `delivered` counts every record of the output, so produced - lost + all duplicates. `duplicated` is without
-    `duplicated_by_failure`: copies that a batch wrote that had to run again because its driver was killed in it.
+    :param produced: orders that were produced.
+    :param delivered: records in the output: produced - lost + all duplicates.
+    :param lost: produced orders that are not in the output.
+    :param duplicated: duplicates, without those in `duplicated_by_failure`.
+    :param duplicated_by_failure: duplicates from batches that ran again because their driver was killed.
     """
 
     produced: int
@@ -28,17 +31,19 @@ class Records:
 def count(
     produced: int, delivered: Iterable[tuple[int, float]], failures: Sequence[tuple[float, float]] = ()
 ) -> Records:
-    """Count deliveries of the orders 0 to `produced`, each given as its id and when it was written.
+    """Count the deliveries of the orders 0 to `produced` - 1.
 
-    :param failures: times, from and to, in which a batch that a failure had cut off ran again.
-    :raises StreamError: an id that was never produced came out.
+    :param produced: number of produced orders.
+    :param delivered: id and write time of each record in the output, in seconds since 1970.
+    :param failures: intervals, as start and end time, in which a batch ran again after a failure.
+    :raises StreamError: the output has an id that was not produced.
     """
     copies = bytearray(produced)
     total = by_upgrade = by_failure = 0
     for number, at in delivered:
         if not 0 <= number < produced:
             raise StreamError(
-                f"Order {number} came out, but only {produced} were produced.", next_step="Use fresh topics."
+                f"Order {number} was delivered, but only {produced} orders were produced.", next_step="Use new topics."
             )
         total += 1
         if copies[number]:
@@ -50,27 +55,27 @@ def count(
 
 
 def wrong_totals(expected: Mapping[str, Total], found: Mapping[str, Total]) -> dict[str, tuple[Total, Total | None]]:
-    """Return the customers whose totals differ, each with what was expected and found."""
+    """Return the customers whose totals are wrong, each with the expected and the found total."""
     return {name: (total, found.get(name)) for name, total in expected.items() if found.get(name) != total}
 
 
 def deliveries(brokers: str, topic: str) -> Iterator[tuple[int, float]]:
-    """Yield the id and the write time (s) of every enriched order in a topic."""
+    """Yield the id and the write time (seconds since 1970) of every enriched order in a topic."""
     for key, _, at in read_topic(brokers, topic):
         yield int(key), at
 
 
 def final_totals(brokers: str, topic: str) -> dict[str, Total]:
-    """Return the last totals of every customer in a topic."""
+    """Return the last totals of each customer in a topic."""
     last = {key: value for key, value, _ in read_topic(brokers, topic)}
     rows = {key.decode(): json.loads(value) for key, value in last.items()}
     return {customer: Total(row["orders"], row["cents"]) for customer, row in rows.items()}
 
 
 def read_topic(brokers: str, topic: str) -> Iterator[tuple[bytes, bytes, float]]:
-    """Yield key, value and write time (s) of what a topic holds now; in order within a partition, thus for a key.
+    """Yield key, value and write time (seconds since 1970) of all records in a topic, ordered within a partition.
 
-    :raises StreamError: there is no such topic.
+    :raises StreamError: the topic does not exist.
     """
     from kafka import KafkaConsumer, TopicPartition
 
@@ -78,7 +83,7 @@ def read_topic(brokers: str, topic: str) -> Iterator[tuple[bytes, bytes, float]]
     try:
         partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
         if not partitions:
-            raise StreamError(f"There is no topic {topic}.", next_step="Look whether the stream ever ran.", topic=topic)
+            raise StreamError(f"There is no topic {topic}.", next_step="Check that the stream has run.", topic=topic)
         consumer.assign(partitions)
         consumer.seek_to_beginning()
         ends = consumer.end_offsets(partitions)
@@ -92,7 +97,7 @@ def read_topic(brokers: str, topic: str) -> Iterator[tuple[bytes, bytes, float]]
 
 
 def end_offsets(brokers: str, topic: str) -> dict[int, int]:
-    """Return how many records each partition of a topic has."""
+    """Return the end offset of each partition of a topic: the number of its records if none was deleted."""
     from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(bootstrap_servers=brokers, allow_auto_create_topics=False)

@@ -1,4 +1,4 @@
-"""When each batch of a query was committed, and the gaps between commits: what an upgrade must not widen."""
+"""Record when each batch of a query was committed, and compute the gaps between commits."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from types import TracebackType
 
 from airflow_stream_provider.checkpoint.logs import numeric_names
 
-# Spark keeps a hundred commits, which is more than a minute even for the fastest trigger seen here.
+# Spark keeps 100 commits, which is more than a minute for the fastest trigger here.
 POLL_SECONDS = 0.2
 
 Commits = Mapping[int, float]
-"""Wall-clock seconds of the commit of each batch of one query."""
+"""The time of each batch's commit, in seconds since 1970, by batch id; for one query."""
 
 
 class CommitWatcher:
-    """Notes the commits of queries as they come, from `with` on; `commits` is by query and batch.
+    """Records the commits of queries while its `with` block runs. `commits` has their times by query and batch.
 
-    The time of a commit is that of its file, so it does not depend on when it was noticed.
+    The time of a commit is that of its file, so it does not depend on when the file was found.
 
-    :param checkpoints: folder of each query's checkpoint, by the query's name; it need not exist yet.
+    :param checkpoints: folder of each query's checkpoint, by name of the query. The folders need not exist yet.
     """
 
     def __init__(self, checkpoints: Mapping[str, Path]) -> None:
@@ -43,7 +43,7 @@ class CommitWatcher:
         self.look()
 
     def look(self) -> None:
-        """Note what is new now."""
+        """Record the commits that are new since the last call."""
         for query, folder in self._folders.items():
             seen = self.commits[query]
             for batch in numeric_names(folder):
@@ -57,10 +57,12 @@ class CommitWatcher:
 
 
 def crossing(commits: Commits, acquired_at: float) -> float | None:
-    """Return the gap of a hand-over: from the old holder's last commit to the new one's first.
+    """Return the gap of a hand-over in seconds: from the old holder's last commit to the new holder's first.
 
-    The old holder has committed for the last time before the new one acquires, and that one starts afterwards, so
-    the moment of `acquired` separates them. None when one of the two commits is missing.
+    None if one of the two commits is missing.
+
+    :param acquired_at: time of the `acquired` record, in seconds since 1970. All commits of the old holder are before
+        it, and all commits of the new holder after it.
     """
     before = [at for at in commits.values() if at <= acquired_at]
     after = [at for at in commits.values() if at > acquired_at]
@@ -68,20 +70,23 @@ def crossing(commits: Commits, acquired_at: float) -> float | None:
 
 
 def intervals(commits: Commits, since: float, until: float) -> list[float]:
-    """Return the seconds between neighbouring commits of which both lie in this time."""
+    """Return the seconds between successive commits that are both between two times."""
     times = sorted(at for at in commits.values() if since <= at <= until)
     return [later - earlier for earlier, later in pairwise(times)]
 
 
 def largest_gap(commits: Commits, since: float, until: float) -> float | None:
-    """Return the longest time without a commit that overlaps with this time; None with fewer than two commits."""
+    """Return the longest time without a commit, in seconds, that overlaps with the time from `since` to `until`.
+
+    None with fewer than two commits.
+    """
     times = sorted(commits.values())
     gaps = [b - a for a, b in pairwise(times) if b >= since and a <= until]
     return max(gaps, default=None)
 
 
 def percentiles(values: list[float]) -> dict[str, float]:
-    """Return the median and the 95th percentile as `p50` and `p95`; {} for fewer than two values."""
+    """Return the median as `p50` and the 95th percentile as `p95`; {} for fewer than two values."""
     if len(values) < 2:
         return {}
     cuts = statistics.quantiles(values, n=20, method="inclusive")

@@ -1,4 +1,4 @@
-"""What a person sees while the story is told, and the tables at its end."""
+"""Show the progress of the demo on the console, and its results as tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _DIGITS = re.compile(r"\d+")
 
 
 class Display:
-    """A live picture of the story while in `with`; on a console that is no terminal, a line per step instead."""
+    """Shows the progress live while its `with` block runs; without a terminal, one line for each step.
+
+    :param console: where to show it.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -43,13 +46,13 @@ class Display:
             self._live.stop()
 
     def say(self, what: str) -> None:
-        """Say what is going on; without a terminal, not again for each number that counts up."""
+        """Show what the demo is doing. Without a terminal, a message that differs only in numbers is shown once."""
         if _DIGITS.sub("", what) != _DIGITS.sub("", self._said) and not self._console.is_terminal:
             self._console.print(f"{self._elapsed():>5.0f} s  {what}")
         self._said = what
 
     def watch(self, story: Story) -> None:
-        """Show this story from now on."""
+        """Show the progress of a story from now on."""
         self._story = story
 
     def _elapsed(self) -> float:
@@ -60,13 +63,13 @@ class Display:
         if self._story is not None:
             rows = [_steps(self._story), Text(), _stream(self._story)]
         rows.append(Text(f"\n{self._elapsed():.0f} s  {self._said}", style="bold"))
-        return Panel(Group(*rows), title="airflow-stream-provider: an upgrade nobody can see")
+        return Panel(Group(*rows), title="airflow-stream-provider: upgrades under load")
 
 
 def summarise(console: Console, report: Report) -> None:
     """Print the report as tables."""
     queries = list(report.steady_seconds)
-    table = Table(title="Upgrades under load: seconds from last old to first new commit")
+    table = Table(title="Upgrades under load: seconds from the old release's last commit to the new one's first")
     table.add_column("step")
     table.add_column("outcome")
     for query in queries:
@@ -121,7 +124,7 @@ def _stream(story: Story) -> Table:
 
 
 def bars(commits: Commits, width: int = 48) -> str:
-    """Return the latest seconds between commits as little bars; a full one is four seconds or more."""
+    """Return the last intervals between commits as bars. A full bar is four seconds or more."""
     times = sorted(commits.values())[-width - 1 :]
     gaps = [later - earlier for earlier, later in pairwise(times)]
     return "".join(_BARS[min(len(_BARS) - 1, int(gap / _FULL_BAR_SECONDS * len(_BARS)))] for gap in gaps)

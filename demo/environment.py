@@ -1,4 +1,4 @@
-"""Where the story is told: a DAG folder with the stream `orders`, and the Airflow that runs it."""
+"""The environment of the demo: a DAG folder with the stream `orders`, and an Airflow that runs it."""
 
 from __future__ import annotations
 
@@ -15,30 +15,37 @@ from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack.airflow_api import AirflowApi
 
 TOPICS = {"orders": 2, "orders-enriched": 2, "order-totals": 2}
-"""The topics of the stream, and how many partitions each has."""
+"""The topics of the stream, with their numbers of partitions."""
 QUERIES = ("enrich", "totals")
 
 
 @dataclass(frozen=True)
 class DemoEnvironment:
-    """A stream and an Airflow. KafkaCluster, control folder and checkpoints are those of the stream's YAML."""
+    """A stream and an Airflow.
+
+    :param spec: the stream. Its arguments name the brokers and the checkpoints.
+    :param airflow: client for the Airflow that runs its DAGs.
+    """
 
     spec: StreamSpec
     airflow: AirflowApi
 
     @classmethod
     def at(cls, dags: Path, airflow: AirflowApi) -> DemoEnvironment:
-        """Return the site of a DAG folder; raise SpecError when its `streams/orders.yaml` cannot be used."""
+        """Return the environment of a DAG folder.
+
+        :raises SpecError: its `streams/orders.yaml` is not valid.
+        """
         return cls(load_spec(dags / "streams" / "orders.yaml"), airflow)
 
     @property
     def brokers(self) -> str:
-        """Where Kafka is."""
+        """The bootstrap servers of Kafka."""
         return self._argument("--kafka")
 
     @property
     def checkpoints(self) -> dict[str, Path]:
-        """The checkpoint of each query."""
+        """The folder of each query's checkpoint, by name of the query."""
         return {query: Path(self._argument("--checkpoint")) / query for query in QUERIES}
 
     def _argument(self, option: str) -> str:
@@ -46,9 +53,13 @@ class DemoEnvironment:
 
 
 def lay_out(source: Path, target: Path, *, brokers: str, data: Path, changes: Mapping[str, Any]) -> None:
-    """Copy the repository's DAG folder to `target`, its stream pointed at these brokers and this data folder.
+    """Copy the repository's DAG folder, and change its stream to use other brokers and another data folder.
 
-    :param changes: fields of the stream's YAML that are different here; mappings are merged, not replaced.
+    :param source: the DAG folder to copy.
+    :param target: where to copy it.
+    :param brokers: bootstrap servers of Kafka.
+    :param data: folder for the control log and the checkpoints.
+    :param changes: other fields of the stream's YAML to change. Mappings are merged, not replaced.
     """
     shutil.copytree(source, target, dirs_exist_ok=True)
     path = target / "streams" / "orders.yaml"
@@ -61,6 +72,6 @@ def lay_out(source: Path, target: Path, *, brokers: str, data: Path, changes: Ma
 
 
 def create_topics(brokers: str) -> None:
-    """Create the stream's topics, those that are not there yet."""
+    """Create those topics of the stream that do not exist yet."""
     with KafkaClient("demo", {"bootstrap.servers": brokers}) as client:
         client.create_topics(TOPICS)

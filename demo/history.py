@@ -1,4 +1,4 @@
-"""What the control log says of an upgrade: who took over when, at which boundary, and what became of it."""
+"""Read from the control log what happened in an upgrade: changes of holder, batch boundaries, the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ENDS = frozenset({Kind.RELEASED, Kind.FAILED, Kind.FINISHED, Kind.FENCED})
 
 
 class StepResult(StrEnum):
-    """What became of one upgrade."""
+    """The result of one upgrade."""
 
     DEPLOYED = "deployed"
     HANDED_OVER = "handed-over"
@@ -25,10 +25,13 @@ class StepResult(StrEnum):
 
 @dataclass(frozen=True)
 class Change:
-    """One change of holder, at `at` of the new holder's wall clock. `source` is None when nobody held before.
+    """One change of holder.
 
-    `boundary`: completed or interrupted, by query; every query counts as interrupted when the source did not release.
-    `clean`: the source released and needed no fence, so that no batch ran twice.
+    :param source: the old holder; None if no driver held the stream.
+    :param to: the new holder.
+    :param at: when it acquired the stream, in seconds since 1970 by its own clock.
+    :param boundary: ``completed`` or ``interrupted``, by query. If the old holder did not release the stream, all its
+        queries count as interrupted.
     """
 
     source: str | None
@@ -38,12 +41,12 @@ class Change:
 
     @property
     def clean(self) -> bool:
-        """Whether every query of the source ended on a finished batch."""
+        """Whether all queries of the old holder ended with a committed batch, so that no batch ran twice."""
         return all(end == Boundary.COMPLETED.value for end in self.boundary.values())
 
 
 def changes(records: Iterable[Record]) -> list[Change]:
-    """Return every change of holder, oldest first."""
+    """Return all changes of holder, oldest first."""
     found: list[Change] = []
     queries: dict[str, list[str]] = {}
     holder: str | None = None
@@ -63,7 +66,7 @@ def changes(records: Iterable[Record]) -> list[Change]:
 
 
 def max_holders(records: Iterable[Record]) -> int:
-    """Return the largest number of incarnations that held at one time, by the order of the log."""
+    """Return the largest number of incarnations that held the stream at the same time, by the order of the log."""
     holders: set[str] = set()
     most = 0
     for record in records:
@@ -76,13 +79,15 @@ def max_holders(records: Iterable[Record]) -> int:
 
 
 def outcome(before: Sequence[Record], during: Sequence[Record]) -> StepResult:
-    """Return what became of the one upgrade whose records are `during`.
+    """Return the result of one upgrade.
 
-    :raises StreamError: none of the four things happened; the message carries the log's own reason, if it has one.
+    :param before: the records before the upgrade.
+    :param during: the records of the upgrade.
+    :raises StreamError: the records show none of the four results. The message has the reason from the log, if any.
     """
     start, end = fold(before), fold([*before, *during])
     taken = [record["incarnation"] for record in during if record.kind == Kind.ACQUIRED]
-    # Refused by its own rehearsal (failed), or by the judge of it (retired).
+    # Refused because its rehearsal failed (failed), or because of its results (retired).
     given_up = [record for record in during if record.kind in (Kind.FAILED, Kind.RETIRED)]
     if start.holder is None and len(taken) == 1 and end.holder == taken[0]:
         return StepResult.DEPLOYED
@@ -95,7 +100,7 @@ def outcome(before: Sequence[Record], during: Sequence[Record]) -> StepResult:
             return StepResult.ROLLED_BACK
     reasons = "; ".join(record["reason"] for record in given_up)
     raise StreamError(
-        f"The upgrade was neither carried out, refused nor rolled back: "
-        f"holder {start.holder} before, {end.holder} after. {reasons}".strip(),
-        next_step="Look at the DAG run's tasks in Airflow, and at the driver's log.",
+        f"The upgrade was neither carried out nor refused nor rolled back: the holder was {start.holder} before and is "
+        f"{end.holder} now. {reasons}".strip(),
+        next_step="Read the logs of the DAG run's tasks in Airflow, and the drivers' logs.",
     )

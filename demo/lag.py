@@ -1,4 +1,4 @@
-"""How far the stream is behind while it is upgraded: the demo's own reader, beside everything that it shows."""
+"""Measure the lag of the stream during the demo, independently of the stream's DAGs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, q
 from airflow_stream_provider.spec.stream import StreamSpec
 from demo.report import Step
 
-# Often enough to see a hand-over, seldom enough not to be one more load on two cores.
+# Often enough to see a hand-over, but without much load on two cores.
 PACE_SECONDS = 2.0
 
 
 class LagWatcher:
-    """Measures the lag of a stream again and again, from `with` on; `samples` are what it found, oldest first.
+    """Measures the lag of a stream every two seconds while its `with` block runs. `samples` has the results in order.
 
-    :param brokers: of the stream's Kafka.
+    :param spec: the stream.
+    :param brokers: bootstrap servers of its Kafka.
     """
 
     def __init__(self, spec: StreamSpec, brokers: str) -> None:
@@ -48,7 +49,7 @@ class LagWatcher:
                 self._stopped.wait(PACE_SECONDS)
 
     def _watch(self) -> None:
-        """Measure until stopped, on one connection; raise StreamError when Kafka is away."""
+        """Measure on one connection until stopped; raise StreamError if Kafka does not answer."""
         from airflow_stream_provider.kafka.client import KafkaClient
         from airflow_stream_provider.lag.targets import LagReader, LagTarget
 
@@ -65,9 +66,9 @@ class LagWatcher:
 
 
 def describe_lag(samples: Sequence[LagSample], steps: Iterable[Step]) -> dict[str, Any]:
-    """Return what the report says of the lag: the worst of each step and of the times between them, and every sample.
+    """Return the lag for the report: the maximum during each step and between the steps, and all samples.
 
-    Times are seconds; what was not known is null, and counted by `unknown`.
+    Times are in seconds. Unknown values are null; `unknown` counts them.
     """
     during = {step.name: [s for s in samples if step.started <= s.at <= step.ended] for step in steps}
     within = {id(sample) for found in during.values() for sample in found}

@@ -1,4 +1,4 @@
-"""The lag as a picture: records and seconds behind, with each verdict, through all the upgrades."""
+"""Draw the lag during the demo: in records and in seconds, with verdicts."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _LINES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
 
 
 def draw_lag(path: Path, samples: Sequence[LagSample], steps: Sequence[Step], limits: LagLimits) -> None:
-    """Draw records and seconds behind over time, a line for each query and a dot for each verdict.
+    """Draw the lag in records and in seconds over time, with a line for each query and a dot for each verdict.
 
-    :param limits: what the soak and the watch allow; drawn as far as they are set.
+    :param path: file of the picture.
+    :param limits: the limits of soak and watch; those that are set are drawn.
     """
     import matplotlib
 
@@ -35,7 +36,7 @@ def draw_lag(path: Path, samples: Sequence[LagSample], steps: Sequence[Step], li
 
     origin = min((sample.at for sample in samples), default=0.0)
     figure, panels = pyplot.subplots(2, 1, figsize=(12, 7.2), sharex=True, layout="constrained")
-    figure.suptitle("Behind Kafka while the stream is upgraded under load", fontsize=13)
+    figure.suptitle("Lag while the stream is upgraded under load", fontsize=13)
     names = list(dict.fromkeys(name for sample in samples for name in sample.queries))
     for panel, what, limit in zip(
         panels, ("records", "seconds"), (limits.max_records, limits.max_seconds), strict=True
@@ -44,8 +45,8 @@ def draw_lag(path: Path, samples: Sequence[LagSample], steps: Sequence[Step], li
             _draw(panel, samples, name, what, origin, _LINES[number % len(_LINES)])
         if limit is not None:
             panel.axhline(limit, color="#e45756", linewidth=1, alpha=0.6)
-            panel.annotate(f" {limit:g} allowed", (0, limit), color="#e45756", va="bottom", fontsize=9)
-        panel.set_ylabel(f"{what} behind")
+            panel.annotate(f" limit {limit:g}", (0, limit), color="#e45756", va="bottom", fontsize=9)
+        panel.set_ylabel(f"lag ({what})")
         panel.set_ylim(bottom=0)
         panel.grid(axis="y", alpha=0.3)
         mark(panel, steps, origin)
@@ -58,14 +59,14 @@ def draw_lag(path: Path, samples: Sequence[LagSample], steps: Sequence[Step], li
         if verdict.value in seen
     ]
     panels[1].legend(handles=handles, loc="upper left", fontsize=9, ncols=len(handles) or 1)
-    panels[1].set_xlabel("seconds; shaded: a DAG run; line: another driver takes over")
+    panels[1].set_xlabel("seconds; shaded: a DAG run; vertical line: another driver takes over")
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
 
 def _draw(panel: Any, samples: Sequence[LagSample], name: str, what: str, origin: float, line: str) -> None:
     found = [(sample.at - origin, sample.queries[name]) for sample in samples if name in sample.queries]
-    # What is not known leaves a hole in the line.
+    # Unknown values leave a gap in the line.
     values = [float("nan") if getattr(query, what) is None else getattr(query, what) for _, query in found]
     panel.plot([at for at, _ in found], values, line, color="#333333", linewidth=1, zorder=2)
     colours = [_VERDICTS.get(GroupVerdict(query.verdict), "#9d9d9d") for _, query in found]

@@ -1,4 +1,4 @@
-"""The demo as a picture: every commit, and the moments when the stream changed hands."""
+"""Draw the commits during the demo, with all changes of holder."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ _COLOURS = {
     StepResult.REFUSED: "#eeca3b",
     StepResult.ROLLED_BACK: "#e45756",
 }
-_ACROSS = ("data", "axes fraction")  # along the time, at a fixed height of the panel
+_ACROSS = ("data", "axes fraction")  # x is a time, y is relative to the panel's height
 
 
 def draw(path: Path, commits: Mapping[str, Commits], steps: Sequence[Step]) -> None:
-    """Draw the seconds between commits over time, one panel per query, with the steps and changes of holder marked."""
+    """Draw the intervals between commits over time, one panel per query, and mark steps and changes of holder.
+
+    :param path: file of the picture.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -48,14 +51,17 @@ def draw(path: Path, commits: Mapping[str, Commits], steps: Sequence[Step]) -> N
                     panel.annotate(f" {gap:.1f} s", where, xycoords=_ACROSS, color=_COLOURS[step.outcome])
     name_steps(panels[0, 0], steps, origin)
     panels[-1, 0].set_xlabel(
-        "seconds since the first commit; shaded: a DAG run; line: another driver takes over, and the gap it left"
+        "seconds since the first commit; shaded: a DAG run; vertical line: another driver takes over, with its gap"
     )
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
 
 def mark(panel: Any, steps: Sequence[Step], origin: float) -> None:
-    """Shade the time of each step, and draw a line at each change of holder."""
+    """Shade the time of each step, and draw a vertical line at each change of holder.
+
+    :param origin: the time of x = 0, in seconds since 1970.
+    """
     for step in steps:
         colour = _COLOURS[step.outcome]
         panel.axvspan(step.started - origin, step.ended - origin, color=colour, alpha=0.12, linewidth=0)
@@ -64,7 +70,7 @@ def mark(panel: Any, steps: Sequence[Step], origin: float) -> None:
 
 
 def name_steps(panel: Any, steps: Sequence[Step], origin: float) -> None:
-    """Write above a panel what each step was and what became of it."""
+    """Write the name and the result of each step above a panel."""
     for step in steps:
         panel.annotate(
             f"{step.name}\n{step.outcome.value}",

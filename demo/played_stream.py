@@ -1,4 +1,4 @@
-"""A stream on the real stack: drivers on a standalone cluster, orders through Kafka, everything counted."""
+"""A stream on the local stack, without Airflow: drivers on a standalone cluster, and orders through Kafka."""
 
 from __future__ import annotations
 
@@ -29,7 +29,13 @@ QUERIES = ("out", "totals")
 
 
 class Stream(Operator):
-    """One stream of its own on a shared stack: topics, checkpoint, control folder, producer; plays Airflow's part."""
+    """A stream with its own topics, checkpoint, control folder and producer, on a shared stack.
+
+    :param root: folder for the control log and the checkpoints.
+    :param stack: the running local stack.
+    :param name: name of the stream.
+    :param rate: orders per second; default 300.
+    """
 
     def __init__(self, root: Path, stack: LocalStack, name: str, *, rate: int = 300) -> None:
         super().__init__(root, name)
@@ -44,7 +50,7 @@ class Stream(Operator):
         self.watcher = CommitWatcher({query: self.checkpoint / query for query in QUERIES})
 
     def conf(self) -> dict[str, str]:
-        """Small applications: two must fit beside each other."""
+        """Return the Spark conf of small applications, of which two fit on the cluster."""
         return {
             **self.stack.spark.conf,
             "spark.cores.max": "2",
@@ -54,7 +60,11 @@ class Stream(Operator):
         }
 
     def submit(self, deployment: str, *options: str, conf: Mapping[str, str] | None = None, **policy: object) -> None:
-        """Publish, declare and submit a driver to the cluster."""
+        """Publish and declare a release, and submit a driver for it to the cluster.
+
+        :param options: more arguments for the application.
+        :param policy: fields of the policy, in place of the defaults.
+        """
         arguments = (self.stack.bootstrap_servers, self.stream, str(self.checkpoint), *options)
         release = publish(
             self.log.store.folder,
@@ -69,11 +79,11 @@ class Stream(Operator):
         assert submit_once(self.log, self.cluster, job, "test", first=True)
 
     def beat(self, incarnation: str) -> Heartbeat:
-        """The heartbeat of an incarnation; an empty one when it wrote none."""
+        """Return the heartbeat of an incarnation, an empty one if it never wrote one."""
         return self.log.heartbeat(incarnation) or Heartbeat()
 
     def processes(self, incarnation: str) -> list[psutil.Process]:
-        """The live processes of a driver: its JVM, its Python, and what they started."""
+        """Return the live processes of a driver: its JVM, its Python process and their children."""
         beat = self.beat(incarnation)
         found: dict[int, psutil.Process] = {}
         for pid in (beat.jvm_pid, beat.pid):
@@ -86,12 +96,15 @@ class Stream(Operator):
         return [p for p in found.values() if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 
     def kill(self, incarnation: str, number: int = signal.SIGKILL) -> None:
-        """Send every process of a driver a signal."""
+        """Send a signal to all processes of a driver."""
         for process in self.processes(incarnation):
             process.send_signal(number)
 
     def audit(self, *, failures: tuple[tuple[float, float], ...] = ()) -> Records:
-        """Stop producing, wait until all that was produced came out, and count it."""
+        """Stop the producer, wait until every order is in the output, and count.
+
+        :param failures: intervals in which a batch ran again after a failure; see `demo.audit.count`.
+        """
         produced = self.producer.stop()
         brokers = self.stack.bootstrap_servers
 
@@ -101,28 +114,28 @@ class Stream(Operator):
                 totals(produced), final_totals(brokers, f"{self.stream}-totals")
             )
 
-        wait_for("everything produced to come out", all_out, 180)
+        wait_for("every produced order to be delivered", all_out, 180)
         return count(produced, deliveries(brokers, f"{self.stream}-out"), failures)
 
     def in_flight(self) -> int:
-        """How many orders are in a batch of `out` that is planned and not committed: what a kill may bring twice."""
+        """Return the number of orders in the uncommitted batch of `out`, which a kill may duplicate."""
         found = read(self.checkpoint / "out")
         ends = (found.planned or {}).get(f"{self.stream}-in", {})
         starts = found.committed.get(f"{self.stream}-in", {})
         return sum(end - starts.get(partition, 0) for partition, end in ends.items())
 
     def commits_after(self, at: float, query: str = "out") -> int:
-        """How many commits of a query came after this time."""
+        """Return the number of commits of a query after a time."""
         self.watcher.look()
         return sum(time > at for time in self.watcher.commits[query].values())
 
     def settle(self, commits: int = 3) -> None:
-        """Wait for some commits of both queries from now on."""
+        """Wait until both queries have made some more commits."""
         now = time.time()
         wait_for("commits", lambda: all(self.commits_after(now, query) >= commits for query in QUERIES))
 
     def close(self) -> None:
-        """End every driver, whatever state it is in."""
+        """Kill all drivers, also paused ones, and wait until they are gone."""
         for deployment in self.state.deployments.values():
             if deployment.submission:
                 self.cluster.kill(deployment.submission)
@@ -136,7 +149,7 @@ class Stream(Operator):
 
 @contextmanager
 def stream(root: Path, stack: LocalStack, name: str, *, rate: int = 300) -> Iterator[Stream]:
-    """A stream whose producer runs and whose drivers are gone at the end."""
+    """Yield a stream with a running producer, and kill its drivers at the end."""
     opened = Stream(root, stack, name, rate=rate)
     try:
         with opened.watcher, opened.producer:

@@ -1,4 +1,4 @@
-"""Produce numbered orders at a steady rate."""
+"""Produce numbered orders to Kafka at a steady rate."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from typing import Any
 from airflow_stream_provider.lifecycle.errors import StreamError
 from demo.workload import encode
 
-# Short enough that a streaming batch of one second sees a smooth flow.
+# Short, so that batches of one second get an even flow.
 TICK_SECONDS = 0.05
 
 
 class Producer:
-    """Sends orders 0, 1, 2, … from a thread of its own, from `start` to `stop`, each exactly once and acknowledged.
+    """Sends orders 0, 1, 2, … from its own thread, each exactly once and acknowledged.
 
-    As a context manager it starts at once and stops at the end.
+    As a context manager it starts and stops with the `with` block.
 
-    :param rate: orders per second on average; what a pause of the machine held up is caught up at once.
+    :param brokers: bootstrap servers of Kafka.
+    :param topic: topic for the orders.
+    :param rate: orders per second on average. After a pause of the machine the missing orders are sent at once.
     """
 
     def __init__(self, brokers: str, topic: str, rate: int) -> None:
@@ -32,7 +34,7 @@ class Producer:
         self._thread = threading.Thread(target=self._run, name="producer", daemon=True)
 
     def start(self) -> None:
-        """Begin; nothing happens when it has begun."""
+        """Start sending. Does nothing if it was started before."""
         if self._thread.ident is None:
             self._thread.start()
 
@@ -44,20 +46,23 @@ class Producer:
         self._end()
 
     def stop(self) -> int:
-        """Stop, and return how many orders the broker has acknowledged: their ids are 0 up to this number.
+        """Stop and return the number of acknowledged orders, n; their ids are 0 to n - 1.
 
-        :raises StreamError: one was not acknowledged, so that what must come out is not known.
+        :raises StreamError: an order was not acknowledged, so it is not known which orders Kafka has.
         """
         self._end()
         self.check()
         return self.sent
 
     def check(self) -> None:
-        """Raise StreamError when an order could not be produced."""
+        """Check that all orders could be produced so far.
+
+        :raises StreamError: one could not.
+        """
         if self._error is not None:
             raise StreamError(
                 f"Order {self.sent} or one before it could not be produced: {self._error}.",
-                next_step="Look at the broker's log; the counts of this run mean nothing.",
+                next_step="Read the broker's log. The counts of this run are not valid.",
             ) from self._error
 
     def _end(self) -> None:
@@ -69,7 +74,7 @@ class Producer:
         from kafka import KafkaProducer
 
         try:
-            producer = KafkaProducer(bootstrap_servers=self._brokers)  # idempotent, acks=all: its defaults
+            producer = KafkaProducer(bootstrap_servers=self._brokers)  # its defaults: idempotent, acks=all
             try:
                 self._send_all(producer)
             finally:

@@ -1,4 +1,4 @@
-"""The demo's report: what happened at each step, and what it cost."""
+"""The report of the demo: the result of each step, gaps, counts and lag."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from demo.history import Change, StepResult
 
 @dataclass(frozen=True)
 class Step:
-    """One upgrade: what was asked, from when to when (wall clock), what became of it, and who took over in it."""
+    """One upgrade.
+
+    :param name: what was requested.
+    :param started: when it started, in seconds since 1970.
+    :param ended: when it ended, in seconds since 1970.
+    :param outcome: its result.
+    :param changes: the changes of holder in it.
+    """
 
     name: str
     started: float
@@ -27,9 +34,14 @@ class Step:
 
 @dataclass(frozen=True)
 class StepReport:
-    """One step in the report. Gaps are seconds from the last commit before a change of holder to the first after it.
+    """One step in the report.
 
-    Of a step with two changes of holder (there and back), the longer gap and the worse boundary count.
+    If the holder changed twice (upgrade and roll-back), the longer gap and the worse boundary count.
+
+    :param name: what was requested.
+    :param outcome: its result.
+    :param gap_seconds: by query, the seconds from the last commit before a change of holder to the first after it.
+    :param boundary: ``completed`` or ``interrupted``, by query.
     """
 
     name: str
@@ -40,7 +52,15 @@ class StepReport:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that `report.json` says; the fields are its keys."""
+    """The contents of `report.json`; the fields are its keys.
+
+    :param steps: the upgrades.
+    :param steady_seconds: p50 and p95 of the intervals between commits outside upgrades, by query.
+    :param records: counts of produced, lost and duplicated orders.
+    :param max_holders: largest number of holders at the same time.
+    :param seconds_total: duration of the demo, in seconds.
+    :param lag: the lag; see `describe_lag`.
+    """
 
     steps: list[StepReport]
     steady_seconds: dict[str, dict[str, float]]
@@ -56,7 +76,10 @@ class Report:
 
 
 def describe(step: Step, commits: Mapping[str, Commits]) -> StepReport:
-    """Return what the report says of a step."""
+    """Return a step for the report.
+
+    :param commits: the commits of each query.
+    """
     takeovers = [change for change in step.changes if change.source is not None]
     gaps: dict[str, float] = {}
     boundary: dict[str, str] = {}
@@ -71,7 +94,7 @@ def describe(step: Step, commits: Mapping[str, Commits]) -> StepReport:
 
 
 def steady(steps: Sequence[Step], commits: Mapping[str, Commits]) -> dict[str, dict[str, float]]:
-    """Return p50 and p95 of the intervals between commits, by query, in the times between the steps."""
+    """Return p50 and p95 of the intervals between commits outside the steps, in seconds, by query."""
     calm = [(before.ended, after.started) for before, after in pairwise(steps)]
     return {
         query: percentiles([gap for since, until in calm for gap in intervals(times, since, until)])
@@ -80,7 +103,7 @@ def steady(steps: Sequence[Step], commits: Mapping[str, Commits]) -> dict[str, d
 
 
 def failure_times(changes: Sequence[Change], commits: Commits) -> list[tuple[float, float]]:
-    """Return the times in which a query ran again a batch that a failure had cut off: until the first commit."""
+    """Return when a query ran a batch again after a failure: intervals from the take-over to the first commit."""
     times = sorted(commits.values())
     return [
         (change.at, next((at for at in times if at > change.at), float("inf")))

@@ -1,4 +1,4 @@
-"""The story: four upgrades of the stream under load, each through its DAG, and the audit of what came out."""
+"""Run the demo: four upgrades of the stream under load, each with its DAG, and a count of the output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from devstack.airflow_api import FINAL
 
 DAG = "orders__upgrade"
 RATE = 500  # orders per second: two queries read each, on two cores
-SETTLE_SECONDS = 6.0  # of steady running between two steps
+SETTLE_SECONDS = 6.0  # between two steps
 POLL_SECONDS = 1.0
 STEP_SECONDS = 600.0
 DRAIN_SECONDS = 180.0
@@ -31,7 +31,13 @@ DRAIN_SECONDS = 180.0
 
 @dataclass(frozen=True)
 class Chapter:
-    """One step of the story: a release, by version and what its command line says besides, and how it must end."""
+    """One step of the demo.
+
+    :param name: what it does.
+    :param version: version of the release.
+    :param arguments: arguments of the release, after those of the stream's YAML.
+    :param expected: the result that it must have.
+    """
 
     name: str
     version: str
@@ -49,9 +55,17 @@ CHAPTERS = (
 
 @dataclass
 class Story:
-    """Told by `tell`; everything else here is what has happened so far, for whoever watches.
+    """Runs the steps of the demo. Its fields show the progress.
 
-    `say` is called with what is going on, when it changes.
+    :param environment: the stream and its Airflow.
+    :param say: called with a message whenever the demo starts something.
+    :param chapters: the steps.
+    :param rate: orders per second.
+    :param steps: the results of the finished steps.
+    :param running: the step that is running.
+    :param step_started: when it was started, in seconds since 1970.
+    :param records: the records of the control log so far.
+    :param wrong_totals: customers with wrong totals, each with the expected and the found total.
     """
 
     environment: DemoEnvironment
@@ -71,25 +85,25 @@ class Story:
         self._log = open_log(self.environment.spec.control, self.environment.spec.name, create=True)
 
     def tell(self, started: float) -> Report:
-        """Run every chapter and return the report; `problems` says what in it must not be.
+        """Run all steps and return the report; see `problems` for what is wrong in it.
 
-        :param started: monotonic time that `seconds_total` counts from.
-        :raises StreamError: a chapter did not end as it must, or never ended; the story cannot go on from there.
+        :param started: start of the demo by the monotonic clock, for `seconds_total`.
+        :raises StreamError: a step had another result than expected, or did not end in time.
         """
         self.say("creating the topics")
         create_topics(self.environment.brokers)
         self.environment.airflow.wait_for_dag(DAG)
         self.environment.airflow.unpause(DAG)
         with self.watcher, self.lag, contextlib.ExitStack() as stack:
-            stack.push(self.producer)  # ended here, started by the first upgrade
+            stack.push(self.producer)  # stopped here; the first upgrade starts it
             for number, chapter in enumerate(self.chapters):
                 if number:
                     self._settle()
                 self._upgrade(chapter)
-            self.say("stopping the producer and waiting for the last orders")
+            self.say("stopping the producer and waiting until all orders are read")
             produced = self.producer.stop()
             self._drain()
-        self.say("counting what came out")
+        self.say("counting the delivered orders")
         records = self._count(produced)
         return Report(
             steps=[describe(step, self.watcher.commits) for step in self.steps],
@@ -107,7 +121,7 @@ class Story:
         run = self.environment.airflow.trigger(DAG, {"version": chapter.version, "arguments": arguments})
 
         def ended() -> bool:
-            # Not before somebody reads: the first release would be judged by a backlog that is not its own.
+            # Not before the first release reads; otherwise it would start with a backlog.
             if self._log.refresh().holder:
                 self.producer.start()
             states = self.environment.airflow.task_states(DAG, run)
@@ -126,8 +140,8 @@ class Story:
         self.say(f"{chapter.name}: {found.value}")
         if found is not chapter.expected:
             raise StreamError(
-                f"{chapter.name!r} ended {found.value}, not {chapter.expected.value}.",
-                next_step=f"Look at the run {run} of {DAG} in Airflow, and at the drivers' logs.",
+                f"The result of {chapter.name!r} is {found.value}, expected was {chapter.expected.value}.",
+                next_step=f"Read the logs of the run {run} of {DAG} in Airflow, and the drivers' logs.",
             )
 
     def _settle(self) -> None:
@@ -151,17 +165,17 @@ class Story:
         return records
 
     def problems(self, report: Report) -> list[str]:
-        """Return, one sentence each, what must not be after upgrades that nobody can see."""
+        """Return a sentence for each result that must not occur: lost, duplicated or wrong orders, two holders."""
         found = []
         if report.records.lost:
             found.append(f"{report.records.lost} orders were lost.")
         if report.records.duplicated:
-            found.append(f"{report.records.duplicated} copies were delivered too many, without any failure.")
+            found.append(f"{report.records.duplicated} orders were duplicated without a failure.")
         if report.max_holders != 1:
-            found.append(f"{report.max_holders} drivers held the stream at one time.")
+            found.append(f"{report.max_holders} drivers held the stream at the same time.")
         for customer, (expected, total) in list(self.wrong_totals.items())[:1]:
             found.append(
-                f"The totals of {len(self.wrong_totals)} customers are wrong; {customer} has {total}, not {expected}."
+                f"{len(self.wrong_totals)} customers have wrong totals: {customer} has {total}, expected {expected}."
             )
         return found
 
@@ -175,6 +189,6 @@ class Story:
             self.producer.check()
             if time.monotonic() > deadline:
                 raise StreamError(
-                    f"Waited {seconds:.0f} s for {what}.", next_step="Look at the logs of Airflow and the drivers."
+                    f"Waited {seconds:.0f} s for {what}.", next_step="Read the logs of Airflow and of the drivers."
                 )
             time.sleep(POLL_SECONDS)

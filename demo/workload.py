@@ -1,4 +1,4 @@
-"""The orders that the demo produces: a pure function of their number, so that what must come out is known."""
+"""The orders that the demo produces. Each is a pure function of its number, so the expected output is known."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ COUNTRIES = ("AT", "CH", "DE", "FR")
 
 
 class Total(NamedTuple):
-    """What one customer ordered: how many orders, and their sum in cents."""
+    """The orders of one customer.
+
+    :param orders: number of orders.
+    :param cents: their sum, in cents.
+    """
 
     orders: int
     cents: int
 
 
 def order(number: int) -> dict[str, object]:
-    """Return order `number`, counted from 0."""
+    """Return the order with a number, from 0."""
     return {
         "id": number,
         "customer": _customer(number),
@@ -27,12 +31,12 @@ def order(number: int) -> dict[str, object]:
 
 
 def encode(number: int) -> tuple[bytes, bytes]:
-    """Return order `number` as Kafka carries it: key and value."""
+    """Return an order as a Kafka record: key and value."""
     return str(number).encode(), json.dumps(order(number)).encode()
 
 
 def totals(produced: int) -> dict[str, Total]:
-    """Return the totals per customer of the first `produced` orders."""
+    """Return the totals of each customer over the first `produced` orders."""
     found: dict[str, Total] = {}
     for number in range(produced):
         before = found.get(_customer(number), Total(0, 0))

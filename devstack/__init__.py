@@ -1,1 +1,1 @@
-"""The embedded stack: a real Kafka, Spark and Airflow on this machine, for the demo, the tests and the benchmarks."""
+"""Run a real Kafka, Spark and Airflow on this machine, for the demo, the tests and the benchmarks."""

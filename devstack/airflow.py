@@ -1,4 +1,4 @@
-"""A real Airflow: scheduler, triggerer, DAG processor and API server as processes of their own, on SQLite."""
+"""Run Airflow on SQLite: scheduler, triggerer, DAG processor and API server, each as a process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from devstack.processes import Process, Processes, stop
 START_SECONDS = 300.0
 PARALLELISM = 4
 USER = "admin"
-# --skip-serve-logs: those servers would listen on every address, and the API server reads the files itself.
+# --skip-serve-logs: these log servers would listen on all addresses, and the API server reads the files itself.
 PARTS: Mapping[str, tuple[str, ...]] = {
     "api-server": ("api-server",),
     "scheduler": ("scheduler", "--skip-serve-logs"),
@@ -34,11 +34,12 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 
 
 class Airflow:
-    """Airflow's four parts around one database, in a home of their own.
+    """An Airflow with its own AIRFLOW_HOME and database.
 
-    :param folder: AIRFLOW_HOME; emptied first. `airflow` on the command line works with AIRFLOW_HOME set to it
-    :param dags_folder: where the DAG processor looks
-    :param variables: more environment variables for every part, such as AIRFLOW_CONN_*; tasks see them too
+    :param folder: AIRFLOW_HOME; emptied at the start. With AIRFLOW_HOME set to it, the command `airflow` works too.
+    :param processes: where its processes are started.
+    :param dags_folder: folder of the DAGs.
+    :param variables: more environment variables for its processes and tasks, such as AIRFLOW_CONN_*.
     """
 
     user = USER
@@ -57,15 +58,16 @@ class Airflow:
         self._processes = processes
 
     def start(self) -> None:
-        """Make the database, start the four parts, and wait until all of them are healthy and ours."""
+        """Create the database, start the four processes, and wait until all are healthy.
+
+        :raises StackError: the DAGs folder does not exist, or Airflow is not healthy within 300 s.
+        """
         if not self.dags_folder.is_dir():
-            raise StackError(
-                f"There is no DAGs folder {self.dags_folder}.", next_step="Create it, or name another one."
-            )
+            raise StackError(f"There is no DAGs folder {self.dags_folder}.", next_step="Create it, or use another one.")
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, mode=0o700)
         self._write_settings()
-        # Migrating takes as long as all four parts need to start, and always ends with the same empty database.
+        # A migration takes as long as the start of all four processes, and its result is always the same.
         empty = once(cache_folder() / "airflow" / version("apache-airflow-core"), self._migrate) / self._database.name
         shutil.copy(empty, self._database)
         for part in PARTS:
@@ -73,28 +75,33 @@ class Airflow:
         self.wait_healthy()
 
     def start_part(self, part: str) -> Process:
-        """Start one of `PARTS`; again, after a test has killed it."""
+        """Start one of `PARTS`, also again after a test has killed it."""
         self.parts[part] = self._processes.start(
             f"airflow-{part}", [sys.executable, "-m", "airflow", *PARTS[part]], env=self.environment, folder=self.folder
         )
         return self.parts[part]
 
     def stop(self) -> None:
-        """Stop the four parts; tasks that run are not waited for longer than STOP_SECONDS."""
+        """Stop the four processes. Running tasks get 10 s to end."""
         stop(*self.parts.values())
 
     def wait_healthy(self) -> None:
-        """Wait until every part beats and the API server takes our password, which a stranger on its port would not."""
+        """Wait until all processes report a heartbeat and the API server accepts our password.
+
+        The password shows that no other server answers on the port.
+
+        :raises StackError: that takes more than 300 s, or a process ends.
+        """
         self._processes.wait_for("Airflow to be healthy", self.api.healthy, START_SECONDS, *self.parts.values())
 
     @property
     def environment(self) -> dict[str, str | None]:
-        """The variables of every part; None removes one that the caller's shell has set for another Airflow."""
+        """Environment variables of all processes. None removes one that the shell has set for another Airflow."""
         foreign = {name: None for name in os.environ if name.startswith(("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_"))}
         return {
             **foreign,
             "AIRFLOW_HOME": str(self.folder),
-            # Airflow renames its processes; without this, over the environment that others can see, and so over the
+            # Airflow sets process titles. Without this it would overwrite the visible environment, and with it the
             # mark of the stack.
             "SPT_NOENV": "1",
             **self._variables,
@@ -108,7 +115,7 @@ class Airflow:
             folder=self.folder,
             seconds=START_SECONDS,
         )
-        # Readers then do not wait for a writer, of which there are about eight. The file keeps this.
+        # With WAL, readers do not wait for the about eight writers. The setting is stored in the file.
         with contextlib.closing(sqlite3.connect(self._database)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
         shutil.move(self._database, made)
@@ -146,7 +153,7 @@ class Airflow:
                     "secret_key": secrets.token_urlsafe(32),
                 },
                 "api_auth": {"jwt_secret": secrets.token_urlsafe(64)},
-                # Where Spark works on the same few cores, the defaults (5 to 50 s) are not enough.
+                # While Spark uses the same few cores, the defaults (5 to 50 s) are too short.
                 "workers": {"execution_api_timeout": 60},
                 "dag_processor": {
                     "refresh_interval": 10,
@@ -154,7 +161,7 @@ class Airflow:
                     "parsing_processes": 1,
                     "dag_file_processor_timeout": 180,
                 },
-                # A test kills the scheduler or a task's process and wants to see what follows within a minute or two.
+                # Tests kill the scheduler or a task, and wait until Airflow notices: a minute or two.
                 "scheduler": {
                     "orphaned_tasks_check_interval": 15,
                     "task_instance_heartbeat_timeout": 60,

@@ -1,4 +1,4 @@
-"""The few calls to Airflow's REST API that a person would make by hand: trigger, look, clear."""
+"""Call Airflow's REST API: trigger DAG runs, read their state, clear tasks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ FINAL = frozenset({"success", "failed"})
 
 
 class AirflowApi:
-    """A client that logs in as one user; not shared between threads.
+    """A client for one user. Not thread-safe.
 
-    Raises StackError when Airflow refuses a call, `requests.ConnectionError` when it does not answer.
+    :param url: address of the API server.
+    :param user: name of the user.
+    :param password: password of the user.
+    :raises StackError: in every call, if Airflow refuses it.
+    :raises requests.ConnectionError: in every call, if Airflow does not answer.
     """
 
     def __init__(self, url: str, user: str, password: str) -> None:
@@ -27,9 +31,9 @@ class AirflowApi:
         self._session = requests.Session()
 
     def healthy(self) -> bool:
-        """Whether our password is taken and database, scheduler, triggerer and DAG processor are all healthy."""
+        """Return whether the log-in works and database, scheduler, triggerer and DAG processor are healthy."""
         try:
-            # The first call to the tasks' API builds it, for longer than a task would wait.
+            # The first call to the execution API initialises it, which takes longer than a task would wait.
             _checked(self._session.get(f"{self.url}/execution/health", timeout=TIMEOUT))
             health = self.call("GET", "monitor/health")
         except (StackError, requests.RequestException):
@@ -38,7 +42,10 @@ class AirflowApi:
         return all((health.get(part) or {}).get("status") == "healthy" for part in parts)
 
     def wait_for_dag(self, dag_id: str, seconds: float = 120.0) -> None:
-        """Wait until the DAG has been parsed; raise StackError with the folder's import errors if it is not."""
+        """Wait until a DAG has been parsed.
+
+        :raises StackError: it is not parsed after `seconds`; the error has the import errors of the DAGs folder.
+        """
         deadline = time.monotonic() + seconds
         while not any(dag["dag_id"] == dag_id for dag in self.call("GET", "dags", exclude_stale=True)["dags"]):
             if time.monotonic() > deadline:
@@ -50,43 +57,49 @@ class AirflowApi:
             time.sleep(POLL_SECONDS)
 
     def unpause(self, dag_id: str) -> None:
-        """Let the DAG's runs be scheduled."""
+        """Unpause a DAG, so that its runs are scheduled."""
         self.call("PATCH", f"dags/{dag_id}", json={"is_paused": False})
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
-        """Start a run, as the button in the UI does, and return its id. The DAG must not be paused."""
+        """Trigger a DAG run, like the button in the UI, and return its id. The DAG must not be paused."""
         run = self.call("POST", f"dags/{dag_id}/dagRuns", json={"logical_date": None, "conf": dict(conf or {})})
         return str(run["dag_run_id"])
 
     def run_state(self, dag_id: str, run_id: str) -> str:
-        """queued, running, success or failed."""
+        """Return the state of a run: queued, running, success or failed."""
         return str(self.call("GET", f"dags/{dag_id}/dagRuns/{run_id}")["state"])
 
     def wait_for_run(self, dag_id: str, run_id: str, seconds: float = 600.0) -> str:
-        """Wait until the run has ended and return success or failed; raise StackError, naming its tasks, if not."""
+        """Wait until a run has ended and return its state, success or failed.
+
+        :raises StackError: it has not ended after `seconds`; the error has the states of its tasks.
+        """
         deadline = time.monotonic() + seconds
         while (state := self.run_state(dag_id, run_id)) not in FINAL:
             if time.monotonic() > deadline:
                 raise StackError(
                     f"Run {run_id} of {dag_id} is {state} after {seconds:.0f} s: {self.task_states(dag_id, run_id)}.",
-                    next_step=f"Look at it: {self.url}/dags/{dag_id}/runs/{run_id}",
+                    next_step=f"Open {self.url}/dags/{dag_id}/runs/{run_id}",
                 )
             time.sleep(POLL_SECONDS)
         return state
 
     def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
-        """The run's task instances as Airflow describes them (task_id, map_index, state, try_number, pid, …)."""
+        """Return the task instances of a run as Airflow's API has them: task_id, state, try_number, pid, …"""
         found: list[dict[str, Any]] = self.call("GET", f"dags/{dag_id}/dagRuns/{run_id}/taskInstances")[
             "task_instances"
         ]
         return found
 
     def task_states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
-        """State by task id; None while nothing was decided about the task."""
+        """Return the states of a run's tasks, by task id. None: the task is not scheduled yet."""
         return {task["task_id"]: task["state"] for task in self.tasks(dag_id, run_id)}
 
     def clear(self, dag_id: str, run_id: str, task_ids: Iterable[str], *, downstream: bool = True) -> None:
-        """Clear tasks of a run, whatever state they are in, so that they run again."""
+        """Clear tasks of a run in any state, so that they run again.
+
+        :param downstream: clear the tasks downstream of them too; default True.
+        """
         body = {
             "dry_run": False,
             "only_failed": False,
@@ -97,13 +110,16 @@ class AirflowApi:
         self.call("POST", f"dags/{dag_id}/clearTaskInstances", json=body)
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, attempt: int = 1) -> str:
-        """The log of one try of a task, one line per event."""
+        """Return the log of one try of a task, one line for each event."""
         path = f"dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{attempt}"
         content = self.call("GET", path, full_content=True)["content"]
         return "\n".join(each if isinstance(each, str) else str(each.get("event")) for each in content)
 
     def call(self, method: str, path: str, *, json: object = None, **query: object) -> dict[str, Any]:
-        """Call `/api/v2/PATH` and return the decoded answer; raise StackError with what Airflow said if it refuses."""
+        """Call `/api/v2/PATH` and return the decoded answer.
+
+        :raises StackError: Airflow refuses the call; the error has its answer.
+        """
         if "Authorization" not in self._session.headers:
             answer = self._session.post(f"{self.url}/auth/token", json=self._login, timeout=TIMEOUT)
             self._session.headers["Authorization"] = f"Bearer {_checked(answer)['access_token']}"

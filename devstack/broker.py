@@ -1,4 +1,4 @@
-"""A real Kafka broker: one KRaft node that is its own controller."""
+"""Run one Kafka broker, a KRaft node that is also its own controller, as a part of the local stack."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from devstack.processes import Process, Processes, java, stop
 
 START_SECONDS = 180.0
 CLUSTER_ID = "bG9jYWwtc3RhY2stMDAwMA"
-# Small and quick to start: a demo's traffic never needs the optimising compiler or a parallel collector.
+# Small, and quick to start: the demo's load needs neither the optimising compiler nor a parallel collector.
 JVM = (
     *("-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
     "-Djava.net.preferIPv4Stack=true",
@@ -22,10 +22,13 @@ JVM = (
 
 
 class Broker:
-    """A broker on free ports of the loopback address; its data does not outlive the next start.
+    """A broker on free ports of the loopback address. Its data is deleted at every start.
 
-    :param folder: for its settings and data; emptied first
-    :param progress: called while jars are fetched
+    For several brokers, or for TLS, SASL and ACLs, use `KafkaCluster`.
+
+    :param folder: folder for its settings and data; emptied at the start.
+    :param processes: where its processes are started.
+    :param progress: called while jars are fetched.
     """
 
     def __init__(self, folder: Path, processes: Processes, progress: Progress | None = None) -> None:
@@ -38,7 +41,10 @@ class Broker:
         self._progress = progress
 
     def start(self) -> None:
-        """Fetch the jars where they are missing, format the storage, start, and wait until clients are served."""
+        """Fetch missing jars, format the storage, start the broker, and wait until it serves clients.
+
+        :raises StackError: Java or a jar is missing, or the broker did not start within 180 s.
+        """
         runtime = java()
         jars = fetch(kafka_broker(), progress=self._progress)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -60,18 +66,21 @@ class Broker:
 
     @property
     def connection(self) -> dict[str, Any]:
-        """An Airflow connection of type `kafka` to this broker."""
+        """An Airflow connection of type ``kafka`` to this broker."""
         return {"conn_type": "kafka", "extra": {"bootstrap.servers": self.bootstrap_servers}}
 
     def create_topics(self, partitions: Mapping[str, int]) -> None:
-        """Create topics with these numbers of partitions, and wait until every partition has a leader."""
+        """Create topics and wait until all partitions have leaders.
+
+        :param partitions: number of partitions by topic.
+        """
         from airflow_stream_provider.kafka.client import KafkaClient
 
         with KafkaClient("local", self.connection["extra"]) as client:
             client.create_topics(partitions)
 
     def stop(self) -> None:
-        """Stop it; nothing happens when it does not run."""
+        """Stop the broker. Does nothing if it is not running."""
         stop(self.process)
 
     def _serves(self) -> bool:
@@ -97,7 +106,7 @@ class Broker:
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": self.folder / "data",
-            # A topic that nobody created is a mistake to be seen, not a topic.
+            # A request for a topic that nobody created has to fail.
             "auto.create.topics.enable": "false",
             "offsets.topic.replication.factor": 1,
             "offsets.topic.num.partitions": 1,

@@ -1,4 +1,4 @@
-"""What is made once on a machine and used by every stack after that: fetched jars, a migrated database."""
+"""Cache what every stack on this machine needs: fetched jars, a migrated Airflow database."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ FOLDER_VARIABLE = "AIRFLOW_STREAM_CACHE"
 
 
 def cache_folder() -> Path:
-    """Where made things are kept: $AIRFLOW_STREAM_CACHE, else `build/` in the working folder."""
+    """Return the folder of the cache: $AIRFLOW_STREAM_CACHE, by default `build/` in the working folder."""
     return Path(os.environ.get(FOLDER_VARIABLE, "build")).absolute()
 
 
 def once(wanted: Path, make: Callable[[Path], None]) -> Path:
-    """Return the folder `wanted`, filled by `make` if it is not there yet.
+    """Return the folder `wanted`. If it does not exist, create it and let `make` fill it.
 
-    It appears under its name only when it is complete. Threads and processes that ask at once wait for the first.
+    The folder gets its name only when it is complete. If several threads or processes need it, one of them makes it
+    and the others wait.
+
+    :param make: fills the folder that it is given.
     """
     if wanted.is_dir():
         return wanted

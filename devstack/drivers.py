@@ -1,4 +1,4 @@
-"""Real drivers of the runtime, each a spark-submit of its own, for tests that play the operator's part themselves."""
+"""Run drivers with spark-submit for tests that write the control log themselves, without Airflow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ DEADLINE = 600.0
 
 
 def wait_for(what: str, condition: Callable[[], object], seconds: float = DEADLINE) -> object:
-    """Return the condition's first true value; fail with what was waited for."""
+    """Wait for a condition and return its first true value.
+
+    :param what: what is waited for, for the error message.
+    :raises AssertionError: the condition is not true after `seconds`, by default 600.
+    """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = condition()
@@ -38,7 +42,12 @@ def wait_for(what: str, condition: Callable[[], object], seconds: float = DEADLI
 
 @dataclass
 class SubmittedDriver:
-    """A driver that runs one deployment on this machine: its JVM, its Python, and their output."""
+    """A driver of one deployment on this machine.
+
+    :param deployment: id of the deployment.
+    :param popen: the JVM.
+    :param output: file with the output of the JVM and its Python process.
+    """
 
     deployment: str
     popen: subprocess.Popen[bytes]
@@ -46,7 +55,7 @@ class SubmittedDriver:
     _tree: list[psutil.Process] = field(default_factory=list)
 
     def tree(self) -> list[psutil.Process]:
-        """The live processes of this driver: the JVM first, then every Python below it."""
+        """Return the live processes of this driver: the JVM, then all processes below it."""
         try:
             root = psutil.Process(self.popen.pid)
             self._tree = [root, *root.children(recursive=True)]
@@ -55,26 +64,32 @@ class SubmittedDriver:
         return [p for p in self._tree if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 
     def python(self) -> psutil.Process:
-        """The Python process that runs the launcher."""
+        """Return the Python process that runs the launcher."""
         return next(p for p in self.tree() if any(part.endswith(LAUNCHER) for part in p.cmdline()[1:2]))
 
     def signal(self, number: int) -> None:
-        """Send a signal to every process of the tree."""
+        """Send a signal to all processes of this driver."""
         for process in self.tree():
-            with suppress(psutil.NoSuchProcess):  # it may end meanwhile
+            with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
                 process.send_signal(number)
 
     def exit_code(self, seconds: float = DEADLINE) -> int:
-        """Wait for the JVM to end and return its exit code."""
+        """Wait until the JVM has ended and return its exit code."""
         return self.popen.wait(seconds)
 
     def log(self) -> str:
-        """What the driver printed so far."""
+        """Return what the driver has printed so far."""
         return self.output.read_text(errors="replace")
 
 
 class Operator:
-    """Plays Airflow's part on one stream's control log, record by record; `spark_conf` is for its drivers."""
+    """Does the work of the Airflow operators for one stream: writes records and starts drivers.
+
+    This is a test tool and not an Airflow operator. `spark_conf` is the Spark conf of its drivers.
+
+    :param root: folder for the control log and the drivers' output.
+    :param stream: name of the stream.
+    """
 
     def __init__(self, root: Path, stream: str = "orders") -> None:
         self.root = root
@@ -94,7 +109,10 @@ class Operator:
         self.log.propose(lambda state: None if any(r.nonce == record.nonce for r in self.log.records()) else record)
 
     def deploy(self, deployment: str, script: Path, *arguments: str, **policy: object) -> SubmittedDriver:
-        """Publish, declare and start a driver."""
+        """Publish and declare a release, and start a driver for it.
+
+        :param policy: fields of the policy, in place of the defaults.
+        """
         settings = {"rehearse_batches": 1, "lease_seconds": 30.0, **policy}
         release = publish(self.log.store.folder, version=deployment, application=script, arguments=arguments)
         fields = Policy.from_json(settings).to_json()
@@ -102,7 +120,7 @@ class Operator:
         return self.launch(deployment, script.name, *arguments)
 
     def launch(self, deployment: str, script: str, *arguments: str) -> SubmittedDriver:
-        """Start one more driver of a declared deployment."""
+        """Start another driver of a declared deployment."""
         folder = self.log.store.folder / "releases" / str(self.state.deployments[deployment].release.hash)
         output = self.root / f"{deployment}-{len(self.drivers)}.log"
         command = spark_submit(
@@ -127,7 +145,7 @@ class Operator:
         return driver
 
     def standby(self, deployment: str) -> str:
-        """Wait for a driver of the deployment to be warm; return its incarnation."""
+        """Wait until a driver of the deployment is a standby and return its incarnation."""
 
         def found() -> str | None:
             ended = self.state.deployments[deployment].ended
@@ -137,14 +155,17 @@ class Operator:
         return str(wait_for(f"{deployment} to be a standby", found))
 
     def request(self, to: str | None, seconds: float = 120.0) -> str:
-        """Ask for a hand-over, an appointment or (None) a stop; return the request's id."""
+        """Request that `to` becomes the holder, or a stop if it is None. Return the id of the request.
+
+        :param seconds: time until the request expires.
+        """
         self._requests += 1
         name = request_id("test", self._requests)
         self.append("requested", request=name, to=to, expires=time.time() + seconds, reason="test")
         return name
 
     def hand_over(self, to: str) -> None:
-        """Ask, and wait until the new holder holds."""
+        """Request a hand-over and wait until the new holder holds."""
         self.request(to)
         wait_for(f"{to} to hold", lambda: self.state.holder == to)
 
@@ -152,7 +173,7 @@ class Operator:
         return [record for record in self.log.records() if record.kind == kind]
 
     def stop_all(self) -> None:
-        """Kill what is left; nothing of a test outlives it."""
+        """Kill all drivers that are left."""
         for driver in self.drivers:
             driver.signal(signal.SIGKILL)
             driver.popen.wait(30)
@@ -160,15 +181,19 @@ class Operator:
 
 @dataclass(frozen=True)
 class Command:
-    """A command line and the environment it needs."""
+    """A command line and its environment.
+
+    :param words: the command and its arguments.
+    :param environment: the whole environment.
+    """
 
     words: list[str]
     environment: dict[str, str]
 
 
 def spark_submit(arguments: list[str]) -> Command:
-    """Return a spark-submit of this environment's pyspark: two cores, small heap, quick to start, 127.0.0.1 only."""
-    # Found without importing it: a test of another Spark version runs in that version's environment.
+    """Return a spark-submit command of this environment's pyspark: two cores, small heap, only on 127.0.0.1."""
+    # By path and not by import, because tests of other Spark versions run in environments of their own.
     home = Path(sys.prefix) / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages" / "pyspark"
     conf = {
         "spark.ui.enabled": "false",
@@ -186,7 +211,7 @@ def spark_submit(arguments: list[str]) -> Command:
 
 @contextmanager
 def operator(root: Path) -> Iterator[Operator]:
-    """An operator whose drivers are gone at the end."""
+    """Yield an `Operator`, and kill its drivers at the end."""
     playing = Operator(root)
     try:
         yield playing

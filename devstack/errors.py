@@ -1,4 +1,4 @@
-"""The error of the embedded stack."""
+"""The error of the local stack."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 
 
 class StackError(StreamError):
-    """A part of the local stack cannot be fetched, started or reached; the other parts were stopped."""
+    """A part of the local stack cannot be fetched, started or reached. The other parts have been stopped."""

@@ -1,7 +1,8 @@
-"""The jars of the broker and of Spark's Kafka connector, fetched from their Maven coordinates into one folder.
+"""Fetch the jars of the Kafka broker and of Spark's Kafka connector by their Maven coordinates.
 
-Nothing is written to `~/.m2`: Spark's own `--packages` fails on a half-filled one. Our folder is a Maven repository of
-its own (`repository/`) beside one folder per set, which appears under its name only when it is complete.
+Nothing is written to `~/.m2`, because Spark's own `--packages` fails if a download there is incomplete. The folder of
+the jars has its own Maven repository (`repository/`) and one folder for each set, which gets its name only when it is
+complete.
 """
 
 from __future__ import annotations
@@ -24,35 +25,40 @@ if TYPE_CHECKING:
     from jgo.maven import Artifact, MavenContext
 
 KAFKA_VERSION = "4.1.1"
-# What Kafka's own distribution binds slf4j to; without a binding the broker logs nothing.
+# The slf4j binding of Kafka's distribution. Without a binding the broker logs nothing.
 LOG4J_VERSION = "2.24.3"
-# Some registries lack the token provider of later versions; it is only used with delegation tokens, and this one fits.
+# Some registries lack later versions of the token provider. It is only used with delegation tokens, and this version
+# fits.
 TOKEN_PROVIDER_FALLBACK = "4.0.0"
 
 Progress = Callable[[str, int, int], None]
-"""Called with (name of the set, jars fetched so far, jars in all; 0 while the list is being worked out)."""
+"""Called with the name of the set, the number of jars fetched so far, and the number of all jars: 0 while unknown."""
 
 
 @dataclass(frozen=True)
 class JarSet:
-    """The jars of some coordinates and of everything they need at run time."""
+    """A set of jars: some Maven coordinates and their runtime dependencies.
+
+    :param name: name of the set.
+    :param coordinates: group, artifact and version, separated by colons.
+    :param shipped: artifact ids that are on the class path anyway and are left out.
+    :param fallbacks: pairs of artifact id and the version to use if the registry lacks the resolved one.
+    """
 
     name: str
     coordinates: tuple[str, ...]
     shipped: frozenset[str] = frozenset()
-    """Artifact ids that are on the class path already and are left out."""
     fallbacks: tuple[tuple[str, str], ...] = ()
-    """(artifact id, version to take where the resolved one is not in the registry)."""
 
     @property
     def folder_name(self) -> str:
-        """The set's name and a hash of what is in it, so that a changed set never meets an old folder."""
+        """The name of the set with a hash of its definition, so that a changed set gets a new folder."""
         content = repr((self.coordinates, sorted(self.shipped), self.fallbacks))
         return f"{self.name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
 def kafka_broker() -> JarSet:
-    """The KRaft broker, its admin tools and its log."""
+    """Return the jars of the KRaft broker, its admin tools and its logging."""
     return JarSet(
         f"kafka-{KAFKA_VERSION}",
         (
@@ -63,14 +69,18 @@ def kafka_broker() -> JarSet:
 
 
 def spark_connector(spark_home: Path) -> JarSet:
-    """Spark's Kafka source and sink for the Spark in this folder, without what that Spark ships itself."""
+    """Return the jars of Spark's Kafka source and sink, without those that Spark ships itself.
+
+    :param spark_home: folder of the Spark that they have to fit.
+    :raises StackError: there is no Spark in the folder.
+    """
     shipped = {artifact_id(jar.name): jar.name for jar in (spark_home / "jars").glob("*.jar")}
     core = next(
         (re.fullmatch(r"spark-core_([\d.]+)-(.+)\.jar", jar) for jar in shipped.values() if "spark-core_" in jar), None
     )
     if core is None:
         raise StackError(
-            f"There is no Spark in {spark_home}.", next_step="Install pyspark there, or name another folder."
+            f"There is no Spark in {spark_home}.", next_step="Install pyspark there, or use another folder."
         )
     scala, version = core.groups()
     return JarSet(
@@ -82,7 +92,7 @@ def spark_connector(spark_home: Path) -> JarSet:
 
 
 def artifact_id(jar: str) -> str:
-    """The artifact id in a jar's file name: what stands before the last `-` with a version such as `1.2` behind it.
+    """Return the artifact id in a jar's file name: the part before the version.
 
     >>> artifact_id("spark-sql-kafka-0-10_2.13-4.0.0.jar")
     'spark-sql-kafka-0-10_2.13'
@@ -92,10 +102,12 @@ def artifact_id(jar: str) -> str:
 
 
 def fetch(jars: JarSet, *, progress: Progress | None = None) -> Path:
-    """Return the folder that holds all jars of the set (`jars/` in the cache), fetching them first where it is missing.
+    """Return the folder with all jars of a set, in `jars/` of the cache. Fetch them if it does not exist.
 
-    :param progress: called from this thread after every jar; what it raises ends the fetching
-    Raises StackError when something cannot be fetched. A second call needs no network.
+    Once it exists, no network is needed.
+
+    :param progress: called from this thread after every jar. If it raises, fetching stops.
+    :raises StackError: a jar cannot be fetched.
     """
     root = cache_folder() / "jars"
     return once(root / jars.folder_name, lambda folder: _fill(folder, root, jars, progress or (lambda *_: None)))
@@ -117,8 +129,8 @@ def _fill(folder: Path, root: Path, jars: JarSet, progress: Progress) -> None:
 
 
 def _resolve(jars: JarSet, context: MavenContext) -> list[Artifact]:
-    # "!" is jgo's mark for plain Maven rules. Without it every coordinate manages the versions of all the others, and
-    # the log binding would bring an older Kafka client.
+    # The "!" makes jgo use plain Maven rules. Without it each coordinate manages the versions of the others, and the
+    # logging jar would bring an older Kafka client.
     inputs, needed = context.resolver.resolve([context.create_dependency(f"{each}!") for each in jars.coordinates])
     return [
         dependency.artifact
@@ -140,14 +152,14 @@ def _fetch_one(artifact: Artifact, fallbacks: dict[str, str]) -> Path:
 
 
 class _NotFound(RuntimeError):
-    """The registry does not have it. A RuntimeError, because jgo goes on without a POM only after one of those."""
+    """The registry does not have the artifact. A RuntimeError, after which jgo continues without a missing POM."""
 
 
 def _context(repository: Path) -> MavenContext:
-    """jgo's resolver on a repository of our own, with downloads that are whole or not there at all.
+    """Return jgo's resolver on our own repository, with atomic downloads.
 
-    jgo's download leaves the torn file of a broken connection behind and takes it for the jar next time, and while it
-    resolves it takes a connection error for a POM that is not needed.
+    jgo's own download leaves an incomplete file after a broken connection and uses it the next time. While it resolves,
+    it also treats a connection error like a POM that does not exist.
     """
     from jgo.maven import MavenContext, PythonResolver
 
@@ -156,7 +168,7 @@ def _context(repository: Path) -> MavenContext:
     class WholeDownloads(PythonResolver):
         def download(self, artifact: Artifact) -> Path:
             target = artifact.cached_path
-            assert target is not None  # it is None only without repo_cache
+            assert target is not None  # None only without repo_cache
             target.parent.mkdir(parents=True, exist_ok=True)
             for remote in artifact.context.remote_repos.values():
                 url = f"{remote}/{artifact.component.path_prefix.as_posix()}/{artifact.filename}"
@@ -167,12 +179,12 @@ def _context(repository: Path) -> MavenContext:
                     return target
             raise _NotFound(f"{artifact} is not in {', '.join(artifact.context.remote_repos.values())}.")
 
-    # Without `repo_cache` jgo would fill ~/.m2.
+    # Without `repo_cache` jgo would write to ~/.m2.
     return MavenContext(resolver=WholeDownloads(), repo_cache=repository)
 
 
 def _get(local: Any, url: str) -> bytes | None:
-    """The body of the answer, None for 404; one kept connection per thread, three tries."""
+    """Return the body of the answer, None for a 404. One connection per thread, three retries."""
     import requests
     from requests.adapters import HTTPAdapter, Retry
 
@@ -189,13 +201,13 @@ def _get(local: Any, url: str) -> bytes | None:
     except requests.RequestException as error:
         raise StackError(
             f"Fetching {url} failed: {error}.",
-            next_step="Check the way to the registry (proxy, certificates) and start again; what is there is kept.",
+            next_step="Check the connection to the registry (proxy, certificates) and start again. Fetched files stay.",
         ) from error
 
 
 def _verify(content: bytes, published: bytes | None, url: str) -> None:
     if published and published.split()[0].decode() != hashlib.sha1(content).hexdigest():
-        raise StackError(f"{url} does not have the SHA-1 published beside it.", next_step="Start again.")
+        raise StackError(f"The SHA-1 of {url} is not the published one.", next_step="Start again.")
 
 
 def _write_whole(target: Path, content: bytes) -> None:

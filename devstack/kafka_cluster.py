@@ -1,4 +1,4 @@
-"""Real Kafka brokers for the tests: several of them, with listeners for every way to log in, and for ACLs."""
+"""Run several Kafka brokers for tests, with listeners for TLS and SASL, and with ACLs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from devstack.jars import fetch, kafka_broker
 from devstack.ports import HOST, free_port, listening
 from devstack.processes import Process, Processes, java, stop
 
-# What takes minutes in production is over in a second.
-HURRIED = {
+# Short intervals, so that tests wait for seconds and not for minutes.
+SHORT_INTERVALS = {
     "log.initial.task.delay.ms": 100,
     "log.retention.check.interval.ms": 200,
     "log.cleaner.backoff.ms": 200,
@@ -34,12 +34,16 @@ HURRIED = {
 
 
 class KafkaCluster:
-    """A cluster of brokers, numbered from 1; the first is its controller as well.
+    """A cluster of brokers with ids from 1. Broker 1 is also the controller.
 
-    :param settings: of every broker, over those that make it small and hurried.
-    :param secure: certificates; each broker then serves TLS and SASL_SSL too, and asks ACLs of everybody but those who
-        come over the plain listener.
-    :param heap: the largest heap of each.
+    `Broker`, in contrast, is the single broker of the local stack.
+
+    :param folder: folder for settings, data and logs.
+    :param count: number of brokers; default 1.
+    :param settings: settings of every broker, in place of the defaults here.
+    :param secure: certificates. With them every broker also has a TLS and a SASL_SSL listener, and checks ACLs for all
+        clients except those on the plain listener. Default: only the plain listener, no ACLs.
+    :param heap: largest heap of each broker, in Java's notation.
     """
 
     def __init__(
@@ -55,7 +59,7 @@ class KafkaCluster:
         self._processes = Processes(folder / "logs")
         self._ports = {(kind, n): free_port() for kind in ("PLAINTEXT", "SSL", "SASL_SSL") for n in self.numbers}
         self._controller = f"{HOST}:{free_port()}"
-        self._extra = {**HURRIED, **(settings or {})}
+        self._extra = {**SHORT_INTERVALS, **(settings or {})}
         self._secure = secure
         self._heap = heap
         self._running: dict[int, Process] = {}
@@ -74,29 +78,36 @@ class KafkaCluster:
         self.close()
 
     def close(self) -> None:
-        """Stop them all."""
+        """Stop all brokers."""
         self._processes.close()
 
     @property
     def servers(self) -> str:
-        """The plain listeners of all of them."""
+        """The plain listeners of all brokers, as bootstrap servers."""
         return self.at("PLAINTEXT")
 
     @property
     def extra(self) -> dict[str, Any]:
-        """An Airflow connection's extra for the plain listeners."""
+        """The extra of an Airflow connection to the plain listeners."""
         return {"bootstrap.servers": self.servers}
 
     def at(self, listener: str) -> str:
-        """Return the addresses of one kind of listener."""
+        """Return the addresses of one kind of listener.
+
+        :param listener: ``PLAINTEXT``, ``SSL`` or ``SASL_SSL``.
+        """
         return ",".join(f"{HOST}:{self._ports[listener, n]}" for n in self.numbers)
 
     def client(self) -> KafkaClient:
-        """Return a client that may do everything."""
+        """Return a client without restrictions by ACLs."""
         return KafkaClient("test", self.extra)
 
     def start(self, number: int, *, fresh: bool = False) -> None:
-        """Start a broker, with its data unless it is to be fresh, and wait until its port listens."""
+        """Start a broker and wait until its port is open.
+
+        :param number: id of the broker.
+        :param fresh: format its storage first; default False: it keeps its data.
+        """
         folder = self._folder / f"broker-{number}"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "server.properties"
@@ -130,14 +141,17 @@ class KafkaCluster:
         self._processes.wait_for(f"broker {number}", lambda: listening(port), START_SECONDS, process)
 
     def stop(self, number: int) -> None:
-        """Stop a broker; the others go on."""
+        """Stop one broker."""
         stop(self._running.pop(number))
 
     def wait(self, true: Callable[[], object], seconds: float = 60.0) -> None:
-        """Wait until something is true; brokers are slow, and may be slower."""
+        """Wait until a condition is true.
+
+        :raises AssertionError: it is not true after `seconds`.
+        """
         until = time.monotonic() + seconds
         while not true():
-            assert time.monotonic() < until, f"waited {seconds:.0f} s in vain"
+            assert time.monotonic() < until, f"the condition was not true within {seconds:.0f} s"
             time.sleep(0.1)
 
     def _seen(self) -> int:
@@ -159,7 +173,7 @@ class KafkaCluster:
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL",
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": self._folder / f"broker-{number}" / "data",
-            # To look at a topic that is not there would make it.
+            # On, so that tests see when a read creates a topic.
             "auto.create.topics.enable": "true",
             "offsets.topic.replication.factor": 1,
             "offsets.topic.num.partitions": 1,
@@ -200,7 +214,10 @@ def _security(certificates: Certificates) -> dict[str, object]:
 
 
 class Certificates:
-    """An authority, a broker and a client that it vouches for, and an authority that nobody here knows."""
+    """Certificates as PEM files: an authority, a broker and a client signed by it, and an unknown authority.
+
+    :param folder: folder for the files.
+    """
 
     def __init__(self, folder: Path) -> None:
         key, certificate = _authority("us")

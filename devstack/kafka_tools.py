@@ -1,4 +1,4 @@
-"""Kafka's own command line tools, as its distribution has them in `bin`, to run commands that name them."""
+"""Kafka's command line tools, as its distribution has them in `bin`, to run the commands of an audit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAINS = {
 
 
 def kafka_tools() -> JarSet:
-    """The tools that are not in the broker's own jars."""
+    """Return the jars of those tools that are not in the broker's jars."""
     return JarSet(
         f"kafka-tools-{KAFKA_VERSION}",
         (
@@ -30,9 +30,9 @@ def kafka_tools() -> JarSet:
 
 
 class KafkaTools:
-    """The tools in a folder that is put into the PATH.
+    """A folder of Kafka's command line tools, for the PATH.
 
-    :param folder: made, and filled
+    :param folder: the folder to create; it must not exist.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -45,7 +45,10 @@ class KafkaTools:
             tool.chmod(0o755)
 
     def run(self, command: str) -> None:
-        """Run a command in a shell, as a person would who pastes it; it must succeed."""
+        """Run a command in a shell, with the tools in the PATH.
+
+        :raises AssertionError: the command fails.
+        """
         done = subprocess.run(
             ["sh", "-c", command],
             env={**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}"},

@@ -1,4 +1,4 @@
-"""Free ports on the loopback address."""
+"""Find free ports on the loopback address."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import socket
 import threading
 
 HOST = "127.0.0.1"
-# Below 32768, where Linux begins to give ports to outgoing connections: a server may take seconds to bind the port it
-# was given here, and a client's connection must not take it meanwhile.
+# Below 32768, from where Linux takes the ports of outgoing connections. A server may need seconds to bind its port, and
+# no connection may take that port meanwhile.
 RANGE = range(20_000, 32_000)
 
 _given: set[int] = set()
@@ -16,7 +16,7 @@ _lock = threading.Lock()
 
 
 def free_port() -> int:
-    """Return a port nobody listens on, never the same one twice in this process."""
+    """Return a port on which no process listens. Within this process each port is returned only once."""
     with _lock:
         while True:
             port = random.choice(RANGE)
@@ -26,7 +26,7 @@ def free_port() -> int:
 
 
 def _can_bind(port: int) -> bool:
-    # On every address, because a part of the stack may try that where we only asked for the loopback one.
+    # On all addresses, because some servers bind all of them even if told to use the loopback address.
     with socket.socket() as probe:
         try:
             probe.bind(("", port))
@@ -36,7 +36,7 @@ def _can_bind(port: int) -> bool:
 
 
 def listening(port: int) -> bool:
-    """Whether somebody accepts connections on this port of the loopback address."""
+    """Return whether a process accepts connections on a port of the loopback address."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex((HOST, port)) == 0

@@ -1,4 +1,4 @@
-"""The processes of one stack: each in a session and with a log of its own, none left behind."""
+"""Start the processes of a stack, each in its own session and with its own log, and stop all of them at the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,12 @@ STOP_SECONDS = 10.0
 
 @dataclass
 class Process:
-    """One process of the stack and its log (standard output and error)."""
+    """One process of the stack.
+
+    :param name: its name in messages.
+    :param log: file of its standard output and error.
+    :param popen: the process.
+    """
 
     name: str
     log: Path
@@ -35,30 +40,30 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Also the id of its process group and session."""
+        """Its pid, which is also the id of its process group and session."""
         return self.popen.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process is running."""
         return self.popen.poll() is None
 
     def tail(self) -> str:
-        """The last lines of its log."""
+        """Return the last 20 lines of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to its process group, which may outlive it."""
+        """Send a signal to its process group, whose other processes may outlive it."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 
 
 class Processes:
-    """Starts processes, and has all of them and their descendants gone at `close()` or when this Python ends.
+    """Starts processes. At `close()`, or when this Python process ends, all of them and their children are killed.
 
-    Threads may start side by side. Once closed it starts nothing, and every `wait_for` ends with an error.
+    Several threads may use it. After `close()` every start and every wait raises StackError.
 
-    :param logs: folder for one log per process
+    :param logs: folder for the processes' logs.
     """
 
     def __init__(self, logs: Path) -> None:
@@ -68,15 +73,17 @@ class Processes:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         logs.mkdir(parents=True, exist_ok=True)
-        # In a session of its own: Ctrl-C on the terminal must not reach it.
+        # In its own session, so that Ctrl-C in the terminal does not reach it.
         self._keeper = subprocess.Popen(
             [sys.executable, reaper.__file__, self.mark], stdin=subprocess.PIPE, start_new_session=True
         )
 
     def start(self, name: str, command: Sequence[str], *, env: Mapping[str, str | None], folder: Path) -> Process:
-        """Start a command in a folder; its log is `logs/NAME.log`.
+        """Start a command. Its output goes to `logs/NAME.log`.
 
-        :param env: added to our own environment; None removes a variable
+        :param env: variables to add to our environment; None removes a variable.
+        :param folder: working folder of the command.
+        :raises StackError: this object is closed.
         """
         variables: dict[str, str | None] = {**os.environ, **env, reaper.VARIABLE: self.mark}
         log = self.logs / f"{name}.log"
@@ -98,17 +105,26 @@ class Processes:
     def run(
         self, name: str, command: Sequence[str], *, env: Mapping[str, str | None], folder: Path, seconds: float
     ) -> None:
-        """Start a command and wait for its success; raise StackError when it fails or takes longer."""
+        """Run a command to its end.
+
+        :param seconds: how long it may take.
+        :raises StackError: it fails, or takes longer.
+        """
         process = self.start(name, command, env=env, folder=folder)
         self.wait_for(f"{name} to end", lambda: not process.alive, seconds)
         if process.popen.returncode != 0:
             raise _ended(process)
 
     def wait_for(self, what: str, ready: Callable[[], object], seconds: float, *alive: Process) -> None:
-        """Return once `ready()` is true; raise StackError after that many seconds or when one of `alive` has ended."""
+        """Wait until `ready()` is true.
+
+        :param what: what is waited for, for the error message.
+        :param alive: processes that must not end meanwhile.
+        :raises StackError: it takes longer than `seconds`, a process of `alive` ended, or this object is closed.
+        """
         deadline = time.monotonic() + seconds
         while True:
-            # Before ready(): a port that answers may be somebody else's when ours could not bind it.
+            # Before ready(): if our process could not bind its port, another process may answer there.
             for process in alive:
                 if not process.alive:
                     raise _ended(process)
@@ -121,11 +137,11 @@ class Processes:
             self.check_open()
 
     def abandon(self) -> None:
-        """Let every start and wait of other threads end with an error from now on."""
+        """Make every start and wait, also of other threads, raise StackError from now on."""
         self._closed.set()
 
     def close(self) -> None:
-        """Stop every process that still runs, then kill whatever they left."""
+        """Stop all running processes, then kill the children that they left."""
         self.abandon()
         with self._lock:
             started = list(self._started)
@@ -137,13 +153,16 @@ class Processes:
             self._keeper.wait()
 
     def check_open(self) -> None:
-        """Raise StackError once the stack is being stopped, so that what goes on in other threads ends."""
+        """Check that the stack is not being stopped.
+
+        :raises StackError: it is.
+        """
         if self._closed.is_set():
             raise StackError("The stack is being stopped.", next_step="Start it again.")
 
 
 def stop(*processes: Process | None) -> None:
-    """Ask the process groups to end, all at once, and kill what is left of them after STOP_SECONDS."""
+    """Send SIGTERM to all process groups, and SIGKILL to those that are left after 10 s."""
     given = [process for process in processes if process is not None]
     deadline = time.monotonic() + STOP_SECONDS
     for process in given:
@@ -156,7 +175,10 @@ def stop(*processes: Process | None) -> None:
 
 
 def java() -> str:
-    """Return the Java to run, JAVA_HOME's or the one on PATH; raise StackError when it is missing or older than 17."""
+    """Return the path of Java: the one in JAVA_HOME, otherwise the one on PATH.
+
+    :raises StackError: there is none, or it is older than Java 17.
+    """
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     next_step = f"Install Java {JAVA_NEEDED} or later and put it on PATH, or set JAVA_HOME."
@@ -169,7 +191,7 @@ def java() -> str:
     version = re.search(r'version "(\d+)', answer)
     if version is None or int(version.group(1)) < JAVA_NEEDED:
         first = answer.strip().partition("\n")[0]
-        raise StackError(f"Java {JAVA_NEEDED} or later is needed, {found} says: {first}.", next_step=next_step)
+        raise StackError(f"Java {JAVA_NEEDED} or later is needed, but {found} is: {first}.", next_step=next_step)
     return found
 
 

@@ -1,8 +1,9 @@
-"""Kill everything a stack started, once the process that started it is gone, however it went.
+"""Kill all processes of a stack when the process that started it has ended, for whatever reason.
 
-Run as `python reaper.py MARK` with a pipe as standard input that only the stack's owner holds open: it ends when the
-owner closes it, exits or is killed. Every process of the stack has inherited the mark in its environment, also those
-that left their process group or lost their parent (Spark's drivers and executors, Airflow's tasks).
+Run it as `python reaper.py MARK`, with a pipe as standard input whose other end only the stack's owner holds: the pipe
+ends when the owner closes it, exits or is killed. All processes of the stack inherit the mark in their environment,
+also those that left their process group or lost their parent, such as Spark's drivers and executors, and Airflow's
+tasks.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SWEEP_SECONDS = 30.0
 
 
 def marked(mark: str) -> Iterator[psutil.Process]:
-    """The live processes that carry the mark; those of other users are passed over."""
+    """Yield the live processes with the mark. Processes of other users are skipped."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(VARIABLE) == mark:
@@ -29,7 +30,10 @@ def marked(mark: str) -> Iterator[psutil.Process]:
 
 
 def sweep(mark: str) -> None:
-    """Kill all that carry the mark until two looks in a row find none: one may have been forking during the first."""
+    """Kill all processes with the mark, until two searches in a row find none.
+
+    A single search is not enough, because a process may fork during it. Gives up after 30 s.
+    """
     deadline = time.monotonic() + SWEEP_SECONDS
     empty = 0
     while empty < 2 and time.monotonic() < deadline:
@@ -42,9 +46,9 @@ def sweep(mark: str) -> None:
 
 
 def main() -> None:
-    """Wait for the owner's end, then sweep."""
+    """Wait until the owner has ended, then kill its processes."""
     owner = os.getppid()
-    # A child that the owner has forked holds the pipe open too, so its end alone does not tell.
+    # A forked child of the owner also holds the pipe, so the owner's pid is checked too.
     while os.getppid() == owner:
         readable, _, _ = select.select([sys.stdin], [], [], 1.0)
         if readable and not os.read(sys.stdin.fileno(), 1024):

@@ -1,4 +1,4 @@
-"""A real Spark standalone cluster: master with REST submission, and one worker, straight from pyspark's own jars."""
+"""Run a Spark standalone cluster from pyspark's jars: a master with REST submission and one worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from devstack.ports import HOST, free_port
 from devstack.processes import Process, Processes, java, stop
 
 START_SECONDS = 180.0
-# What halves the time until a driver is up on few cores; throughput under load would want the defaults.
+# Halves the start time of a driver on few cores. For high throughput the defaults are better.
 QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 DAEMON_JVM = ("-Xms64m", "-Xmx256m", *QUICK_JVM.split(), "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true")
 
@@ -25,13 +25,15 @@ DAEMON_JVM = ("-Xms64m", "-Xmx256m", *QUICK_JVM.split(), "-XX:-UsePerfData", "-D
 class Spark:
     """A master and a worker on free ports of the loopback address.
 
-    Drivers and executors run with this Python; the Kafka connector is on the class path of all of them, as on a cluster
-    where it is installed.
+    Drivers and executors use this Python. The Kafka connector is on their class path, as on a cluster where it is
+    installed.
 
-    :param folder: for work and temporary files; emptied first
-    :param progress: called while jars are fetched
-    :param cores: what the worker offers; may be more than the machine has, since the demo's tasks mostly wait
-    :param memory: what the worker offers, in Spark's notation
+    :param folder: folder for work and temporary files; emptied at the start.
+    :param processes: where its processes are started.
+    :param progress: called while jars are fetched.
+    :param cores: cores that the worker offers. It may be more than the machine has, because the demo's tasks mostly
+        wait.
+    :param memory: memory that the worker offers, in Spark's notation.
     """
 
     def __init__(
@@ -58,7 +60,10 @@ class Spark:
         self._progress = progress
 
     def start(self) -> None:
-        """Fetch the connector where it is missing, start both, and wait until the master has the worker."""
+        """Fetch the connector if it is missing, start master and worker, and wait until the worker has registered.
+
+        :raises StackError: Java or a jar is missing, or the worker has not registered within 180 s.
+        """
         runtime = java()
         shutil.rmtree(self.folder, ignore_errors=True)
         for name in ("work", "tmp", "conf"):
@@ -81,7 +86,7 @@ class Spark:
         self._processes.wait_for("Spark's worker to register", self._registered, START_SECONDS, self.master, worker)
 
     def start_worker(self) -> Process:
-        """Start the worker; again, after a test has killed it."""
+        """Start the worker, also again after a test has killed it."""
         self.worker = self._processes.start(
             "spark-worker",
             [
@@ -97,12 +102,12 @@ class Spark:
         return self.worker
 
     def stop(self) -> None:
-        """Stop the worker, with its drivers and executors, and the master."""
+        """Stop the master, and the worker with its drivers and executors."""
         stop(self.worker, self.master)
 
     @property
     def conf(self) -> dict[str, str]:
-        """Conf for applications: quick to start on few cores, and with the connector on a local master too."""
+        """Spark conf for applications: quick start on few cores, and the Kafka connector also on a local master."""
         path = f"{self.connector}/*"
         return {
             "spark.driver.extraClassPath": path,
@@ -113,16 +118,16 @@ class Spark:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables of the daemons; drivers and executors inherit them from the worker."""
+        """Environment variables of master and worker; drivers and executors inherit them."""
         return {
             "SPARK_HOME": str(self.home),
             "SPARK_CONF_DIR": str(self.folder / "conf"),
-            # Every listener of Spark, web pages too, binds what this names.
+            # All ports of Spark, also those of web UIs, are bound to this address.
             "SPARK_LOCAL_IP": HOST,
             "SPARK_PUBLIC_DNS": HOST,
             "SPARK_LOCAL_DIRS": str(self.folder / "tmp"),
             "SPARK_DIST_CLASSPATH": f"{self.connector}/*",
-            # The worker builds its drivers' class path by it; bin/spark-class would set it.
+            # The worker needs it to build the class path of drivers; usually bin/spark-class sets it.
             "SPARK_SCALA_VERSION": next(self.home.glob("jars/spark-core_*")).name.partition("_")[2].partition("-")[0],
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -130,12 +135,12 @@ class Spark:
 
     @property
     def connection(self) -> dict[str, Any]:
-        """An Airflow connection of type `spark` to this cluster."""
+        """An Airflow connection of type ``spark`` to this cluster."""
         extra = {"rest_url": self.rest_url, "master_ui": self.ui_url}
         return {"conn_type": "spark", "host": f"spark://{HOST}", "port": self.port, "extra": extra}
 
     def status(self) -> dict[str, Any]:
-        """What the master's page says as JSON: workers, drivers, applications; {} while it does not answer."""
+        """Return the master's state as JSON: workers, drivers, applications. {} if it does not answer."""
         with (
             contextlib.suppress(OSError, ValueError),
             urllib.request.urlopen(f"{self.ui_url}/json/", timeout=5) as page,
@@ -149,7 +154,10 @@ class Spark:
 
 
 def bundled_spark() -> Path:
-    """The Spark inside this environment's pyspark, found without importing it."""
+    """Return the folder of the Spark inside pyspark, without importing pyspark.
+
+    :raises StackError: pyspark is not installed.
+    """
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise StackError(

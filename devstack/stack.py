@@ -1,4 +1,4 @@
-"""Kafka, Spark and Airflow on this machine as one context manager."""
+"""Start Kafka, Spark and Airflow on this machine, as one context manager."""
 
 from __future__ import annotations
 
@@ -21,16 +21,20 @@ from devstack.spark import Spark
 
 
 class LocalStack:
-    """Starts the wanted parts side by side, checks that they serve, and leaves no process behind.
+    """A local stack. Its parts start in parallel, and none of their processes outlives it.
 
-    :param folder: for everything the parts write; their logs are in `logs/`. One stack at a time in a folder
-    :param kafka, spark, airflow: which parts to start; Airflow, unless said otherwise, when there is a DAGs folder
-    :param dags_folder: for Airflow; default an empty `dags/` in the folder
-    :param variables: more environment variables for Airflow's parts and tasks. The connections `spark_default` and
-        `kafka_default` lead to this stack's parts unless AIRFLOW_CONN_* says otherwise here
-    :param worker_cores, worker_memory: what Spark's worker offers; two applications must fit beside each other
-    :param progress: called while jars are fetched, from several threads
-    Raises StackError, with everything stopped again, when Java is missing or a part does not come up.
+    :param folder: folder for everything that the parts write; their logs are in `logs/`. Only one stack can run in a
+        folder.
+    :param kafka: start a Kafka broker; default True.
+    :param spark: start a Spark cluster; default True.
+    :param airflow: start Airflow; default: only if `dags_folder` is given.
+    :param dags_folder: Airflow's DAGs; default: an empty `dags/` in the folder.
+    :param variables: more environment variables for Airflow's processes and tasks. The connections `spark_default` and
+        `kafka_default` lead to this stack, unless AIRFLOW_CONN_* variables here replace them.
+    :param worker_cores: cores that Spark's worker offers; two applications must fit at the same time.
+    :param worker_memory: memory that Spark's worker offers, in Spark's notation.
+    :param progress: called while jars are fetched, from several threads.
+    :raises StackError: at the start, if Java is missing or a part does not come up. Everything is stopped then.
     """
 
     broker: Broker
@@ -65,24 +69,27 @@ class LocalStack:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where Kafka's clients connect."""
+        """The bootstrap servers of the broker."""
         return self.broker.bootstrap_servers
 
     def start(self) -> None:
-        """Start; whatever goes wrong, Ctrl-C included, everything is stopped before it is raised."""
+        """Start all parts and wait until they serve. After any error, also Ctrl-C, everything is stopped.
+
+        :raises StackError: Java is missing, a part does not come up, or another stack runs in the folder.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = _only_one(self.folder / "stack.lock")
+        self._lock = _lock_folder(self.folder / "stack.lock")
         try:
             shutil.rmtree(self.folder / "logs", ignore_errors=True)
             self._processes = Processes(self.folder / "logs")
             self._parts = self._make_parts(self._processes)
-            _side_by_side([part.start for part in self._parts])
+            _run_in_parallel([part.start for part in self._parts])
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
-        """Stop every process of the stack; nothing happens when it is stopped already."""
+        """Stop all processes of the stack. Does nothing if it is stopped."""
         if self._processes is not None:
             self._processes.abandon()
             try:
@@ -133,10 +140,10 @@ class LocalStack:
         self.stop()
 
 
-def _side_by_side(starts: list[Callable[[], None]]) -> None:
-    """Run all at once and return when all have ended; raise the first error without waiting for the others.
+def _run_in_parallel(starts: list[Callable[[], None]]) -> None:
+    """Run functions in parallel until all have returned. Raise the first error without waiting for the others.
 
-    Daemon threads, because Ctrl-C must not wait for a download.
+    They run in daemon threads, so that Ctrl-C does not wait for a download.
     """
     outcomes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
 
@@ -156,13 +163,13 @@ def _side_by_side(starts: list[Callable[[], None]]) -> None:
             raise error
 
 
-def _only_one(path: Path) -> IO[str]:
+def _lock_folder(path: Path) -> IO[str]:
     file = path.open("w")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         file.close()
         raise StackError(
-            f"A stack is running in {path.parent} already.", next_step="Stop it, or name another folder."
+            f"Another stack is running in {path.parent}.", next_step="Stop it, or use another folder."
         ) from error
     return file

@@ -22,7 +22,7 @@ def test_copies_of_a_batch_that_a_failure_cut_off_count_apart() -> None:
 
 @pytest.mark.parametrize("number", [-1, 2])
 def test_an_order_nobody_produced_is_an_error(number: int) -> None:
-    with pytest.raises(StreamError, match=f"Order {number} came out"):
+    with pytest.raises(StreamError, match=f"Order {number} was delivered"):
         count(2, [(number, 0.0)])
 
 
