@@ -199,12 +199,6 @@ def test_a_folder_without_access_is_an_error(root: Path) -> None:
         (root / "offsets").chmod(0o700)
 
 
-def test_a_file_in_the_place_of_a_folder_is_an_error(root: Path) -> None:
-    trees.put(root / "offsets", "not a folder")
-    with pytest.raises(CheckpointError, match="cannot be read"):
-        boundary(root)
-
-
 def test_reading_goes_on_while_a_query_writes_and_purges(root: Path) -> None:
     def batch(number: int) -> None:
         trees.plan(root, number, trees.kafka(orders={0: number}))
@@ -235,13 +229,3 @@ def test_reading_goes_on_while_a_query_writes_and_purges(root: Path) -> None:
     finally:
         over.set()
         writer.join()
-
-
-def test_the_quick_judge(root: Path) -> None:
-    assert boundary(root).completed
-    trees.plan(root, 0, "1")
-    assert (boundary(root).offsets, boundary(root).commit, boundary(root).completed) == (0, None, False)
-    trees.commit(root, 0)
-    assert boundary(root).completed
-    trees.plan(root, 1, "2")
-    assert not boundary(root).completed

@@ -1,78 +1,12 @@
+"""The description of a driver to start."""
+
 from __future__ import annotations
 
 import pytest
 
-from airflow_stream_provider.clusters import ClusterConnection, Job, SecretInConf, open_cluster
+from airflow_stream_provider.clusters import ClusterConnection, SecretInConf, open_cluster
 from airflow_stream_provider.clusters.job import names_deployment
-from airflow_stream_provider.clusters.rest_properties import create_submission_request
-
-ARGUMENTS = (
-    "--control",
-    "file:///data/streams",
-    "--stream",
-    "orders",
-    "--deployment",
-    "orders-2-1a2b",
-    "--",
-    "app.py",
-    "x y",
-)
-
-
-def job(**changes: object) -> Job:
-    fields: dict[str, object] = {
-        "stream": "orders",
-        "deployment": "orders-2-1a2b",
-        "app_name": "orders 2 [orders-2-1a2b]",
-        "release_dir": "/data/streams/orders/releases/abc",
-        "arguments": ARGUMENTS,
-        "py_files": ("helpers.py",),
-    }
-    return Job(**{**fields, **changes})  # type: ignore[arg-type]
-
-
-def request_of(asked: Job) -> dict[str, object]:
-    return create_submission_request(asked, ClusterConnection("spark://one,two").masters.url)
-
-
-def test_the_request_runs_the_launcher_by_python_runner() -> None:
-    request = request_of(job(conf={"spark.executor.memory": "2g", "spark.files": "/data/lookup.csv"}))
-    folder = "/data/streams/orders/releases/abc"
-    files = f"{folder}/airflow_stream_runtime.zip,{folder}/helpers.py"
-    assert request == {
-        "action": "CreateSubmissionRequest",
-        "clientSparkVersion": "4.0.0",
-        "appResource": "",
-        "mainClass": "org.apache.spark.deploy.PythonRunner",
-        "appArgs": [f"{folder}/launcher.py", files, *ARGUMENTS],
-        "environmentVariables": {},
-        "sparkProperties": {
-            "spark.app.name": "orders 2 [orders-2-1a2b]",
-            "spark.airflow.stream.deployment": "orders-2-1a2b",
-            "spark.master": "spark://one:7077,two:7077",
-            "spark.submit.deployMode": "cluster",
-            "spark.driver.supervise": "false",
-            "spark.cores.max": "2",
-            "spark.executor.memory": "2g",
-            "spark.submit.pyFiles": files,
-            "spark.files": f"{files},/data/lookup.csv",
-        },
-    }
-
-
-def test_the_conf_bounds_cores_but_cannot_send_the_driver_elsewhere() -> None:
-    conf = {
-        "spark.cores.max": "6",
-        "spark.master": "local[*]",
-        "spark.app.name": "mine",
-        "spark.driver.supervise": "true",
-    }
-    properties = request_of(job(conf=conf))["sparkProperties"]
-    assert isinstance(properties, dict)
-    assert properties["spark.cores.max"] == "6"
-    assert properties["spark.driver.supervise"] == "true"
-    assert properties["spark.master"] == "spark://one:7077,two:7077"
-    assert properties["spark.app.name"] == "orders 2 [orders-2-1a2b]"
+from tests.support.jobs import ARGUMENTS, job
 
 
 @pytest.mark.parametrize("host", ["spark://127.0.0.1:1", "local[2]"])

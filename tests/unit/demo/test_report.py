@@ -6,20 +6,8 @@ from pathlib import Path
 import pytest
 
 from demo.audit import Records
-from demo.history import Change, StepResult
-from demo.picture import draw
-from demo.report import Report, Step, StepReport, describe, failure_times, steady
-
-# One commit a second from 0 to 30, but 1.4 s around the hand-over at 10.2 and 3 s around the way back at 20.5.
-TIMES = [float(s) for s in range(11)] + [11.4 + s for s in range(9)] + [22.4 + s for s in range(8)]
-COMMITS = {"enrich": dict(enumerate(TIMES)), "totals": dict(enumerate(TIMES))}
-CLEAN = {"enrich": "completed", "totals": "completed"}
-THERE = Change(source="one", to="two", at=10.2, boundary=CLEAN)
-BACK = Change(source="two", to="one", at=20.5, boundary={"enrich": "completed", "totals": "interrupted"})
-STEPS = [
-    Step("deploy 1", -5.0, 0.5, StepResult.DEPLOYED, [Change(source=None, to="one", at=-0.5)]),
-    Step("upgrade to 2", 5.5, 25.0, StepResult.ROLLED_BACK, [THERE, BACK]),
-]
+from demo.report import Report, StepReport, describe, failure_times, steady
+from tests.support.demo_steps import BACK, COMMITS, STEPS, THERE
 
 
 def test_the_first_deployment_has_no_gap() -> None:
@@ -49,8 +37,3 @@ def test_the_json_has_the_documented_keys(tmp_path: Path) -> None:
     assert set(found["steps"][0]) == {"name", "outcome", "gap_seconds", "boundary"}
     assert set(found["records"]) == {"produced", "delivered", "lost", "duplicated", "duplicated_by_failure"}
     assert found["steps"][1]["outcome"] == "rolled-back"
-
-
-def test_the_picture_is_drawn(tmp_path: Path) -> None:
-    draw(tmp_path / "report.png", COMMITS, STEPS)
-    assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,37 @@
+"""Reasons for missing answers, as sentences."""
+
+from __future__ import annotations
+
+import pytest
+from kafka import TopicPartition
+from kafka.errors import IncompatibleBrokerVersion, KafkaTimeoutError
+
+from airflow_stream_provider.kafka.requests import NO_ANSWER, Problem, error_sentence, named, no_answer
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        (3, "There is no topic orders."),
+        (5, "Topic orders has no leader."),
+        (29, "Kafka denies the connection's user access to the topic orders: TopicAuthorizationFailedError."),
+        (6, "Kafka does not answer for the topic orders: NotLeaderForPartitionError."),
+    ],
+)
+def test_an_error_code_is_a_sentence(code: int, sentence: str) -> None:
+    assert error_sentence(code, "topic orders") == sentence
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (IncompatibleBrokerVersion("ListOffsets"), "Broker 2 is too old: Kafka 3.0 or later is needed."),
+        (KafkaTimeoutError("no response."), "Broker 2 does not answer: KafkaTimeoutError: no response."),
+    ],
+)
+def test_a_broker_without_answer_is_named(error: Exception, reason: str) -> None:
+    assert no_answer(2, error) == Problem(NO_ANSWER, reason)
+
+
+def test_a_partition_has_a_name_for_sentences() -> None:
+    assert named(TopicPartition("orders", 3)) == "partition 3 of the topic orders"
