@@ -1,4 +1,4 @@
-"""Facts that break each check of the audit, with what it says and the command that fixes it."""
+"""For each check of the audit: facts that break it, what it finds, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def producer(**declared: Any) -> Requirements:
 
 @dataclass(frozen=True)
 class Case:
-    """Facts that break one check, or the named others with it."""
+    """Facts that break one check, and those in `besides`."""
 
     check: str
     found: str

@@ -1,4 +1,4 @@
-"""Facts about a cluster that every check of the audit is content with."""
+"""Facts about a healthy cluster, for which every check of the audit holds."""
 
 from __future__ import annotations
 

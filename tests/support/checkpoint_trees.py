@@ -1,4 +1,4 @@
-"""Writes checkpoint trees byte for byte as Spark does."""
+"""Write checkpoints byte for byte as Spark does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUERY = "0b1c2d3e-0000-4000-8000-000000000001"
 
 def put(path: Path, content: str | bytes, *, checked: bool = True) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.name}.1a2b.tmp"  # Spark too renames, so that nobody sees half a file
+    temporary = path.parent / f".{path.name}.1a2b.tmp"  # renamed, as Spark does, so that readers see whole files
     temporary.write_bytes(content.encode() if isinstance(content, str) else content)
     temporary.rename(path)
     if checked:
@@ -39,13 +39,13 @@ def kafka(**topics: Mapping[int, int]) -> str:
 
 
 def plan(root: Path, batch: int, *sources: str, conf: Mapping[str, str] = CONF) -> Path:
-    """offsets/N of format 1: the sources in the plan's order, "-" for none; no newline at the end."""
+    """Write offsets/N in format 1: sources in the order of the plan, "-" without offset, no newline at the end."""
     metadata = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1795228673093, "conf": conf})
     return put(root / "offsets" / str(batch), "\n".join(["v1", metadata, *sources]))
 
 
 def plan_v2(root: Path, batch: int, **sources: str) -> Path:
-    """offsets/N of format 2: the sources by name."""
+    """Write offsets/N in format 2: sources by name."""
     metadata = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1795228673093, "conf": CONF})
     named = [f"{name}:{value}" for name, value in sources.items()]
     return put(root / "offsets" / str(batch), "\n".join(["v2", metadata, *named]))
@@ -59,7 +59,7 @@ def commit(root: Path, batch: int, *, version: int = 1, at: float | None = None)
 
 
 def start(root: Path, source: str, offsets: str) -> Path:
-    """Where Kafka's source started: a zero byte, the version, the offsets."""
+    """Write the starting offsets of a Kafka source: a zero byte, the version, the offsets."""
     return put(root / "sources" / source / "0", b"\0v1\n" + offsets.encode())
 
 
@@ -73,7 +73,7 @@ def operator(root: Path, number: int, name: str, partitions: int, *stores: str) 
 
 
 def snapshot(folder: Path, name: str, *tables: str) -> Path:
-    """A RocksDB snapshot: a zip whose `metadata` lists the table files it shares with others."""
+    """Write a RocksDB snapshot: a zip whose `metadata` lists the table files, which snapshots share."""
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(folder / name, "w") as file:
         listed = [{"localFileName": table[:10], "dfsSstFileName": table, "sizeBytes": 1} for table in tables]
@@ -84,6 +84,6 @@ def snapshot(folder: Path, name: str, *tables: str) -> Path:
 
 
 def names(folder: Path) -> set[str]:
-    """Every file below a folder, hidden ones left aside."""
+    """Return all files below a folder except hidden ones."""
     files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     return {str(path.relative_to(folder)) for path in files}

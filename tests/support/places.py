@@ -1,4 +1,4 @@
-"""Places where a driver can run, and jobs for them: the same questions are asked of each."""
+"""Clusters on which a test runs drivers, and jobs for them."""
 
 from __future__ import annotations
 
@@ -27,15 +27,19 @@ SMALL = {
 
 @dataclass
 class Place:
-    """A cluster, its connection as JSON for other processes, and jobs for it."""
+    """A cluster with its connection, and jobs for it."""
 
     cluster: Cluster
     connection: ClusterConnection
     root: Path
 
     def job(self, code: str = "stay", *, deployment: str | None = None, **conf: str) -> Job:
-        """Return a job: `stay` until it is killed, or leave with an exit code at once; `spark_cores_max` is a conf."""
-        # Drawn anew: deployments are known by their id on the whole machine, which other tests use too.
+        """Return a job.
+
+        :param code: ``stay``: run until it is killed; otherwise the exit code with which it ends at once.
+        :param conf: Spark conf, with underscores instead of dots, such as `spark_cores_max`.
+        """
+        # Random, because a deployment is known by its id on the whole machine, and other tests run there too.
         deployment = deployment or f"orders-1-{secrets.token_hex(4)}"
         folder = self.root / "orders" / "releases" / "abc"
         if not folder.is_dir():
@@ -58,7 +62,7 @@ class Place:
         return self.root / f"{deployment}.json"
 
     def facts(self, job: Job, submission: str) -> dict[str, Any]:
-        """Wait until the driver has run a job on its executors; return what it found."""
+        """Wait until the driver has run a job on its executors, and return what the driver wrote."""
         file = self.facts_file(job.deployment)
 
         def there() -> bool:
@@ -70,7 +74,7 @@ class Place:
         return found
 
     def certain(self, job: Job, since: float) -> FoundDrivers:
-        """Wait until the cluster can tell."""
+        """Return the drivers of a job as soon as the cluster's answer is certain."""
 
         def found() -> FoundDrivers | None:
             answer = self.cluster.find(job.deployment, since)
@@ -81,13 +85,13 @@ class Place:
         return answer
 
     def end(self, submission: str, deployment: str) -> None:
-        """Kill a driver and wait for the confirmation."""
+        """Kill a driver and wait until it is confirmed gone."""
         self.cluster.kill(submission)
         wait_for(f"{submission} to be gone", lambda: self.cluster.gone(submission, deployment))
 
 
 def processes_of(deployment: str) -> list[psutil.Process]:
-    """Every process that names the deployment, and all below it: JVM, Python, Python workers."""
+    """Return the processes that name the deployment and their children: JVM, Python, Python workers."""
     found: dict[int, psutil.Process] = {}
     for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []

@@ -1,4 +1,4 @@
-"""What happens to a control log on a file system that fails: run inside a mount namespace of its own.
+"""Test a control log on a file system that fails. Run it in its own mount namespace:
 
 unshare --user --map-root-user --mount python -m tests.support.small_disk FOLDER full|read_only|unmounted
 """
@@ -41,7 +41,7 @@ def wait(reached: Callable[[], bool]) -> None:
 
 
 def full(log: ControlLog, disk: Path, folder: Path) -> None:
-    """Two processes append while the disk fills up and is emptied again, three times."""
+    """Two processes append while the disk becomes full and is emptied again, three times."""
     said = [folder / name for name in OTHERS]
     command = [sys.executable, "-m", "tests.support.append_on", disk.as_uri(), "orders"]
     writers = []
@@ -67,7 +67,7 @@ def full(log: ControlLog, disk: Path, folder: Path) -> None:
 
 
 def wait_for_more(said: list[Path], wanted: Callable[[str], bool]) -> None:
-    """Wait until each of the writers has said one more such line."""
+    """Wait until each writer has printed one more such line."""
 
     def count() -> list[int]:
         return [sum(wanted(line) for line in path.read_text().splitlines()) for path in said]
@@ -77,7 +77,7 @@ def wait_for_more(said: list[Path], wanted: Callable[[str], bool]) -> None:
 
 
 def fill(filler: FileIO) -> None:
-    """Write until there is no room for one more byte."""
+    """Write until the disk is full."""
     try:
         while True:
             filler.write(b"\0" * 4096)

@@ -1,4 +1,4 @@
-"""The audit of three real brokers: what it finds is there, and the commands it names put it right."""
+"""Audit three real brokers: the findings are right, and their commands fix them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.support.audited import NEEDS
 
 DEADLINE = 90.0
 HOUR = 3600.0
-# By default a record may be as old as it likes.
+# By default there is no limit for the age of a record.
 SOUND = {"message.timestamp.before.max.ms": "604800000"}
-# What shows without any setting, and what the clients declare.
+# Checks of facts other than settings, and of the clients' declared settings.
 REPLICAS = {"topic-readable", "single-replica", "replication-factor", "replica-racks", "offline-partitions"} | {
     *("under-replicated", "offline-replicas", "eligible-leaders", "enough-brokers", "fenced-brokers"),
     *("retention-observed", "open-transactions", "broker-racks"),
@@ -40,7 +40,7 @@ BROKERS = {
 
 
 class ThreeRacks(KafkaCluster):
-    """Three brokers as they should be, each in a rack of its own."""
+    """Three brokers with good settings, each in its own rack."""
 
     def _settings(self, number: int) -> dict[str, object]:
         return {**super()._settings(number), **BROKERS, "broker.rack": f"zone-{number}"}
@@ -106,7 +106,7 @@ def produce(cluster: KafkaCluster, topic: str, count: int, *, age: float, **sett
     return producer
 
 
-def test_a_sound_topic_on_sound_brokers_has_no_finding(cluster: KafkaCluster, admin: KafkaAdminClient) -> None:
+def test_a_healthy_topic_on_healthy_brokers_has_no_finding(cluster: KafkaCluster, admin: KafkaAdminClient) -> None:
     create(admin, "sound")
     report = look(cluster, "sound")
     assert [str(finding) for finding in report.findings] == []
@@ -114,16 +114,14 @@ def test_a_sound_topic_on_sound_brokers_has_no_finding(cluster: KafkaCluster, ad
     assert report.held["auto-create"] == 3
 
 
-def test_a_topic_that_is_not_there_is_found_and_not_made(cluster: KafkaCluster, admin: KafkaAdminClient) -> None:
+def test_a_missing_topic_is_reported_and_not_created(cluster: KafkaCluster, admin: KafkaAdminClient) -> None:
     worst = look(cluster, "nowhere").failing(Severity.CRITICAL)
     assert [(finding.check, finding.outcome) for finding in worst] == [("topic-readable", CheckResult.BROKEN)]
     assert "nowhere" not in admin.list_topics()
 
 
-def test_the_commands_put_right_what_was_found(
-    cluster: KafkaCluster, admin: KafkaAdminClient, shell: KafkaTools
-) -> None:
-    """Run as they are, in a shell, by Kafka's own tools; a topic that a careless pattern would match stays as it is."""
+def test_the_commands_fix_what_was_found(cluster: KafkaCluster, admin: KafkaAdminClient, shell: KafkaTools) -> None:
+    """The commands run unchanged in a shell, with Kafka's tools. No other topic changes that a careless pattern would match."""
     create(
         admin,
         "frail.1",
@@ -152,7 +150,7 @@ def test_the_commands_put_right_what_was_found(
     assert len(admin.describe_topics(["frail-1"])[0]["partitions"]) == 2
 
 
-def test_a_transaction_that_never_ends_is_found_and_aborted(
+def test_a_hanging_transaction_is_found_and_aborted(
     cluster: KafkaCluster, admin: KafkaAdminClient, shell: KafkaTools
 ) -> None:
     for topic in ("young", "held"):
@@ -170,7 +168,7 @@ def test_a_transaction_that_never_ends_is_found_and_aborted(
     hanging.close(timeout=0)
 
 
-def test_internal_topics_are_audited_once_they_are_there(
+def test_internal_topics_are_audited_once_they_exist(
     cluster: KafkaCluster, admin: KafkaAdminClient, shell: KafkaTools
 ) -> None:
     with KafkaClient("three", cluster.extra) as client:
@@ -190,7 +188,7 @@ def set_configs(admin: KafkaAdminClient, topics: dict[str, dict[str, str]]) -> N
     admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, configs) for name, configs in topics.items()])
 
 
-def test_retention_is_held_against_what_the_logs_say(cluster: KafkaCluster, admin: KafkaAdminClient) -> None:
+def test_retention_is_compared_with_the_logs(cluster: KafkaCluster, admin: KafkaAdminClient) -> None:
     create(admin, "fading", retention_bytes="100000", message_timestamp_before_max_ms="604800000")
     produce(cluster, "fading", 200, age=HOUR).close()
     report = look(cluster, "fading")
@@ -203,7 +201,7 @@ def test_retention_is_held_against_what_the_logs_say(cluster: KafkaCluster, admi
     assert observed.found.startswith("partition 0: records have been deleted, and the oldest left is 1")
 
 
-def test_what_may_not_be_read_is_said(
+def test_facts_that_may_not_be_read_are_reported(
     cluster: KafkaCluster, admin: KafkaAdminClient, certificates: Certificates
 ) -> None:
     """A user who may describe one topic and nothing else."""
@@ -251,8 +249,8 @@ def test_the_operator_reports_and_fails_by_severity(
     assert pushed["return_value"]["findings"][0]["check"] == "unclean-election"
 
 
-def test_a_broker_that_is_gone_shows_in_every_live_check(cluster: KafkaCluster, admin: KafkaAdminClient) -> None:
-    """The last of this file: it stops a broker, and starts it again."""
+def test_a_stopped_broker_is_found_by_every_live_check(cluster: KafkaCluster, admin: KafkaAdminClient) -> None:
+    """The last test of this file, because it stops a broker and starts it again."""
     create(admin, "strict", min_insync_replicas="3")
     create(admin, "alone", [3], [1])
     topics = ("sound", "strict", "alone")

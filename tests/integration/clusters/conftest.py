@@ -1,4 +1,4 @@
-"""One real Spark cluster for this folder's tests, and the same questions asked of it and of the local one."""
+"""One standalone cluster for all tests of this folder, and a fixture that runs a test on it and on this machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def standalone(stack: LocalStack, tmp_path: Path) -> Iterator[Place]:
     )
     place = Place(open_cluster(connection), connection, tmp_path)
     yield place
-    # Nothing of one test takes the next one's cores.
+    # Drivers of one test must not use the cores of the next.
     for driver in spark.status().get("activedrivers", ()):
         place.cluster.kill(driver["id"])
     wait_for("the cluster to be idle", lambda: spark.status().get("coresused") == 0)

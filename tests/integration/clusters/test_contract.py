@@ -1,4 +1,4 @@
-"""What every cluster promises, asked of a real standalone cluster and of this machine."""
+"""The contract of every cluster, tested on a standalone cluster and on this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job
 from devstack.drivers import wait_for
 from tests.support.places import Place, processes_of
 
-# Plays the Airflow task: submits, says which submission it was, and waits to be killed before it could note it.
+# Acts as the Airflow task: submits a driver, prints its id, and is killed before it can store the id.
 SUBMITTER = """
 import json, os, signal, sys, time
 from airflow_stream_provider.clusters import ClusterConnection, Job, open_cluster
@@ -46,7 +46,7 @@ def submitter(place: Place, job: Job) -> subprocess.Popen[str]:
     return process
 
 
-def test_a_driver_s_life(place: Place) -> None:
+def test_the_life_of_a_driver(place: Place) -> None:
     cluster, job, since = place.cluster, place.job(), time.time()
     cluster.check(job)
     assert cluster.find(job.deployment, since) == FoundDrivers()
@@ -70,7 +70,7 @@ def test_a_driver_s_life(place: Place) -> None:
 
     assert cluster.status(submission) is DriverState.KILLED
     assert cluster.find(job.deployment, since).alive == ()
-    # The master speaks for the JVM; Python follows it at once.
+    # The master reports only the JVM; the Python process ends right after it.
     wait_for("every process to be gone", lambda: not any(process.is_running() for process in processes))
     assert processes_of(job.deployment) == []
     cluster.kill(submission)
@@ -103,13 +103,13 @@ def test_a_crash_between_submit_and_record_leaves_one_driver_that_is_found(place
     task.stdin.write("go\n")
     task.stdin.flush()
     submission = task.stdout.readline().strip()
-    # As thorough as a supervisor can be.
+    # As thoroughly as a supervisor would.
     for child in psutil.Process(task.pid).children(recursive=True):
         child.kill()
     os.killpg(task.pid, signal.SIGKILL)
     task.wait()
 
-    # The retried task, which knows nothing but the deployment and when it was declared.
+    # The retried task only knows the deployment and when it was declared.
     assert place.certain(job, since) == FoundDrivers(alive=(submission,))
     assert place.cluster.status(submission) is DriverState.RUNNING
 

@@ -1,4 +1,4 @@
-"""Drivers on this machine: what only a local cluster has to care for."""
+"""Drivers on this machine: what is special about a local cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.places import Place
 
 
 def words(process: psutil.Process) -> list[str]:
-    """Return a process's command line; a process that ends while we look has none."""
+    """Return the command line of a process; empty if the process has ended."""
     try:
         return list(process.cmdline())
     except psutil.NoSuchProcess:
@@ -24,7 +24,7 @@ def words(process: psutil.Process) -> list[str]:
 
 
 def python_of(submission: str) -> psutil.Process:
-    """Wait for the Python that runs the launcher."""
+    """Wait for the Python process that runs the launcher."""
 
     def running() -> psutil.Process | None:
         return next((p for p in processes.of(submission) if any(w.endswith(LAUNCHER) for w in words(p)[1:2])), None)
@@ -34,7 +34,7 @@ def python_of(submission: str) -> psutil.Process:
     return found
 
 
-def test_a_deployment_that_is_alive_cannot_be_started_again(here: Place) -> None:
+def test_a_running_deployment_cannot_be_started_again(here: Place) -> None:
     job, since = here.job(), time.time()
     submission = here.cluster.submit(job)
     with pytest.raises(SubmitUnclear, match="is running or just starting on this machine"):
@@ -54,7 +54,7 @@ def test_the_driver_sees_nothing_of_airflow_s_settings(here: Place, monkeypatch:
         assert "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN" not in process.environ()
 
 
-def test_whoever_kills_the_waiting_process_or_the_jvm_python_does_not_stay(here: Place) -> None:
+def test_python_ends_when_detach_or_the_jvm_is_killed(here: Place) -> None:
     job = here.job()
     submission = here.cluster.submit(job)
     python_of(submission)
@@ -66,7 +66,7 @@ def test_whoever_kills_the_waiting_process_or_the_jvm_python_does_not_stay(here:
         here.cluster.submit(job)
     jvm.kill()
     wait_for("every process to be gone", lambda: here.cluster.gone(submission, job.deployment))
-    # Nobody was there to note the exit code, and a vanished driver is never a success.
+    # No process was left to store the exit code, and a vanished driver is never a success.
     assert here.cluster.status(submission) is DriverState.LOST
 
 
@@ -84,7 +84,7 @@ def test_a_driver_of_another_machine_is_not_touched(here: Place) -> None:
     assert here.cluster.status(submission) is DriverState.RUNNING
 
 
-def test_no_room_no_java_and_no_place_to_write_are_said_before_anything_starts(
+def test_missing_memory_java_or_write_access_is_reported_before_anything_starts(
     here: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ClusterError, match="the driver needs 1048576 MiB"):

@@ -1,4 +1,4 @@
-"""A real standalone cluster when it is full, slow, half dead or not there."""
+"""A standalone cluster that is full, slow, partly dead or missing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.places import Place
 
 @contextmanager
 def answers_lost(port: int) -> Iterator[int]:
-    """A network that carries requests to a port and loses every answer."""
+    """A proxy that forwards requests to a port and drops every answer."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -35,7 +35,7 @@ def answers_lost(port: int) -> Iterator[int]:
             except OSError:
                 return
             with client, socket.create_connection(("127.0.0.1", port)) as server:
-                # The head of a request and its body may come in pieces; the answer is the first to come back.
+                # A request may come in several pieces; only the answer comes in the other direction.
                 while client in select.select([client, server], [], [])[0]:
                     server.sendall(client.recv(65536))
                 server.recv(65536)
@@ -51,7 +51,7 @@ def through(place: Place, **extra: object) -> ClusterConnection:
     return dataclasses.replace(place.connection, extra={**place.connection.extra, **extra})
 
 
-def test_a_queued_driver_could_be_anybody_s(standalone: Place) -> None:
+def test_a_queued_driver_makes_a_search_uncertain(standalone: Place) -> None:
     since = time.time()
     queued = standalone.job(spark_driver_memory="64g")
     submission = standalone.cluster.submit(queued)
@@ -59,7 +59,7 @@ def test_a_queued_driver_could_be_anybody_s(standalone: Place) -> None:
     assert standalone.cluster.status(submission) is DriverState.QUEUED
     assert standalone.cluster.find(queued.deployment, since) == FoundDrivers(certain=False)
     assert standalone.cluster.find("another-1-00000000", since) == FoundDrivers(certain=False)
-    # One that was there long before the deployment was declared is not in doubt.
+    # A driver that was submitted long before the deployment was declared cannot belong to it.
     assert standalone.cluster.find("another-1-00000000", since + 3600) == FoundDrivers()
 
     standalone.end(submission, queued.deployment)
@@ -67,7 +67,7 @@ def test_a_queued_driver_could_be_anybody_s(standalone: Place) -> None:
     assert standalone.cluster.find(queued.deployment, since) == FoundDrivers()
 
 
-def test_no_room_names_what_is_free_what_was_asked_and_who_holds_it(standalone: Place) -> None:
+def test_a_full_cluster_is_reported_with_free_requested_and_used_resources(standalone: Place) -> None:
     greedy = standalone.job()
     request = module.create_submission_request(greedy, standalone.connection.masters.url)
     del request["sparkProperties"]["spark.cores.max"]
@@ -88,7 +88,7 @@ def test_no_room_names_what_is_free_what_was_asked_and_who_holds_it(standalone: 
     standalone.cluster.check(job)
 
 
-def test_a_submission_whose_answer_is_lost_is_found_and_made_once(standalone: Place, stack: LocalStack) -> None:
+def test_a_submission_with_a_lost_answer_is_found_and_not_repeated(standalone: Place, stack: LocalStack) -> None:
     job, since = standalone.job(), time.time()
     with answers_lost(stack.spark.rest_port) as port:
         submission = open_cluster(through(standalone, rest_port=port)).submit(job)
@@ -96,7 +96,7 @@ def test_a_submission_whose_answer_is_lost_is_found_and_made_once(standalone: Pl
     assert len(stack.spark.status()["activedrivers"]) == 1
 
 
-def test_a_lost_answer_of_a_driver_that_is_queued_stays_unclear(
+def test_a_lost_answer_for_a_queued_driver_stays_unclear(
     standalone: Place, stack: LocalStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("airflow_stream_provider.clusters.standalone.UNCLEAR_SECONDS", 2.0)
@@ -109,11 +109,11 @@ def test_a_lost_answer_of_a_driver_that_is_queued_stays_unclear(
     assert len(stack.spark.status()["activedrivers"]) == 1
 
 
-def test_a_worker_that_does_not_answer_is_neither_alive_nor_gone(standalone: Place, stack: LocalStack) -> None:
+def test_drivers_of_a_worker_that_does_not_answer_are_not_confirmed_gone(standalone: Place, stack: LocalStack) -> None:
     job, since = standalone.job(), time.time()
     submission = standalone.cluster.submit(job)
     standalone.facts(job, submission)
-    # Without a spark.cores.max of its own it did not take the four cores there are.
+    # The default spark.cores.max kept it from taking all four cores.
     assert [app["cores"] for app in stack.spark.status()["activeapps"]] == [2]
     assert stack.spark.worker is not None
     os.kill(stack.spark.worker.pid, signal.SIGSTOP)
@@ -126,7 +126,7 @@ def test_a_worker_that_does_not_answer_is_neither_alive_nor_gone(standalone: Pla
     wait_for("the worker to answer", lambda: standalone.cluster.find(job.deployment, since).alive == (submission,))
 
 
-def test_the_next_master_is_asked_when_the_first_is_dead(standalone: Place, stack: LocalStack) -> None:
+def test_the_second_master_is_asked_if_the_first_is_dead(standalone: Place, stack: LocalStack) -> None:
     spark = stack.spark
     extra = {
         "rest_url": f"http://127.0.0.1:1,{spark.rest_url}",

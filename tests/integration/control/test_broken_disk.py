@@ -1,4 +1,4 @@
-"""A control folder that is full, read-only or gone: unavailable, never taken, never torn, and well again afterwards.
+"""A control folder that is full, read-only or missing is unavailable: no number is lost, no record is damaged.
 
 Full is made real twice. A file size limit (`RLIMIT_FSIZE`) makes the kernel cut a write short for any user on any
 machine. A tmpfs in a user namespace is a real file system that is really full, read-only or unmounted; it needs no
@@ -44,7 +44,7 @@ def log(tmp_path: Path) -> ControlLog:
 
 @contextlib.contextmanager
 def short_writes() -> Iterator[None]:
-    """No file may grow beyond 500 bytes: a write is cut off there, as on a disk that fills up in the middle.
+    """Limit files to 500 bytes: a longer write is incomplete, as on a disk that becomes full.
 
     Not a fixture: pytest's own output may go to a file, which must not be cut off.
     """
@@ -56,7 +56,7 @@ def short_writes() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_write_that_is_cut_off_is_never_seen(log: ControlLog) -> None:
+def test_an_incomplete_write_is_never_visible(log: ControlLog) -> None:
     with short_writes():
         with pytest.raises(ControlUnavailable):
             log.append(note("x" * 1000), 1)

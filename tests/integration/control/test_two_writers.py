@@ -1,4 +1,4 @@
-"""Real processes that append to one log as fast as they can: exactly one wins each number, also amid kills."""
+"""Several processes append to one log as fast as they can: exactly one gets each number, also while they are killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KILLS = 12
 
 
 class Writers:
-    """Processes that append; what each says goes to a file of its own."""
+    """Processes that append to the log; each writes its output to its own file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -41,14 +41,14 @@ class Writers:
         self.processes[name].wait()
 
     def said(self, name: str) -> list[str]:
-        # A line that a kill cut off says nothing.
+        # An incomplete last line of a killed process is dropped.
         return [line.strip() for line in (self.folder / name).read_text().splitlines(keepends=True) if line[-1] == "\n"]
 
     def claims(self, name: str) -> list[int]:
         return [int(line) for line in self.said(name) if line.isdecimal()]
 
     def grow(self, by: int) -> None:
-        """Wait until the log has grown by so many records."""
+        """Wait until the log has grown by a number of records."""
         wanted = self.log.refresh().seq + by
         deadline = time.monotonic() + 120
         while self.log.refresh().seq < wanted:
@@ -65,7 +65,7 @@ def writers(tmp_path: Path) -> Iterator[Writers]:
 
 
 def whole_log(writers: Writers) -> list[Record]:
-    """Every record, read anew; there is no file beside them, and no number is missing."""
+    """Read all records again, and check that no number is missing and no other file is left."""
     log = ControlLog(writers.log.store, "orders")
     records = log.records()
     names = sorted(path.name for path in (writers.folder / "control" / "orders" / "log").iterdir())
@@ -75,14 +75,14 @@ def whole_log(writers: Writers) -> list[Record]:
 
 
 def check_claims(writers: Writers, records: list[Record]) -> None:
-    """Every number belongs to the one that said that it won it; nobody met an error."""
+    """Check that each number belongs to the process that reported it, and that no process had an error."""
     identity = {record.seq: record.by for record in records}
     written = Counter(identity.values())
     for name in writers.processes:
         claims = writers.claims(name)
         assert writers.said(name) == [str(seq) for seq in claims], "only numbers: others' deaths are no error"
         assert {identity[seq] for seq in claims} <= {name}
-        # Whoever was killed may have written one more than it lived to say.
+        # A killed process may have written one record more than it reported.
         assert written[name] - len(claims) in (0, 1)
 
 

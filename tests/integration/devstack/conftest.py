@@ -9,7 +9,7 @@ from devstack.stack import LocalStack
 
 @pytest.fixture(scope="package")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
-    """The whole stack; when it has been stopped nothing of it may be left."""
+    """The whole stack. After it has been stopped, none of its processes may be left."""
     with LocalStack(tmp_path_factory.mktemp("stack"), dags_folder=Path(__file__).parent / "dags") as started:
         processes = started._processes
         assert processes is not None

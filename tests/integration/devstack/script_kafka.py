@@ -1,4 +1,4 @@
-"""Runs as a driver on the worker: write and read a topic, and say where driver and executors live."""
+"""A driver for the worker: writes and reads a topic, and prints where driver and executors run."""
 
 import json
 import os

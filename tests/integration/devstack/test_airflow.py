@@ -40,12 +40,12 @@ def test_a_cleared_task_runs_again_though_the_scheduler_was_killed(stack: LocalS
     assert [task["try_number"] for task in api.tasks(DAG, run)] == [2]
 
 
-def test_a_refused_call_says_what_airflow_said(api: AirflowApi) -> None:
+def test_a_refused_call_has_the_answer_of_airflow(api: AirflowApi) -> None:
     with pytest.raises(StackError, match=r"\(404\).*nowhere"):
         api.trigger("nowhere")
 
 
-def test_somebody_elses_airflow_is_not_healthy(stack: LocalStack) -> None:
+def test_an_airflow_with_another_password_is_not_healthy(stack: LocalStack) -> None:
     assert stack.airflow.api.healthy()
     assert not AirflowApi(stack.airflow.url, stack.airflow.user, "another password").healthy()
 

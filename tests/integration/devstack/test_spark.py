@@ -41,7 +41,7 @@ def test_a_driver_on_the_worker_has_kafka_this_python_and_the_mark_and_listens_h
 
 
 def listening_addresses(mark: str) -> Iterator[str]:
-    """Where the processes of the stack, drivers and executors among them, wait for connections now."""
+    """Yield the addresses on which processes of the stack, also drivers and executors, listen now."""
     for process in reaper.marked(mark):
         with contextlib.suppress(psutil.Error):
             for connection in process.net_connections("inet"):
@@ -57,7 +57,7 @@ def submit(stack: LocalStack, script: Path, *arguments: str) -> str:
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
         "spark.cores.max": "1",
-        # The class path is not ours to give: the worker has the connector.
+        # No class path here, because the worker has the connector.
         **{key: value for key, value in stack.spark.conf.items() if key.endswith("extraJavaOptions")},
     }
     request = {

@@ -1,4 +1,4 @@
-"""The traps of kafka-python 3.0 (facts of section 4.2 in the notes on Kafka), each sprung on a real broker."""
+"""Known problems of kafka-python 3.0 and how the client avoids them, on real brokers."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_one_unknown_partition_does_not_hide_the_others(
     assert found.problems[wanted[3]].reason == "There is no topic none."
 
 
-def test_looking_for_a_topic_never_creates_it(client: KafkaClient) -> None:
-    """The broker would create it; a KafkaConsumer that looks for its end does (trap d)."""
+def test_reading_about_a_topic_never_creates_it(client: KafkaClient) -> None:
+    """The broker allows it: a KafkaConsumer that asks for the end offset creates the topic."""
     before = set(client.topics())
     missing = TopicPartition("looked-for", 0)
     described = client.topics([missing.topic])
@@ -65,7 +65,7 @@ def test_looking_for_a_topic_never_creates_it(client: KafkaClient) -> None:
     assert set(client.topics()) == before
 
 
-def test_a_deleted_topic_is_told_apart_though_its_leader_is_remembered(
+def test_a_deleted_topic_is_noticed_although_its_leader_is_cached(
     client: KafkaClient, kafka: KafkaCluster, new_topic: Callable[..., str]
 ) -> None:
     topic, other = new_topic(), new_topic()
@@ -79,7 +79,7 @@ def test_a_deleted_topic_is_told_apart_though_its_leader_is_remembered(
     assert found.problems[TopicPartition(topic, 0)].code == UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_topic_made_anew_has_another_id(
+def test_a_topic_created_again_has_another_id(
     client: KafkaClient, kafka: KafkaCluster, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic()
@@ -149,7 +149,7 @@ def test_eight_threads_share_one_client(
         assert set(pool.map(ask, range(400))) == {5}
 
 
-def test_more_questions_at_once_than_a_connection_takes(client: KafkaClient, new_topic: Callable[..., str]) -> None:
+def test_more_concurrent_requests_than_a_connection_allows(client: KafkaClient, new_topic: Callable[..., str]) -> None:
     partition = TopicPartition(new_topic(), 0)
     with ThreadPoolExecutor(3 * connect.IN_FLIGHT) as pool:
         asked = [pool.submit(client.offsets, {partition: LATEST}) for _ in range(3 * connect.IN_FLIGHT)]
@@ -157,7 +157,7 @@ def test_more_questions_at_once_than_a_connection_takes(client: KafkaClient, new
         assert all(len(answer.result()) == 1 for answer in asked)
 
 
-def test_a_client_carried_through_a_fork_says_so_at_once(client: KafkaClient) -> None:
+def test_a_client_after_a_fork_raises_at_once(client: KafkaClient) -> None:
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -179,9 +179,7 @@ def test_a_client_carried_through_a_fork_says_so_at_once(client: KafkaClient) ->
     assert client.describe_cluster()["brokers"], "the child's close() must not touch ours"
 
 
-def test_groups_tell_what_they_have_committed(
-    kafka: KafkaCluster, client: KafkaClient, new_topic: Callable[..., str]
-) -> None:
+def test_committed_offsets_of_groups(kafka: KafkaCluster, client: KafkaClient, new_topic: Callable[..., str]) -> None:
     topic = new_topic(3)
     produce(kafka, topic, 5)
     offsets = {TopicPartition(topic, 0): 4, TopicPartition(topic, 2): 0}
@@ -207,7 +205,7 @@ def test_a_group_with_members_is_not_committed_for(
             client.commit_group("busy", {TopicPartition(topic, 0): 3})
 
 
-def test_settings_are_those_in_force_and_a_broker_that_is_not_there_is_told(
+def test_settings_include_defaults_and_a_missing_broker_is_reported(
     client: KafkaClient, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(retention_ms=1234567)
@@ -220,7 +218,7 @@ def test_settings_are_those_in_force_and_a_broker_that_is_not_there_is_told(
     assert len(client.configs(topics=[topic])[topic]) > 20, "without keys all are told, defaults too"
 
 
-def test_nothing_is_said_of_a_log_in(kafka: KafkaCluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_ins_are_not_logged(kafka: KafkaCluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     extra = {**kafka.extra, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     with pytest.raises(StreamError) as caught:
@@ -231,7 +229,7 @@ def test_nothing_is_said_of_a_log_in(kafka: KafkaCluster, caplog: pytest.LogCapt
 
 
 class TestTwoBrokers:
-    """What happens when one of two brokers goes."""
+    """Two brokers, of which some are stopped."""
 
     @pytest.fixture(scope="class")
     def pair(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
@@ -244,14 +242,14 @@ class TestTwoBrokers:
                     produce(brokers, topic, 3 + partition, partition)
             yield brokers
 
-    def test_a_topic_that_partly_has_no_leader_still_tells_the_rest(self, pair: KafkaCluster) -> None:
+    def test_partitions_with_a_leader_are_returned_if_others_have_none(self, pair: KafkaCluster) -> None:
         wanted = [TopicPartition(topic, number) for topic in ("one-each", "copied") for number in (0, 1)]
         with pair.client() as client:
             assert {tp: e.offset for tp, e in client.offsets(dict.fromkeys(wanted, LATEST)).items()} == dict(
                 zip(wanted, (3, 4, 3, 4), strict=True)
             )
             pair.stop(2)
-            # While the cluster still believes in it, and once it does not: never an error, never a wrong number.
+            # Before and after the cluster notices it: never an error, and never a wrong number.
             until = time.monotonic() + 60
             while True:
                 found = client.offsets(dict.fromkeys(wanted, LATEST))

@@ -138,7 +138,7 @@ def test_a_token_from_a_callback(encrypted: dict[str, Any], monkeypatch: pytest.
     assert end({**encrypted, **token, "sasl.oauthbearer.config": "reader"}) == 1
 
 
-def test_a_plain_client_at_a_listener_for_tls_is_told(
+def test_a_plain_client_at_a_tls_listener_gets_a_clear_error(
     encrypted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connect, "CONNECT_MS", 1000)
@@ -146,7 +146,7 @@ def test_a_plain_client_at_a_listener_for_tls_is_told(
         KafkaClient("k", {"bootstrap.servers": encrypted["bootstrap.servers"]})
 
 
-def test_what_acls_refuse_is_told_apart_and_unknown(encrypted: dict[str, Any]) -> None:
+def test_requests_that_acls_deny_have_a_reason(encrypted: dict[str, Any]) -> None:
     with KafkaClient("k", {**encrypted, **user("reader", "SCRAM-SHA-512")}) as client:
         found = client.offsets({PARTITION: -1, HIDDEN: -1})
         assert list(found) == [PARTITION]

@@ -18,7 +18,7 @@ def test_severities_have_names(label: str, severity: Severity) -> None:
     assert Severity.of(label) is severity
 
 
-def test_an_unknown_severity_is_refused_with_those_there_are() -> None:
+def test_an_unknown_severity_is_refused_with_the_known_ones() -> None:
     with pytest.raises(SpecError, match=r"'bad' is not a severity\. Use one of info, low"):
         Severity.of("bad")
 

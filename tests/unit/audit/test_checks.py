@@ -46,7 +46,7 @@ def test_a_broker_that_does_not_answer_could_not_be_read() -> None:
     assert all("does not answer" in finding.found for finding in report.findings)
 
 
-def test_an_internal_topic_that_may_not_be_described_is_not_taken_for_one_to_come() -> None:
+def test_an_internal_topic_that_may_not_be_described_does_not_count_as_not_created() -> None:
     hidden = Topic("__consumer_offsets", problem="Kafka refuses it.")
     report = judge(facts(internal=(hidden,), brokers=(broker(1, offsets_topic_replication_factor="1"),)), NEEDS)
     outcomes = {f.check: f.outcome for f in report.findings if f.check in ("topic-readable", "consumer-offsets-topic")}
@@ -54,7 +54,7 @@ def test_an_internal_topic_that_may_not_be_described_is_not_taken_for_one_to_com
 
 
 @pytest.mark.parametrize("name", ["start", "oldest", "size", "held", "lost_leaders"])
-def test_logs_that_could_not_be_read_are_said(name: str) -> None:
+def test_facts_that_could_not_be_read_are_reported_with_the_reason(name: str) -> None:
     limited = topic(retention_bytes="1000000000000")
     report = judge(facts(topics=(limited,), problems={name: "Kafka refuses it."}), NEEDS)
     assert report.findings
@@ -71,7 +71,7 @@ def test_a_command_never_makes_retention_shorter(kept: str, fix: str) -> None:
 
 
 @pytest.mark.parametrize("declared", [{"delivery.timeout.ms": "2m"}, {"retries": "unlimited"}, {"retries": 1e6}])
-def test_a_declared_setting_that_is_no_number_is_said(declared: dict[str, object]) -> None:
+def test_a_declared_setting_that_is_not_a_number_is_not_verifiable(declared: dict[str, object]) -> None:
     report = judge(facts(), replace(NEEDS, producer={"acks": "all", "enable.idempotence": True, **declared}))
     (finding,) = report.findings
     assert (finding.check, finding.outcome) == ("producer-retries", CheckResult.UNVERIFIABLE)
@@ -91,18 +91,18 @@ def test_catching_up_takes_as_long_as_the_outage_unless_declared() -> None:
 
 
 @pytest.mark.parametrize("kept", ["-1", str(2**63 - 1), "90000000"])
-def test_what_is_kept_for_ever_or_exactly_long_enough_is_long_enough(kept: str) -> None:
+def test_unlimited_or_exactly_sufficient_retention_is_enough(kept: str) -> None:
     kept_long = facts(topics=(topic(retention_ms=kept, message_timestamp_before_max_ms="1"),))
     assert found(judge(kept_long, NEEDS)) == set()
 
 
-def test_racks_that_nobody_names_are_not_verifiable() -> None:
+def test_replicas_on_brokers_without_rack_are_not_verifiable() -> None:
     bare = tuple(replace(broker(n), rack=None) for n in (1, 2, 3))
     outcomes = {f.check: f.outcome for f in judge(facts(brokers=bare), NEEDS).findings}
     assert outcomes == {"broker-racks": CheckResult.BROKEN, "replica-racks": CheckResult.UNVERIFIABLE}
 
 
-def test_too_few_brokers_for_more_copies_is_said_instead_of_a_command() -> None:
+def test_with_too_few_brokers_the_fix_is_to_add_brokers() -> None:
     one = facts(
         topics=(replace(topic(), partitions=(partition(0, replicas=(1,), in_sync=(1,)),)),), brokers=(broker(1),)
     )

@@ -29,7 +29,7 @@ def topic(*replicas: list[int]) -> Topic:
     st.lists(st.sampled_from(["a", "b", "c"]), min_size=6, max_size=6),
     st.sets(st.integers(1, 6), max_size=3),
 )
-def test_a_plan_keeps_leaders_repeats_nobody_and_spreads_over_racks(
+def test_a_plan_keeps_leaders_has_no_duplicates_and_spreads_over_racks(
     replicas: list[list[int]], racks: list[str], fenced: set[int]
 ) -> None:
     there = brokers(dict(enumerate(racks, start=1)), fenced)
@@ -65,11 +65,11 @@ def test_new_copies_are_spread_over_the_brokers() -> None:
         ),
     ],
 )
-def test_tools_are_told_where_and_no_secret(extra: dict[str, str], arguments: tuple[str, ...]) -> None:
+def test_tool_arguments_have_the_address_and_no_secret(extra: dict[str, str], arguments: tuple[str, ...]) -> None:
     assert tool_arguments(extra) == arguments
 
 
-def test_a_template_is_quoted_when_filled_and_in_capitals_when_shown() -> None:
+def test_a_template_is_quoted_for_the_shell_and_in_capitals_for_the_docs() -> None:
     template = "x {server} {topic} {pattern} {value}"
     values = {"topic": "a.b", "value": "1 2"}
     assert (

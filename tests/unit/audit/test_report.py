@@ -14,7 +14,7 @@ from tests.support.audited import NEEDS, facts, topic
 ROOT = Path(__file__).parents[3]
 
 
-def test_settings_that_could_not_be_read_are_never_a_check_that_holds() -> None:
+def test_a_check_never_holds_if_its_settings_could_not_be_read() -> None:
     blind = replace(topic(), settings=Settings("topic orders"))
     report = judge(facts(topics=(blind,), internal=()), NEEDS)
     unread = {finding.check for finding in report.findings if finding.outcome is CheckResult.UNREAD}
@@ -31,7 +31,7 @@ def test_settings_that_could_not_be_read_are_never_a_check_that_holds() -> None:
     assert all("DESCRIBE_CONFIGS" in finding.found for finding in report.findings)
 
 
-def test_the_worst_comes_first_and_the_report_is_plain_values() -> None:
+def test_the_report_is_sorted_by_severity_and_is_json() -> None:
     bad = facts(
         topics=(topic(unclean_leader_election_enable="true", flush_ms="1"), Topic("x", problem="-", missing=True))
     )
@@ -43,7 +43,7 @@ def test_the_worst_comes_first_and_the_report_is_plain_values() -> None:
     assert str(report).startswith("orders, x: 3 broken, 0 could not read, 6 not verifiable, ")
 
 
-def test_what_was_not_declared_is_not_verifiable_and_does_not_fail() -> None:
+def test_undeclared_settings_are_not_verifiable_and_do_not_fail() -> None:
     report = judge(facts(), Requirements())
     assert {finding.outcome for finding in report.findings} == {CheckResult.UNVERIFIABLE}
     assert {finding.check for finding in report.findings} >= {

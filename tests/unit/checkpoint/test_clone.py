@@ -62,7 +62,7 @@ def test_the_last_commit_can_be_kept(root: Path, target: Path) -> None:
     assert (boundary(target).offsets, boundary(target).commit) == (6, 6)
 
 
-def test_state_comes_from_its_newest_base_on(root: Path, target: Path) -> None:
+def test_a_clone_has_the_newest_state_base_and_the_changes_after_it(root: Path, target: Path) -> None:
     before = fingerprint(root)
     made = clone_state(root, target, "new-id", LIMIT)
     state = {f"state/0/{p}/{name}" for p in range(2) for name in ("5.snapshot", "6.delta", "7.delta")}
@@ -111,7 +111,7 @@ def test_rocksdb_shares_its_tables_between_snapshots(root: Path, target: Path) -
     assert found == {"6.zip", "7.changelog", "SSTs/000002-b.sst", "SSTs/000003-c.sst"}
 
 
-def test_unique_names_come_with_their_visible_checksums(root: Path, target: Path) -> None:
+def test_state_files_with_unique_names_are_copied_with_their_visible_checksums(root: Path, target: Path) -> None:
     one, two = "7b1d29db-7b1a-4f2f-899a-e58c1f1dc778", "ded567e8-1811-4316-b71e-b7b167cd357b"
     folder = root / "state" / "0" / "0"
     for path in folder.glob("*.*"):
@@ -133,7 +133,7 @@ def test_unique_names_come_with_their_visible_checksums(root: Path, target: Path
     assert trees.names(target / "state" / "0" / "0") == expected
 
 
-def test_after_a_batch_that_ran_twice_all_unique_names_come(root: Path, tmp_path: Path, target: Path) -> None:
+def test_all_state_files_of_a_batch_that_ran_twice_are_copied(root: Path, tmp_path: Path, target: Path) -> None:
     one, two = "7b1d29db-7b1a-4f2f-899a-e58c1f1dc778", "ded567e8-1811-4316-b71e-b7b167cd357b"
     folder = root / "state" / "0" / "0"
     for path in folder.glob("*.*"):
@@ -161,21 +161,21 @@ def test_state_above_the_limit_is_refused_before_it_is_copied(root: Path, target
     assert list(target.iterdir()) == []
 
 
-def test_scratch_starts_where_the_last_batch_began(root: Path, target: Path) -> None:
+def test_a_scratch_checkpoint_starts_where_the_last_batch_started(root: Path, target: Path) -> None:
     assert scratch(root, target, "new-id").next_batch == 0
     assert trees.names(target) == {"metadata", "sources/0/0"}
     assert (target / "sources" / "0" / "0").read_bytes() == b'\0v1\n{"orders":{"0":50}}'
     assert read(target).committed == {"orders": {0: 50}}
 
 
-def test_scratch_of_a_first_batch_starts_where_the_query_did(root: Path, target: Path) -> None:
+def test_a_scratch_checkpoint_of_a_first_batch_has_the_starting_offsets_of_the_query(root: Path, target: Path) -> None:
     for batch in range(4, 8):
         (root / "offsets" / str(batch)).unlink()
     scratch(root, target, "new-id")
     assert read(target).committed == {"orders": {0: 0}}
 
 
-def test_a_first_batch_can_be_cloned_in_flight(root: Path, target: Path) -> None:
+def test_the_first_batch_can_be_cloned_while_it_runs(root: Path, target: Path) -> None:
     for batch in range(4, 8):
         (root / "offsets" / str(batch)).unlink()
         (root / "commits" / str(batch)).unlink(missing_ok=True)
@@ -201,7 +201,7 @@ def test_a_target_in_use_is_refused(root: Path, target: Path) -> None:
             clone_logs(root, inside, "new-id")
 
 
-def test_a_query_that_moves_on_and_purges_is_cloned_whole(root: Path, tmp_path: Path) -> None:
+def test_a_clone_is_consistent_while_the_query_commits_and_purges(root: Path, tmp_path: Path) -> None:
     over = threading.Event()
 
     def run() -> None:

@@ -12,11 +12,11 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError
 @pytest.mark.parametrize(
     "location", ["/data/a b", "file:/data/a%20b", "file:///data/a%20b", "file://localhost/data/a%20b"]
 )
-def test_spark_and_people_write_one_folder_in_many_ways(location: str) -> None:
+def test_all_spellings_of_a_folder_are_the_same_path(location: str) -> None:
     assert local_path(location) == Path("/data/a b")
 
 
-def test_a_percent_sign_in_a_plain_path_is_one() -> None:
+def test_a_percent_sign_in_a_plain_path_is_kept() -> None:
     assert local_path("/data/50%20") == Path("/data/50%20")
 
 
@@ -34,7 +34,7 @@ def test_empty_and_relative_locations_are_refused(location: str, why: str) -> No
         check_location(location)
 
 
-def test_a_location_that_spark_made_up_is_refused(tmp_path: Path) -> None:
+def test_a_temporary_checkpoint_of_spark_is_refused(tmp_path: Path) -> None:
     made_up = tmp_path / "temporary-0b1c2d3e-1234-4000-8000-000000000001"
     with pytest.raises(CheckpointError, match="temporary"):
         check_location(str(made_up))

@@ -80,7 +80,7 @@ def test_a_file_in_the_place_of_a_folder_is_an_error(root: Path) -> None:
         boundary(root)
 
 
-def test_the_quick_judge(root: Path) -> None:
+def test_a_checkpoint_is_at_a_boundary_if_all_planned_batches_are_committed(root: Path) -> None:
     assert boundary(root).completed
     trees.plan(root, 0, "1")
     assert (boundary(root).offsets, boundary(root).commit, boundary(root).completed) == (0, None, False)

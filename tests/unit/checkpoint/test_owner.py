@@ -41,7 +41,7 @@ def test_a_checkpoint_has_one_owner(tmp_path: Path, stream: str, control: str) -
     assert owner(tmp_path / "cp") == Owner("orders", CONTROL)
 
 
-def test_of_many_claims_at_once_one_wins(tmp_path: Path) -> None:
+def test_of_many_concurrent_claims_one_succeeds(tmp_path: Path) -> None:
     for round in range(20):
         location = tmp_path / str(round)
         barrier = threading.Barrier(4)
@@ -62,7 +62,7 @@ def test_of_many_claims_at_once_one_wins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"stream": "orders"}'])
-def test_an_owner_file_that_names_nobody_is_an_error(tmp_path: Path, content: str) -> None:
+def test_an_owner_file_without_a_stream_is_an_error(tmp_path: Path, content: str) -> None:
     (tmp_path / "cp.owner").write_text(content)
     with pytest.raises(CheckpointError, match="does not name a stream"):
         check_owner(tmp_path / "cp", "orders", CONTROL)
@@ -76,7 +76,7 @@ def test_a_folder_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
         claim("/proc/self/cp", "orders", CONTROL)
 
 
-def test_logs_that_stand_still_do_not_move(tmp_path: Path) -> None:
+def test_a_checkpoint_that_does_not_change_is_not_being_written(tmp_path: Path) -> None:
     assert not is_being_written(tmp_path / "nowhere", 0.0)
     root = trees.new(tmp_path / "cp")
     refuse_if_being_written(root)  # no logs: nothing to watch
@@ -86,7 +86,7 @@ def test_logs_that_stand_still_do_not_move(tmp_path: Path) -> None:
     refuse_if_being_written(root, seconds=0.3)
 
 
-def test_logs_that_somebody_writes_move(tmp_path: Path) -> None:
+def test_a_checkpoint_that_a_job_writes_is_refused(tmp_path: Path) -> None:
     root = trees.new(tmp_path / "cp")
     trees.plan(root, 0, "1")
     over = threading.Event()

@@ -16,7 +16,7 @@ def root(tmp_path: Path) -> Path:
     return trees.new(tmp_path / "checkpoint")
 
 
-def test_what_a_committed_batch_says(root: Path) -> None:
+def test_all_fields_of_a_checkpoint_with_committed_batches(root: Path) -> None:
     trees.plan(root, 41, trees.kafka(orders={0: 10, 1: 20}), trees.kafka(prices={0: 5}))
     trees.commit(root, 41, at=1000.0)
     trees.plan(root, 42, trees.kafka(orders={0: 57, 1: 43}), trees.kafka(prices={0: 6}))
@@ -48,7 +48,7 @@ def test_a_planned_batch_is_not_committed(root: Path) -> None:
     assert found.sources[0].planned == '{"orders":{"0":12}}'
 
 
-def test_before_the_first_commit_the_start_counts(root: Path) -> None:
+def test_before_the_first_commit_the_starting_offsets_count(root: Path) -> None:
     trees.start(root, "0", trees.kafka(orders={0: 3, 1: 4}))
     assert read(root).committed == {"orders": {0: 3, 1: 4}}
     assert read(root).planned is None
@@ -57,7 +57,7 @@ def test_before_the_first_commit_the_start_counts(root: Path) -> None:
     assert read(root).planned == {"orders": {0: 9, 1: 9}}
 
 
-def test_gaps_are_normal_with_asynchronous_progress(root: Path) -> None:
+def test_batch_numbers_may_have_gaps_with_asynchronous_progress(root: Path) -> None:
     for batch, offset in ((0, 1), (2, 3), (5, 6)):
         trees.plan(root, batch, trees.kafka(orders={0: offset}))
     trees.commit(root, 0)
@@ -88,7 +88,7 @@ def test_other_sources_are_kept_as_they_are(root: Path, offset: str) -> None:
     assert found.sources[0].committed == (None if offset == "-" else offset)
 
 
-def test_of_two_sources_on_one_partition_the_slower_counts(root: Path) -> None:
+def test_of_two_sources_on_one_partition_the_smaller_offset_counts(root: Path) -> None:
     trees.plan(root, 0, trees.kafka(orders={0: 9, 1: 4}), trees.kafka(orders={0: 7, 1: 6, 2: 1}))
     trees.commit(root, 0)
     assert read(root).committed == {"orders": {0: 7, 1: 4, 2: 1}}
@@ -173,18 +173,18 @@ def test_a_file_that_is_not_text_is_damaged(root: Path) -> None:
         read(root)
 
 
-def test_formats_of_the_future_are_refused_by_name(root: Path) -> None:
+def test_newer_formats_are_refused_by_name(root: Path) -> None:
     trees.put(root / "offsets" / "0", "v3\n{}\n1")
     with pytest.raises(CheckpointError, match="format v3, but only formats up to v2"):
         read(root)
 
 
-def test_no_checkpoint_is_not_an_empty_one(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no checkpoint"):
         read(tmp_path / "nowhere")
 
 
-def test_a_path_that_cannot_be_looked_at_is_an_error_of_ours(tmp_path: Path) -> None:
+def test_an_invalid_path_is_a_checkpoint_error(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="File name too long"):
         read(tmp_path / ("x" * 300))
 

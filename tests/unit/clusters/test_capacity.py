@@ -59,11 +59,13 @@ def test_values_that_cannot_be_read_name_their_key(key: str, value: str) -> None
         (ResourceRequest(1, 1024, 4, 4, 4096), [FreeResources(4, 4096), FreeResources(1, 1024)], True),
     ],
 )
-def test_whether_a_job_fits(ask: ResourceRequest, workers: list[FreeResources], fits: bool) -> None:
+def test_a_job_fits_only_if_driver_and_executors_have_room(
+    ask: ResourceRequest, workers: list[FreeResources], fits: bool
+) -> None:
     assert ask.fits(workers) is fits
 
 
-def test_what_is_asked_can_be_read() -> None:
+def test_a_request_is_described_in_words() -> None:
     assert str(ResourceRequest(1, 512, 4, 2, 1024)) == (
         "1 core and 512 MiB for the driver, 4 cores in executors of 2 with 1024 MiB each for the executors"
     )

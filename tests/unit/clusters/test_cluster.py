@@ -3,7 +3,7 @@ from __future__ import annotations
 from airflow_stream_provider.clusters import DriverState
 
 
-def test_no_answer_is_neither_alive_nor_dead() -> None:
+def test_an_unknown_state_is_not_terminal() -> None:
     assert not DriverState.UNKNOWN.terminal
     assert {state for state in DriverState if state.terminal} == {
         DriverState.FINISHED,

@@ -10,7 +10,7 @@ from tests.support.jobs import ARGUMENTS, job
 
 
 @pytest.mark.parametrize("host", ["spark://127.0.0.1:1", "local[2]"])
-def test_every_cluster_refuses_a_secret_in_the_conf_before_it_asks_or_starts_anything(host: str) -> None:
+def test_every_cluster_refuses_a_secret_in_the_conf_before_it_does_anything(host: str) -> None:
     cluster = open_cluster(ClusterConnection(host))
     for use in (cluster.check, cluster.submit):
         with pytest.raises(SecretInConf, match="environment") as refused:
@@ -18,7 +18,7 @@ def test_every_cluster_refuses_a_secret_in_the_conf_before_it_asks_or_starts_any
         assert "hunter2" not in str(refused.value)
 
 
-def test_a_job_that_could_not_be_found_again_cannot_be_made() -> None:
+def test_a_job_must_name_its_deployment_in_application_name_and_arguments() -> None:
     with pytest.raises(ValueError, match="app_name"):
         job(app_name="orders 2")
     with pytest.raises(ValueError, match="--deployment"):

@@ -12,7 +12,7 @@ from airflow_stream_provider.clusters.master_api import first_line
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 
-def test_an_unreachable_master_is_one_sentence_with_what_to_do() -> None:
+def test_an_unreachable_master_is_named_with_a_next_step() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused
         port = nobody.getsockname()[1]

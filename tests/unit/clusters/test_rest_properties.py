@@ -38,7 +38,7 @@ def test_the_request_runs_the_launcher_by_python_runner() -> None:
     }
 
 
-def test_the_conf_bounds_cores_but_cannot_send_the_driver_elsewhere() -> None:
+def test_the_conf_may_set_cores_but_neither_master_nor_application_name() -> None:
     conf = {
         "spark.cores.max": "6",
         "spark.master": "local[*]",

@@ -1,4 +1,4 @@
-"""The folder as a store: exclusive numbers, whole records, and never "not there" for what cannot be known."""
+"""The store in a folder: exclusive numbers, whole records, and an error whenever it cannot be read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_initialising_again_changes_nothing(store: FilesStore) -> None:
     assert store.read(1) == b"first"
 
 
-def test_a_folder_that_is_gone_is_not_an_empty_log(store: FilesStore) -> None:
+def test_a_missing_folder_is_unavailable_and_not_an_empty_log(store: FilesStore) -> None:
     store.create(1, b"first")
     store.folder.rename(store.folder.with_name("unmounted"))
     calls: tuple[Callable[[], object], ...] = (
@@ -61,7 +61,7 @@ def test_a_folder_that_is_gone_is_not_an_empty_log(store: FilesStore) -> None:
     assert store.read(2) == b"second"
 
 
-def test_an_older_copy_put_back_under_a_reader_is_not_a_free_number(store: FilesStore) -> None:
+def test_a_number_is_not_free_if_the_record_before_it_is_missing(store: FilesStore) -> None:
     for seq in (1, 2, 3):
         store.create(seq, b"record")
     (store.folder / "log" / f"{3:020d}.json").unlink()
@@ -70,7 +70,7 @@ def test_an_older_copy_put_back_under_a_reader_is_not_a_free_number(store: Files
         store.read(4)
 
 
-def test_what_killed_writers_left_is_swept_once_its_number_is_taken(store: FilesStore) -> None:
+def test_files_of_killed_writers_are_removed_once_their_number_is_taken(store: FilesStore) -> None:
     incoming = store.folder / "incoming"
     for seq in (1, 2):
         (incoming / f"{seq:020d}.json.killed").write_bytes(b"tor")
@@ -80,9 +80,7 @@ def test_what_killed_writers_left_is_swept_once_its_number_is_taken(store: Files
     assert left_over(store) == []
 
 
-def test_a_slow_writer_whose_file_was_swept_has_lost_and_says_so(
-    store: FilesStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_writer_whose_file_was_removed_gets_an_error(store: FilesStore, monkeypatch: pytest.MonkeyPatch) -> None:
     link = os.link
 
     def slow(source: Path, target: Path) -> None:
@@ -103,7 +101,7 @@ def test_heartbeats_are_replaced_as_a_whole(store: FilesStore) -> None:
     assert (store.heartbeat(NAME), store.heartbeats()) == (b'{"counter": 2}', [NAME])
 
 
-def test_what_a_killed_writer_of_a_heartbeat_left_is_used_again(store: FilesStore) -> None:
+def test_the_temporary_file_of_a_killed_heartbeat_writer_is_reused(store: FilesStore) -> None:
     (store.folder / "heartbeats" / f".{NAME}.json.new").write_bytes(b"{tor")
     assert store.heartbeats() == []
     store.put_heartbeat(NAME, b"{}")
@@ -111,7 +109,7 @@ def test_what_a_killed_writer_of_a_heartbeat_left_is_used_again(store: FilesStor
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "orders", "orders.1", "", "orders-1.00000001/x"])
-def test_a_heartbeat_stays_in_its_folder(store: FilesStore, name: str) -> None:
+def test_a_heartbeat_with_an_invalid_name_is_refused(store: FilesStore, name: str) -> None:
     with pytest.raises(SpecError):
         store.put_heartbeat(name, b"{}")
 
@@ -138,7 +136,9 @@ def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch
         FilesStore(tmp_path / "orders").initialise()
 
 
-def test_looking_for_news_costs_one_open_and_one_stat(store: FilesStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_without_a_new_record_costs_one_open_and_one_stat(
+    store: FilesStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.create(1, b"first")
     calls: list[str] = []
 
@@ -153,12 +153,12 @@ def test_looking_for_news_costs_one_open_and_one_stat(store: FilesStore, monkeyp
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/streams", "file://host/streams", "streams", "/data/streams", "file:data"])
-def test_only_a_local_folder_is_understood(url: str) -> None:
+def test_only_file_urls_with_an_absolute_path_are_accepted(url: str) -> None:
     with pytest.raises(SpecError, match="is not file:///an/absolute/folder"):
         local_folder(url)
 
 
-def test_a_url_is_a_path_once_unquoted() -> None:
+def test_a_file_url_is_unquoted() -> None:
     assert local_folder("file:///data/my%20streams") == Path("/data/my streams")
     assert local_folder("file://localhost/data") == Path("/data")
 

@@ -1,4 +1,4 @@
-"""Append-if-expected over a store that loses answers."""
+"""Appending with an expected number, over a store that loses answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.simulation.world import MemoryStore
 
 
 class Faulty(MemoryStore):
-    """Raises what is planned for its next creates and reads; `arrives`: the create happened all the same."""
+    """Raises the planned errors in its next creates and reads. With `arrives` the create succeeds all the same."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ def test_records_follow_each_other(log: ControlLog) -> None:
     assert ControlLog(log.store, "orders").refresh() == log.state
 
 
-def test_a_number_that_somebody_took_is_refused(store: Faulty, log: ControlLog) -> None:
+def test_a_number_that_another_writer_took_is_refused(store: Faulty, log: ControlLog) -> None:
     ControlLog(store, "orders").append(story.declared("other"), 0)
     with pytest.raises(SeqTaken, match="Record 1 was written by someone else"):
         log.append(story.declared("mine"), 0)
@@ -67,19 +67,19 @@ def test_a_number_that_somebody_took_is_refused(store: Faulty, log: ControlLog) 
     assert list(store.stored) == [1]
 
 
-def test_what_may_not_follow_is_not_written(store: Faulty, log: ControlLog) -> None:
+def test_a_record_that_breaks_a_rule_is_not_written(store: Faulty, log: ControlLog) -> None:
     with pytest.raises(RuleBroken, match="intent-first"):
         log.append(story.submitted("nobody"), 0)
     assert store.stored == {}
 
 
-def test_a_lost_answer_is_read_back(store: Faulty, log: ControlLog) -> None:
+def test_after_a_lost_answer_the_record_is_read_back(store: Faulty, log: ControlLog) -> None:
     store.creates = [(LOST, True)]
     assert log.append(story.declared("mine"), 0).seq == 1
     assert "mine" in log.state.deployments
 
 
-def test_an_answer_of_a_repeated_create_is_read_back(store: Faulty, log: ControlLog) -> None:
+def test_after_a_repeated_create_the_record_is_read_back(store: Faulty, log: ControlLog) -> None:
     store.creates = [(SeqTaken("by your own first try"), True)]
     assert log.append(story.declared("mine"), 0).seq == 1
 
@@ -99,7 +99,7 @@ def test_an_unreadable_log_after_a_lost_answer_counts_as_not_written(store: Faul
     assert "mine" in log.refresh().deployments
 
 
-def test_an_error_while_somebody_else_won_is_no_riddle(store: Faulty, log: ControlLog) -> None:
+def test_an_error_while_another_writer_took_the_number_is_seq_taken(store: Faulty, log: ControlLog) -> None:
     store.stored[1] = story.declared("other").to_json()
     log.state = StreamState()
     store.creates = [(LOST, False)]
@@ -107,7 +107,7 @@ def test_an_error_while_somebody_else_won_is_no_riddle(store: Faulty, log: Contr
         log.append(story.declared("mine"), 0)
 
 
-def test_propose_goes_on_until_nobody_comes_between(store: Faulty, log: ControlLog) -> None:
+def test_propose_tries_again_when_another_writer_is_faster(store: Faulty, log: ControlLog) -> None:
     others = [story.declared("other-1"), story.declared("other-2")]
     seen: list[int] = []
 
@@ -126,7 +126,7 @@ def test_propose_stops_when_there_is_nothing_to_do(store: Faulty, log: ControlLo
     assert store.stored == {}
 
 
-def test_a_refresh_with_no_news_asks_for_one_number(store: Faulty, log: ControlLog) -> None:
+def test_a_refresh_without_new_records_reads_one_number(store: Faulty, log: ControlLog) -> None:
     for seq, record in enumerate(story.RUNNING):
         log.append(record, seq)
     store.asked.clear()
@@ -134,7 +134,7 @@ def test_a_refresh_with_no_news_asks_for_one_number(store: Faulty, log: ControlL
     assert store.asked == [len(story.RUNNING) + 1]
 
 
-def test_a_torn_record_stops_the_reader_with_its_number(store: Faulty, log: ControlLog) -> None:
+def test_a_damaged_record_is_named_by_its_number(store: Faulty, log: ControlLog) -> None:
     store.stored[1] = b'{"kind": "decl'
     with pytest.raises(StreamError, match="Record 1 of the control log is not readable"):
         log.refresh()

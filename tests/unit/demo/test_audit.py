@@ -11,17 +11,17 @@ def test_every_order_once() -> None:
     assert count(3, [(2, 0.0), (0, 0.0), (1, 0.0)]) == Records(3, 3, 0, 0, 0)
 
 
-def test_lost_and_duplicated_are_told_apart() -> None:
+def test_lost_and_duplicated_orders_are_counted() -> None:
     assert count(4, [(0, 1.0), (0, 2.0), (3, 3.0)]) == Records(4, 3, 2, 1, 0)
 
 
-def test_copies_of_a_batch_that_a_failure_cut_off_count_apart() -> None:
+def test_duplicates_after_a_failure_are_counted_separately() -> None:
     delivered = [(0, 1.0), (1, 1.0), (0, 5.5), (1, 9.0)]
     assert count(2, delivered, failures=[(5.0, 6.0)]) == Records(2, 4, 0, 1, 1)
 
 
 @pytest.mark.parametrize("number", [-1, 2])
-def test_an_order_nobody_produced_is_an_error(number: int) -> None:
+def test_an_order_that_was_not_produced_is_an_error(number: int) -> None:
     with pytest.raises(StreamError, match=f"Order {number} was delivered"):
         count(2, [(number, 0.0)])
 

@@ -16,16 +16,16 @@ def test_the_gap_of_a_hand_over_is_last_commit_before_to_first_after() -> None:
 
 
 @pytest.mark.parametrize("at", [-1.0, 5.5])
-def test_no_gap_where_one_side_never_committed(at: float) -> None:
+def test_there_is_no_gap_if_one_holder_never_committed(at: float) -> None:
     assert crossing(COMMITS, at) is None
 
 
-def test_intervals_count_only_what_lies_inside() -> None:
+def test_intervals_have_both_commits_in_the_time_range() -> None:
     assert intervals(COMMITS, 0.5, 5.0) == [1.0, 2.5]
     assert intervals({}, 0.0, 9.0) == []
 
 
-def test_the_largest_gap_may_reach_over_the_edges() -> None:
+def test_the_largest_gap_may_overlap_the_time_range() -> None:
     assert largest_gap(COMMITS, 2.4, 3.0) == 2.5
     assert largest_gap(COMMITS, 4.6, 5.0) == 1.0
     assert largest_gap({1: 3.0}, 0.0, 9.0) is None
@@ -43,7 +43,7 @@ def commit(folder: Path, batch: int, at: float) -> None:
     os.utime(path, (at, at))
 
 
-def test_the_watcher_keeps_what_spark_purges(tmp_path: Path) -> None:
+def test_the_watcher_keeps_commits_that_spark_purges(tmp_path: Path) -> None:
     watcher = CommitWatcher({"enrich": tmp_path / "enrich", "totals": tmp_path / "totals"})
     watcher.look()
     assert watcher.commits == {"enrich": {}, "totals": {}}

@@ -9,13 +9,13 @@ from demo.display import Display, bars, summarise
 from demo.report import Report, StepReport
 
 
-def test_bars_show_the_latest_gaps() -> None:
+def test_bars_show_the_last_intervals() -> None:
     assert bars({}) == bars({0: 1.0}) == ""
     assert bars({0: 0.0, 1: 1.0, 2: 3.0, 3: 60.0}) == "▃▅█"
     assert len(bars({batch: float(batch) for batch in range(200)}, width=20)) == 20
 
 
-def test_the_summary_says_what_was_lost_and_how_long_the_gaps_were() -> None:
+def test_the_summary_has_lost_orders_and_gaps() -> None:
     console = Console(file=io.StringIO(), width=120)
     step = StepReport("upgrade to release 2", "handed-over", {"enrich": 1.234}, {"enrich": "completed"})
     steady = {"enrich": {"p50": 1.0, "p95": 1.2}, "totals": {}}

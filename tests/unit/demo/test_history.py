@@ -55,7 +55,7 @@ def test_a_first_deployment_has_no_source() -> None:
     assert outcome([], story.records) is StepResult.DEPLOYED
 
 
-def test_a_hand_over_names_both_and_the_boundary_of_each_query() -> None:
+def test_a_hand_over_has_both_holders_and_the_boundary_of_each_query() -> None:
     story = handed_over()
     change = changes(story.records)[-1]
     assert (change.source, change.to, change.clean) == (ONE, TWO, True)
@@ -64,7 +64,7 @@ def test_a_hand_over_names_both_and_the_boundary_of_each_query() -> None:
     assert max_holders(story.records) == 1
 
 
-def test_there_and_back_is_a_roll_back() -> None:
+def test_a_second_change_back_to_the_old_holder_is_a_roll_back() -> None:
     story = handed_over().ask("r3", ONE).release("r3", TWO, ONE).acquire("r3", ONE, 3)
     assert outcome(story.records[:5], story.records[5:]) is StepResult.ROLLED_BACK
 
@@ -78,26 +78,26 @@ def test_a_fenced_holder_leaves_every_query_interrupted() -> None:
     assert outcome(story.records[:5], story.records[5:]) is StepResult.ROLLED_BACK
 
 
-def test_a_fence_after_an_interrupted_release_keeps_what_was_released() -> None:
+def test_a_fence_after_an_interrupted_release_keeps_its_boundaries() -> None:
     story = deployed().standby(TWO).ask("r2", TWO).release("r2", ONE, TWO, totals="interrupted")
     story.say("fenced", incarnation=ONE, reason="mid-batch", evidence="gone").acquire("r2", TWO, 2)
     assert changes(story.records)[-1].boundary == {"enrich": "completed", "totals": "interrupted"}
 
 
 @pytest.mark.parametrize("end", ["failed", "retired"])
-def test_a_standby_given_up_beside_an_untouched_holder_is_refused(end: str) -> None:
+def test_a_failed_or_retired_standby_beside_the_holder_is_a_refused_upgrade(end: str) -> None:
     story = deployed().say("declared", deployment="orders-3-c", release={"version": "1"})
     story.say(end, deployment="orders-3-c", incarnation=None, reason="the state does not fit", error="")
     assert outcome(story.records[:5], story.records[5:]) is StepResult.REFUSED
 
 
-def test_anything_else_is_an_error_with_the_logs_reason() -> None:
+def test_any_other_history_is_an_error_with_the_reason_from_the_log() -> None:
     story = Story().say("declared", deployment="orders-1-a", release={"version": "1"})
     story.say("failed", deployment="orders-1-a", incarnation=None, reason="no cores", error="")
     with pytest.raises(StreamError, match="no cores"):
         outcome([], story.records)
 
 
-def test_two_holders_would_be_counted() -> None:
+def test_two_holders_at_the_same_time_are_counted() -> None:
     story = deployed().standby(TWO).acquire("r2", TWO, 2)
     assert max_holders(story.records) == 2

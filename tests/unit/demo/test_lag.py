@@ -5,7 +5,7 @@ from demo.lag import describe_lag
 from tests.support.demo_lag import SAMPLES, STEPS
 
 
-def test_the_worst_of_each_step_and_of_the_times_between() -> None:
+def test_the_maximum_lag_during_and_between_steps() -> None:
     found = describe_lag(SAMPLES, STEPS)
     assert found["steps"]["deploy 1"] == {
         "max_records": 10,
@@ -21,7 +21,7 @@ def test_the_worst_of_each_step_and_of_the_times_between() -> None:
     assert found["samples"][0]["problem"] == "Kafka does not answer."
 
 
-def test_what_nobody_knows_is_not_zero() -> None:
+def test_an_unknown_lag_is_not_zero() -> None:
     assert describe_lag([LagSample(1.0, problem="away")], STEPS)["steps"]["deploy 1"] == {
         "max_records": None,
         "max_seconds": None,

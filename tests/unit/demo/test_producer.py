@@ -3,6 +3,6 @@ from __future__ import annotations
 from demo.producer import Producer
 
 
-def test_one_that_never_started_has_sent_nothing() -> None:
+def test_a_producer_that_was_not_started_has_sent_nothing() -> None:
     producer = Producer("127.0.0.1:1", "orders", rate=1)
     assert producer.stop() == 0

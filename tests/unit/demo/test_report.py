@@ -14,17 +14,17 @@ def test_the_first_deployment_has_no_gap() -> None:
     assert describe(STEPS[0], COMMITS) == StepReport("deploy 1", "deployed", {}, {})
 
 
-def test_of_two_changes_in_a_step_the_worse_counts() -> None:
+def test_of_two_changes_in_a_step_the_larger_gap_counts() -> None:
     report = describe(STEPS[1], COMMITS)
     assert report.gap_seconds == pytest.approx({"enrich": 3.0, "totals": 3.0})
     assert report.boundary == {"enrich": "completed", "totals": "interrupted"}
 
 
-def test_steady_is_what_lies_between_the_steps() -> None:
+def test_steady_intervals_are_between_the_steps() -> None:
     assert steady(STEPS, COMMITS)["enrich"] == {"p50": 1.0, "p95": 1.0}
 
 
-def test_only_a_change_that_was_not_clean_is_a_failure() -> None:
+def test_only_an_interrupted_change_is_a_failure() -> None:
     assert failure_times([THERE, BACK], COMMITS["totals"]) == [(20.5, 22.4)]
 
 

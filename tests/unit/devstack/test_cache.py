@@ -6,7 +6,7 @@ import pytest
 from devstack.cache import once
 
 
-def test_those_who_ask_at_once_get_one_making(tmp_path: Path) -> None:
+def test_concurrent_callers_share_one_result(tmp_path: Path) -> None:
     made: list[Path] = []
     look_up_together = threading.Barrier(4)
 
@@ -26,7 +26,7 @@ def test_those_who_ask_at_once_get_one_making(tmp_path: Path) -> None:
     assert len(made) == 1
 
 
-def test_a_making_that_fails_leaves_nothing_and_the_next_starts_afresh(tmp_path: Path) -> None:
+def test_a_failure_leaves_nothing_and_the_next_call_starts_again(tmp_path: Path) -> None:
     def fail(folder: Path) -> None:
         (folder / "half").touch()
         raise OSError("disk full")
@@ -37,7 +37,7 @@ def test_a_making_that_fails_leaves_nothing_and_the_next_starts_afresh(tmp_path:
     assert list(once(tmp_path / "set", lambda folder: None).iterdir()) == []
 
 
-def test_what_a_killed_making_left_is_removed(tmp_path: Path) -> None:
+def test_incomplete_folders_of_killed_processes_are_removed(tmp_path: Path) -> None:
     torn = tmp_path / ".set.abcdef"
     torn.mkdir()
     once(tmp_path / "set", lambda folder: None)

@@ -32,14 +32,14 @@ def spark_with(folder: Path, *jars: str) -> Path:
     return folder
 
 
-def test_the_connector_is_of_the_version_and_scala_of_the_spark_at_hand(tmp_path: Path) -> None:
+def test_the_connector_has_the_version_and_scala_version_of_the_installed_spark(tmp_path: Path) -> None:
     old = spark_connector(spark_with(tmp_path / "old", "spark-core_2.12-3.5.7.jar"))
     new = spark_connector(spark_with(tmp_path / "new", "spark-core_2.13-4.2.0.jar"))
     assert old.coordinates == ("org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.7",)
     assert new.coordinates == ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",)
 
 
-def test_what_spark_ships_is_left_out(tmp_path: Path) -> None:
+def test_jars_that_spark_ships_are_left_out(tmp_path: Path) -> None:
     jars = spark_connector(spark_with(tmp_path, "spark-core_2.13-4.0.0.jar", "lz4-java-1.8.0.jar"))
     assert "lz4-java" in jars.shipped
 
@@ -56,7 +56,7 @@ def test_sets_that_differ_never_share_a_folder() -> None:
     assert one.folder_name not in {other.folder_name for other in others}
 
 
-def test_what_is_there_is_used_without_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fetched_set_needs_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_STREAM_CACHE", str(tmp_path))
     there = tmp_path / "jars" / kafka_broker().folder_name
     there.mkdir(parents=True)

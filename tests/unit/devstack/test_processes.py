@@ -31,7 +31,7 @@ def eventually(condition: Callable[[], object], seconds: float = 60) -> None:
         time.sleep(0.05)
 
 
-def test_closing_ends_every_descendant(processes: Processes, tmp_path: Path) -> None:
+def test_close_kills_all_descendants(processes: Processes, tmp_path: Path) -> None:
     process = processes.start("runaway", ["bash", "-c", RUNAWAY], env={}, folder=tmp_path)
     processes.wait_for("it to start", lambda: "started" in process.tail(), 60, process)
     eventually(lambda: len(list(reaper.marked(processes.mark))) == 5)
@@ -81,27 +81,25 @@ def test_nothing_outlives_an_owner_that_is_killed(number: signal.Signals, tmp_pa
         eventually(lambda: not list(reaper.marked(mark)))
 
 
-def test_the_error_of_a_dead_process_has_its_last_lines_and_where_to_read_on(
-    processes: Processes, tmp_path: Path
-) -> None:
+def test_the_error_for_an_ended_process_has_its_last_lines_and_its_log(processes: Processes, tmp_path: Path) -> None:
     process = processes.start("broken", ["bash", "-c", "echo why; exit 3"], env={}, folder=tmp_path)
     with pytest.raises(StackError, match=r"broken ended with exit code 3(.|\n)*why(.|\n)*broken\.log"):
         processes.wait_for("the impossible", lambda: False, 60, process)
 
 
-def test_a_dead_process_is_not_ready_though_its_port_answers(processes: Processes, tmp_path: Path) -> None:
+def test_an_ended_process_is_never_ready(processes: Processes, tmp_path: Path) -> None:
     process = processes.start("broken", ["false"], env={}, folder=tmp_path)
     process.popen.wait()
     with pytest.raises(StackError, match="ended"):
         processes.wait_for("a stranger's answer", lambda: True, 60, process)
 
 
-def test_waiting_has_an_end(processes: Processes) -> None:
+def test_waiting_has_a_timeout(processes: Processes) -> None:
     with pytest.raises(StackError, match="Waited 0 s for nothing"):
         processes.wait_for("nothing", lambda: False, 0)
 
 
-def test_what_others_wait_for_ends_when_the_stack_is_stopped(processes: Processes, tmp_path: Path) -> None:
+def test_waits_of_other_threads_end_when_the_stack_is_stopped(processes: Processes, tmp_path: Path) -> None:
     errors: list[StackError] = []
 
     def wait() -> None:
@@ -127,7 +125,7 @@ def test_variables_are_added_and_removed(processes: Processes, tmp_path: Path, m
     assert (tmp_path / "logs" / "env.log").read_text() == "2/\n"
 
 
-def test_a_deaf_process_is_killed_in_the_end(
+def test_a_process_that_ignores_sigterm_is_killed(
     processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("devstack.processes.STOP_SECONDS", 0.2)
@@ -157,7 +155,7 @@ def test_java_17_is_needed(version: str, good: bool, tmp_path: Path, monkeypatch
             java()
 
 
-def test_no_java_at_all_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(StackError, match="Install Java 17"):

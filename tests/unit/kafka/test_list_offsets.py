@@ -1,4 +1,4 @@
-"""Our own packing of ListOffsets against kafka-python's, byte by byte."""
+"""The packed ListOffsets request and response have the same bytes as those of kafka-python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ PLACES = st.builds(TopicPartition, TOPICS, st.integers(0, 2**31 - 1))
 
 
 @given(times=st.dictionaries(PLACES, LONG, max_size=300), read_committed=st.booleans())
-def test_a_request_is_what_kafka_python_would_send(times: Mapping[TopicPartition, int], read_committed: bool) -> None:
+def test_a_request_has_the_bytes_that_kafka_python_would_send(
+    times: Mapping[TopicPartition, int], read_committed: bool
+) -> None:
     topic, partition = ListOffsetsRequest.ListOffsetsTopic, ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
     names = dict.fromkeys(place.topic for place in times)
     theirs = ListOffsetsRequest(
@@ -46,7 +48,7 @@ def test_a_request_is_what_kafka_python_would_send(times: Mapping[TopicPartition
 
 
 @given(found=st.dictionaries(PLACES, st.tuples(st.integers(-1, 100), LONG, LONG), max_size=300))
-def test_an_answer_is_what_kafka_python_would_read(found: Mapping[TopicPartition, tuple[int, int, int]]) -> None:
+def test_a_response_is_read_as_kafka_python_reads_it(found: Mapping[TopicPartition, tuple[int, int, int]]) -> None:
     body = answer(found)
     header = PackedListOffsetsResponse.parse_header(body)
     assert header.correlation_id == 7
@@ -57,7 +59,7 @@ def test_an_answer_is_what_kafka_python_would_read(found: Mapping[TopicPartition
     assert read == found
 
 
-def test_an_answer_that_is_cut_off_is_an_error() -> None:
+def test_a_truncated_response_is_an_error() -> None:
     whole = answer({TopicPartition("a", 1): (0, 1, 2)}).getvalue()
     with pytest.raises(struct.error):
         PackedListOffsetsResponse.decode(io.BytesIO(whole[5:-6]))

@@ -76,7 +76,7 @@ def test_a_password_is_used_and_never_shown() -> None:
         ({**SERVERS, "security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "x"}, "Use https or none"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(extra: dict[str, str], sentence: str) -> None:
+def test_invalid_settings_are_refused_by_name(extra: dict[str, str], sentence: str) -> None:
     assert sentence in refusal(extra)
 
 
@@ -92,7 +92,7 @@ def test_certificates_are_checked_unless_the_connection_says_otherwise() -> None
 
 @pytest.fixture
 def tokens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The arguments that the callback `tokens.fetch` was called with; Airflow trusts it."""
+    """The arguments of all calls of `tokens.fetch`, which is on Airflow's allowlist."""
     asked: list[str] = []
 
     def fetch(config: str) -> tuple[str, float, str, dict[str, str]]:
@@ -115,7 +115,7 @@ def test_tokens_come_from_the_callback_and_are_kept_until_they_expire(tokens: li
     assert tokens == ["scope=x", "scope=x"]
 
 
-def test_a_callback_that_fails_is_a_connection_that_failed_and_tells_no_secret(
+def test_a_failing_callback_is_a_connection_error_without_the_secret(
     monkeypatch: pytest.MonkeyPatch, tokens: list[str]
 ) -> None:
     def fetch(config: str) -> Any:
@@ -142,5 +142,5 @@ def test_a_callback_is_called_only_if_airflow_trusts_it(path: str | None, senten
     assert sentence in refusal({**TOKEN, **({"oauth_cb": path} if path else {})})
 
 
-def test_a_folder_of_authorities_is_taken(tmp_path: Path) -> None:
+def test_a_folder_of_certificate_authorities_is_accepted(tmp_path: Path) -> None:
     assert client_settings("k", {**SERVERS, "security.protocol": "SSL", "ssl.ca.location": str(tmp_path)})
