@@ -121,7 +121,7 @@ def test_a_missing_topic_is_reported_and_not_created(cluster: KafkaCluster, admi
 
 
 def test_the_commands_fix_what_was_found(cluster: KafkaCluster, admin: KafkaAdminClient, shell: KafkaTools) -> None:
-    """The commands run unchanged in a shell, with Kafka's tools. No other topic changes that a careless pattern would match."""
+    """The commands run unchanged, in a shell with Kafka's tools. No other topic that a pattern may match changes."""
     create(
         admin,
         "frail.1",
