@@ -222,13 +222,13 @@ class Certificates:
     def __init__(self, folder: Path) -> None:
         key, certificate = _authority("us")
         self.authority = folder / "authority.pem"
-        self.stranger = folder / "stranger.pem"
+        self.unknown_authority = folder / "unknown-authority.pem"
         self.broker = folder / "broker.pem"
         self.client = folder / "client.pem"
         self.client_key = folder / "client-key.pem"
         self.key_password = "key-hunter2"
         self.authority.write_bytes(_pem(certificate))
-        self.stranger.write_bytes(_pem(_authority("them")[1]))
+        self.unknown_authority.write_bytes(_pem(_authority("them")[1]))
         broker_key, broker = _signed("broker", key, certificate)
         self.broker.write_bytes(_pem_key(broker_key) + _pem(broker) + _pem(certificate))
         client_key, client = _signed("client", key, certificate)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-# Kafka writes "for ever" as -1 or as the largest long.
+# Kafka writes "unlimited" as -1 or as the largest long.
 _FOREVER = 2**63 - 1
 
 

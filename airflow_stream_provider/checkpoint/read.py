@@ -228,9 +228,8 @@ def _initial(path: Path) -> Offsets | None:
 
 def _times(folder: Path, batches: Iterable[int]) -> Iterable[tuple[int, float]]:
     for batch in batches:
-        with contextlib.suppress(
-            FileNotFoundError
-        ):  # purged meanwhile; if it is the last one, reading its version fails
+        # Purged meanwhile. If it is the last one, reading its version fails.
+        with contextlib.suppress(FileNotFoundError):
             yield batch, (folder / str(batch)).stat().st_mtime
 
 

@@ -49,7 +49,7 @@ def end(submission: str) -> None:
         if _is_spark(process):
             _send(process, terminate=True)
     _wait(submission, GRACE)
-    while left := [process for process in of(submission) if not _is_waiting(process)]:
+    while left := [process for process in of(submission) if not _is_detach(process)]:
         for process in left:
             _send(process, terminate=False)
         time.sleep(0.05)
@@ -79,7 +79,7 @@ def _is_spark(process: psutil.Process) -> bool:
     return _SPARK_SUBMIT in _command(process)
 
 
-def _is_waiting(process: psutil.Process) -> bool:
+def _is_detach(process: psutil.Process) -> bool:
     return any(os.path.basename(word) == "detach.py" for word in _command(process)[1:3])
 
 

@@ -111,7 +111,7 @@ def test_an_authority_that_is_not_known_is_said(
     encrypted: dict[str, Any], certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connect, "CONNECT_MS", 1000)
-    extra = {**encrypted, **user("reader", "PLAIN"), "ssl.ca.location": str(certificates.stranger)}
+    extra = {**encrypted, **user("reader", "PLAIN"), "ssl.ca.location": str(certificates.unknown_authority)}
     with pytest.raises(BrokerUnreachable, match="CERTIFICATE_VERIFY_FAILED"):
         KafkaClient("k", extra)
     before = len(os.listdir("/proc/self/fd")), threading.active_count()

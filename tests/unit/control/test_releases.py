@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, Release, publish, verify
+from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, publish, verify
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.release import Release
 
 
 @pytest.fixture
