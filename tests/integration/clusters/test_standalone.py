@@ -15,8 +15,15 @@ from contextlib import contextmanager
 
 import pytest
 
-from airflow_stream_provider.clusters import ClusterConnection, DriverState, FoundDrivers, SubmitUnclear, open_cluster
-from airflow_stream_provider.clusters import standalone as module
+from airflow_stream_provider.clusters import (
+    ClusterConnection,
+    DriverState,
+    FoundDrivers,
+    SubmitUnclear,
+    master_api,
+    open_cluster,
+)
+from airflow_stream_provider.clusters.rest_properties import create_submission_request
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import wait_for
 from devstack.stack import LocalStack
@@ -69,7 +76,7 @@ def test_a_queued_driver_makes_a_search_uncertain(standalone: Place) -> None:
 
 def test_a_full_cluster_is_reported_with_free_requested_and_used_resources(standalone: Place) -> None:
     greedy = standalone.job()
-    request = module.create_submission_request(greedy, standalone.connection.masters.url)
+    request = create_submission_request(greedy, standalone.connection.masters.url)
     del request["sparkProperties"]["spark.cores.max"]
     master = master_api.find_master(standalone.connection.masters)
     hog = master_api.create(master, request)
