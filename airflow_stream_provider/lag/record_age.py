@@ -4,14 +4,16 @@ Kafka answers a time with the first record that is not older. So the time of the
 that is answered with that offset or an earlier one. Exact where times rise with offsets, which they do but for clocks.
 Where the record at an offset is gone (compaction) the time is that of the one before it: rather too old than too young.
 
-A request holds one time of a partition. So those who wait at different places of one partition share the answers; and
-however many they are, their requests are no more than SHARED_ROUNDS: where that is not enough, the time is an estimate.
+A request holds one time of a partition. So those who wait at different places of one partition share the answers. Where
+more than FEW do, their requests are no more than SHARED_ROUNDS; if that is not enough, the time is an estimate.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 import operator
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -24,7 +26,9 @@ RESOLUTION = 500
 SKEW = 10_000
 # So many partitions of a group are searched at a time; the others are only asked whether they hold something older.
 PIVOTS = 8
-# So many requests go to partitions in which several wait at different places; then their times are estimates.
+# Where more than FEW wait at different places of one partition, they share so many requests; then their times are
+# estimates. Up to FEW are searched to the end, however uneven the times are.
+FEW = 3
 SHARED_ROUNDS = 50
 
 K = TypeVar("K", bound=Hashable)
@@ -108,7 +112,7 @@ def oldest(unread: Mapping[K, Unread[P, G]], now: int) -> Asking[P, tuple[dict[G
 
     What cannot be known is left out: a partition that cannot be read, or with a read record of a time to come.
     """
-    finder: _Finder[K, P, G] = _Finder(now)
+    finder: _Finder[K, P, G] = _Finder(now, SHARED_ROUNDS if _most_places(unread) > FEW else math.inf)
     by_group: dict[G, int] = {}
     times: dict[K, int] = {}
     left = dict(unread)
@@ -127,9 +131,9 @@ def oldest(unread: Mapping[K, Unread[P, G]], now: int) -> Asking[P, tuple[dict[G
 class _Finder(Generic[K, P, G]):
     """Needs, and keeps what was answered where several wait."""
 
-    def __init__(self, now: int) -> None:
+    def __init__(self, now: int, rounds: float) -> None:
         self._now = now
-        self._left = SHARED_ROUNDS
+        self._left = rounds
         self._known: dict[P, list[tuple[int, tuple[int, int] | None]]] = {}
 
     def times_of(self, unread: Mapping[K, Unread[P, G]]) -> Asking[P, dict[K, int]]:
@@ -204,6 +208,14 @@ class _Finder(Generic[K, P, G]):
         for key, waits in unread:
             found.setdefault(waits.partition, []).append(key)
         return found
+
+
+def _most_places(unread: Mapping[K, Unread[P, G]]) -> int:
+    """The largest number of different positions at which a partition is waited for."""
+    places: dict[P, set[int]] = defaultdict(set)
+    for waits in unread.values():
+        places[waits.partition].add(waits.position)
+    return max((len(positions) for positions in places.values()), default=0)
 
 
 def _pivots(unread: Mapping[K, Unread[P, G]]) -> dict[K, Unread[P, G]]:

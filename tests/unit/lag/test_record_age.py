@@ -142,6 +142,17 @@ def test_a_few_at_different_places_of_one_partition_are_all_right(
     assert all(0 <= log[number][1] - groups[str(name)] <= RESOLUTION for name, number in enumerate(numbers))
 
 
+def test_a_few_are_searched_to_the_end_however_uneven_the_times_are() -> None:
+    pauses = [10**6, 2000, 10**8, 1, 1, 10**6, 1, 0, 1, 10**6, 10**6, 1, 2000, 10**6, 300, 10**6, 300, 2000, 300]
+    pauses += [10**8, 10**6, 10**6, 10**8, 0, 2000, 10**8, 10**6, 1]
+    log = [(offset, 70_000_000 + sum(pauses[: offset + 1])) for offset in range(len(pauses))]
+    unread = {name: waits(log, number, str(name)) for name, number in enumerate([24, 17, 6])}
+    logs = Logs({0: log})
+    groups, _ = logs.tell(oldest(unread, NOW))
+    assert len(logs.asked) > SHARED_ROUNDS
+    assert all(0 <= log[number][1] - groups[str(name)] <= RESOLUTION for name, number in enumerate([24, 17, 6]))
+
+
 @pytest.mark.parametrize("partitions", [3, 20])
 def test_hundreds_at_different_places_of_the_same_partitions_take_no_more_requests(partitions: int) -> None:
     random = Random(7)
