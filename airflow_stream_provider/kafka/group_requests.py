@@ -73,7 +73,9 @@ class GroupRequests:
                 refused = {partition: error for partition, error in answers.items() if error is not NoError}
             errors = [for_code(problem.code)(problem.reason) for problem in problems.values()]
             others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
-            errors += [error(f"{named(partition)}{others}") for partition, error in refused.items()]
+            errors += [
+                error(f"{named(partition.topic, partition.partition)}{others}") for partition, error in refused.items()
+            ]
             if not errors:
                 return
             if pause is None or not isinstance(errors[0], RetriableError):

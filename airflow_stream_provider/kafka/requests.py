@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient, TopicPartition
 
-    from airflow_stream_provider.lag.report import PartitionLag
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -144,7 +143,9 @@ class Requests:
                     if error_code == 0:
                         found[partition] = value
                         continue
-                    found.problems[partition] = Problem(error_code, error_sentence(error_code, named(partition)))
+                    found.problems[partition] = Problem(
+                        error_code, error_sentence(error_code, named(partition.topic, partition.partition))
+                    )
                     if issubclass(for_code(error_code), RetriableError):
                         again[partition] = wanted[partition]
             if not again or pause is None:
@@ -175,7 +176,7 @@ class Requests:
                 problems[partition] = described.problems[partition.topic]
             else:
                 code = UNKNOWN_TOPIC_OR_PARTITION if leader is None else LEADER_NOT_AVAILABLE
-                problems[partition] = Problem(code, error_sentence(code, named(partition)))
+                problems[partition] = Problem(code, error_sentence(code, named(partition.topic, partition.partition)))
         return by_leader
 
     async def configs(
@@ -209,9 +210,9 @@ class Requests:
         return found
 
 
-def named(partition: TopicPartition | PartitionLag) -> str:
+def named(topic: str, partition: int) -> str:
     """Return a partition's name for a sentence: ``partition 0 of the topic orders``."""
-    return f"partition {partition.partition} of the topic {partition.topic}"
+    return f"partition {partition} of the topic {topic}"
 
 
 def _leaders(topic: Mapping[str, Any]) -> dict[int, int]:

@@ -162,7 +162,7 @@ class Logs:
 
 
 def _reason(lag: PartitionLag) -> str:
-    where = named(lag)
+    where = named(lag.topic, lag.partition)
     if lag.state is PartitionState.NO_COMMIT:
         return f"There is no commit for {where}."
     return (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from kafka import TopicPartition
 from kafka.errors import IncompatibleBrokerVersion, KafkaTimeoutError
 
 from airflow_stream_provider.kafka.requests import NO_ANSWER, Problem, error_sentence, named, no_answer
@@ -34,4 +33,4 @@ def test_a_broker_without_answer_is_named(error: Exception, reason: str) -> None
 
 
 def test_a_partition_has_a_name_for_sentences() -> None:
-    assert named(TopicPartition("orders", 3)) == "partition 3 of the topic orders"
+    assert named("orders", 3) == "partition 3 of the topic orders"
