@@ -22,46 +22,19 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_stream_provider.checkpoint.logs import boundary
-from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.lifecycle.record import Boundary
 from airflow_stream_provider.runtime import jvm
+from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.005
 # After the flag or an interrupt, the stream's thread only closes its sources; after a cancelled job, tasks only stop.
 SETTLE_SECONDS = 30.0
-
-
-class BoundaryMissed(StreamError):
-    """The query reached no batch boundary in time, or its engine has none; it runs on, untouched."""
-
-
-@dataclass(frozen=True)
-class QueryEnd:
-    """Where a query stopped, as its checkpoint's logs say.
-
-    :param completed: every planned batch is committed. False is an interrupted batch: its sink may have taken some
-        of it, and the next start runs it again.
-    :param batch: the last committed batch id; None when there is none.
-    :param running_tasks: tasks of an interrupted batch that were still running when waiting for them ended; their
-        writes may still arrive.
-    """
-
-    completed: bool
-    batch: int | None
-    running_tasks: int = 0
-
-    @property
-    def boundary(self) -> Boundary:
-        """The word for the control log."""
-        return Boundary.COMPLETED if self.completed else Boundary.INTERRUPTED
 
 
 def stop_at_boundary(query: StreamingQuery, deadline_seconds: float) -> QueryEnd:

@@ -1,4 +1,4 @@
-"""This driver's hand in the control log: every thread of the driver reads and writes through it."""
+"""How a driver reads and appends to the control log, from all of its threads."""
 
 from __future__ import annotations
 
@@ -6,27 +6,44 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
-from airflow_stream_provider.control.log import ControlLog, make_record
+from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamState
+from airflow_stream_provider.runtime.ports import Clock
 
 Build = Callable[[StreamState], "Record | None"]
+
+# Between two tries while the log is out of reach.
+RETRY_SECONDS = 0.2
 
 log = logging.getLogger(__name__)
 
 
 class ControlClient:
-    """The control log as one incarnation sees it, safe to use from several threads."""
+    """The control log as one incarnation uses it, safe to use from several threads.
 
-    def __init__(self, control: ControlLog, incarnation: str) -> None:
+    :param lock: lets one thread at a time use the log; default: one of its own.
+    """
+
+    def __init__(
+        self,
+        control: ControlLog,
+        incarnation: str,
+        *,
+        clock: Clock = time,
+        lock: AbstractContextManager[Any] | None = None,
+    ) -> None:
         self.incarnation = incarnation
-        self.deployment = incarnation.rpartition(".")[0]
+        self.deployment = deployment_of(incarnation)
         self._log = control
-        self._lock = threading.RLock()
+        self._clock = clock
+        self._lock = threading.RLock() if lock is None else lock
         self._peer: tuple[str, int] | None = None
 
     @property
@@ -35,38 +52,44 @@ class ControlClient:
         return self._log.state
 
     def renew(self, compose: Callable[[StreamState], Heartbeat]) -> StreamState:
-        """Read what is new, then beat with what `compose` makes of it: together they renew the lease."""
+        """Renew the lease: read the new records, then send the heartbeat that `compose` makes of the state.
+
+        :raises ControlUnavailable: the log cannot be read, or the heartbeat not be written; the lease is not renewed.
+        """
         with self._lock:
             state = self._log.refresh()
             self._log.beat(self.incarnation, compose(state))
             return state
 
     def append(self, build: Build) -> StreamState:
-        """Append what `build` makes of the newest state; see `ControlLog.propose`."""
+        """Append the record that `build` makes of the newest state; see `ControlLog.propose`."""
         with self._lock:
             return self._log.propose(build)
 
     def append_if_still(self, state: StreamState, kind: str, **fields: Any) -> None:
-        """Append only if nothing was written since `state`; otherwise the next turn decides again."""
+        """Append only if nothing was appended since `state`; otherwise the next turn decides again."""
         record = self.record(kind, **fields)
         self.append(lambda now: record if now.seq == state.seq else None)
 
     def append_patiently(self, build: Build) -> None:
-        """Append however long the log is out of reach: for what is true already and puts nothing at risk."""
+        """Append, trying again for as long as the log is out of reach: for what has happened already."""
         while True:
             try:
                 self.append(build)
                 return
             except ControlUnavailable as error:
-                log.warning("%s Trying on.", error)
-                time.sleep(0.2)
+                log.warning("%s Trying again.", error)
+                self._clock.sleep(RETRY_SECONDS)
 
     def record(self, kind: str, **fields: Any) -> Record:
         """Return a record by this driver, dated now."""
-        return make_record(kind, f"driver:{self.incarnation}", **fields)
+        return Record(kind=kind, fields=fields, by=f"driver:{self.incarnation}", at=self._clock.time())
 
     def peer_moved(self, request: Request | None) -> bool:
-        """Whether the appointed standby's heartbeat moved after its `ready` (rule 3); ask again on every turn."""
+        """Whether the appointed standby's heartbeat moved since this driver first saw its `ready` (rule 3).
+
+        Call it on every turn: the first call for a request only notes the heartbeat's counter.
+        """
         if request is None or request.stage is not RequestStage.READY:
             self._peer = None
             return False

@@ -28,8 +28,8 @@ HOOK_PRIORITY = 1000
 HOOK_SECONDS = 20
 
 
-class Driver:
-    """This driver's process: identity for the heartbeat, checkpoint ownership, exit, halt."""
+class DriverProcess:
+    """The `ports.Process` of a driver; also owns checkpoints in the stream's name."""
 
     def __init__(self, stream: str, control: str, app_name: str, lease_seconds: float) -> None:
         self._stream = stream

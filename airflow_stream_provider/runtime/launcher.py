@@ -56,16 +56,30 @@ def main(argv: Sequence[str]) -> int:
 
 def _run(log: ControlLog, incarnation: str, release: Release, policy: Policy, options: argparse.Namespace) -> int:
     from airflow_stream_provider.runtime.agent import Agent
-    from airflow_stream_provider.runtime.driver_process import Driver
+    from airflow_stream_provider.runtime.agent_thread import AgentThread
+    from airflow_stream_provider.runtime.consumer_group import ConsumerGroup
+    from airflow_stream_provider.runtime.control_client import ControlClient
+    from airflow_stream_provider.runtime.driver_process import DriverProcess
     from airflow_stream_provider.runtime.gate import Gate
+    from airflow_stream_provider.runtime.query_group import QueryGroup
+    from airflow_stream_provider.runtime.rehearsal import Rehearsal
 
     name = f"{options.stream} {release.version} [{options.deployment}]"
-    driver = Driver(options.stream, options.control, name, policy.lease_seconds)
+    process = DriverProcess(options.stream, options.control, name, policy.lease_seconds)
     gate = Gate()
-    agent = Agent(log, incarnation, policy, gate, driver)
+    thread = AgentThread()
+    agent = Agent(
+        ControlClient(log, incarnation),
+        policy,
+        queries=QueryGroup(gate, process.claim),
+        process=process,
+        rehearse=Rehearsal(gate, policy, incarnation, process).run,
+        spawn=thread.spawn,
+        group=ConsumerGroup(policy.offsets_group, lambda: gate.queries) if policy.offsets_group else None,
+    )
     gate.install(agent.guard)
-    driver.on_terminate(agent.terminate)
-    agent.start()
+    process.on_terminate(lambda: thread.terminate(agent))
+    thread.start(agent)
 
     script = Path(release.folder(log.store.folder)) / options.script
     sys.argv = [str(script), *options.arguments]

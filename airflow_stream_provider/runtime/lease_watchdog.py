@@ -16,15 +16,11 @@ import threading
 import time
 from typing import Any
 
-from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.runtime import jvm as driver
+from airflow_stream_provider.runtime.ports import LeaseOver
 
 HALT_CODE = 50
 TICK_SECONDS = 0.2
-
-
-class LeaseOver(StreamError):
-    """The dead-man switch was postponed after its lease had run out; the JVM halts within 0.2 s."""
 
 
 class LeaseWatchdog:

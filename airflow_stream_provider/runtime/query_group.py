@@ -1,4 +1,4 @@
-"""The script's queries as one: started side by side, stopped side by side, watched, restarted in place."""
+"""The queries of the script as one group: started and stopped side by side, paused, restarted when they fail."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from typing import Any, TypeVar
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.runtime.boundary import BoundaryMissed, QueryEnd, progress_lock, stop_at_boundary
+from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
+from airflow_stream_provider.runtime.boundary import progress_lock, stop_at_boundary
+from airflow_stream_provider.runtime.describe import describe, progress
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
+from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 
-# A query that fails this often without committing a batch in between is given up.
+# A query that fails this often without committing a batch in between is not restarted any more.
 ATTEMPTS = 4
-# What no restart cures; Spark's error classes and, where it has none, its words.
+# Errors that no restart cures: Spark's error classes and, where it has none, part of its message.
 INCURABLE = (
     "KAFKA_DATA_LOSS",
     "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
@@ -28,7 +31,8 @@ INCURABLE = (
     "sources in the checkpoint offsets and now there are",
     "Partitions Set(",
 )
-# Another writer on the checkpoint (or a stale file of our own first try): the log decides who goes on.
+# Errors caused by another writer on the checkpoint, or by a stale file of our own first try: the control log decides
+# which driver goes on.
 CONCURRENT = ("CONCURRENT_STREAM_LOG_UPDATE", "concurrently using", "_LEGACY_ERROR_TEMP_2207")
 
 T = TypeVar("T")
@@ -46,32 +50,59 @@ class QueryFailures:
 
 
 class QueryGroup:
-    """Starts, stops and watches the managed queries of one driver."""
+    """The `ports.Queries` of a driver: the managed queries behind its gate.
 
-    def __init__(self, gate: Gate, claim: Callable[[ManagedQuery], None]) -> None:
+    :param claim: takes a checkpoint location; records this stream as its owner, or raises.
+    """
+
+    def __init__(self, gate: Gate, claim: Callable[[str], None]) -> None:
         self._gate = gate
         self._claim = claim
         self._failures: dict[str, QueryFailures] = {}
         self._held: ExitStack | None = None
 
     @property
+    def ready(self) -> bool:
+        """Whether the script has built its queries; see `Gate.ready`."""
+        return self._gate.ready
+
+    @property
     def paused(self) -> bool:
-        """Whether every query is held still by its progress lock."""
+        """Whether this driver holds the progress lock of every query."""
         return self._held is not None
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return what the `standby` record says of each query."""
+        return [describe(query) for query in self._gate.queries]
+
+    def progress(self) -> tuple[QueryProgress, ...]:
+        """Ask Spark how far each query is."""
+        return tuple(progress(query) for query in self._gate.queries)
+
+    def hold(self) -> list[ManagedQuery]:
+        """Start at once what the script adds from now on, and return the queries to `start`."""
+        queries = self._gate.hold(self._start_one)
+        for query in queries:
+            # The run from an earlier epoch of this driver is out of date: another driver has gone on since.
+            query.real = None
+        return queries
+
+    def let_go(self) -> None:
+        """Start nothing that the script adds from now on; return once a start that is under way has ended."""
+        self._gate.let_go()
 
     def start(self, queries: Sequence[ManagedQuery]) -> None:
         """Start these side by side on their real checkpoints."""
-        side_by_side(self.start_one, queries)
+        side_by_side(self._start_one, queries)
 
-    def start_one(self, query: ManagedQuery) -> None:
-        """Start one query on its real checkpoint."""
-        self._claim(query)
+    def _start_one(self, query: ManagedQuery) -> None:
+        self._claim(query.checkpoint)
         query.start_real()
 
     def stop(self, seconds: float) -> tuple[dict[str, QueryEnd], BoundaryMissed | None]:
-        """Stop all queries at their boundaries; return where each stopped, and what kept one from it.
+        """Stop all queries at their boundaries; return where each stopped, and the error of one that did not.
 
-        When one misses its boundary the others are stopped already; `restart_stopped` brings them back in place.
+        When one misses its boundary the others are stopped already; `restart_in_place` starts them again.
         """
 
         def halt(query: ManagedQuery) -> QueryEnd | BoundaryMissed | None:
@@ -88,7 +119,7 @@ class QueryGroup:
         return {name: end for name, end in ends.items() if isinstance(end, QueryEnd)}, missed
 
     def interrupt(self) -> None:
-        """Stop what still runs, in mid-batch if need be."""
+        """Stop what is still running, inside a batch if need be."""
 
         def cut(query: ManagedQuery) -> None:
             if query.real is not None and query.real.isActive:
@@ -97,9 +128,9 @@ class QueryGroup:
         side_by_side(cut, self._gate.live())
 
     def pause(self, seconds: float) -> None:
-        """Hold every query still (no new batch, no commit) until `resume`, from the same thread.
+        """Hold every query still (no new batch, no commit) until `resume`, which the same thread must call.
 
-        :raises BoundaryMissed: a lock was not had in time; nothing is held then.
+        :raises BoundaryMissed: a progress lock was not free within so many seconds; no query is held then.
         """
         deadline = time.monotonic() + seconds
         with ExitStack() as stack:
@@ -109,15 +140,16 @@ class QueryGroup:
             self._held = stack.pop_all()
 
     def resume(self) -> None:
-        """Let the queries go on."""
+        """Give the progress locks back."""
         if self._held is not None:
             held, self._held = self._held, None
             held.close()
 
     def tend(self) -> tuple[list[ManagedQuery], tuple[ManagedQuery, Exception] | None]:
-        """Look after the queries; return those to `restart` now, and one that is lost for good, with its error.
+        """Return the failed queries to `restart` now, and one that no restart cures, with its error.
 
-        A failure that another writer caused is retried at once: act on it only when the log says that we hold.
+        A query that failed because of another writer is due at once: restart it only when the control log says that
+        this driver holds the stream. A query that ended by itself is marked as over.
         """
         due = []
         for query in self._gate.live():
@@ -137,14 +169,15 @@ class QueryGroup:
         return due, None
 
     def restart(self, queries: Sequence[ManagedQuery]) -> None:
-        """Start these again in place: driver, executors and caches stay."""
+        """Start failed queries again; driver, executors and caches stay."""
         for query in queries:
             self._failures.setdefault(query.label, QueryFailures()).retry_at = 0.0
         side_by_side(ManagedQuery.start_real, queries)
 
-    def restart_stopped(self) -> None:
-        """Start again what a missed boundary of another query left stopped."""
+    def restart_in_place(self) -> None:
+        """Start again what `stop` stopped before another query missed its boundary, and what the script added since."""
         self.restart([query for query in self._gate.live() if query.real is not None and not query.real.isActive])
+        self.start([query for query in self._gate.hold(self._start_one) if query.real is None])
 
     def _note(self, query: ManagedQuery, failures_of: QueryFailures, error: str) -> None:
         batch = checkpoints.boundary(query.checkpoint).commit
@@ -161,7 +194,7 @@ class QueryGroup:
 
 
 def side_by_side(work: Callable[[ManagedQuery], T], queries: Sequence[ManagedQuery]) -> list[T]:
-    """Do the work for all queries at the same time; raise the first error once all are through."""
+    """Do the work for all queries at the same time; when all are done, raise the first error as a StreamError."""
     results: list[Any] = [None] * len(queries)
     errors: list[BaseException] = []
 

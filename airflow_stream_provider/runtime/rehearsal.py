@@ -20,8 +20,10 @@ from airflow_stream_provider.lifecycle.errors import RehearsalRefused
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime.compatibility import compare
 from airflow_stream_provider.runtime.describe import describe
+from airflow_stream_provider.runtime.driver_process import DriverProcess
 from airflow_stream_provider.runtime.gate import Gate, start_ungated
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
+from airflow_stream_provider.runtime.spark_error import message_of
 from airflow_stream_provider.runtime.writer_spec import rehearsal_writer
 
 SENTINEL = "airflow-stream-rehearsal: the plan is accepted"
@@ -30,25 +32,35 @@ IDLE_SECONDS = 10.0
 
 
 class Rehearsal:
-    """Rehearses the queries of one standby; its clones live beside each checkpoint and are removed afterwards."""
+    """Rehearses the queries of one standby; its clones live beside each checkpoint and are removed afterwards.
 
-    def __init__(self, gate: Gate, policy: Policy, incarnation: str, say: Callable[[str], None]) -> None:
+    `run` is the `ports.Rehearse` of a driver.
+    """
+
+    def __init__(self, gate: Gate, policy: Policy, incarnation: str, process: DriverProcess) -> None:
         self._gate = gate
         self._policy = policy
         self._incarnation = incarnation
-        self._say = say
-        self._deadline = time.monotonic() + policy.rehearse_seconds
+        self._process = process
+        self._say: Callable[[str], None] = lambda message: None
+        self._deadline = 0.0
         # Spark 3 compares state schemas where the state is loaded, not while it plans: there one real batch is a must.
         self._batches = max(policy.rehearse_batches, 1 if pyspark.__version__.startswith("3.") else 0)
 
-    def run(self, running: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Rehearse every query and return a summary by query's name.
+    def run(self, former: Sequence[Mapping[str, Any]], *, live: bool, say: Callable[[str], None]) -> dict[str, Any]:
+        """Rehearse every query and return a summary by query name.
 
-        :param running: the queries of the release that runs, or ran last, as its `standby` record describes them.
-        :raises RehearsalRefused: this release cannot take over: the comparison says so, or Spark, in its own words.
+        :param former: the queries of the release that runs or ran last, from its `standby` record.
+        :param live: whether a driver holds the stream now: its checkpoints may then have no owner yet and move.
+        :param say: takes one line for the heartbeat.
+        :raises CheckpointError: a checkpoint cannot be used, or belongs to another stream.
+        :raises RehearsalRefused: this release cannot take over, by the comparison or by an error of Spark.
         """
+        self._say, self._deadline = say, time.monotonic() + self._policy.rehearse_seconds
+        for query in self._gate.queries:
+            self._process.check_checkpoint(query.checkpoint, live=live)
         started = time.monotonic()
-        refusals, notes = compare(running, [describe(q) for q in self._gate.queries], self._policy.changed_checkpoints)
+        refusals, notes = compare(former, [describe(q) for q in self._gate.queries], self._policy.changed_checkpoints)
         if refusals:
             raise RehearsalRefused(
                 " ".join(refusals), next_step="If it is meant, name the checkpoint in the form's `changed_checkpoints`."
@@ -185,14 +197,7 @@ class Rehearsal:
         if isinstance(error, RehearsalRefused):
             return error
         return RehearsalRefused(
-            f"Spark refuses the query {query.label} on the stream's checkpoint: {spark_says(error)}",
+            f"Spark refuses the query {query.label} on the stream's checkpoint: {message_of(error)}",
             next_step="The running release goes on untouched. Keep the state's shape, or deploy as a new stream.",
             query=query.label,
         )
-
-
-def spark_says(error: BaseException, limit: int = 1500) -> str:
-    """Return the part of a PySpark error that a person needs: its message without the Java stack."""
-    text = str(getattr(error, "desc", None) or error)
-    lines = [line for line in text.splitlines() if not line.lstrip().startswith(("at ", "=== ", "Traceback"))]
-    return "\n".join(lines)[:limit].strip()

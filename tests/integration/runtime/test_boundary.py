@@ -17,7 +17,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_stream_provider.checkpoint import LogEnds, boundary
 from airflow_stream_provider.lifecycle.record import Boundary
-from airflow_stream_provider.runtime.boundary import BoundaryMissed, QueryEnd, progress_lock, stop_at_boundary
+from airflow_stream_provider.runtime.boundary import progress_lock, stop_at_boundary
+from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from devstack.drivers import wait_for
 
 DEADLINE = 120.0

@@ -27,7 +27,8 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 SparkContext._ensure_initialized()
 from airflow_stream_provider.runtime import jvm
-from airflow_stream_provider.runtime.lease_watchdog import LeaseWatchdog, LeaseOver, end_with_jvm
+from airflow_stream_provider.runtime.lease_watchdog import LeaseWatchdog, end_with_jvm
+from airflow_stream_provider.runtime.ports import LeaseOver
 
 lease, mode = float(sys.argv[1]), sys.argv[2]
 if mode != "late":

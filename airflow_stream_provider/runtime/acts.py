@@ -1,0 +1,266 @@
+"""What a driver does, one act per decision: announce, answer, acquire, start, release, exit, halt, and failing.
+
+Like `agent.py` it knows neither Spark nor threads: `ports.py` says what it needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
+from airflow_stream_provider.lifecycle.heartbeat import DriverPhase
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
+from airflow_stream_provider.lifecycle.rules import may_acquire, may_release
+from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.runtime.control_client import ControlClient
+from airflow_stream_provider.runtime.heartbeat import HeartbeatWriter
+from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
+from airflow_stream_provider.runtime.ports import BoundaryMissed, Clock, Process, Queries, Rehearse, Spawn, Work
+from airflow_stream_provider.runtime.spark_error import message_of
+
+# Failed and ended queries are looked for this often.
+TEND_SECONDS = 1.0
+# How long queries may take to stop after SIGTERM (spark.worker.driverTerminateTimeout is 10 s by default).
+TERMINATE_SECONDS = 8.0
+# How long a driver that nobody follows waits for its last commit to the offsets group.
+FLUSH_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Acts:
+    """The acts of one incarnation, and what it knows of itself; every act on the stream is a record in the log.
+
+    Acts that take long (rehearsing, starting, stopping) run in the background, one at a time.
+
+    `running`: the queries are started, or starting. `rehearsal`: the summary of a successful rehearsal, None before.
+    `released_at`: monotonic time of the last release; None once its request is over. `work`: the background work.
+    """
+
+    def __init__(
+        self,
+        control: ControlClient,
+        policy: Policy,
+        *,
+        queries: Queries,
+        process: Process,
+        rehearse: Rehearse,
+        spawn: Spawn,
+        offsets: OffsetsGroup,
+        heartbeat: HeartbeatWriter,
+        clock: Clock = time,
+    ) -> None:
+        self.running = False
+        self.terminating = False
+        self.rehearsal: Mapping[str, Any] | None = None
+        self.released_at: float | None = None
+        self.work: Work | None = None
+        self._control = control
+        self._policy = policy
+        self._queries = queries
+        self._process = process
+        self._run_rehearsal = rehearse
+        self._spawn = spawn
+        self._offsets = offsets
+        self._heartbeat = heartbeat
+        self._clock = clock
+        self._deployment = control.deployment
+        self._incarnation = control.incarnation
+        self._last_tend = 0.0
+
+    # -- one act per member of Action ------------------------------------------------------------------------------
+
+    def wait(self, state: StreamState) -> None:
+        """Nothing is asked of this driver: rehearse when the script is ready, restart queries that failed."""
+        if self._incarnation not in state.incarnations and self.rehearsal is None:
+            if self._queries.ready:
+                self._in_background(lambda: self._rehearse(state))
+        elif self.running and self._clock.monotonic() - self._last_tend >= TEND_SECONDS:
+            self._last_tend = self._clock.monotonic()
+            due, lost = self._queries.tend()
+            if lost is not None:
+                self.fail(f"The query {lost[0].label} failed and no restart cures it", lost[1])
+            if due:
+                self._in_background(lambda: self._queries.restart(due))
+
+    def announce(self, state: StreamState) -> None:
+        """Append `standby`, with the queries and the rehearsal, unless that is done already."""
+        record = self._control.record(
+            Kind.STANDBY,
+            deployment=self._deployment,
+            incarnation=self._incarnation,
+            queries=self._queries.describe(),
+            rehearsal=self.rehearsal,
+        )
+        self._control.append(lambda now: None if self._incarnation in now.incarnations else record)
+        self._heartbeat.phase = DriverPhase.STANDBY
+
+    def answer(self, state: StreamState) -> None:
+        """Append `ready` for the open request, unless anything was appended since `state`."""
+        request = state.open_request
+        if request is not None:
+            self._control.append_if_still(state, Kind.READY, request=request.id, incarnation=self._incarnation)
+
+    def acquire(self, state: StreamState) -> None:
+        """Append `acquired` with the next epoch, if this driver still may, and start."""
+
+        def build(now: StreamState) -> Record | None:
+            request = now.open_request
+            if request is None or not may_acquire(now, self._incarnation):
+                return None
+            return self._control.record(
+                Kind.ACQUIRED, incarnation=self._incarnation, request=request.id, epoch=now.epoch + 1
+            )
+
+        after = self._control.append(build)
+        if after.holder == self._incarnation:
+            self.start(after)
+
+    def start(self, state: StreamState) -> None:
+        """Start all queries in the background; this driver holds the stream."""
+        queries = self._queries.hold()
+        self.running = True
+        self._heartbeat.phase = DriverPhase.RUNNING
+        self.released_at = None
+        self._heartbeat.started_at = self._clock.time()
+        self._in_background(lambda: self._queries.start(queries))
+
+    def release(self, state: StreamState) -> None:
+        """Stop all queries in the background and append `released`; abort a request that has expired instead."""
+        request = state.open_request
+        if not self.terminating and request is not None and request.expires < self._clock.time():
+            self._control.append_if_still(
+                state, Kind.ABORTED, request=request.id, incarnation=self._incarnation, reason="expired"
+            )
+            return
+        self._heartbeat.phase = DriverPhase.RELEASING
+        if self.terminating:
+            self._in_background(lambda: self._stop_and_release(None, None))
+        elif request is not None:
+            wanted, to = request.id, request.to
+            self._in_background(lambda: self._stop_and_release(wanted, to))
+
+    def _stop_and_release(self, request: str | None, to: str | None) -> None:
+        seconds = TERMINATE_SECONDS if request is None else self._policy.boundary_seconds
+        self._queries.let_go()
+        ends, missed = self._queries.stop(seconds)
+        if missed is not None and request is not None:
+            self._abort(request, missed)
+            return
+        if missed is not None:
+            self._queries.interrupt()
+        completed = missed is None and all(end.completed for end in ends.values())
+        fields: dict[str, Any] = {
+            "incarnation": self._incarnation,
+            "boundary": (Boundary.COMPLETED if completed else Boundary.INTERRUPTED).value,
+            "ends": {name: {"batch": end.batch, "boundary": end.boundary.value} for name, end in ends.items()},
+            "request": request,
+            "to": to,
+        }
+        if to is None:
+            self._offsets.flush(self._queries.progress, FLUSH_SECONDS)
+        self.running = False
+        self._offsets.withdraw()
+        self.released_at = self._clock.monotonic()
+        self._heartbeat.phase = DriverPhase.STANDBY
+
+        def build(state: StreamState) -> Record | None:
+            # When the driver that was to follow is lost meanwhile, this one still holds and starts again in place.
+            wanted = request is None or may_release(state, self._incarnation, request)
+            held = state.holder == self._incarnation
+            return self._control.record(Kind.RELEASED, **fields) if wanted and held else None
+
+        self._control.append_patiently(build)
+
+    def _abort(self, request: str, missed: BoundaryMissed) -> None:
+        """A boundary was missed: what is stopped restarts in place, in the same epoch (rule 3)."""
+        self._queries.restart_in_place()
+        self._heartbeat.phase = DriverPhase.RUNNING
+
+        def build(state: StreamState) -> Record | None:
+            if state.open_request is None or state.open_request.id != request:
+                return None
+            return self._control.record(
+                Kind.ABORTED, request=request, incarnation=self._incarnation, reason=missed.message
+            )
+
+        self._control.append_patiently(build)
+
+    def exit(self, state: StreamState) -> None:
+        """Send a last heartbeat and end the process with code 0."""
+        deployment = state.deployments.get(self._deployment)
+        if deployment is not None and deployment.ended == "finished":
+            return  # the script ends by itself
+        self._heartbeat.phase = DriverPhase.ENDED
+        with contextlib.suppress(ControlUnavailable):
+            self._control.renew(lambda state: self._heartbeat.next(state, running=False))
+        self._process.exit()
+
+    def halt(self, state: StreamState) -> None:
+        """End the process with code 50, without another record: another driver may hold the stream."""
+        log.error("This driver may not run the stream any more (record %s): halting.", state.seq)
+        self._process.halt()
+
+    # -- rehearsing and failing ------------------------------------------------------------------------------------
+
+    def _rehearse(self, state: StreamState) -> None:
+        self._heartbeat.phase = DriverPhase.REHEARSING
+        former = state.incarnations.get(state.last_holder or "")
+        queries = former.queries if former else ()
+        try:
+            rehearsal = self._run_rehearsal(queries, live=state.holder is not None, say=self._heartbeat.say)
+        except StreamError as error:
+            self.fail(str(error), error)
+        else:
+            self.rehearsal = self._heartbeat.rehearsal = rehearsal
+
+    def finish(self) -> None:
+        """Append `finished`: all queries ended by themselves and the script is over."""
+        self._offsets.flush(self._queries.progress, FLUSH_SECONDS)
+        record = self._control.record(Kind.FINISHED, incarnation=self._incarnation)
+        self._control.append_patiently(lambda state: record if state.holder == self._incarnation else None)
+
+    def fail(self, reason: str, error: BaseException) -> None:
+        """Stop everything, append `failed`, halt the process with code 50."""
+        log.error("%s: %s", reason, error)
+        boundary = Boundary.COMPLETED
+        if self.running:
+            ends, missed = self._queries.stop(TERMINATE_SECONDS)
+            if missed is not None:
+                self._queries.interrupt()
+            self.running = False
+            if missed is not None or any(end.running_tasks for end in ends.values()):
+                # Part of a batch may still be written: this driver has to be fenced before another one acquires.
+                boundary = Boundary.INTERRUPTED
+        fields = {
+            "boundary": boundary.value,
+            "deployment": self._deployment,
+            "incarnation": self._incarnation,
+            "reason": reason,
+            "error": f"{type(error).__name__}: {message_of(error)}",
+        }
+
+        def build(state: StreamState) -> Record | None:
+            deployment = state.deployments.get(self._deployment)
+            if deployment is None or deployment.ended:
+                return None
+            found = state.incarnations.get(self._incarnation)
+            return None if found and found.state.terminal else self._control.record(Kind.FAILED, **fields)
+
+        self._control.append_patiently(build)
+        self._process.halt()
+
+    def _in_background(self, work: Callable[[], None]) -> None:
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as error:
+                log.exception("Failed in the background")
+                self.fail(str(error) if isinstance(error, StreamError) else "The runtime itself failed", error)
+
+        self.work = self._spawn(guarded)

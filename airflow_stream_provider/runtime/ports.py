@@ -1,0 +1,159 @@
+"""What the agent needs of its surroundings, and the values and errors that pass between the two.
+
+In a driver the surroundings are Spark, threads and the wall clock; in the model check they are a simulation. Nothing
+here, nor in `agent.py`, needs pyspark or a JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.record import Boundary
+
+
+class BoundaryMissed(StreamError):
+    """The query reached no batch boundary within the deadline, or its engine has none; the query is still running."""
+
+
+class LeaseOver(StreamError):
+    """The lease had run out before it was renewed; the JVM halts within 0.2 s."""
+
+
+@dataclass(frozen=True)
+class QueryEnd:
+    """Where a query stopped, according to the logs in its checkpoint.
+
+    :param completed: every planned batch is committed. False means an interrupted batch: its sink may have taken
+        part of it, and the next start runs it again.
+    :param batch: the last committed batch id; None when there is none.
+    :param running_tasks: tasks of an interrupted batch that were still running when the wait for them ended; their
+        writes may still arrive.
+    """
+
+    completed: bool
+    batch: int | None
+    running_tasks: int = 0
+
+    @property
+    def boundary(self) -> Boundary:
+        """The boundary as the control log names it."""
+        return Boundary.COMPLETED if self.completed else Boundary.INTERRUPTED
+
+
+class Clock(Protocol):
+    """Python's `time` module, or a simulated clock. All values are seconds."""
+
+    def monotonic(self) -> float:
+        """Return a time that never goes back; only differences mean something."""
+
+    def time(self) -> float:
+        """Return the wall clock, in seconds since 1970."""
+
+    def sleep(self, seconds: float, /) -> None:
+        """Block the calling thread."""
+
+
+class Query(Protocol):
+    """One query of the script, as far as the agent knows it."""
+
+    label: str
+
+
+class Queries(Protocol):
+    """All queries of the script; `query_group.QueryGroup` in a driver.
+
+    The agent starts and stops them in one background thread at a time; it pauses and resumes them in its own thread.
+    """
+
+    @property
+    def ready(self) -> bool:
+        """Whether the script has built all queries that it is going to build before it waits."""
+
+    @property
+    def paused(self) -> bool:
+        """Whether every query is held still: no new batch, no commit."""
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return what the `standby` record says of each query."""
+
+    def progress(self) -> Sequence[QueryProgress]:
+        """Ask how far each query is."""
+
+    def hold(self) -> Sequence[Any]:
+        """Start at once what the script adds from now on, and return the queries to `start`."""
+
+    def let_go(self) -> None:
+        """Start nothing that the script adds from now on; return once a start that is under way has ended."""
+
+    def start(self, queries: Sequence[Any]) -> None:
+        """Start these queries side by side on their real checkpoints."""
+
+    def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:
+        """Stop all queries side by side at their batch boundaries; return where each stopped, by label.
+
+        The second value is the error of one that reached no boundary within so many seconds and is still running.
+        """
+
+    def interrupt(self) -> None:
+        """Stop whatever is still running, inside a batch if need be."""
+
+    def restart_in_place(self) -> None:
+        """Start again what `stop` stopped before one query missed its boundary, and what the script added since."""
+
+    def pause(self, seconds: float) -> None:
+        """Hold every query still until `resume`; raise BoundaryMissed, holding none, when one takes too long."""
+
+    def resume(self) -> None:
+        """Let the paused queries go on."""
+
+    def tend(self) -> tuple[Sequence[Any], tuple[Query, Exception] | None]:
+        """Return the failed queries to `restart` now, and one that no restart cures, with its error."""
+
+    def restart(self, queries: Sequence[Any]) -> None:
+        """Start failed queries again, in the same driver."""
+
+
+class Process(Protocol):
+    """The driver's operating system process; `driver_process.DriverProcess` in a driver."""
+
+    @property
+    def facts(self) -> Heartbeat:
+        """What a heartbeat says of the process and its Spark application."""
+
+    def postpone(self, sent: float) -> None:
+        """Let the lease run from this monotonic time; raise LeaseOver when it has run out already."""
+
+    def exit(self) -> None:
+        """End the process with code 0. Does not return."""
+
+    def halt(self) -> None:
+        """End the process at once with code 50, without clean-up. Does not return."""
+
+
+class Rehearse(Protocol):
+    """Rehearses all queries on clones of their checkpoints; `rehearsal.Rehearsal` in a driver."""
+
+    def __call__(
+        self, former: Sequence[Mapping[str, Any]], *, live: bool, say: Callable[[str], None]
+    ) -> Mapping[str, Any]:
+        """Return the summary that the `standby` record and the heartbeat carry.
+
+        :param former: the queries of the release that runs or ran last, from its `standby` record.
+        :param live: whether a driver holds the stream now. :param say: takes one line for the heartbeat.
+        :raises StreamError: this release cannot take over.
+        """
+
+
+class Work(Protocol):
+    """Work in the background; a `threading.Thread` in a driver."""
+
+    def is_alive(self) -> bool:
+        """Whether the work is still under way."""
+
+
+# Begins the work in the background, and lets the agent take its next turn as soon as the work is over.
+Spawn = Callable[[Callable[[], None]], Work]
