@@ -1,22 +1,29 @@
-"""A driver as the runtime's agent plays it, with its queries reduced to what matters: do they write now?"""
+"""A driver: the runtime's own agent, on a simulated process and queries.
+
+The agent's turns are one actor, its background work and the end of the script are others, so that what one thread does
+comes between the steps of another. The queries are reduced to what matters: does something of them write now?
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from enum import IntEnum
 from typing import Any
 
+import greenlet
+
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.lifecycle.driver_decision import DriverView, decide
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, RehearsalRefused, StreamError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.record import Kind, Record
-from airflow_stream_provider.lifecycle.rules import may_acquire, may_release
-from airflow_stream_provider.lifecycle.state import RequestStage, StreamState
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.runtime.agent import Agent
+from airflow_stream_provider.runtime.control_client import ControlClient
+from airflow_stream_provider.runtime.ports import BoundaryMissed, LeaseOver, QueryEnd
 from tests.support.simulation.world import Actor, Wire, World
 
-TAKE_BACK_SECONDS = 10.0
+POLICY = Policy(take_back_seconds=10.0, lease_seconds=30.0)
 
 
 class Luck(IntEnum):
@@ -32,25 +39,26 @@ class Driver(Actor):
     """One incarnation. `writing` is the truth about its queries, whatever it or the log believes.
 
     `terminating`: SIGTERM has come. `suspended`: its monotonic clock stands still. `mishap`: how its queries end by
-    themselves at the next look ("failed", "torn": failed inside a batch, "finished").
+    themselves at the next look ("failed", "torn": failed inside a batch, "curable": failed, and a restart helps,
+    "finished").
     """
 
     def __init__(self, world: World, incarnation: str, submission: str) -> None:
+        self.threads: list[Thread] = []
         super().__init__(world)
         self.incarnation = incarnation
         self.submission = submission
         self.deployment = deployment_of(incarnation)
-        self.log = ControlLog(Wire(self), "orders")
         self.writing = False
-        self.running = False
-        self.rehearsed = False
         self.terminating = False
         self.suspended = False
         self.mishap = ""
         self.clock = 0.0
-        self._released_at: float | None = None
-        self._counter = 0
-        self._peer: tuple[str, int] | None = None
+        self.points = 0
+        self.log = ControlLog(Wire(self), "orders")
+        self.jvm = Jvm(self)
+        self.queries = Queries(self)
+        self.agent: Agent | None = None
         world.drivers[incarnation] = self
 
     @property
@@ -58,15 +66,109 @@ class Driver(Actor):
         """Whether an observer sees its heartbeat move."""
         return not (self.over or self.frozen or self.cut)
 
+    @property
+    def running(self) -> bool:
+        """Whether it believes that it runs the queries."""
+        return self.agent is not None and self.agent._acts.running
+
+    # -- what befalls it -------------------------------------------------------------------------------------------
+
+    def tick(self, seconds: float) -> None:
+        """Let time pass; the lease watchdog halts the process when it was not postponed in time.
+
+        It is in the driver's JVM, so a machine that is frozen as a whole freezes it, too.
+        """
+        if not self.suspended:
+            self.clock += seconds
+        if self.over or self.frozen:
+            return
+        if self.clock >= self.jvm.deadline:
+            self.crash()
+        elif self.running and self.clock - self._renewed >= POLICY.lease_seconds:
+            assert self.queries.paused, "rule 2: it outlives its lease, and its queries are not paused"
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self.terminating = True
+        if self.agent is not None:
+            self.agent.terminate()
+
+    def script_fails(self) -> None:
+        """The user's script raises."""
+        if (agent := self.agent) is not None:
+            self.spawn(lambda: agent.script_failed("The script failed", Mishap("It raised.")))
+
+    def script_ends(self) -> None:
+        """The user's script returns, since its queries are over; then the process ends."""
+        agent = self.agent
+        assert agent is not None
+
+        def finish() -> None:
+            agent.script_finished()
+            self.end()
+
+        self.spawn(finish)
+
+    def crash(self) -> None:
+        """Kill the process; its executors may write on for a while."""
+        for thread in self.threads:
+            Actor.crash(thread)
+        super().crash()
+
     def kill(self) -> None:
         """Kill it and its executors; on return they are gone."""
         self.crash()
         self.writing = False
 
+    def end(self) -> None:
+        """End the process, from within one of its threads."""
+        for thread in (*self.threads, self):
+            if thread is not self.here:
+                Actor.crash(thread)
+        raise greenlet.GreenletExit
+
+    # -- its threads -----------------------------------------------------------------------------------------------
+
+    @property
+    def here(self) -> Actor:
+        """The thread of this driver that takes a step now."""
+        assert self.world.current is not None
+        return self.world.current
+
+    def world_says(self, luck: Luck) -> bool:
+        return self.here.choice == luck
+
+    def point(self) -> None:
+        self.points += 1
+        super().point()
+
+    def spawn(self, work: Callable[[], None]) -> Thread:
+        self.threads = [thread for thread in self.threads if thread.is_alive()]
+        self.threads.append(Thread(self, work))
+        return self.threads[-1]
+
     def run(self) -> None:
-        if self._launched():
-            while not self._turn():
-                pass
+        if not self._launched():
+            return
+        clock = Clock(self)
+        self.jvm.deadline = self.clock + POLICY.lease_seconds
+        self.agent = Agent(
+            ControlClient(self.log, self.incarnation, clock=clock, lock=Lock(self)),
+            POLICY,
+            queries=self.queries,
+            process=self.jvm,
+            rehearse=self._rehearse,
+            spawn=self.spawn,
+            clock=clock,
+        )
+        if self.terminating:
+            self.agent.terminate()
+        while True:
+            points, began = self.points, self.clock
+            self.agent.turn()
+            self._look(began)
+            if self.points == points:
+                self.point()
 
     def _launched(self) -> bool:
         while True:
@@ -76,148 +178,179 @@ class Driver(Actor):
             except ControlUnavailable:
                 self.point()
 
-    def _turn(self) -> bool:
-        """Look, decide, act; return whether this driver leaves."""
-        try:
-            state = self.log.refresh()
-            self._counter += 1
-            self.log.beat(self.incarnation, Heartbeat(counter=self._counter, submission=self.submission))
-            me = self._me(state)
-        except ControlUnavailable:
-            self.point()
-            return False
-        action = decide(state, me, TAKE_BACK_SECONDS)
-        self.point()  # what it does now may rest on what it saw long ago
-        act: Callable[[StreamState], bool] = getattr(self, f"_{action.value}")
-        try:
-            return act(state)
-        except ControlUnavailable:
-            return False
+    def _rehearse(
+        self, former: Sequence[Mapping[str, Any]], *, live: bool, say: Callable[[str], None]
+    ) -> Mapping[str, Any]:
+        self.here.point()
+        if self.world_says(Luck.REFUSED):
+            raise RehearsalRefused("Spark refuses the plan.")
+        return {}
 
-    def _me(self, state: StreamState) -> DriverView:
-        if state.open_request is None:
-            self._released_at = None
-        return DriverView(
-            incarnation=self.incarnation,
-            rehearsed=self.rehearsed,
-            running=self.running,
-            peer_moved=self._peer_moved(state),
-            released_for=None if self._released_at is None else self.clock - self._released_at,
-            terminating=self.terminating,
-        )
+    @property
+    def _renewed(self) -> float:
+        return 0.0 if self.agent is None else self.agent._renewed
 
-    def _peer_moved(self, state: StreamState) -> bool:
-        request = state.open_request
-        if state.holder != self.incarnation or request is None or request.stage is not RequestStage.READY:
-            self._peer = None
-            return False
-        count = (self.log.heartbeat(str(request.to)) or Heartbeat()).counter
-        if self._peer is None or self._peer[0] != request.id:
-            self._peer = (request.id, count)
-        return count > self._peer[1]
+    def _look(self, began: float) -> None:
+        """Rule 2, after a turn that began at this time: half a lease without the log, and the queries are paused."""
+        assert self.agent is not None
+        silent = began - self._renewed
+        if self.running and silent > POLICY.lease_seconds / 2 and self.agent._acts.work is None:
+            assert self.queries.paused or self.queries.pause_missed, "rule 2: the log is away, and nothing is paused"
 
-    # -- one per Action --------------------------------------------------------------------------------------------
 
-    def _wait(self, state: StreamState) -> bool:
-        if self.incarnation not in state.incarnations:
-            if self.world_says(Luck.REFUSED):
-                return self._fail("completed")
-            self.rehearsed = True
-        elif self.running and self.mishap == "finished":
-            self.running = self.writing = False
-            self._patiently(lambda s: self._record(Kind.FINISHED) if s.holder == self.incarnation else None)
-            return True
-        elif self.running and self.mishap:
-            return self._fail("interrupted" if self.mishap == "torn" else "completed")
-        return False
+class Thread(Actor):
+    """Another thread of a driver: frozen, cut off and killed with it."""
 
-    def _announce(self, state: StreamState) -> bool:
-        self._if_still(state, Kind.STANDBY, deployment=self.deployment)
-        return False
+    def __init__(self, driver: Driver, work: Callable[[], None]) -> None:
+        super().__init__(driver.world)
+        self.driver = driver
+        self._work = work
 
-    def _answer(self, state: StreamState) -> bool:
-        assert state.open_request is not None
-        self._if_still(state, Kind.READY, request=state.open_request.id)
-        return False
+    @property
+    def process(self) -> Driver:
+        return self.driver
 
-    def _acquire(self, state: StreamState) -> bool:
-        def build(now: StreamState) -> Record | None:
-            request = now.open_request
-            if request is None or not may_acquire(now, self.incarnation):
-                return None
-            return self._record(Kind.ACQUIRED, request=request.id, epoch=now.epoch + 1)
+    def run(self) -> None:
+        self._work()
 
-        self.log.propose(build)
-        return False
+    def is_alive(self) -> bool:
+        return not self.over
 
-    def _start(self, state: StreamState) -> bool:
-        self.running = True
-        self._released_at = None
-        self.point()
-        self.writing = True
-        return False
+    def crash(self) -> None:
+        self.driver.crash()
 
-    def _release(self, state: StreamState) -> bool:
-        request = None if self.terminating else state.open_request
-        if request is not None and request.expires < self.world.now:
-            self._if_still(state, Kind.ABORTED, request=request.id, reason="expired")
-            return False
-        self.point()
-        missed = self.world_says(Luck.BOUNDARY_MISSED)
-        if missed and request is not None:
-            aborted = self._record(Kind.ABORTED, request=request.id, reason="boundary missed")
-            open_id = request.id
-            self._patiently(lambda s: aborted if s.open_request is not None and s.open_request.id == open_id else None)
-            return False
-        interrupted = missed or self.world_says(Luck.INTERRUPTED)
-        self.running, self.writing = False, interrupted and self.writing
-        self._released_at = self.clock
-        wanted, to = (None, None) if request is None else (request.id, request.to)
-        boundary = "interrupted" if interrupted else "completed"
-        released = self._record(Kind.RELEASED, request=wanted, to=to, boundary=boundary)
-        self._patiently(
-            lambda s: (
-                released
-                if s.holder == self.incarnation and (wanted is None or may_release(s, self.incarnation, wanted))
-                else None
-            )
-        )
-        return False
 
-    def _exit(self, state: StreamState) -> bool:
-        return True
+class Mishap(StreamError):
+    """What a query or a script ended with."""
 
-    def _halt(self, state: StreamState) -> bool:
-        return True
 
-    def _fail(self, boundary: str) -> bool:
-        self.running, self.writing = False, boundary == "interrupted" and self.writing
-        failed = self._record(Kind.FAILED, deployment=self.deployment, reason="it broke", boundary=boundary)
+class ShortHeartbeat(Heartbeat):
+    """A heartbeat of which only that is stored which Airflow's side needs: most of the check's time goes into them."""
 
-        def build(now: StreamState) -> Record | None:
-            found = now.incarnations.get(self.incarnation)
-            over = now.deployments[self.deployment].ended or (found is not None and found.state.terminal)
-            return None if over else failed
+    def to_json(self) -> bytes:
+        return b'{"counter": %d, "submission": "%s"}' % (self.counter, self.submission.encode())
 
-        self._patiently(build)
-        return True
 
-    # -- the log ---------------------------------------------------------------------------------------------------
+class Jvm:
+    """The driver's process, with the lease watchdog in its JVM."""
 
-    def world_says(self, luck: Luck) -> bool:
-        return self.choice == luck
+    def __init__(self, driver: Driver) -> None:
+        self.facts = ShortHeartbeat(submission=driver.submission)
+        self.deadline = float("inf")
+        self._driver = driver
 
-    def _record(self, kind: str, **fields: Any) -> Record:
-        return Record(kind, {"incarnation": self.incarnation, **fields}, by=self.incarnation, at=self.world.now)
+    def postpone(self, sent: float) -> None:
+        if self._driver.clock >= self.deadline:
+            raise LeaseOver("The lease had run out.")
+        self.deadline = max(self.deadline, sent + POLICY.lease_seconds)
+        self._driver.here.point()  # what it does now may rest on what it saw long ago
 
-    def _if_still(self, state: StreamState, kind: str, **fields: Any) -> None:
-        record = self._record(kind, **fields)
-        self.log.propose(lambda now: record if now.seq == state.seq else None)
+    def exit(self) -> None:
+        self._driver.end()
 
-    def _patiently(self, build: Callable[[StreamState], Record | None]) -> None:
-        while True:
-            try:
-                self.log.propose(build)
-                return
-            except ControlUnavailable:
-                self.point()
+    def halt(self) -> None:
+        self._driver.end()
+
+
+class Queries:
+    """The queries of a driver as one: started or not, paused or not."""
+
+    label = "orders"
+    ready = True
+
+    def __init__(self, driver: Driver) -> None:
+        self.started = self.paused = self.pause_missed = False
+        self._driver = driver
+
+    def describe(self) -> list[dict[str, Any]]:
+        return []
+
+    def progress(self) -> tuple[QueryProgress, ...]:
+        return ()
+
+    def hold(self) -> Sequence[Queries]:
+        return [self]
+
+    def let_go(self) -> None:
+        return
+
+    def start(self, queries: Sequence[Queries]) -> None:
+        self._driver.here.point()
+        self.started = self._driver.writing = True
+
+    def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:
+        driver = self._driver
+        driver.here.point()
+        if not self.started:
+            return {}, None
+        broken = driver.mishap in ("failed", "torn", "curable")
+        if not broken and driver.world_says(Luck.BOUNDARY_MISSED):
+            return {}, BoundaryMissed("Still inside a batch.")
+        torn = driver.mishap == "torn" if broken else driver.world_says(Luck.INTERRUPTED)
+        self.started, driver.writing = False, torn and driver.writing
+        driver.here.point()
+        return {self.label: QueryEnd(not broken and not torn, None, running_tasks=int(torn))}, None
+
+    def interrupt(self) -> None:
+        self._driver.here.point()
+        self.started = False  # what its last batch writes may still arrive
+
+    def restart_in_place(self) -> None:
+        self.start([self])
+
+    def pause(self, seconds: float) -> None:
+        self.pause_missed = self._driver.world_says(Luck.BOUNDARY_MISSED)
+        if self.pause_missed:
+            raise BoundaryMissed("Its lock was not had.")
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+
+    def tend(self) -> tuple[Sequence[Queries], tuple[Queries, Exception] | None]:
+        driver = self._driver
+        if not self.started or not driver.mishap:
+            return [], None
+        if driver.mishap == "finished":
+            self.started = driver.writing = False
+            driver.script_ends()
+            return [], None
+        if driver.mishap == "curable":
+            driver.mishap, driver.writing = "", False
+            return [self], None
+        return [], (self, Mishap("It broke."))
+
+    def restart(self, queries: Sequence[Queries]) -> None:
+        self.start(queries)
+
+
+class Clock:
+    """The clocks of the driver's machine."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def monotonic(self) -> float:
+        return self._driver.clock
+
+    def time(self) -> float:
+        return self._driver.world.now
+
+    def sleep(self, seconds: float) -> None:
+        self._driver.here.point()
+
+
+class Lock(AbstractContextManager[None]):
+    """A lock between the threads of a driver."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._held = False
+
+    def __enter__(self) -> None:
+        while self._held:
+            self._driver.here.point()
+        self._held = True
+
+    def __exit__(self, *_: object) -> None:
+        self._held = False

@@ -54,7 +54,7 @@ class Recovery:
         self.reconnect()
         self.world.late.clear()
         for actor in self.world.living():
-            if not isinstance(actor, Driver):
+            if not isinstance(actor.process, Driver):
                 actor.crash()
 
     def drivers_alone(self) -> None:

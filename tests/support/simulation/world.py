@@ -69,6 +69,7 @@ class World:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.main = greenlet.getcurrent()
+        self.current: Actor | None = None
         self.now = 1000.0
         self.actors: list[Actor] = []
         self.drivers: dict[str, Driver] = {}
@@ -80,12 +81,11 @@ class World:
     def tick(self, seconds: float) -> None:
         self.now += seconds
         for driver in self.drivers.values():
-            if not driver.suspended:
-                driver.clock += seconds
+            driver.tick(seconds)
 
     def awake(self) -> list[Actor]:
         """Everything that could take a step now."""
-        return [actor for actor in self.actors if not actor.over and not actor.frozen]
+        return [actor for actor in self.actors if not actor.over and not actor.process.frozen]
 
     def living(self) -> list[Actor]:
         """Everything that has not ended, frozen or not."""
@@ -122,12 +122,18 @@ class Actor:
         raise NotImplementedError
 
     @property
+    def process(self) -> Actor:
+        """What is killed, frozen or cut off together with it."""
+        return self
+
+    @property
     def over(self) -> bool:
         return bool(self._greenlet.dead)
 
     def step(self, fault: Fault = Fault.NONE, choice: int = 0) -> None:
         """Go on to the next point. `choice` answers what only chance knows: how a stop goes, how a rehearsal ends."""
         self.fault, self.choice = fault, choice
+        self.world.current = self
         self._greenlet.switch()
 
     def point(self) -> None:
@@ -135,16 +141,24 @@ class Actor:
         self.world.main.switch()
 
     def crash(self) -> None:
-        self._greenlet.parent = greenlet.getcurrent()  # where control goes when it is dead: back to the killer
-        self._greenlet.throw(greenlet.GreenletExit)
+        """Kill it wherever it is."""
+        if not self.over:
+            self._greenlet.parent = greenlet.getcurrent()  # where control goes when it is dead: back to the killer
+            self._greenlet.throw(greenlet.GreenletExit)
 
 
 class Wire(LogStore):
     """An actor's way to the store: where messages are lost, and where others come between a read and a write."""
 
     def __init__(self, actor: Actor) -> None:
-        self._actor = actor
+        self._process = actor
         self._world = actor.world
+
+    @property
+    def _actor(self) -> Actor:
+        """The thread of the process that uses the store now."""
+        assert self._world.current is not None
+        return self._world.current
 
     def create(self, seq: int, data: bytes) -> None:
         self._actor.point()
@@ -181,5 +195,5 @@ class Wire(LogStore):
         return self._world.store.heartbeats()
 
     def _reach(self) -> None:
-        if self._world.store_down or self._actor.cut:
+        if self._world.store_down or self._process.cut:
             raise ControlUnavailable("The store is out of reach.")

@@ -11,12 +11,14 @@ Without it the examples are the same ones every time: a change is judged by itse
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import TestCase
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -40,7 +42,7 @@ from tests.support.simulation.airflow import (
     take_over,
 )
 from tests.support.simulation.cluster import boot
-from tests.support.simulation.driver import TAKE_BACK_SECONDS, Driver, Luck
+from tests.support.simulation.driver import POLICY, Driver, Luck
 from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.recovery import Recovery
 from tests.support.simulation.world import Actor, Fault, MemoryStore, World
@@ -51,6 +53,14 @@ CHANCES: list[tuple[Fault, Luck]] = [(fault, Luck.GOOD) for fault in Fault if fa
 CHANCES += [(Fault.NONE, luck) for luck in Luck if luck is not Luck.GOOD] * 3
 CHANCES = [(Fault.NONE, Luck.GOOD)] * (32 - len(CHANCES)) + CHANCES
 STAGES = ["", "running", "standby", "requested", "ready", "released", "deserted", "torn"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def silent() -> Iterator[None]:
+    """The agents log every trouble that they are put into; to keep all of it would take longer than the check."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
 
 
 class Streams(RuleBasedStateMachine):
@@ -100,13 +110,13 @@ class Streams(RuleBasedStateMachine):
         name = f"orders-{len(self.deployments) + 1}"
         self.deployments.append(name)
         self._task(stand_by(name, f"release-{release}"))
-        self.recovery.settle(8)
+        self.recovery.settle(12)
 
     @rule(which=some)
     @precondition(lambda self: self.deployments)
     def hand_over(self, which: int) -> None:
         self.ask("hand over", which)
-        self.recovery.settle(10)
+        self.recovery.settle(14)
 
     @rule(what=st.sampled_from(["hand over", "hand over", "roll back", "stop", "retire", "give up"]), which=some)
     @precondition(lambda self: self.deployments)
@@ -152,15 +162,25 @@ class Streams(RuleBasedStateMachine):
 
     @rule(schedule=st.binary(min_size=1, max_size=16))
     def drivers_go_on(self, schedule: bytes) -> None:
-        self._go_on(lambda: [actor for actor in self.world.awake() if isinstance(actor, Driver)], schedule)
+        self._go_on(lambda: [actor for actor in self.world.awake() if isinstance(actor.process, Driver)], schedule)
 
     @rule(turns=st.integers(1, 6))
     def all_go_on(self, turns: int) -> None:
         self.recovery.settle(turns)
 
-    @rule(seconds=st.sampled_from([1.0, TAKE_BACK_SECONDS, 61.0]))
+    @rule(seconds=st.sampled_from([1.0, POLICY.take_back_seconds]))
     def time_passes(self, seconds: float) -> None:
         self.world.tick(seconds)
+
+    @rule()
+    def a_request_expires(self) -> None:
+        """More time than a lease passes: the agents of the drivers go on meanwhile, their other threads do not."""
+        for _ in range(7):
+            self.world.tick(POLICY.lease_seconds / 3)
+            for driver in [actor for actor in self.world.awake() if isinstance(actor, Driver)]:
+                if not driver.over:
+                    driver.step()
+                    self.oracle.look()
 
     @rule(what=st.sampled_from(["killed", "frozen", "suspended", "cut off"]), which=some)
     def befall(self, what: str, which: int) -> None:
@@ -168,7 +188,7 @@ class Streams(RuleBasedStateMachine):
         awake = self.world.awake()
         if not awake:
             return
-        actor = awake[which % len(awake)]
+        actor = awake[which % len(awake)].process
         if what == "killed":
             actor.crash()  # executors of a driver may write on for a while
         elif what == "cut off":
@@ -178,7 +198,10 @@ class Streams(RuleBasedStateMachine):
             if isinstance(actor, Driver):
                 actor.suspended = what == "suspended"
 
-    @rule(what=st.sampled_from(["SIGTERM", "failed", "torn", "finished", "executors end"]), which=some)
+    @rule(
+        what=st.sampled_from(["SIGTERM", "failed", "torn", "curable", "finished", "script fails", "executors end"]),
+        which=some,
+    )
     def befall_a_driver(self, what: str, which: int) -> None:
         """SIGTERM; its queries end by themselves, the second time inside a batch; executors notice that it is dead."""
         drivers = [driver for driver in self.world.drivers.values() if driver.over == (what == "executors end")]
@@ -186,11 +209,14 @@ class Streams(RuleBasedStateMachine):
             return
         driver = drivers[which % len(drivers)]
         if what == "SIGTERM":
-            driver.terminating = True
+            driver.terminate()
         elif what == "executors end":
             driver.writing = False
+        elif what == "script fails":
+            driver.script_fails()
         else:
             driver.mishap = what
+            driver.clock += 1.0  # the next look is due
 
     @rule(which=some)
     @precondition(lambda self: self.world.submitted and len(self.world.drivers) < 8)
