@@ -73,6 +73,11 @@ class Acts:
         self._incarnation = control.incarnation
         self._last_tend = 0.0
 
+    @property
+    def starts_or_stops(self) -> bool:
+        """Whether queries are being started or stopped in the background; a rehearsal, which comes before, is not."""
+        return self.work is not None and self.work.is_alive() and self.rehearsal is not None
+
     # -- one act per member of Action ------------------------------------------------------------------------------
 
     def wait(self, state: StreamState) -> None:

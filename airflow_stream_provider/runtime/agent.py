@@ -61,12 +61,14 @@ class Agent:
             clock=clock,
         )
         self._renewed = clock.monotonic()
+        self._failure: tuple[str, BaseException] | None = None
 
     @property
     def in_hurry(self) -> bool:
         """Whether the next turn should come soon: a request is open, work is under way, or SIGTERM has come."""
         acts = self._acts
-        return self._control.state.open_request is not None or acts.work is not None or acts.terminating
+        asked = self._control.state.open_request is not None or acts.terminating
+        return asked or acts.work is not None or self._failure is not None
 
     # -- called from other threads ---------------------------------------------------------------------------------
 
@@ -84,8 +86,14 @@ class Agent:
             )
 
     def script_failed(self, reason: str, error: BaseException) -> None:
-        """The script raised, or cannot be used: stop what runs, append `failed`, halt the process with code 50."""
-        self._acts.fail(reason, error)
+        """The script raised, or cannot be used: the next turn ends the driver as `failed`. Does not return.
+
+        The thread of the turns does it: in another thread, this driver could acquire the stream between the look at
+        what runs here and the record that says that it has ended.
+        """
+        self._failure = (reason, error)
+        while True:
+            self._clock.sleep(1.0)
 
     def script_finished(self) -> None:
         """All queries ended by themselves and the script is over: append `finished`."""
@@ -100,6 +108,8 @@ class Agent:
 
     def turn(self) -> None:
         """Renew the lease, decide and act once; an unexpected error ends the driver as `failed`."""
+        if self._failure is not None and not self._acts.starts_or_stops:
+            self._acts.fail(*self._failure)
         sent = self._clock.monotonic()
         try:
             state = self._control.renew(lambda state: self._heartbeat.next(state, self._acts.running))
@@ -111,7 +121,7 @@ class Agent:
             self._process.halt()
         except Exception as error:
             log.exception("The agent failed")
-            self._acts.fail("The runtime itself failed", error)
+            self._failure = ("The runtime itself failed", error)
 
     def _renew(self, sent: float) -> None:
         self._renewed = sent
@@ -141,7 +151,7 @@ class Agent:
         if acts.work is not None and acts.work.is_alive():
             if acts.running and state.holder != self._control.incarnation:
                 acts.halt(state)
-            if acts.terminating and not acts.running:
+            if acts.terminating and not acts.starts_or_stops:
                 acts.exit(state)  # nothing that a rehearsal does is worth waiting for
             return
         acts.work = None

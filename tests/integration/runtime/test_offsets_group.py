@@ -19,7 +19,7 @@ from devstack.jars import fetch, spark_connector
 from devstack.kafka_cluster import KafkaCluster
 from devstack.spark import bundled_spark
 
-APP = Path(__file__).parents[2] / "support" / "app_orders_kafka.py"
+APP = Path(__file__).parents[3] / "demo" / "app_orders_kafka.py"
 GROUP = "orders-stream"
 PARTITIONS = 2
 

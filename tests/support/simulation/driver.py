@@ -246,6 +246,8 @@ class Jvm:
         self._driver.here.point()  # what it does now may rest on what it saw long ago
 
     def exit(self) -> None:
+        if self._driver.log.state.holder == self._driver.incarnation:
+            self._driver.world.violation = "rule 3: a driver that leaves by itself releases first"
         self._driver.end()
 
     def halt(self) -> None:
@@ -259,7 +261,7 @@ class Queries:
     ready = True
 
     def __init__(self, driver: Driver) -> None:
-        self.started = self.paused = self.pause_missed = False
+        self.started = self.over = self.paused = self.pause_missed = False
         self._driver = driver
 
     def describe(self) -> list[dict[str, Any]]:
@@ -276,7 +278,8 @@ class Queries:
 
     def start(self, queries: Sequence[Queries]) -> None:
         self._driver.here.point()
-        self.started = self._driver.writing = True
+        if not self.over:
+            self.started = self._driver.writing = True
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:
         driver = self._driver
@@ -312,7 +315,7 @@ class Queries:
         if not self.started or not driver.mishap:
             return [], None
         if driver.mishap == "finished":
-            self.started = driver.writing = False
+            self.over, self.started, driver.writing = True, False, False
             driver.script_ends()
             return [], None
         if driver.mishap == "curable":
@@ -348,6 +351,8 @@ class Lock(AbstractContextManager[None]):
         self._held = False
 
     def __enter__(self) -> None:
+        if self._driver.here is not self._driver:  # the agent's own thread has been at a point since it renewed
+            self._driver.here.point()
         while self._held:
             self._driver.here.point()
         self._held = True

@@ -42,6 +42,7 @@ class Oracle:
         self._look_at_the_truth()
 
     def _look_at_the_truth(self) -> None:
+        assert not self.world.violation, self.world.violation
         writers = self.world.writers()
         assert len(writers) <= 1, f"rule 1: {writers} write at the same time"
         # Even before anybody else starts: what writes is known to the log as the holder or as one to be fenced.
@@ -103,6 +104,9 @@ class Oracle:
         assert driver.over, "rule 4: fenced before it was gone"
         assert not driver.writing, "rule 4: fenced before its executors were gone"
         self.torn.discard(r["incarnation"])
+
+    def _failed(self, r: Record) -> None:
+        assert r["reason"] != "The runtime itself failed", f"the agent raised an error: {r['error']}"
 
     def _aborted(self, r: Record) -> None:
         assert r["request"] not in self.over

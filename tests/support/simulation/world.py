@@ -77,6 +77,8 @@ class World:
         self.late: list[tuple[int, bytes]] = []
         self.store_down = False
         self.cluster_down = False
+        # What an actor found wrong in its own thread, where an error would be caught.
+        self.violation = ""
 
     def tick(self, seconds: float) -> None:
         self.now += seconds
