@@ -110,6 +110,15 @@ class Agent:
         """Renew the lease, decide and act once; an unexpected error ends the driver as `failed`."""
         if self._failure is not None and not self._acts.starts_or_stops:
             self._acts.fail(*self._failure)
+        try:
+            self._renew_and_act()
+        except LeaseOver:
+            self._process.halt()
+        except Exception as error:
+            log.exception("The agent failed")
+            self._failure = ("The runtime itself failed", error)
+
+    def _renew_and_act(self) -> None:
         sent = self._clock.monotonic()
         try:
             state = self._control.renew(lambda state: self._heartbeat.next(state, self._acts.running))
@@ -117,11 +126,6 @@ class Agent:
             self._act(state)
         except ControlUnavailable as error:
             self._unreachable(error)
-        except LeaseOver:
-            self._process.halt()
-        except Exception as error:
-            log.exception("The agent failed")
-            self._failure = ("The runtime itself failed", error)
 
     def _renew(self, sent: float) -> None:
         self._renewed = sent
