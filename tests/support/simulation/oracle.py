@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.fold import fold
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
@@ -22,7 +23,8 @@ class Oracle:
         self.epoch = 0
         self.torn: set[str] = set()
         self.asked: dict[str, Record] = {}
-        self.answered: set[str] = set()
+        # By request: the standby's heartbeat when it answered.
+        self.answered: dict[str, int] = {}
         self.released_for: dict[str, str] = {}
         self.over: set[str] = set()
         self.ended: set[str] = set()
@@ -64,6 +66,10 @@ class Oracle:
         if record.kind in (Kind.FAILED, Kind.RELEASED) and record.get("boundary") == "interrupted":
             self.torn.add(record["incarnation"])
 
+    def _counter(self, incarnation: str) -> int:
+        data = self.world.store.heartbeat(incarnation)
+        return 0 if data is None else Heartbeat.from_json(data, incarnation).counter
+
     def _declared(self, r: Record) -> None:
         assert r["deployment"] not in self.ended
 
@@ -76,7 +82,7 @@ class Oracle:
     def _ready(self, r: Record) -> None:
         assert r["request"] not in self.over
         assert self.asked[r["request"]]["to"] == r["incarnation"]
-        self.answered.add(r["request"])
+        self.answered[r["request"]] = self._counter(r["incarnation"])
 
     def _released(self, r: Record) -> None:
         assert r["incarnation"] == self.holder
@@ -86,6 +92,10 @@ class Oracle:
                 "rule 3: released before ready"
             )
             assert self.asked[r["request"]]["to"] not in self.lost, "rule 3: released to a driver that is lost"
+            to = self.asked[r["request"]]["to"]
+            assert to is None or self._counter(to) > self.answered[r["request"]], (
+                "rule 3: released to a driver whose heartbeat did not move after its answer"
+            )
             self.released_for[r["request"]] = r["incarnation"]
 
     def _acquired(self, r: Record) -> None:
@@ -106,7 +116,9 @@ class Oracle:
         self.torn.discard(r["incarnation"])
 
     def _failed(self, r: Record) -> None:
-        assert r["reason"] != "The runtime itself failed", f"the agent raised an error: {r['error']}"
+        error = r.get("error", "")
+        broken = r["reason"] == "The runtime itself failed" or error.startswith("RuleBroken")
+        assert not broken, f"the agent raised an error: {error}"
 
     def _aborted(self, r: Record) -> None:
         assert r["request"] not in self.over

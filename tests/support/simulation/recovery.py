@@ -66,6 +66,7 @@ class Recovery:
         request = state.open_request
         if state.holder is not None and self._well(state.holder):
             assert self.world.drivers[state.holder].running
+            assert not self.world.drivers[state.holder].queries.paused, "rule 2: the log is back, the queries are not"
             if request is not None:
                 assert request.to is not None, "a living holder did not stop"
                 assert not self._able(request.to), "a hand-over stands still"
