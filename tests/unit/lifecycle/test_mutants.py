@@ -23,7 +23,8 @@ def released_before_the_queries_stop(patch: pytest.MonkeyPatch) -> None:
     stop = Acts._stop_and_release
 
     def too_early(self: Acts, request: str | None, to: str | None) -> None:
-        fields = {"incarnation": self._incarnation, "boundary": "completed", "ends": {}, "request": request, "to": to}
+        asked: dict[str, Any] = {"request": request, "to": to}
+        fields = {"incarnation": self._incarnation, "boundary": "completed", "ends": {}, **asked}
         self._control.append_patiently(
             lambda state: self._control.record(Kind.RELEASED, **fields) if state.holder == self._incarnation else None
         )
