@@ -1,4 +1,7 @@
-"""Airflow connections as the plain values that `clusters` and `kafka` take."""
+"""Read Airflow connections, and return them as the plain values that `clusters` and `kafka` take.
+
+Functions that begin with `a` are for triggers: the threads of a triggerer cannot read connections.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Connected:
-    """The two connections of a stream, read once: host, port and extra of the cluster's, and the extra of Kafka's."""
+    """The two connections of a stream.
+
+    :param host: of the cluster's connection, like `port` and `extra`.
+    :param kafka: extra of Kafka's connection; None when the stream names none.
+    """
 
     host: str
     port: int | None
-    # Passwords are in there, and a dataclass shows its fields.
+    # The extras may hold passwords, and a dataclass shows its fields.
     extra: Mapping[str, Any] = field(repr=False)
     kafka: Mapping[str, Any] | None = field(default=None, repr=False)
 
@@ -36,7 +43,10 @@ class Connected:
 
 
 def connect(cluster: str, kafka: str | None) -> Connected:
-    """Read the connections; for operators. Raise SpecError naming one that is not there."""
+    """Read the connections of a stream; for tasks.
+
+    :raises SpecError: one of them is missing.
+    """
     try:
         return _of(BaseHook.get_connection(cluster), BaseHook.get_connection(kafka) if kafka else None)
     except AirflowException as error:
@@ -44,7 +54,10 @@ def connect(cluster: str, kafka: str | None) -> Connected:
 
 
 async def aconnect(cluster: str, kafka: str | None) -> Connected:
-    """Read the connections; for triggers, whose threads cannot ask for them. Raise SpecError naming a missing one."""
+    """Read the connections of a stream; for triggers.
+
+    :raises SpecError: one of them is missing.
+    """
     try:
         found = await BaseHook.aget_connection(cluster)
         return _of(found, await BaseHook.aget_connection(kafka) if kafka else None)
@@ -53,7 +66,10 @@ async def aconnect(cluster: str, kafka: str | None) -> Connected:
 
 
 def kafka_extra(kafka: str) -> Mapping[str, Any]:
-    """Read the extra of a connection to Kafka; for tasks. Raise SpecError when there is no such connection."""
+    """Read the extra of a Kafka connection; for tasks.
+
+    :raises SpecError: it is missing.
+    """
     try:
         return _extra(BaseHook.get_connection(kafka))
     except AirflowException as error:
@@ -61,7 +77,10 @@ def kafka_extra(kafka: str) -> Mapping[str, Any]:
 
 
 async def akafka_extra(kafka: str) -> Mapping[str, Any]:
-    """Read the extra of a connection to Kafka; for triggers. Raise SpecError when there is no such connection."""
+    """Read the extra of a Kafka connection; for triggers.
+
+    :raises SpecError: it is missing.
+    """
     try:
         return _extra(await BaseHook.aget_connection(kafka))
     except AirflowException as error:

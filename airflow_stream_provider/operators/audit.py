@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow.sdk import BaseHook, BaseOperator, Context
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk import BaseOperator, Context
 
 from airflow_stream_provider.audit import AuditReport, Requirements, Severity, audit, tool_arguments
+from airflow_stream_provider.hooks.connections import kafka_extra
+from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
-from airflow_stream_provider.operators.base import failing_without_retry
 
 
 class AuditFailed(StreamError):
@@ -91,13 +91,6 @@ class KafkaTopicAuditOperator(BaseOperator):
         topics = [topic for topic in ([self.topics] if isinstance(self.topics, str) else self.topics) if topic]
         if not topics:
             raise SpecError("No topic was given to audit.", next_step="Give topics=, a list of names.")
-        try:
-            extra = BaseHook.get_connection(self.conn_id).extra_dejson
-        except AirflowException as error:
-            raise SpecError(
-                f"The Airflow connection {self.conn_id!r} cannot be read: {error}".rstrip(".") + ".",
-                next_step="Create it, with type kafka.",
-                conn_id=self.conn_id,
-            ) from error
+        extra = kafka_extra(self.conn_id)
         with KafkaClient(self.conn_id, extra) as client:
             return audit(client, topics, self.needs, tool_arguments(extra))

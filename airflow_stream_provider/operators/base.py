@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.hooks.failing import failing_without_retry
+from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.links.stream import DriverLogLink, SparkUiLink, key
 from airflow_stream_provider.planning.conditions import Condition, Needs
@@ -25,15 +26,6 @@ from airflow_stream_provider.triggers.stream import StreamTrigger
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.spec.stream import StreamSpec
-
-
-@contextlib.contextmanager
-def failing_without_retry() -> Iterator[None]:
-    """Fail the task without its retries on a SpecError: a person has to change something first."""
-    try:
-        yield
-    except SpecError as error:
-        raise AirflowFailException(str(error)) from error
 
 
 class StreamOperator(BaseOperator):

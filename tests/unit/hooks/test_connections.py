@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from airflow_stream_provider.hooks.connections import Connected, aconnect, akafka_extra, connect, kafka_extra
+from airflow_stream_provider.lifecycle.errors import SpecError
+
+BOTH = r"Create 'spark' \(type spark\) and 'gone' \(type kafka\)\."
+ONE = "The Airflow connection 'gone' cannot be read"
+
+
+@pytest.fixture(autouse=True)
+def _connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = {"conn_type": "spark", "host": "spark://master", "port": 7077, "extra": {"token": "hunter2"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK", json.dumps(spark))
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "a:1", "sasl.password": "hunter2"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA", json.dumps(kafka))
+
+
+def connected(kafka: str | None) -> list[Connected]:
+    return [connect("spark", kafka), asyncio.run(aconnect("spark", kafka))]
+
+
+def test_both_connections_are_read_in_tasks_and_in_triggers_and_shown_by_neither() -> None:
+    for found in connected("kafka"):
+        assert (found.host, found.port, found.extra) == ("spark://master", 7077, {"token": "hunter2"})
+        assert found.kafka == kafka_extra("kafka") == asyncio.run(akafka_extra("kafka"))
+        assert found.cluster.host == "spark://master"
+        assert "hunter2" not in repr(found)
+
+
+def test_a_stream_may_name_no_kafka() -> None:
+    assert [found.kafka for found in connected(None)] == [None, None]
+
+
+def test_a_missing_connection_is_named_with_what_to_create() -> None:
+    with pytest.raises(SpecError, match=BOTH):
+        connect("spark", "gone")
+    with pytest.raises(SpecError, match=BOTH):
+        asyncio.run(aconnect("spark", "gone"))
+    with pytest.raises(SpecError, match=ONE):
+        kafka_extra("gone")
+    with pytest.raises(SpecError, match=ONE):
+        asyncio.run(akafka_extra("gone"))
