@@ -51,7 +51,8 @@ class LagWatcher:
     def _watch(self) -> None:
         """Measure on one connection until stopped; raise StreamError if Kafka does not answer."""
         from airflow_stream_provider.kafka.client import KafkaClient
-        from airflow_stream_provider.lag.targets import LagReader, LagTarget
+        from airflow_stream_provider.lag.reader import LagReader
+        from airflow_stream_provider.lag.targets import LagTarget
 
         target = LagTarget("demo", self._spec.name, self._spec.control)
         with KafkaClient("demo", self._extra) as client:

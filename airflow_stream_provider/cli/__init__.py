@@ -1,1 +1,1 @@
-"""`airflow streams`: lag, status and history of streams in Airflow's own command line."""
+"""`airflow streams`: the lag, status and history of streams in Airflow's command line."""

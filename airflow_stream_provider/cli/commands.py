@@ -1,4 +1,4 @@
-"""What `airflow streams` does. Each command prints, and exits by what it found."""
+"""The commands of `airflow streams`. Each one prints what it found, and exits with a code for it."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ from rich.live import Live
 
 from airflow_stream_provider.cli.tables import history_table, lag_view, status_table
 from airflow_stream_provider.control import open_log
-from airflow_stream_provider.hooks.connections import kafka_extra
-from airflow_stream_provider.lag.limits import Health, LagJudgement
-from airflow_stream_provider.lag.report import GroupVerdict, LagReport
+from airflow_stream_provider.hooks.lag import look_at_lag
+from airflow_stream_provider.lag.limits import Health
+from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.report import GroupVerdict
 from airflow_stream_provider.lag.summary import summary
-from airflow_stream_provider.lag.targets import LagTarget, measure_lag
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.monitoring.health import RESTING
-from airflow_stream_provider.monitoring.lag_history import health_of
+from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.monitoring.samples import LagSample, read
+from airflow_stream_provider.spec.lag_target import lag_target
 from airflow_stream_provider.spec.stream import StreamSpec, load_specs
 
 WATCH_SECONDS = 5.0
-# A watch that has not been heard of for so long says nothing of now.
+# A sample of the watch that is older says nothing about the present.
 STALE_SECONDS = 900.0
 
 
 class Code(IntEnum):
-    """Exit codes, those of Nagios and of all that came after it."""
+    """Exit codes: those of Nagios plugins."""
 
     WELL = 0
     WARN = 1
@@ -48,13 +49,13 @@ class Code(IntEnum):
 
     @classmethod
     def worst(cls, codes: Iterable[Code]) -> Code:
-        """Return the one to be told of all."""
+        """Return the code for several streams; UNKNOWN for none."""
         order = (cls.WELL, cls.WARN, cls.UNKNOWN, cls.BAD)
         return max(codes, key=order.index, default=cls.UNKNOWN)
 
     @classmethod
     def of(cls, health: Health, verdict: GroupVerdict | str) -> Code:
-        """Return the one for a judgement and Burrow's verdict."""
+        """Return the code for a judgement and Burrow's verdict."""
         if health is Health.PASS:
             return cls.WARN if verdict == GroupVerdict.WARN else cls.WELL
         return cls.BAD if health is Health.FAIL else cls.UNKNOWN
@@ -62,7 +63,7 @@ class Code(IntEnum):
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """A line of `status`. `sample`: the last one of the watch; `problem`: why something is not known."""
+    """A line of `status`. `sample`: the last one of the watch; `problem`: why something is unknown."""
 
     stream: str
     phase: str = ""
@@ -85,29 +86,30 @@ class StreamStatus:
 
 @suppress_logs_and_warning
 def lag(args: Namespace) -> NoReturn:
-    """Measure a stream, once or until Ctrl-C."""
+    """Measure the lag of a stream, once or until Ctrl-C."""
     # Connections may live in the database, as for `airflow connections test`.
     os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
     spec = _spec(args)
     looks = _looks(spec, again=args.watch)
     code = Code.UNKNOWN
-    # Ctrl-C is how a person ends a watch, not an error.
+    # Ctrl-C is the normal end of --watch.
     with contextlib.suppress(KeyboardInterrupt):
         if args.json:
-            for report, judged in looks:
-                code = _code_of(report, judged)
-                print(json.dumps(_to_json(spec, report, judged)), flush=True)
+            for look in looks:
+                code = _code_of_look(spec, look)
+                print(json.dumps(_to_json(spec, look)), flush=True)
         else:
             with Live(console=_console(), auto_refresh=False) as live:
-                for report, judged in looks:
-                    code = _code_of(report, judged)
-                    live.update(lag_view(spec.name, report, judged, spec.lag.limits.ceilings), refresh=True)
+                for look in looks:
+                    code = _code_of_look(spec, look)
+                    limits = spec.lag.limits
+                    live.update(lag_view(spec.name, look, look.judge(limits), limits.ceilings), refresh=True)
     sys.exit(code)
 
 
 @suppress_logs_and_warning
 def status(args: Namespace) -> NoReturn:
-    """Show all streams."""
+    """Show all streams: what runs, and the last sample of their watch."""
     try:
         lines = [_status(spec) for spec in load_specs(_folder(args))]
     except SpecError as error:
@@ -121,7 +123,7 @@ def status(args: Namespace) -> NoReturn:
 
 @suppress_logs_and_warning
 def history(args: Namespace) -> NoReturn:
-    """Show the samples of a stream's watch."""
+    """Show the last samples of a stream's watch."""
     spec = _spec(args)
     try:
         samples = read(open_log(spec.control, spec.name).store)[-args.last :]
@@ -130,35 +132,31 @@ def history(args: Namespace) -> NoReturn:
     if args.json:
         print(json.dumps([sample.to_json() for sample in samples]))
     elif samples:
-        _console().print(history_table(spec.name, samples, spec.lag.limits))
+        _console().print(history_table(spec.name, samples))
     else:
-        print(f"Nobody has watched {spec.name} yet: is the DAG {spec.name}__watch unpaused?")
-    sys.exit(_code(samples[-1], spec) if samples else Code.UNKNOWN)
+        print(f"The watch of {spec.name} has no sample yet: is the DAG {spec.name}__watch unpaused?")
+    sys.exit(_code_of_sample(spec, samples[-1]) if samples else Code.UNKNOWN)
 
 
-def _looks(spec: StreamSpec, again: bool) -> Iterator[tuple[LagReport | None, LagJudgement]]:
+def _looks(spec: StreamSpec, again: bool) -> Iterator[LagLook]:
     yield _look(spec)
     while again:
         time.sleep(WATCH_SECONDS)
         yield _look(spec)
 
 
-def _look(spec: StreamSpec) -> tuple[LagReport | None, LagJudgement]:
+def _look(spec: StreamSpec) -> LagLook:
     try:
-        target = LagTarget.of(spec)
-        report = measure_lag(target, kafka_extra(target.kafka))
-    except StreamError as error:
-        return None, LagJudgement(Health.UNKNOWN, (str(error),))
-    return report, spec.lag.limits.judge(report)
+        return look_at_lag(lag_target(spec))
+    except SpecError as error:
+        return LagLook(time.time(), None, str(error))
 
 
-def _code_of(report: LagReport | None, judged: LagJudgement) -> Code:
-    return Code.of(judged.health, report.verdict if report else GroupVerdict.UNKNOWN)
-
-
-def _to_json(spec: StreamSpec, report: LagReport | None, judged: LagJudgement) -> dict[str, Any]:
-    found = summary(report, spec.lag.limits.ceilings) if report else {"verdict": GroupVerdict.UNKNOWN.value}
-    return {"stream": spec.name, "health": judged.health.value, "reasons": list(judged.reasons), **found}
+def _to_json(spec: StreamSpec, look: LagLook) -> dict[str, Any]:
+    limits = spec.lag.limits
+    judgement = look.judge(limits)
+    found = summary(look.report, limits.ceilings) if look.report else {"verdict": GroupVerdict.UNKNOWN.value}
+    return {"stream": spec.name, "health": judgement.health.value, "reasons": list(judgement.reasons), **found}
 
 
 def _status(spec: StreamSpec | SpecError) -> StreamStatus:
@@ -177,21 +175,25 @@ def _status(spec: StreamSpec | SpecError) -> StreamStatus:
     elif state.phase is not StreamPhase.RUNNING:
         code = Code.WELL
     elif last and last.at > time.time() - STALE_SECONDS:
-        code = _code(last, spec)
+        code = _code_of_sample(spec, last)
     else:
         code = Code.UNKNOWN if spec.kafka else Code.WELL
     return StreamStatus(spec.name, state.phase.value, version, last, last.problem if last else "", code)
 
 
-def _code(sample: LagSample, spec: StreamSpec) -> Code:
+def _code_of_look(spec: StreamSpec, look: LagLook) -> Code:
+    return Code.of(look.judge(spec.lag.limits).health, look.report.verdict if look.report else GroupVerdict.UNKNOWN)
+
+
+def _code_of_sample(spec: StreamSpec, sample: LagSample) -> Code:
     if sample.phase in RESTING:
         return Code.WELL
-    if sample.open_incidents.keys() & {"down", "lag"}:
+    if sample.open_incidents.keys() & {IncidentKind.DOWN, IncidentKind.LAG}:
         return Code.BAD
     if not spec.kafka:
         return Code.WELL
     warned = any(query.verdict == GroupVerdict.WARN for query in sample.queries.values())
-    return Code.of(health_of(sample, spec.lag.limits), GroupVerdict.WARN if warned else GroupVerdict.OK)
+    return Code.of(sample.health, GroupVerdict.WARN if warned else GroupVerdict.OK)
 
 
 def _folder(args: Namespace) -> Path:
@@ -218,7 +220,7 @@ def _spec(args: Namespace) -> StreamSpec:
 
 
 def _console() -> Console:
-    # What is piped is not cut at the 80 columns of a terminal that is not there.
+    # Without a terminal, rich would cut lines at 80 columns.
     return Console(width=None if sys.stdout.isatty() else 160)
 
 

@@ -1,4 +1,4 @@
-"""The commands, as Airflow's command line wants them. Read at each of its starts: nothing else is imported here."""
+"""The definition of `airflow streams`: imported at every start of Airflow's command line, so it imports nothing."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _FOLDER = Arg(
     help="Folder of the streams' YAML files; default: streams/ in the DAGs folder",
 )
 _JSON = Arg(("--json",), action="store_true", help="Print JSON, for programs")
-_WATCH = Arg(("--watch",), action="store_true", help="Look again every 5 seconds until Ctrl-C")
-_LAST = Arg(("-n", "--last"), type=int, default=30, help="So many samples; default: 30")
+_WATCH = Arg(("--watch",), action="store_true", help="Measure again every 5 seconds until Ctrl-C")
+_LAST = Arg(("-n", "--last"), type=int, default=30, help="Number of samples; default: 30")
 
-_CODES = "Exit code: 0 = well, 1 = falls behind (WARN), 2 = bad, 3 = not known."
+_CODES = "Exit code: 0 = well, 1 = falls behind (WARN), 2 = bad, 3 = unknown."
 
 
 def get_streams_cli_commands() -> list[CLICommand]:

@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from airflow_stream_provider.lag.formatting import count, duration
-from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLimits
+from airflow_stream_provider.lag.limits import Health, LagJudgement
+from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
-from airflow_stream_provider.monitoring.lag_history import health_of
 from airflow_stream_provider.monitoring.samples import LagSample
 
 if TYPE_CHECKING:
@@ -24,19 +24,20 @@ PARTITIONS = 20
 _COLOURS = {Health.PASS: "green", Health.FAIL: "red", Health.UNKNOWN: "yellow"}
 
 
-def lag_view(stream: str, report: LagReport | None, judged: LagJudgement, ceilings: Ceilings) -> RenderableType:
-    """Return how far a stream is behind, and the partitions to look at first."""
-    colour = _COLOURS[judged.health]
-    parts: list[RenderableType] = [Text(f"{stream}: {judged.health.value.upper()}", style=f"bold {colour}")]
+def lag_view(stream: str, look: LagLook, judgement: LagJudgement, ceilings: Ceilings) -> RenderableType:
+    """Return the judgement, one row for each query, the partitions to look at first, and the reasons."""
+    colour = _COLOURS[judgement.health]
+    parts: list[RenderableType] = [Text(f"{stream}: {judgement.health.value.upper()}", style=f"bold {colour}")]
+    report = look.report
     if report is not None and report.queries:
         parts.append(_queries(report, ceilings))
         parts += [_partitions(query) for query in report.queries if query.partitions]
-    parts += [Text(reason, style=colour) for reason in judged.reasons]
+    parts += [Text(reason, style=colour) for reason in judgement.reasons]
     return Group(*parts)
 
 
 def status_table(lines: Sequence[StreamStatus], now: float) -> RenderableType:
-    """Return one row for each stream; a problem follows below."""
+    """Return one row for each stream, and the problems below the table. `now`: seconds since 1970."""
     table = Table("stream", "phase", "version", "behind", "oldest", "verdict", "measured")
     problems = []
     for line in lines:
@@ -55,7 +56,7 @@ def status_table(lines: Sequence[StreamStatus], now: float) -> RenderableType:
     return Group(table, *problems)
 
 
-def history_table(stream: str, samples: Sequence[LagSample], limits: LagLimits) -> RenderableType:
+def history_table(stream: str, samples: Sequence[LagSample]) -> RenderableType:
     """Return one row for each sample, oldest first."""
     table = Table("at", "phase", "version", "behind", "oldest", "verdict", "incidents", title=stream)
     for sample in samples:
@@ -65,7 +66,7 @@ def history_table(stream: str, samples: Sequence[LagSample], limits: LagLimits) 
             sample.version or "-",
             count(sample.records),
             duration(sample.seconds),
-            Text(_verdicts(sample), style=_COLOURS[health_of(sample, limits)]),
+            Text(_verdicts(sample), style=_COLOURS[sample.health]),
             ", ".join(sorted(set(sample.open_incidents.values()))) or sample.problem,
         )
     return table
@@ -100,7 +101,7 @@ def _partitions(query: QueryLag) -> Table:
         "behind",
         "oldest",
         title=query.query,
-        caption=f"{more} partitions that are less behind are not shown" if more else None,
+        caption=f"{more} partitions with less lag are not shown" if more else None,
     )
     for partition in shown:
         table.add_row(

@@ -1,7 +1,8 @@
-"""Questions of many who do not know of each other, put to Kafka together: as many requests as the longest one needs.
+"""Answer the offset searches of many queries with shared ListOffsets requests.
 
-Who asks is a generator: it yields times by partition and gets, for each, the first record that is not older. That is
-how hundreds of queries are measured with the requests of one.
+A search is a generator: it yields a time for each partition and is sent, for each, the first record that is not older.
+All searches that wait for an answer share one request, so measuring hundreds of queries takes as many requests as the
+longest search needs.
 """
 
 from __future__ import annotations
@@ -12,36 +13,36 @@ from typing import Any, TypeVar
 P = TypeVar("P", bound=Hashable)
 R = TypeVar("R")
 
-# Needs for the first record not older than a time (milliseconds since 1970): its offset and its time. A partition that
-# has no such record, or cannot be read, is left out of the answer.
+# Takes a time (milliseconds since 1970) for each partition; returns the offset and the time of the first record that is
+# not older. A partition that has no such record, or cannot be read, is left out of the answer.
 Lookup = Callable[[Mapping[P, int]], Mapping[P, tuple[int, int]]]
-Asking = Generator[Mapping[P, int], Mapping[P, tuple[int, int]], R]
+OffsetSearch = Generator[Mapping[P, int], Mapping[P, tuple[int, int]], R]
 
 
-def look_up_together(lookup: Lookup[P], askings: Sequence[Asking[P, Any]]) -> list[Any]:
-    """Return what each of them has found out.
+def search_together(lookup: Lookup[P], searches: Sequence[OffsetSearch[P, Any]]) -> list[Any]:
+    """Run the searches side by side and return the result of each.
 
-    Those who wait for an answer share a request, unless they ask for different times of one partition: a request holds
-    but one.
+    Searches share a request unless they ask for different times of one partition: a request holds only one time for
+    each partition.
     """
-    results: list[Any] = [None] * len(askings)
+    results: list[Any] = [None] * len(searches)
     waiting: dict[int, Mapping[P, int]] = {}
 
-    def go_on(number: int, answers: Mapping[P, tuple[int, int]] | None) -> None:
+    def advance(number: int, answers: Mapping[P, tuple[int, int]] | None) -> None:
         try:
-            # The first time, nothing has been asked yet.
-            waiting[number] = next(askings[number]) if answers is None else askings[number].send(answers)
-        except StopIteration as over:
-            results[number] = over.value
+            # A generator that has not started takes no answer.
+            waiting[number] = next(searches[number]) if answers is None else searches[number].send(answers)
+        except StopIteration as finished:
+            results[number] = finished.value
 
-    for number in range(len(askings)):
-        go_on(number, None)
+    for number in range(len(searches)):
+        advance(number, None)
     while waiting:
         asked, waiting = waiting, {}
         for batch, numbers in _batches(asked.items()):
             answers = lookup(batch)
             for number in numbers:
-                go_on(number, {p: answers[p] for p in asked[number] if p in answers})
+                advance(number, {p: answers[p] for p in asked[number] if p in answers})
     return results
 
 

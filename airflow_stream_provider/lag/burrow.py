@@ -1,8 +1,8 @@
-"""Whether a consumer keeps up, by the rules of LinkedIn's Burrow: pure, from the last commits and the log's ends.
+"""Judge whether a consumer keeps up, by the rules of LinkedIn's Burrow. Pure.
 
 The rules are those of `core/internal/evaluator/caching.go` (`calculatePartitionStatus`) at commit ced55ba; Burrow's
-wiki is older than its code and lacks REWIND. They compare a consumer with its own pace, so that no threshold has to be
-set and a quiet topic raises no alarm.
+wiki is older than its code and lacks REWIND. They compare a consumer with its own pace: no threshold has to be set, and
+a quiet topic raises no alarm.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """What Burrow says of one partition."""
+    """Burrow's status of one partition."""
 
     OK = "OK"
-    WARN = "WARN"  # reads, and falls behind: the lag did not shrink once within the window
-    STOP = "STOP"  # has committed nothing for longer than the whole window spans
-    STALL = "STALL"  # commits, and always the same offset
-    REWIND = "REWIND"  # went back and has not come up again
+    WARN = "WARN"  # commits, and falls behind: the lag did not shrink once within the window
+    STOP = "STOP"  # no commit for longer than the whole window spans
+    STALL = "STALL"  # commits the same offset again and again
+    REWIND = "REWIND"  # the committed offset went back and has not caught up with where it was
 
 
 class GroupVerdict(StrEnum):
-    """What is said of all partitions together: Burrow's four, and our UNKNOWN."""
+    """The status of all partitions together: Burrow's four, and UNKNOWN, which we add."""
 
-    NOTFOUND = "NOTFOUND"  # there are no commits under that name
+    NOTFOUND = "NOTFOUND"  # Kafka has no commit of this group
     OK = "OK"
-    UNKNOWN = "UNKNOWN"  # ours: some partition could not be read or judged, and none of the others is bad
+    UNKNOWN = "UNKNOWN"  # some partition could not be read or judged, and no other one is bad
     WARN = "WARN"
     ERR = "ERR"
 
@@ -42,10 +42,10 @@ def evaluate(
     """Return Burrow's verdict on one partition.
 
     :param commits: the last commits, oldest first: (offset, time in milliseconds, lag at that time or None).
-    :param end_offsets: what the end of the partition was lately, in any order.
+    :param end_offsets: recent log ends of the partition, in any order.
     :param current_lag: records between the newest commit and the newest end, never negative.
     :param now: seconds since 1970.
-    :param allowed_lag: up to so many records are no lag.
+    :param allowed_lag: a lag of at most so many records is always OK.
     """
     if current_lag <= allowed_lag or not commits:
         return Verdict.OK
@@ -67,8 +67,8 @@ def evaluate(
 def group_verdict(verdicts: Iterable[Verdict | None] | None) -> GroupVerdict:
     """Return the verdict on a whole group, or query.
 
-    :param verdicts: one per partition, None for one that is not known; None in place of them all when there is no such
-        group.
+    :param verdicts: one for each partition, None for one that is unknown; None instead of all when Kafka has no commit
+        of the group.
     """
     if verdicts is None:
         return GroupVerdict.NOTFOUND
@@ -86,7 +86,7 @@ def _stopped(commits: Sequence[tuple[int, int, int | None]], now: float) -> bool
 
 
 def _rewound(offsets: Sequence[int]) -> bool:
-    """Whether the first step back has not been made good since; later ones are not looked at, as in Burrow."""
+    """Whether the offsets have not recovered from their first step back; as in Burrow, later steps do not count."""
     for i in range(1, len(offsets)):
         if offsets[i] < offsets[i - 1]:
             return max(offsets[i:]) < offsets[i - 1]

@@ -1,4 +1,7 @@
-"""Burrow's verdicts from a query's last commits, with no state of our own: what was then is asked from Kafka now."""
+"""Burrow's verdicts from a query's last commits.
+
+Burrow keeps a history of log ends; we keep none and ask Kafka by timestamp where a log ended at the time of a commit.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from airflow_stream_provider.lag.batched_lookup import Asking
+from airflow_stream_provider.lag.batched_lookup import OffsetSearch
 from airflow_stream_provider.lag.burrow import Verdict, evaluate
 from airflow_stream_provider.lag.committed_offsets import Offsets
 
-# Fewer commits have no pace that the present silence could be held against.
-ENOUGH = 3
-# Burrow holds a commit against ten ends, polled every ten seconds: what came since is no reason to call it stopped.
+# Fewer commits show no pace to compare the present silence with.
+MIN_COMMITS = 3
+# Burrow compares a commit with the last ten log ends, polled every ten seconds: newer records do not make it STOP.
 RING_SECONDS = 100.0
 
 P = TypeVar("P", bound=tuple[str, int])
@@ -22,27 +25,29 @@ Window = Sequence[tuple[float, Offsets]]
 
 def verdicts(
     window: Window, lags: Mapping[P, int], ends: Mapping[P, int], now: float
-) -> Asking[P, dict[P, Verdict | None]]:
-    """Find a verdict for each partition (topic and number first) in `lags`; None where there are too few commits yet.
+) -> OffsetSearch[P, dict[P, Verdict | None]]:
+    """Find a verdict for each partition in `lags`; None where there are too few commits yet.
 
-    How far the log's end was at some time is asked by timestamp, at most once for each commit, and only of partitions
-    whose verdict hangs on it; see `test_a_lag_that_becomes_known_never_makes_it_worse_than_a_warning`.
+    Past log ends are looked up by timestamp, at most once for each commit, and only for partitions whose verdict
+    depends on them; see `test_a_lag_that_becomes_known_never_makes_it_worse_than_a_warning`.
 
     :param window: time in seconds and offsets of the last commits, oldest first.
-    :param ends: the present ends. :param now: seconds since 1970.
+    :param lags: records not committed, by partition; a partition is a tuple that begins with topic and number.
+    :param ends: the present log ends.
+    :param now: seconds since 1970.
     """
     past: dict[P, dict[int, int]] = {p: {} for p in lags}
     lately: dict[P, int] = {}
 
-    def ends_at(partitions: Sequence[P], seconds: float) -> Asking[P, dict[P, int]]:
+    def ends_at(partitions: Sequence[P], seconds: float) -> OffsetSearch[P, dict[P, int]]:
         answers = (yield dict.fromkeys(partitions, round(seconds * 1000))) if partitions else {}
         return {p: answers[p][0] if p in answers else ends[p] for p in partitions}
 
     def judge(p: P) -> Verdict | None:
-        if lags[p] and len(window) < ENOUGH:
+        if lags[p] and len(window) < MIN_COMMITS:
             return None
         commits = _commits(window, p, past[p])
-        return evaluate(commits if len(commits) >= ENOUGH else [], [ends[p], lately.get(p, ends[p])], lags[p], now)
+        return evaluate(commits if len(commits) >= MIN_COMMITS else [], [ends[p], lately.get(p, ends[p])], lags[p], now)
 
     found = {p: judge(p) for p in lags}
     stopped = [p for p, verdict in found.items() if verdict is Verdict.STOP]
@@ -67,6 +72,6 @@ def _commits(window: Window, partition: tuple[str, int], past: Mapping[int, int]
 
 
 def _ring(window: Window) -> float:
-    """How long ago a silent reader may have been at the end and not be stopped: twice its pause, at least 100 s."""
+    """Seconds that a log end may lie back for a silent reader not to be STOP: twice its usual pause, at least 100."""
     times = [at for at, _ in window]
     return max(RING_SECONDS, 2 * statistics.median(later - earlier for earlier, later in itertools.pairwise(times)))

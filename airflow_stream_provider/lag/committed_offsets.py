@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from airflow_stream_provider.kafka.client import KafkaClient
     from airflow_stream_provider.kafka.requests import Answers
 
-# Burrow's window. Spark keeps at least 100 batches.
+# Commits that Burrow looks at; Spark keeps the logs of at least 100 batches.
 WINDOW = 10
 
 Offsets = Mapping[str, Mapping[int, int]]
 
 
 class Missing(Enum):
-    """What it means that a partition of a topic that is read has no offset."""
+    """What it means when a partition of a topic that is read has no committed offset."""
 
-    FROM_START = "from_start"  # it will be read from its first record: Spark finds new partitions
-    NOT_READ = "not_read"  # a source with `assign` reads the partitions it was given
-    UNKNOWN = "unknown"  # a group's `auto.offset.reset` decides, and only its consumers know it
+    FROM_START = "from_start"  # Spark will discover it and read it from its first record
+    NOT_READ = "not_read"  # a source with `assign` reads only the partitions it was given
+    UNKNOWN = "unknown"  # the consumers' `auto.offset.reset` decides, which Kafka does not know
 
 
 @dataclass(frozen=True)
 class Committed:
-    """Where one query stands.
+    """The committed offsets of one query, or of a consumer group.
 
-    :param offsets: by topic and partition, the offset of the first record that is not committed.
-    :param window: time (seconds since 1970) and offsets of the last commits, oldest first; empty when not known.
+    :param offsets: by topic and partition, the offset of the first record that is not committed yet.
+    :param window: time (seconds since 1970) and offsets of the last commits, oldest first; empty when unknown.
     :param batch: the last committed batch.
-    :param read_committed: whether the query reads Kafka with that isolation level, and so up to the last stable offset.
-    :param missing: what is to be thought of a partition that is not in `offsets`, and whose topic is.
-    :param problem: why the offsets are not known, for a person.
-    :param found: whether anybody has ever committed under that name.
+    :param read_committed: whether the query reads with that isolation level, and so only to the last stable offset.
+    :param missing: what a partition means that is not in `offsets` although its topic is.
+    :param problem: a sentence that says why the offsets are unknown.
+    :param found: False when Kafka has no commit of this group.
     """
 
     query: str
@@ -57,18 +57,18 @@ class Committed:
 
 
 class CommittedOffsets(Protocol):
-    """A place that says how far a query has read."""
+    """A place where the committed offsets of a query can be read."""
 
     def read(self) -> Committed:
-        """Return it; a place that cannot say gives the reason as `problem`."""
+        """Read the offsets; when they are unknown, `problem` says why."""
 
 
 @dataclass(frozen=True)
 class CheckpointOffsets:
-    """Spark's own checkpoint: the truth, with the times of the last commits.
+    """Offsets from Spark's checkpoint: exact, with the times of the last commits.
 
     :param missing: NOT_READ for a query whose sources `assign` their partitions.
-    :param owner: the stream it should belong to; a checkpoint of another one says nothing about this query.
+    :param owner: the stream that must own the checkpoint; another stream's checkpoint says nothing about this query.
     """
 
     query: str
@@ -78,7 +78,7 @@ class CheckpointOffsets:
     owner: Owner | None = None
 
     def read(self) -> Committed:
-        """Read the logs of the checkpoint."""
+        """Read the offset and commit logs."""
         try:
             if self.owner is not None:
                 check_owner(self.location, self.owner.stream, self.owner.control)
@@ -89,14 +89,14 @@ class CheckpointOffsets:
         if not found.committed and not window:
             return Committed(self.query, problem=f"The checkpoint {found.path} has no batch yet.")
         if not found.committed and any(source.topics == {} for source in found.sources):
-            # Spark drops topics that were deleted, under failOnDataLoss=false and with patterns.
-            return Committed(self.query, problem=f"The query {self.query} reads no topic of Kafka any more.")
+            # With failOnDataLoss=false or a topic pattern, Spark drops topics that were deleted.
+            return Committed(self.query, problem=f"The query {self.query} reads no Kafka topic any more.")
         return Committed(self.query, found.committed, window, found.last_commit, self.read_committed, self.missing)
 
 
 @dataclass(frozen=True)
 class HeartbeatOffsets:
-    """What the driver says of its query: fresh, and needs no access to the checkpoint's storage; no window.
+    """Offsets from the driver's heartbeat: need no access to the checkpoint's storage, but lack times of commits.
 
     :param heartbeat: the heartbeat of the driver that held the stream last.
     """
@@ -107,7 +107,7 @@ class HeartbeatOffsets:
     missing: Missing = Missing.FROM_START
 
     def read(self) -> Committed:
-        """Look the query up in the heartbeat."""
+        """Find the query in the heartbeat."""
         query = self.heartbeat.query(self.query)
         if query is None or query.batch is None:
             return Committed(
@@ -119,11 +119,13 @@ class HeartbeatOffsets:
 
 @dataclass(frozen=True)
 class GroupOffsets:
-    """A consumer group of Kafka. It tells no times, and forgets a group `offsets.retention.minutes` after its end.
+    """Offsets of a consumer group. Kafka keeps no commit times, and deletes the offsets of a group without members
+    after `offsets.retention.minutes`.
 
-    Whether its consumers read committed records only is not known: the end is the high watermark, as in Kafka's tools.
+    Whether its consumers read committed records only is unknown, so the log end is the high watermark, as in Kafka's
+    own tools.
 
-    :param fetched: what `KafkaClient.groups_offsets` has just answered, for this group among others; None: ask.
+    :param fetched: answer of `KafkaClient.groups_offsets` that includes this group; None: `read` asks for it.
     """
 
     client: KafkaClient
@@ -131,7 +133,7 @@ class GroupOffsets:
     fetched: Answers[str, dict[TopicPartition, int]] | None = None
 
     def read(self) -> Committed:
-        """Ask the group's coordinator.
+        """Return the group's offsets, asking its coordinator unless they were fetched.
 
         :raises BrokerUnreachable: Kafka does not answer.
         """
@@ -142,10 +144,10 @@ class GroupOffsets:
         for partition, offset in answers[self.group].items():
             found.setdefault(partition.topic, {})[partition.partition] = offset
         if not found:
-            return Committed(self.query, problem=f"There is no commit of a group {self.group}.", found=False)
+            return Committed(self.query, problem=f"Kafka has no commit of a group {self.group}.", found=False)
         return Committed(self.query, found, missing=Missing.UNKNOWN)
 
     @property
     def query(self) -> str:
-        """The group's name stands for the query's."""
+        """The group, which a report lists like a query."""
         return self.group

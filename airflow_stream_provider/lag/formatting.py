@@ -1,4 +1,4 @@
-"""Numbers as a person reads them."""
+"""Format numbers for people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration in its two largest units, such as ``2 h 5 min``; ``?`` when it is not known."""
+    """Return a duration in its two largest units, such as ``2 h 5 min``; ``?`` when it is unknown."""
     if seconds is None:
         return "?"
     left = round(max(0.0, seconds))
@@ -21,7 +21,7 @@ def duration(seconds: float | None) -> str:
 
 
 def count(number: int | None, what: str = "") -> str:
-    """Return a number with its thousands apart, such as ``12,000 records``; ``?`` when it is not known."""
+    """Return a number with thousands separators, such as ``12,000 records``; ``?`` when it is unknown."""
     text = "?" if number is None else f"{number:,}"
     if not what:
         return text

@@ -1,4 +1,4 @@
-"""Whether a stream is too far behind: pure, the one judgement of sensors, triggers, watch and command line."""
+"""Judge whether a lag is within its limits: the one rule of sensors, triggers, watch, soak and command line. Pure."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import Any
 from airflow_stream_provider.lag.formatting import count, duration
 from airflow_stream_provider.lag.report import Alarm, Ceilings, LagReport, PartitionLag, QueryLag, Verdict
 
-# What Burrow calls an error.
+# The verdicts that make a group's status ERR.
 BAD = (Verdict.STOP, Verdict.STALL, Verdict.REWIND)
 
 _VERDICTS = {
     Verdict.OK: "keeps up",
-    Verdict.WARN: "reads and falls behind all the same",
-    Verdict.STOP: "has committed nothing for longer than its last commits span",
+    Verdict.WARN: "commits, but falls behind",
+    Verdict.STOP: "has not committed for longer than its last commits span",
     Verdict.STALL: "commits the same offset again and again",
-    Verdict.REWIND: "went back, or its topic was made anew",
+    Verdict.REWIND: "went back, or its topic was recreated",
 }
 
 
 class Health(StrEnum):
-    """What is said of a report."""
+    """The judgement of one look at a lag, by limits."""
 
-    PASS = "pass"  # everything that is judged is known, and within the limits
-    FAIL = "fail"  # something known is beyond a limit, whatever else is not known
-    UNKNOWN = "unknown"  # nothing known is beyond a limit, and something is not known
+    PASS = "pass"  # everything that the limits judge is known, and within them
+    FAIL = "fail"  # something is beyond a limit, even if something else is unknown
+    UNKNOWN = "unknown"  # nothing known is beyond a limit, but something is unknown
 
 
 @dataclass(frozen=True)
 class LagJudgement:
-    """What is said of a report, and why: sentences for a person; none for PASS."""
+    """The health of a lag, and the reasons as sentences; PASS needs none."""
 
     health: Health
     reasons: tuple[str, ...] = ()
@@ -43,13 +43,13 @@ class LagJudgement:
 
 @dataclass(frozen=True)
 class LagLimits:
-    """What is too far behind.
+    """How far a query may be behind.
 
-    :param max_records: records that a query may be behind, all its partitions together; None = not judged.
-    :param max_seconds: age of its oldest record that is not committed; None = not judged.
-    :param per_partition: `max_records` is that of each partition.
-    :param verdicts: those of Burrow's on a partition that are bad; none = not judged.
-    :param alarms: those beside them that are bad, raised beyond `ceilings`.
+    :param max_records: records, all partitions together; None = not judged.
+    :param max_seconds: age of the oldest record that is not committed; None = not judged.
+    :param per_partition: `max_records` counts for each partition, not for their sum.
+    :param verdicts: Burrow's verdicts on a partition that are bad; none = not judged.
+    :param alarms: alarms that are bad; they are raised beyond `ceilings`.
     """
 
     max_records: int | None = None
@@ -60,16 +60,16 @@ class LagLimits:
     ceilings: Ceilings = field(default_factory=Ceilings)
 
     def without(self, alarm: Alarm) -> LagLimits:
-        """Return the limits that do not look at this alarm."""
+        """Return these limits, but ignoring one alarm."""
         return replace(self, alarms=tuple(other for other in self.alarms if other is not alarm))
 
     def judge(self, report: LagReport) -> LagJudgement:
-        """Return what is to be said of a report."""
+        """Judge a report."""
         beyond = tuple(reason for query in report.queries for reason in self._beyond(query))
         if beyond:
             return LagJudgement(Health.FAIL, beyond)
         if not report.queries:
-            return LagJudgement(Health.UNKNOWN, ("No query is known that reads Kafka and has begun.",))
+            return LagJudgement(Health.UNKNOWN, ("No query that reads Kafka has started yet.",))
         unknown = tuple(reason for query in report.queries for reason in self._unknown(query))
         return LagJudgement(Health.UNKNOWN if unknown else Health.PASS, unknown)
 
@@ -96,26 +96,26 @@ class LagLimits:
                 yield f"{name} {_VERDICTS[verdict]} ({verdict.value}) in {_several(found, len(query.partitions))}."
         for alarm in query.alarms(self.ceilings):
             if alarm in self.alarms:
-                yield f"{name}: {_says(alarm, query)}."
+                yield f"{name}: {_sentence(alarm, query)}."
 
     def _unknown(self, query: QueryLag) -> Iterator[str]:
         if not query.complete:
             unknown = len(query.unknown)
             yield query.problem or (
-                f"The lag of {query.query} is not known in {unknown} of {len(query.partitions)} partitions."
+                f"The lag of {query.query} is unknown in {unknown} of {len(query.partitions)} partitions."
                 if query.partitions
-                else f"Nothing is known of {query.query}."
+                else f"The lag of {query.query} is unknown."
             )
         elif self.max_seconds is not None and query.seconds is None:
-            yield f"How old the oldest record is that {query.query} has not committed is not known."
+            yield f"The age of the oldest record that {query.query} has not committed is unknown."
         elif query.problem and Alarm.RETENTION in self.alarms:
             yield query.problem
         elif self.verdicts and None in query.by_verdict:
             yield (
-                f"When {query.query} has committed is not known, as its checkpoint cannot be read from here: mount it, "
+                f"The commit times of {query.query} are unknown, as its checkpoint cannot be read here: mount it, "
                 "or judge without verdicts."
                 if query.commit_age is None
-                else f"{query.query} has made too few commits yet to be judged by them."
+                else f"{query.query} has made too few commits for a verdict yet."
             )
 
     def to_json(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class LagLimits:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LagLimits:
-        """Return the limits again."""
+        """Return the limits that `to_json` wrote."""
         fields = dict(data)
         fields["verdicts"] = tuple(Verdict(verdict) for verdict in fields["verdicts"])
         fields["alarms"] = tuple(Alarm(alarm) for alarm in fields["alarms"])
@@ -147,11 +147,11 @@ def _several(partitions: tuple[PartitionLag, ...], all_of_them: int) -> str:
     return f"{len(partitions)} of {all_of_them} partitions ({names}{', …' if len(partitions) > 3 else ''})"
 
 
-def _says(alarm: Alarm, query: QueryLag) -> str:
+def _sentence(alarm: Alarm, query: QueryLag) -> str:
     if alarm is Alarm.COMMIT_AGE:
-        return f"nothing has been committed for {duration(query.commit_age)}, and records as old wait"
+        return f"no commit for {duration(query.commit_age)}, while unread records are as old"
     if alarm is Alarm.RETENTION:
-        return f"Kafka deletes records that it has not read in {duration(query.retention_seconds)}"
+        return f"Kafka deletes unread records in {duration(query.retention_seconds)}"
     if alarm is Alarm.STUCK_TRANSACTION:
         return f"a transaction open for {duration(query.held_seconds)} hides the records behind it"
-    return f"Kafka has deleted {count(query.lost, 'record')} before they were read"
+    return f"Kafka deleted {count(query.lost, 'record')} before they were read"

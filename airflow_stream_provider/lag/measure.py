@@ -1,125 +1,134 @@
-"""Measure how far queries are behind Kafka: what they have committed first, then what there is.
+"""Measure how far queries are behind Kafka: first the committed offsets, then the log ends.
 
-All that is asked of Kafka is asked for all queries together, so that the requests do not grow with their number.
+Each request to Kafka covers all queries, so that the number of requests does not grow with the number of queries.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.lag.commit_window import verdicts
 from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets
 from airflow_stream_provider.lag.gc_pause import gc_paused
-from airflow_stream_provider.lag.partition_offsets import Logs
-from airflow_stream_provider.lag.record_age import Unread, oldest
+from airflow_stream_provider.lag.partition_offsets import PartitionOffsets
+from airflow_stream_provider.lag.record_age import UnreadRange, oldest
 from airflow_stream_provider.lag.report import LagReport, PartitionState, QueryLag, Verdict
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
 
     from airflow_stream_provider.kafka.client import KafkaClient
-    from airflow_stream_provider.lag.batched_lookup import Asking
+    from airflow_stream_provider.lag.batched_lookup import OffsetSearch
 
-    # By the number of a query, and partition; grouped by the query and how long its records are kept.
+    # By number of the query, and partition; grouped by query and retention.
     _Key = tuple[int, TopicPartition]
     _Group = tuple[int, float | None]
-    _Waiting = dict[_Key, Unread[TopicPartition, _Group]]
+    _Unread = dict[_Key, UnreadRange[TopicPartition, _Group]]
     _Times = tuple[Mapping[_Group, int], Mapping[_Key, int]]
 
 
-@gc_paused()
+K = TypeVar("K", bound=Hashable)
+
+
 def measure(client: KafkaClient, sources: Iterable[CommittedOffsets]) -> LagReport:
-    """Return the lag of these queries; one that reads nothing from Kafka is left out.
+    """Return the lag of these queries; see `measure_each`."""
+    return measure_each(client, {None: sources})[None]
 
-    Needs DESCRIBE on the topics and the group, and DESCRIBE_CONFIGS on the topics to know when unread records are
-    deleted. What cannot be read is unknown in the report, and its query says why.
 
-    :raises StreamError: Kafka does not answer, or refuses us altogether.
+@gc_paused()
+def measure_each(client: KafkaClient, sources: Mapping[K, Iterable[CommittedOffsets]]) -> dict[K, LagReport]:
+    """Return a report for each key, from the committed offsets of its queries.
+
+    Queries of different keys may have the same name. A query that reads nothing from Kafka is left out. Needs DESCRIBE
+    on the topics and the group, and DESCRIBE_CONFIGS on the topics to know when unread records are deleted. What cannot
+    be read is unknown in the report, and its query says why.
+
+    :raises StreamError: Kafka does not answer, or refuses the connection.
     """
-    # Before the ends: a batch that is committed in between would seem to be ahead of them.
-    found = [source.read() for source in sources]
-    queries = [query for query in found if query.offsets or query.problem]
-    logs = Logs(client, queries)
-    measured = [_Query(number, query, logs) for number, query in enumerate(queries)]
+    # Before the log ends: a batch that is committed in between would seem to be ahead of them.
+    found = [(key, source.read()) for key, of_key in sources.items() for source in of_key]
+    queries = [(key, query) for key, query in found if query.offsets or query.problem]
+    logs = PartitionOffsets(client, [query for _, query in queries])
+    measured = [_Query(number, query, logs) for number, (_, query) in enumerate(queries)]
     retention = logs.retention(set().union(*(query.topics for query in measured)))
     now = round(logs.at * 1000)
-    waiting: dict[bool, _Waiting] = {False: {}, True: {}}
-    held: _Waiting = {}
+    unread: dict[bool, _Unread] = {False: {}, True: {}}
+    held: _Unread = {}
     for query in measured:
-        waiting[query.level].update(query.waiting(retention))
+        unread[query.read_committed].update(query.unread(retention))
         held.update(query.held())
-    askings: list[tuple[bool, Asking[TopicPartition, Any]]] = [
-        *((level, oldest(unread, now)) for level, unread in waiting.items()),
+    searches: list[tuple[bool, OffsetSearch[TopicPartition, Any]]] = [
+        *((read_committed, oldest(ranges, now)) for read_committed, ranges in unread.items()),
         (False, oldest(held, now)),
-        *((query.level, query.verdicts()) for query in measured),
+        *((query.read_committed, query.verdicts()) for query in measured),
     ]
-    plain, committed, of_held, *judged = logs.ask(askings)
-    times: dict[bool, _Times] = {False: plain, True: committed}
-    return LagReport(
-        logs.at,
-        tuple(query.lag(times[query.level], of_held, found) for query, found in zip(measured, judged, strict=True)),
-    )
+    uncommitted_times, committed_times, held_times, *verdicts_found = logs.search(searches)
+    times: dict[bool, _Times] = {False: uncommitted_times, True: committed_times}
+    reports: dict[K, list[QueryLag]] = {key: [] for key in sources}
+    for (key, _), query, partition_verdicts in zip(queries, measured, verdicts_found, strict=True):
+        reports[key].append(query.lag(times[query.read_committed], held_times, partition_verdicts))
+    return {key: LagReport(logs.at, tuple(lags)) for key, lags in reports.items()}
 
 
 class _Query:
-    """A query on its way from what it has committed to its lag; `number` tells it from the others."""
+    """One query while it is measured; `number` identifies it among all queries of the measurement."""
 
-    def __init__(self, number: int, committed: Committed, logs: Logs) -> None:
+    def __init__(self, number: int, committed: Committed, logs: PartitionOffsets) -> None:
         self._number = number
         self._committed = committed
         self._logs = logs
         self._now = round(logs.at * 1000)
         self._partitions = {tp: logs.lag(committed, tp) for tp in logs.partitions(committed)}
-        # Those whose lag is known, and what that is.
+        # Only partitions whose lag is known.
         self._lags = {tp: found.lag for tp, found in self._partitions.items() if found.lag is not None}
         self._ends = {tp: self._partitions[tp].end or 0 for tp in self._lags}
-        self._waiting: _Waiting = {}
-        self._held: _Waiting = {}
+        self._unread: _Unread = {}
+        self._held: _Unread = {}
 
     @property
     def topics(self) -> set[str]:
-        """The topics with records to read."""
+        """The topics with unread records."""
         return {tp.topic for tp, lag in self._lags.items() if lag}
 
     @property
-    def level(self) -> bool:
-        """Whether it reads committed records only."""
+    def read_committed(self) -> bool:
+        """Whether the query reads committed records only (Kafka's isolation level)."""
         return self._committed.read_committed
 
-    def waiting(self, retention: Mapping[str, float | None]) -> _Waiting:
-        """Return what is not committed, grouped by how long it is kept."""
+    def unread(self, retention: Mapping[str, float | None]) -> _Unread:
+        """Return the unread records, grouped by their topic's retention."""
         number, ends = self._number, self._ends
         groups = {topic: (number, limit) for topic, limit in retention.items()}
-        self._waiting = {
-            (number, tp): Unread(tp, ends[tp] - lag, ends[tp], groups[tp.topic])
+        self._unread = {
+            (number, tp): UnreadRange(tp, ends[tp] - lag, ends[tp], groups[tp.topic])
             for tp, lag in self._lags.items()
             if lag
         }
-        return self._waiting
+        return self._unread
 
-    def held(self) -> _Waiting:
-        """Return what stands behind an open transaction: from the last stable offset to the high watermark."""
+    def held(self) -> _Unread:
+        """Return the records behind an open transaction: from the last stable offset to the high watermark."""
         self._held = {
-            (self._number, tp): Unread(tp, found.end or 0, (found.end or 0) + found.held, (self._number, None))
+            (self._number, tp): UnreadRange(tp, found.end or 0, (found.end or 0) + found.held, (self._number, None))
             for tp, found in self._partitions.items()
             if found.held
         }
         return self._held
 
-    def verdicts(self) -> Asking[TopicPartition, dict[TopicPartition, Verdict | None]]:
-        """Return what finds the verdicts."""
+    def verdicts(self) -> OffsetSearch[TopicPartition, dict[TopicPartition, Verdict | None]]:
+        """Return the search for Burrow's verdict on each partition."""
         return verdicts(self._committed.window, self._lags, self._ends, self._logs.at)
 
-    def lag(self, times: _Times, held_times: _Times, judged: Mapping[TopicPartition, Verdict | None]) -> QueryLag:
-        """Return the lag, from what was asked for."""
+    def lag(self, times: _Times, held_times: _Times, verdicts: Mapping[TopicPartition, Verdict | None]) -> QueryLag:
+        """Return the query's lag, from the results of the searches."""
         query, logs = self._committed, self._logs
         if not query.offsets:
             return QueryLag(query.query, problem=query.problem, found=query.found)
-        ages = {tp: self._age(times[1].get((number, tp))) for number, tp in self._waiting}
-        by_retention = {group[1]: self._age(times[0].get(group)) for group in {w.group for w in self._waiting.values()}}
-        # A leader may be lost at any of the questions.
+        ages = {tp: self._age(times[1].get((number, tp))) for number, tp in self._unread}
+        by_retention = {group[1]: self._age(times[0].get(group)) for group in {w.group for w in self._unread.values()}}
+        # A leader may be lost at any request.
         failed = {tp for tp in self._lags if not logs.readable(tp)}
         partitions = self._partitions | {tp: logs.lag(query, tp) for tp in failed}
         age = max(0.0, logs.at - query.window[-1][0]) if query.window else None
@@ -129,7 +138,7 @@ class _Query:
                 partition.verdict = Verdict.REWIND
             elif tp in self._lags and tp not in failed:
                 partition.seconds = ages.get(tp, 0.0)
-                partition.verdict = judged.get(tp)
+                partition.verdict = verdicts.get(tp)
         left, retained = min(
             (
                 (max(0.0, limit - old), limit)
@@ -156,6 +165,6 @@ class _Query:
 
 
 def _most(ages: Iterable[float | None]) -> float | None:
-    """Return the largest, 0 of none, None when one is not known."""
+    """Return the largest age; 0 when there are none, None when one is unknown."""
     found = list(ages)
     return None if None in found else max((age for age in found if age is not None), default=0.0)

@@ -1,4 +1,4 @@
-"""Where the logs begin and end that some queries read: each partition asked once for all of them."""
+"""Start and end offsets of all partitions that some queries read; each partition is asked once for all queries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.kafka.requests import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, Problem, named
-from airflow_stream_provider.lag.batched_lookup import Asking, look_up_together
+from airflow_stream_provider.lag.batched_lookup import OffsetSearch, search_together
 from airflow_stream_provider.lag.committed_offsets import Committed, Missing
 from airflow_stream_provider.lag.report import PartitionLag, PartitionState
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from airflow_stream_provider.kafka.client import KafkaClient
 
-# A leader that has just changed can name an end that is too small (KAFKA-7703); Spark too looks again after a second.
-LOOK_AGAIN_SECONDS = 1.0
+# A new leader may return an end that is too small (KAFKA-7703). Spark, too, asks again after a second.
+RETRY_END_SECONDS = 1.0
 EARLIEST, LATEST = -2, -1
 
 _STATES = {
@@ -27,12 +27,12 @@ _STATES = {
 }
 
 
-class Logs:
-    """The logs of all partitions that these queries read, as they are now (`at`, seconds since 1970).
+class PartitionOffsets:
+    """The offsets of all partitions that these queries read, as they are now (`at`, seconds since 1970).
 
-    A partition that once could not be read is not asked again, and unknown from then on.
+    A partition that could not be read once is unknown from then on and is not asked again.
 
-    :raises StreamError: Kafka does not answer, or refuses us altogether.
+    :raises StreamError: Kafka does not answer, or refuses the connection.
     """
 
     def __init__(self, client: KafkaClient, queries: Sequence[Committed]) -> None:
@@ -40,20 +40,20 @@ class Logs:
         self._problems: dict[TopicPartition, Problem] = {}
         self._retention_problems: dict[str, str] = {}
         self._partitions = self._describe(queries)
-        # By identity: offsets have no hash. Putting thousands of partitions in order is done once.
+        # By identity: offsets have no hash. Thousands of partitions are sorted only once.
         self._read = {id(query): self._partitions_of(query) for query in queries}
         by_level: dict[bool, set[TopicPartition]] = {}
         for query in queries:
             by_level.setdefault(query.read_committed, set()).update(self.partitions(query))
         self._starts = self._offsets(set().union(*by_level.values()), EARLIEST, False)
         self._ends = {level: self._offsets(partitions, LATEST, level) for level, partitions in by_level.items()}
-        self._look_again(queries)
-        # After the last stable offsets, which then are never ahead of it.
+        self._retry_ends(queries)
+        # Asked after the last stable offsets, so that these are never ahead of the high watermark.
         self._watermarks = self._offsets(by_level.get(True, ()), LATEST, False)
         self.at = time.time()
 
     def partitions(self, query: Committed) -> list[TopicPartition]:
-        """Return the partitions that a query reads: what it has committed, and what it will find."""
+        """Return the partitions that a query reads: those it has committed and those Spark will discover."""
         return self._read[id(query)]
 
     def _partitions_of(self, query: Committed) -> list[TopicPartition]:
@@ -65,7 +65,7 @@ class Logs:
         return sorted(found)
 
     def lag(self, query: Committed, partition: TopicPartition) -> PartitionLag:
-        """Return where a query stands in one of its partitions."""
+        """Return the lag of a query in one partition; verdict and times are added later."""
         committed = query.offsets[partition.topic].get(partition.partition)
         if partition in self._problems:
             state = _STATES.get(self._problems[partition].code, PartitionState.UNREADABLE)
@@ -80,22 +80,25 @@ class Logs:
         return PartitionLag(partition.topic, partition.partition, state, committed, start, end, held)
 
     def readable(self, partition: TopicPartition) -> bool:
-        """Whether all that was asked of a partition was answered so far."""
+        """Return whether Kafka has answered every request about a partition so far."""
         return partition not in self._problems
 
     def problem(self, partitions: Mapping[TopicPartition, PartitionLag]) -> str:
-        """Return why something of these partitions is not known, the first reason of perhaps many; or nothing."""
+        """Return the first reason why something about these partitions is unknown; empty when all is known."""
         for partition, lag in partitions.items():
             if not lag.state.known:
                 return self._problems[partition].reason if partition in self._problems else _reason(lag)
         topics = {partition.topic for partition in partitions}
         return next((reason for topic, reason in self._retention_problems.items() if topic in topics), "")
 
-    def ask(self, askings: Sequence[tuple[bool, Asking[TopicPartition, Any]]]) -> list[Any]:
-        """Return what each of them finds out; the first of each pair is whether it reads committed records only."""
-        results: list[Any] = [None] * len(askings)
+    def search(self, searches: Sequence[tuple[bool, OffsetSearch[TopicPartition, Any]]]) -> list[Any]:
+        """Run offset searches together and return their results.
+
+        :param searches: each with whether it reads committed records only (isolation level).
+        """
+        results: list[Any] = [None] * len(searches)
         for level in (False, True):
-            numbers = [number for number, (read_committed, _) in enumerate(askings) if read_committed is level]
+            numbers = [number for number, (read_committed, _) in enumerate(searches) if read_committed is level]
 
             def lookup(
                 times: Mapping[TopicPartition, int], level: bool = level
@@ -103,18 +106,18 @@ class Logs:
                 found = self._ask(times, level)
                 return {tp: (each.offset, each.timestamp) for tp, each in found.items() if each.offset >= 0}
 
-            for number, result in zip(numbers, look_up_together(lookup, [askings[n][1] for n in numbers]), strict=True):
+            for number, result in zip(numbers, search_together(lookup, [searches[n][1] for n in numbers]), strict=True):
                 results[number] = result
         return results
 
     def retention(self, topics: Iterable[str]) -> dict[str, float | None]:
-        """Return after how many seconds Kafka deletes a topic's records; None = never, or not to be known."""
+        """Return the retention of each topic in seconds; None where nothing is deleted by age, or it is unknown."""
         wanted = set(topics)
         if not wanted:
             return {}
         answers = self._client.configs(topics=wanted, keys=("cleanup.policy", "retention.ms"))
         for topic, problem in answers.problems.items():
-            reason = f"When Kafka deletes unread records of the topic {topic} is not known: {problem.reason}"
+            reason = f"When Kafka deletes unread records of the topic {topic} is unknown: {problem.reason}"
             self._retention_problems[str(topic)] = reason
         return {topic: _seconds(answers.get(topic, {})) for topic in wanted}
 
@@ -148,15 +151,15 @@ class Logs:
     ) -> dict[TopicPartition, int]:
         return {tp: each.offset for tp, each in self._ask(dict.fromkeys(partitions, spec), read_committed).items()}
 
-    def _look_again(self, queries: Sequence[Committed]) -> None:
-        """Ask once more for the ends that something seems to have been read beyond, of all queries at once."""
+    def _retry_ends(self, queries: Sequence[Committed]) -> None:
+        """Ask once more for ends that lie before a committed offset, for all queries in one go."""
         ahead: dict[bool, set[TopicPartition]] = {}
         for query in queries:
             ends = self._ends[query.read_committed]
             passed = (tp for tp, end in ends.items() if query.offsets.get(tp.topic, {}).get(tp.partition, end) > end)
             ahead.setdefault(query.read_committed, set()).update(passed)
         if any(ahead.values()):
-            time.sleep(LOOK_AGAIN_SECONDS)
+            time.sleep(RETRY_END_SECONDS)
             for level, partitions in ahead.items():
                 self._ends[level].update(self._offsets(partitions, LATEST, level))
 
@@ -167,12 +170,12 @@ def _reason(lag: PartitionLag) -> str:
         return f"There is no commit for {where}."
     return (
         f"{where[0].upper()}{where[1:]} ends at {lag.end}, before what is committed ({lag.committed}): "
-        "the topic was made anew, or cut off."
+        "the topic was recreated or truncated."
     )
 
 
 def _seconds(settings: Mapping[str, str | None]) -> float | None:
-    """Return `retention.ms` in seconds; None where nothing is deleted by age, or it is not known."""
+    """Return `retention.ms` in seconds; None where nothing is deleted by age, or it is unknown."""
     milliseconds = int(settings.get("retention.ms") or -1)
     deletes = "delete" in (settings.get("cleanup.policy") or "")
     return milliseconds / 1000 if deletes and milliseconds >= 0 else None

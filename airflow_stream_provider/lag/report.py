@@ -1,7 +1,7 @@
-"""How far a stream is behind Kafka: the values that are measured, carried, shown and judged. Pure.
+"""The lag report: how far queries are behind Kafka. Pure values.
 
-Everything counts records and offsets by partition; times are seconds. What is not known is None, never zero, and no sum
-contains it.
+Records and offsets are counted for each partition; times are seconds. An unknown number is None, never zero, and is
+left out of sums.
 """
 
 from __future__ import annotations
@@ -30,31 +30,38 @@ __all__ = [
 
 
 class PartitionState(StrEnum):
-    """How well the numbers of one partition are known."""
+    """Whether the lag of one partition is known, and why not."""
 
     OK = "ok"
-    NEW_PARTITION = "new_partition"  # not read yet: counts from the start of its log, where Spark begins
-    NO_COMMIT = "no_commit"  # a group that has not committed it: where it begins is not known
-    NO_LEADER = "no_leader"  # Kafka cannot serve it now
+    NEW_PARTITION = (
+        "new_partition"  # no commit yet; Spark will read it from the start of its log, so all its records count
+    )
+    NO_COMMIT = "no_commit"  # the group has not committed it, and where its consumers will begin is unknown
+    NO_LEADER = "no_leader"  # it has no leader, so Kafka cannot serve it now
     UNKNOWN_TOPIC = "unknown_topic"  # the topic, or this partition of it, does not exist
-    UNREADABLE = "unreadable"  # refused, or no answer; the query's `problem` says why
-    AHEAD_OF_END = "ahead_of_end"  # committed more than there is: the topic was made anew, or cut off
+    UNREADABLE = "unreadable"  # Kafka refused or did not answer; the query's `problem` says why
+    AHEAD_OF_END = "ahead_of_end"  # the commit is past the log end: the topic was recreated or truncated
 
     @property
     def known(self) -> bool:
-        """Whether there is a lag to speak of."""
+        """Whether the lag is known in this state."""
         return self is PartitionState.OK or self is PartitionState.NEW_PARTITION
 
 
 @dataclass
 class PartitionLag:
-    """One partition. Offsets are the next to be read; `end` is that of the query's own isolation level.
+    """The lag of one partition.
 
-    `held`: records that stand behind an open transaction (high watermark minus last stable offset); None when the query
-    reads them anyway. `seconds`: an estimate, for display, of the age of its oldest unread record. `commit_age`:
-    seconds since the query's last commit. `verdict`: Burrow's, None when it cannot be judged.
+    :param committed: next offset that the query reads.
+    :param log_start: offset of the first record that Kafka still has.
+    :param end: log end for the query's isolation level.
+    :param held: records behind an open transaction (high watermark minus last stable offset); None when the query reads
+        uncommitted records too.
+    :param seconds: age of the oldest unread record, an estimate for display.
+    :param commit_age: seconds since the query's last commit.
+    :param verdict: Burrow's; None when there are too few commits or the lag is unknown.
 
-    Not frozen, as making it then takes three times as long: there may be thousands.
+    Not frozen: a frozen one takes three times as long to make, and there may be thousands.
     """
 
     topic: str
@@ -70,12 +77,12 @@ class PartitionLag:
 
     @property
     def raw_lag(self) -> int | None:
-        """End minus committed as they were read; negative when the commit is ahead of the end."""
+        """`end` minus `committed`; negative when the commit is past the end."""
         return None if self.end is None or self.committed is None else self.end - self.committed
 
     @property
     def lag(self) -> int | None:
-        """Records that are there and not committed, never negative; None when not known."""
+        """Records that Kafka has and the query has not committed, never negative; None when unknown."""
         position = self.position
         if self.end is None or position is None or not self.state.known:
             return None
@@ -83,7 +90,7 @@ class PartitionLag:
 
     @property
     def position(self) -> int | None:
-        """Where reading goes on: what is committed, or the start of the log if that is later."""
+        """Next offset to be read: `committed`, or `log_start` if that is larger."""
         if self.log_start is None or self.committed is None:
             return self.committed if self.log_start is None else self.log_start
         return max(self.committed, self.log_start)
@@ -97,15 +104,19 @@ class PartitionLag:
 
 @dataclass(frozen=True)
 class QueryLag:
-    """One query, or consumer group.
+    """The lag of one query, or consumer group.
 
-    `commit_age`: seconds since its last commit. `batch`: its number. `seconds`: age of the oldest record that is not
-    committed, exact within a second; 0 when there is none. `retention_seconds`: until Kafka deletes, by the topic's
-    `retention.ms`, a record that is not committed (not less; None: never, or not known). `held_seconds`: age of the
-    oldest record behind an open transaction. `problem`: why it, or a part of it, is not known. `retained`: seconds for
-    which the topic of `retention_seconds` keeps its records.
+    :param commit_age: seconds since its last commit.
+    :param batch: number of its last committed batch.
+    :param seconds: age of the oldest record that is not committed, exact within a second; 0 when there is none.
+    :param retention_seconds: at least so many seconds until Kafka deletes a record that is not committed, by the
+        topic's `retention.ms`; None: never, or unknown.
+    :param held_seconds: age of the oldest record behind an open transaction.
+    :param problem: why something is unknown, one sentence.
+    :param found: False when Kafka has no commit of this group.
+    :param retained: seconds for which the topic of `retention_seconds` keeps its records.
 
-    What follows from the partitions is worked out once: there may be thousands, and hundreds of sensors that ask.
+    The properties are cached: there may be thousands of partitions, and hundreds of sensors that share a report.
     """
 
     query: str
@@ -125,12 +136,12 @@ class QueryLag:
 
     @cached_property
     def unknown(self) -> tuple[PartitionLag, ...]:
-        """The partitions whose lag is not known."""
+        """The partitions whose lag is unknown."""
         return tuple(p for p, lag in zip(self.partitions, self._lags, strict=False) if lag is None)
 
     @cached_property
     def complete(self) -> bool:
-        """Whether every partition's lag is known; one that cannot be read at all has none and is not."""
+        """Whether every partition's lag is known; False for a query without partitions."""
         return bool(self.partitions) and None not in self._lags
 
     @cached_property
@@ -151,14 +162,14 @@ class QueryLag:
 
     @cached_property
     def furthest(self) -> tuple[PartitionLag, ...]:
-        """The partitions to look at first, at most 100: those that are not known, then by their lag."""
+        """At most 100 partitions to look at first: those with unknown lag, then those with the largest lag."""
         unknown = self.unknown[:100]
         known = (partition for partition in self.partitions if partition.lag is not None)
         return (*unknown, *heapq.nlargest(100 - len(unknown), known, key=lambda p: p.lag or 0))
 
     @cached_property
     def by_verdict(self) -> Mapping[Verdict | None, tuple[PartitionLag, ...]]:
-        """The partitions by Burrow's verdict on them."""
+        """The partitions, grouped by Burrow's verdict."""
         found: dict[Verdict | None, list[PartitionLag]] = {}
         for partition in self.partitions:
             found.setdefault(partition.verdict, []).append(partition)
@@ -171,18 +182,18 @@ class QueryLag:
 
     @cached_property
     def verdict(self) -> GroupVerdict:
-        """Burrow's verdict on all its partitions; UNKNOWN when nothing is known, NOTFOUND when nobody committed."""
+        """Burrow's verdict on all partitions together; NOTFOUND when Kafka has no commit of this group."""
         if not self.found:
             return GroupVerdict.NOTFOUND
         return group_verdict(self.by_verdict or [None])
 
     def alarms(self, ceilings: Ceilings) -> tuple[Alarm, ...]:
-        """Return what is wrong beyond Burrow's rules."""
+        """Return the alarms that are raised beyond these ceilings."""
         found = []
-        waits = min(self.commit_age or 0.0, self.seconds or 0.0)
-        if ceilings.commit_age is not None and waits > ceilings.commit_age:
+        unread_for = min(self.commit_age or 0.0, self.seconds or 0.0)
+        if ceilings.commit_age is not None and unread_for > ceilings.commit_age:
             found.append(Alarm.COMMIT_AGE)
-        # Of what is kept for less than the ceiling, everything that waits would be about to be deleted.
+        # A topic that keeps records for less than the ceiling would always raise it: half of its retention counts.
         if self.retention_seconds is not None and self.retention_seconds < min(ceilings.retention, self.retained / 2):
             found.append(Alarm.RETENTION)
         if self.held_seconds is not None and self.held_seconds > ceilings.transaction:
@@ -193,22 +204,25 @@ class QueryLag:
 
 
 class Alarm(StrEnum):
-    """What Burrow's rules do not see."""
+    """Dangers that Burrow's rules do not detect."""
 
-    COMMIT_AGE = "COMMIT_AGE"  # nothing committed for longer than the ceiling, while a record as old waits
-    RETENTION = "RETENTION"  # Kafka is about to delete records that are not read
-    STUCK_TRANSACTION = "STUCK_TRANSACTION"  # an open transaction hides records that look like no lag
-    LOST_DATA = "LOST_DATA"  # Kafka has deleted records that were not read
+    COMMIT_AGE = "COMMIT_AGE"  # no commit for longer than the ceiling, while an unread record is as old
+    RETENTION = "RETENTION"  # Kafka is about to delete unread records
+    STUCK_TRANSACTION = (
+        "STUCK_TRANSACTION"  # an open transaction hides records, so that the lag looks smaller than it is
+    )
+    LOST_DATA = "LOST_DATA"  # Kafka deleted unread records
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Beyond what an alarm is raised; seconds.
+    """Limits beyond which alarms are raised, in seconds.
 
-    `commit_age`: None = not judged. Burrow has no such ceiling and takes nine days to miss a daily batch. `retention`:
-    how long before the deletion, or half of the time that a topic keeps its records, if that is less. `transaction`:
-    the broker's `transaction.max.timeout.ms` (15 min) and a minute: no transaction may be open for longer, so one that
-    is hangs (KIP-664).
+    :param commit_age: time since the last commit; None = not judged. Burrow has no such limit, and takes nine days to
+        notice that a daily batch is missing.
+    :param retention: how long before the deletion of unread records, or half of the topic's retention if that is less.
+    :param transaction: age of the oldest record behind an open transaction. Default: the broker's
+        `transaction.max.timeout.ms` (15 min) and a minute; a transaction that is open for longer hangs (KIP-664).
     """
 
     commit_age: float | None = None
@@ -218,24 +232,24 @@ class Ceilings:
 
 @dataclass(frozen=True)
 class LagReport:
-    """All queries of a stream at one moment (`at`, seconds since 1970)."""
+    """The lag of all queries of a stream, or of a consumer group, at one moment (`at`, seconds since 1970)."""
 
     at: float
     queries: tuple[QueryLag, ...] = ()
 
     @property
     def complete(self) -> bool:
-        """Whether everything is known."""
+        """Whether the lag of every partition is known."""
         return bool(self.queries) and all(query.complete for query in self.queries)
 
     @property
     def records(self) -> int | None:
-        """Known lag of the slowest query; None when none is known."""
+        """Largest known lag of a query, in records; None when none is known."""
         return max((query.records for query in self.queries if query.records is not None), default=None)
 
     @property
     def seconds(self) -> float | None:
-        """Age of the oldest record that some query has not committed; None when none is known."""
+        """Age of the oldest record that a query has not committed; None when none is known."""
         return max((query.seconds for query in self.queries if query.seconds is not None), default=None)
 
     @property
@@ -246,7 +260,7 @@ class LagReport:
         return next((verdict for verdict in order if verdict in found), GroupVerdict.UNKNOWN)
 
     def late(self, seconds: float) -> bool | None:
-        """Return whether a record older than this is not committed; None when that is not known."""
+        """Return whether a record older than this is not committed; None when that is unknown."""
         if self.seconds is not None and self.seconds > seconds:
             return True
         known = self.complete and all(query.seconds is not None for query in self.queries)

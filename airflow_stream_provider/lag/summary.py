@@ -1,4 +1,4 @@
-"""A lag report as programs read it: XCom, events, `airflow streams lag --json`."""
+"""A lag report as JSON: for XCom, events and `airflow streams lag --json`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from airflow_stream_provider.lag.report import Ceilings, LagReport, PartitionLag
 
 
 def summary(report: LagReport, ceilings: Ceilings = Ceilings(), *, partitions: bool = True) -> dict[str, Any]:  # noqa: B008 - frozen
-    """Return what is known of a report; times in seconds, None = not known.
+    """Return a report as a JSON object; times in seconds, None = unknown.
 
-    :param ceilings: beyond them `alarms` are raised.
-    :param partitions: with those to look at first, at most 100 of each query: XCom lives in Airflow's database.
+    :param ceilings: limits beyond which `alarms` are raised.
+    :param partitions: include those to look at first, at most 100 of each query: XCom is stored in Airflow's database.
     """
     return {
         "at": report.at,

@@ -1,34 +1,44 @@
-"""What a person is told of a lag: what, since when, how fast it grows, how it will end, and where to look. Pure."""
+"""The message that people get about an incident: what is wrong, since when, how it will go on, where to look. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from airflow_stream_provider.lag.formatting import count, duration
+from airflow_stream_provider.monitoring.incidents import Incident, IncidentKind, IncidentState
 
-# The pace is that of the last quarter of an hour: older samples tell of another time of the day.
+# The pace is that of the last quarter of an hour: older samples may be of another time of day.
 PACE_SECONDS = 900.0
 
 
 @dataclass(frozen=True)
-class LagAlert:
-    """A lag that has become bad, or is good again.
-
-    `stream`: name of the stream, or of the consumer group. `open`: False when it is over. `incident`: the same id in
-    both. `since`, `at`: seconds since 1970. `reasons`: sentences. `records`, `seconds`: how far it is behind.
-    `growth`: records a second, negative while it catches up. `deleted_in`: seconds until Kafka deletes what it has not
-    read. `links`: addresses by label. What is not known is None.
+class Alert:
+    """An incident that has opened or closed.
 
     Templates of Airflow's notifiers find it as `alert`: ``{{ alert.subject }}``, ``{{ alert.text }}``.
+
+    :param stream: name of the stream, or of the consumer group.
+    :param kind: see `IncidentKind`.
+    :param incident: id; the same when it opens and when it closes.
+    :param open: True when the incident has opened, False when it is over.
+    :param since: when the incident began, seconds since 1970.
+    :param at: time of the look, seconds since 1970.
+    :param reasons: what is wrong, or was; sentences.
+    :param records: of a lag, how many records it is behind; None = unknown, as for the other numbers.
+    :param seconds: of a lag, age of the oldest record that is not committed.
+    :param growth: of a lag, records a second; negative while it catches up.
+    :param deleted_in: of a lag, seconds until Kafka deletes unread records.
+    :param links: web addresses by label.
     """
 
     stream: str
+    kind: str
     incident: str
+    open: bool
     since: float
     at: float
-    open: bool = True
     reasons: tuple[str, ...] = ()
     records: int | None = None
     seconds: float | None = None
@@ -37,8 +47,25 @@ class LagAlert:
     links: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def subject(self) -> str:
+        """One line."""
+        if self.kind == IncidentKind.LAG:
+            return self._lag_subject
+        return f"{self.stream}: {' '.join(self.reasons)}" if self.open else f"{self.stream} is well again"
+
+    @property
+    def text(self) -> str:
+        """The whole message, some lines of plain text."""
+        lines = self._lag_lines if self.kind == IncidentKind.LAG else self._lines
+        lines += [f"{label}: {address}" for label, address in self.links.items()]
+        if self.open:
+            command = "lag" if self.kind == IncidentKind.LAG else "history"
+            lines.append(f"Look: airflow streams {command} {self.stream}")
+        return "\n".join([*lines, f"Incident: {self.incident}"])
+
+    @property
     def caught_up_in(self) -> float | None:
-        """Seconds until nothing waits any more, at this pace; None when it does not catch up, or is not known."""
+        """Seconds until no record is left to read, at this pace; None when it does not catch up, or is unknown."""
         if self.records is None or self.growth is None:
             return None
         if self.records == 0:
@@ -46,32 +73,10 @@ class LagAlert:
         return self.records / -self.growth if self.growth < 0 else None
 
     @property
-    def subject(self) -> str:
-        """One line."""
-        if not self.open:
-            return f"{self.stream} keeps up with Kafka again"
-        if self.records is None:
-            return f"{self.stream}: how far it is behind Kafka is not known"
-        return f"{self.stream} is behind Kafka: {count(self.records, 'record')}, {duration(self.seconds)}"
-
-    @property
-    def text(self) -> str:
-        """The whole message, some lines of plain text."""
-        lines = [*(self.reasons if self.open else ("It is within its limits again.",))]
-        lines.append(
-            f"Since: {_clock(self.since)} ({duration(self.at - self.since)} {'ago' if self.open else 'long'})."
-        )
-        if self.open:
-            lines += [f"Pace: {self.pace}.", f"Outlook: {self.outlook}."]
-        lines += [f"{label}: {address}" for label, address in self.links.items()]
-        lines += [f"Look: airflow streams lag {self.stream}"] if self.open else []
-        return "\n".join([*lines, f"Incident: {self.incident}"])
-
-    @property
     def pace(self) -> str:
-        """How fast it grows."""
+        """How fast the lag grows, for people."""
         if self.growth is None:
-            return "not known"
+            return "unknown"
         a_minute = round(abs(self.growth) * 60)
         if a_minute == 0:
             return "neither growing nor shrinking"
@@ -79,23 +84,42 @@ class LagAlert:
 
     @property
     def outlook(self) -> str:
-        """How it will end."""
-        ends = self.caught_up_in
+        """When the stream will have caught up, or when Kafka will delete unread records, for people."""
+        caught_up = self.caught_up_in
         deleted = self.deleted_in
-        if deleted is not None and (ends is None or ends > deleted):
+        if deleted is not None and (caught_up is None or caught_up > deleted):
             when = "is deleting" if deleted == 0 else f"will delete, from {_clock(self.at + deleted)} on,"
-            return (
-                f"Kafka {when} records that it has not read ({duration(deleted)} left); make retention.ms longer first"
-            )
-        if ends is not None:
-            return f"caught up at about {_clock(self.at + ends)} ({duration(ends)} left)"
-        return "not known" if self.growth is None else "it does not catch up at this pace"
+            return f"Kafka {when} unread records ({duration(deleted)} left); raise the topic's retention.ms first"
+        if caught_up is not None:
+            return f"caught up at about {_clock(self.at + caught_up)} ({duration(caught_up)} left)"
+        return "unknown" if self.growth is None else "it does not catch up at this pace"
+
+    @property
+    def _lines(self) -> list[str]:
+        lasted, reasons = duration(self.at - self.since), " ".join(self.reasons)
+        return [reasons, f"For {lasted}."] if self.open else [f"It is over, after {lasted}: {reasons}"]
+
+    @property
+    def _lag_subject(self) -> str:
+        if not self.open:
+            return f"{self.stream} keeps up with Kafka again"
+        if self.records is None:
+            return f"{self.stream}: its lag behind Kafka is unknown"
+        return f"{self.stream} is behind Kafka: {count(self.records, 'record')}, {duration(self.seconds)}"
+
+    @property
+    def _lag_lines(self) -> list[str]:
+        lasted = duration(self.at - self.since)
+        if not self.open:
+            return ["It is within its limits again.", f"Since: {_clock(self.since)} (for {lasted})."]
+        since = f"Since: {_clock(self.since)} ({lasted} ago)."
+        return [*self.reasons, since, f"Pace: {self.pace}.", f"Outlook: {self.outlook}."]
 
 
 def growth(points: Sequence[tuple[float, int | None]]) -> float | None:
-    """Return how fast a lag grows, in records a second: the slope of the line through the points of the last 15 min.
+    """Return how fast a lag grows, in records a second: the slope of the regression line of the last 15 minutes.
 
-    :param points: time in seconds and records (None = not known), oldest first.
+    :param points: time in seconds and records (None = unknown), oldest first.
     """
     if not points:
         return None
@@ -105,6 +129,30 @@ def growth(points: Sequence[tuple[float, int | None]]) -> float | None:
     middle = sum(at for at, _ in known) / len(known)
     spread = sum((at - middle) ** 2 for at, _ in known)
     return sum((at - middle) * records for at, records in known) / spread if spread else None
+
+
+def pending_alerts(
+    stream: str, incidents: Mapping[str, IncidentState], at: float, recipients: Iterable[str]
+) -> list[tuple[Alert, list[str]]]:
+    """Return the alerts that some recipients have not received, each with those recipients.
+
+    The end of an incident comes before the opening of the next one of the same kind.
+    """
+    names = list(recipients)
+    pending = []
+    for kind, state in incidents.items():
+
+        def alert(incident: Incident, *, open: bool, kind: str = kind, state: IncidentState = state) -> Alert:
+            return Alert(stream, kind, incident.id, open, incident.since, at, (state.description,))
+
+        behind = {
+            name: state.acknowledged.get(name) for name in names if state.acknowledged.get(name) != state.incident
+        }
+        for over in dict.fromkeys(incident for incident in behind.values() if incident):
+            pending.append((alert(over, open=False), [name for name, known in behind.items() if known == over]))
+        if state.incident is not None and behind:
+            pending.append((alert(state.incident, open=True), list(behind)))
+    return pending
 
 
 def _clock(seconds: float) -> str:

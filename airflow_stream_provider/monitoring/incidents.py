@@ -1,19 +1,33 @@
-"""What is wrong with a stream, look after look: pure. A trouble is told when it opens and when it is over."""
+"""Incidents: times in which something was wrong with a stream, followed from look to look. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
-from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lag.limits import Health
-from airflow_stream_provider.lag.streaks import Incident, Streaks, incident_now
+from airflow_stream_provider.lag.streaks import Streaks
+
+
+class IncidentKind(StrEnum):
+    """What can be wrong with a stream; each kind has its own incidents."""
+
+    DOWN = "down"  # no driver runs it, or its driver gives no sign of life, though nobody stopped it
+    LAG = "lag"  # its lag is beyond the limits
+    LAG_UNKNOWN = "lag_unknown"  # its lag cannot be measured
+    OFFSETS_GROUP = "offsets_group"  # its driver cannot commit to the consumer group of `offsets_group`
 
 
 @dataclass(frozen=True)
 class Symptom:
-    """What one look says of one kind of trouble: a sentence for a person, and how long it must last to be told."""
+    """What one look says about one kind of incident.
+
+    :param description: what is wrong, a sentence for people.
+    :param for_at_least: seconds for which it must be bad before an incident opens, and good before it closes.
+    """
 
     health: Health
     description: str = ""
@@ -21,105 +35,102 @@ class Symptom:
 
 
 @dataclass(frozen=True)
+class Incident:
+    """A time in which something was wrong. `since`: when it began, seconds since 1970."""
+
+    id: str
+    since: float
+
+    @classmethod
+    def of(cls, name: str, since: float) -> Incident:
+        """Return the incident that began at this time; everyone who saw it begin gets the same id."""
+        at = datetime.fromtimestamp(since, UTC)
+        return cls(f"{name}-{at:%Y%m%dT%H%M%SZ}", since)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the incident as a JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Incident:
+        """Return the incident that `to_json` wrote."""
+        return cls(str(data["id"]), float(data["since"]))
+
+
+def incident_now(
+    name: str, present: Incident | None, streaks: Streaks, at: float, for_at_least: float
+) -> Incident | None:
+    """Return the incident that is open after a look, or None.
+
+    :param present: the incident that was open before the look.
+    :param at: time of the look, seconds since 1970.
+    :param for_at_least: seconds for which the looks must be bad to open an incident, and good to close it: a lag that
+        wavers around its limit is one incident. An unknown look neither opens nor closes one.
+    """
+    if streaks.unknown is not None:
+        return present
+    if present is None:
+        opens = streaks.bad is not None and at - streaks.bad >= for_at_least
+        return Incident.of(name, streaks.bad or at) if opens else None
+    closes = streaks.good is not None and at - streaks.good >= for_at_least
+    return None if closes else present
+
+
+@dataclass(frozen=True)
 class IncidentState:
-    """How it stands with one kind of trouble: the open incident, if any, and those that people (by name) know of."""
+    """One kind of incident after a look.
+
+    :param incident: the open incident; None when there is none.
+    :param acknowledged: by recipient, the incident whose opening was delivered and whose end was not yet.
+    :param description: what is, or was last, wrong.
+    """
 
     streaks: Streaks
     incident: Incident | None = None
-    told: Mapping[str, Incident] = field(default_factory=dict)
+    acknowledged: Mapping[str, Incident] = field(default_factory=dict)
     description: str = ""
 
+    def after(self, name: str, symptom: Symptom, at: float) -> IncidentState:
+        """Return the state after a look that found this symptom."""
+        streaks = replace(self.streaks)
+        streaks.add(symptom.health, at)
+        incident = incident_now(name, self.incident, streaks, at, symptom.for_at_least)
+        description = symptom.description if symptom.health is Health.FAIL else self.description
+        return replace(self, streaks=streaks, incident=incident, description=description)
+
+    def acknowledge(self, incident: Incident, recipients: Iterable[str], *, open: bool) -> IncidentState:
+        """Return the state after the opening, or the end, of an incident was delivered to these recipients."""
+        known = dict(self.acknowledged)
+        for name in recipients:
+            if open:
+                known[name] = incident
+            else:
+                known.pop(name, None)
+        return replace(self, acknowledged=known)
+
     def to_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
+        """Return the state as a JSON object."""
         return {
             "streaks": dict(vars(self.streaks)),
             "incident": self.incident.to_json() if self.incident else None,
-            "told": {who: incident.to_json() for who, incident in self.told.items()},
+            "acknowledged": {name: incident.to_json() for name, incident in self.acknowledged.items()},
             "description": self.description,
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> IncidentState:
-        """Return it again."""
+        """Return the state that `to_json` wrote."""
         incident = Incident.from_json(data["incident"]) if data["incident"] else None
-        told = {who: Incident.from_json(known) for who, known in data["told"].items()}
-        return cls(Streaks(**data["streaks"]), incident, told, data["description"])
+        acknowledged = {name: Incident.from_json(known) for name, known in data["acknowledged"].items()}
+        return cls(Streaks(**data["streaks"]), incident, acknowledged, data["description"])
 
 
-@dataclass(frozen=True)
-class Alert:
-    """What people are to be told of a trouble.
-
-    `kind`: of trouble. `incident`: the same id when it opens and when it is over; `open` tells the two apart. `since`,
-    `at`: seconds since 1970. `description`: what is wrong, or was. `links`: addresses by label.
-
-    Templates of Airflow's notifiers find it as `alert`: ``{{ alert.subject }}``, ``{{ alert.text }}``.
-    """
-
-    stream: str
-    kind: str
-    incident: str
-    open: bool
-    since: float
-    at: float
-    description: str
-    links: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def subject(self) -> str:
-        """One line."""
-        return f"{self.stream}: {self.description}" if self.open else f"{self.stream} is well again"
-
-    @property
-    def text(self) -> str:
-        """The whole message, some lines of plain text."""
-        lasted = duration(self.at - self.since)
-        lines = (
-            [self.description, f"For {lasted}."] if self.open else [f"It is over, after {lasted}: {self.description}"]
-        )
-        lines += [f"{label}: {address}" for label, address in self.links.items()]
-        lines += [f"Look: airflow streams history {self.stream}"] if self.open else []
-        return "\n".join([*lines, f"Incident: {self.incident}"])
-
-
-def follow(
-    stream: str, before: Mapping[str, IncidentState], symptoms: Mapping[str, Symptom], at: float
+def update_incidents(
+    stream: str, before: Mapping[str, IncidentState], symptoms: Mapping[IncidentKind, Symptom], at: float
 ) -> dict[str, IncidentState]:
-    """Return how it stands with each kind of trouble after a look; one of which nothing was found is as before."""
+    """Return the state of each kind of incident after a look; a kind without a symptom stays as it is."""
     after = dict(before)
     for kind, symptom in symptoms.items():
         known = before.get(kind, IncidentState(Streaks()))
-        streaks = replace(known.streaks)
-        streaks.add(symptom.health, at)
-        incident = incident_now(f"{stream}-{kind}", known.incident, streaks, at, symptom.for_at_least)
-        description = symptom.description if symptom.health is Health.FAIL else known.description
-        after[kind] = IncidentState(streaks, incident, known.told, description)
+        after[kind] = known.after(f"{stream}-{kind.value}", symptom, at)
     return after
-
-
-def untold(
-    stream: str, incidents: Mapping[str, IncidentState], at: float, people: Iterable[str]
-) -> list[tuple[Alert, list[str]]]:
-    """Return what some of these people are not told of yet, and who they are; of one incident its end first."""
-    found = []
-    people = list(people)
-    for kind, trouble in incidents.items():
-        present = trouble.incident
-        known = {who: trouble.told.get(who) for who in people if trouble.told.get(who) != present}
-        for over in dict.fromkeys(incident for incident in known.values() if incident):
-            alert = Alert(stream, kind, over.id, False, over.since, at, trouble.description)
-            found.append((alert, [who for who, incident in known.items() if incident == over]))
-        if present is not None and known:
-            found.append((Alert(stream, kind, present.id, True, present.since, at, trouble.description), list(known)))
-    return found
-
-
-def told(incidents: Mapping[str, IncidentState], alert: Alert, people: Iterable[str]) -> dict[str, IncidentState]:
-    """Return the troubles after these people were told this."""
-    known = dict(incidents[alert.kind].told)
-    for who in people:
-        if alert.open:
-            known[who] = Incident(alert.incident, alert.since)
-        else:
-            known.pop(who, None)
-    return {**incidents, alert.kind: replace(incidents[alert.kind], told=known)}

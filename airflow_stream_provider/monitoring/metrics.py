@@ -1,13 +1,13 @@
-"""Lag as gauges of Airflow's own metrics (StatsD, Datadog, OpenTelemetry), wherever it is measured.
+"""Send a lag as gauges to Airflow's own metrics (StatsD, Datadog, OpenTelemetry).
 
-    stream.lag.records{stream,query,topic}    records behind; the sum of the partitions that are known
+    stream.lag.records{stream,query,topic}    records not committed; the sum of the partitions that are known
     stream.lag.seconds{stream,query,topic}    age of the oldest record that is not committed
     stream.lag.lost{stream,query,topic}       records that Kafka deleted before they were read
-    stream.lag.unknown{stream,query,topic}    partitions whose lag is not known
+    stream.lag.unknown{stream,query,topic}    partitions whose lag is unknown
     stream.lag.verdict{stream,query,verdict}  1 for Burrow's verdict on the query, 0 for the others
 
-What is not known is not sent, never as zero. Tags are dropped by a plain StatsD: for it everything is also sent with
-the tags as parts of the name, as Airflow does, unless `[metrics] legacy_names_on` is off.
+An unknown number is not sent, not even as zero. A plain StatsD drops tags. For it every gauge is also sent with the
+tags as parts of its name, as Airflow does with its own, unless `[metrics] legacy_names_on` is off.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOT_IN_TAGS = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def emit(stream: str, report: LagReport) -> None:
-    """Send the gauges of a report; quick, and nothing when metrics are off.
+    """Send the gauges of a report; does nothing when metrics are off.
 
     :param stream: name of the stream, or of the consumer group.
     """
@@ -64,12 +64,13 @@ def _gauge(name: str, value: float, **tags: str) -> None:
 
 @functools.cache
 def _initialised() -> bool:
-    """Have the metrics of this process begun; return whether names are wanted that need no tags."""
+    """Initialise the metrics of this process; return whether names without tags are wanted too."""
     from airflow.sdk.configuration import conf
     from airflow.sdk.observability import stats
     from airflow.sdk.observability.metrics import stats_utils
 
     flat: bool = conf.getboolean("metrics", "legacy_names_on")
-    # A task has done so; the triggerer (3.3.2) only for its own copy of that module, and in it all gauges are lost.
+    # A task has done so already. The triggerer of Airflow 3.3.2 initialises another copy of this module, so that gauges
+    # of the copy imported here would be lost.
     stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=flat)
     return flat

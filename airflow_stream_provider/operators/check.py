@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import ClusterError, StreamError
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.monitoring.delivery import recipient
 from airflow_stream_provider.operators.release import ReleaseOperator
 from airflow_stream_provider.planning.retire import leftovers
 from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -39,7 +40,8 @@ class CheckReleaseOperator(ReleaseOperator):
         try:
             requested = self.requested
             requested.check()
-            self.stream.recipients()
+            for each in self.stream.notify:
+                recipient(each.call, each.arguments)
             self.hook.create()
             snapshot = self.hook.observe()
             self.hook.check_reachable()

@@ -10,13 +10,15 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.hooks.connections import kafka_extra
+from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.lag.limits import LagLimits
+from airflow_stream_provider.lag.reader import measure_lag
 from airflow_stream_provider.lag.summary import summary
-from airflow_stream_provider.lag.targets import LagTarget, measure_lag
+from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.operators.base import failing_without_retry
 from airflow_stream_provider.planning.lag_conditions import Measured
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.spec.lag_target import lag_target
 from airflow_stream_provider.triggers.lag import LagTrigger
 
 if TYPE_CHECKING:
@@ -24,20 +26,20 @@ if TYPE_CHECKING:
 
 
 class KafkaLagOperator(BaseOperator):
-    """Return how far a stream, or a consumer group, is behind Kafka: whatever it is, the task succeeds.
+    """Return how far a stream, or a consumer group, is behind Kafka; the task succeeds whatever the lag is.
 
-    Looks only. Needs DESCRIBE on the topics and the group, and DESCRIBE_CONFIGS on the topics to know when Kafka
-    deletes what is not read.
+    Changes nothing. Needs DESCRIBE on the topics and the group, and DESCRIBE_CONFIGS on the topics to know when Kafka
+    deletes unread records.
 
     :param stream: the stream, as read by `load_spec`; or else
     :param group: a consumer group, with `kafka`. (templated)
     :param kafka: Airflow connection of type `kafka`, for a group. (templated)
     :param wait_seconds: fail when Kafka has not answered after so many seconds.
-    :param deferrable: ask from the triggerer, by the reader that all sensors of this Kafka share; with False, from the
-        worker with a connection of its own.
+    :param deferrable: measure in the triggerer, with the reader that all sensors of this Kafka share; with False, in
+        the worker with a connection of its own.
 
-    XCom: `records`, `seconds` (None = not known), `verdict`, `complete`, and `queries` with the 100 partitions of each
-    that are furthest behind or not known.
+    XCom: `records`, `seconds` (None = unknown), `verdict`, `complete`, and `queries`, each with at most 100 partitions:
+    those that are unknown, then those with the largest lag.
     """
 
     template_fields: Sequence[str] = ("group", "kafka")
@@ -60,12 +62,12 @@ class KafkaLagOperator(BaseOperator):
         self.wait_seconds = wait_seconds
         self.deferrable = deferrable
         self.limits = stream.lag.limits if stream else LagLimits()
-        LagTarget.of(stream, group, kafka)  # refused when the DAG is parsed
+        lag_target(stream, group, kafka)  # raises while the DAG is parsed
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Measure, here or in the triggerer."""
         with failing_without_retry():
-            target = LagTarget.of(self.stream, self.group, self.kafka)
+            target = lag_target(self.stream, self.group, self.kafka)
             if self.deferrable:
                 self._defer(target)
             return summary(measure_lag(target, kafka_extra(target.kafka)), self.limits.ceilings)
@@ -81,9 +83,9 @@ class KafkaLagOperator(BaseOperator):
         self.defer(trigger=trigger, method_name="resume")
 
     def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
-        """Return what was measured.
+        """Return the report.
 
-        :raises StreamError: Kafka did not answer in time; it is tried again.
+        :raises StreamError: Kafka did not answer in time; Airflow retries the task.
         """
         outcome = WaitOutcome.from_event(event)
         if outcome.ended is Ended.REACHED:

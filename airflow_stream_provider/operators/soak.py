@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from typing_extensions import override
@@ -11,8 +10,9 @@ from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.planning.conditions import Soaked
+from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.soak import SoakResult
+from airflow_stream_provider.planning.soak import SoakLimits, SoakResult
 from airflow_stream_provider.planning.steps import Done, GiveUp, Step, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
@@ -52,7 +52,8 @@ class SoakOperator(StreamOperator):
             )
         if outcome is None:
             lease = snapshot.state.deployments[self.deployment].policy.lease_seconds
-            limits = replace(self.stream.limits, silent_seconds=2 * lease)
+            lag = self.stream.lag.limits if self.stream.kafka else None
+            limits = SoakLimits(lag, silent_seconds=silence_limit(lease))
             return Wait(Soaked(self.deployment, mine[0].at + self.seconds, limits.to_json(), identity.run))
         if outcome.ended is Ended.REACHED:
             result = SoakResult.SUPERSEDED if outcome.reason else SoakResult.GOOD

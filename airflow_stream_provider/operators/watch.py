@@ -1,23 +1,19 @@
-"""Watch a stream: how far it is behind, whether it lives; tell people, and bring back what has died."""
+"""Watch a stream: measure its lag, tell people of incidents, and bring back a stream that has lost its driver."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from airflow_stream_provider.lag.limits import Health, LagJudgement
-from airflow_stream_provider.lag.report import LagReport
-from airflow_stream_provider.lag.streaks import Incident
+from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.targets import stream_sources
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.monitoring.health import silent_since, symptoms
-from airflow_stream_provider.monitoring.incidents import Alert, follow, told, untold
-from airflow_stream_provider.monitoring.samples import LagSample, append, queries_of, read
+from airflow_stream_provider.monitoring.samples import append, read
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.planning.conditions import Needs
 from airflow_stream_provider.planning.recover import drivers_of_interest, recover
@@ -31,16 +27,15 @@ class WatchStreamOperator(StreamOperator):
     """Look at a stream once; then, if it has lost its holder and nobody stopped it, bring it back.
 
     A look measures the lag, sends the gauges, adds a sample to those that the command line shows, and tells people of
-    every trouble twice: when it opens and when it is over, with the same incident id. Kinds of trouble: `down`, `lag`,
-    `lag_unknown`, `offsets_group`.
+    every incident twice: when it opens and when it is over, with the same id. For the kinds see `IncidentKind`.
 
     Bringing back fences the dead driver (killed, and confirmed gone by the cluster), ends requests that nobody can
-    fulfil any more, appoints a warm driver whose release has run the stream before, or else starts the last one that
-    did. A new release is never put in charge; a stream that was stopped or has finished is left alone.
+    fulfil any more, appoints a warm driver whose release has run the stream before, or else starts the last release
+    that did. A new release is never put in charge; a stream that was stopped or has finished is left alone.
 
-    :param notify: what tells people: notifiers of Airflow, in whose templates `alert` has `subject` and `text` (see
-        `Alert` and `LagAlert`), or functions that take an alert; default: the YAML's `notify`.
-    :param for_at_least: seconds that the lag must be too much, or well again, before it counts; default: the YAML's
+    :param notify: who is told: notifiers of Airflow, in whose templates `alert` is an Alert, or functions that take
+        one; default: the YAML's `notify`.
+    :param for_at_least: seconds that the lag must be bad, or good again, before it counts; default: the YAML's
         `watch.for_at_least`.
 
     XCom: `holder`, `phase`; under the key `sample` what the look found.
@@ -57,15 +52,22 @@ class WatchStreamOperator(StreamOperator):
         self._before: Mapping[str, int] = {}
 
     def begin(self, context: Context) -> None:
-        """Look."""
+        """Look, send the alerts that are due, and keep the sample."""
+        # Imported here: parsing a DAG file needs neither notifiers nor metrics.
+        from airflow_stream_provider.monitoring.delivery import ImportedRecipient
+        from airflow_stream_provider.monitoring.look import Alerts, sample_of
+
         if not self.hook.folder.exists() and self.hook.folder.parent.is_dir():
             raise AirflowSkipException("This stream has never been deployed.")
         snapshot = self.hook.observe()
-        store = self.hook.control_log.store
+        store, limits = self.hook.control_log.store, self.stream.lag.limits
         samples = read(store)
-        report, problem = self._measure()
-        sample = self._sample(snapshot, samples, report, problem)
-        sample = self._tell(context, sample, report, samples)
+        self._before = samples[-1].counters if samples else {}
+        lag = self._measure(snapshot) if self.stream.kafka else None
+        sample = sample_of(snapshot, lag, samples, limits, self.for_at_least)
+        in_yaml = [ImportedRecipient(each.call, each.arguments) for each in self.stream.notify]
+        alerts = Alerts(in_yaml if self.notify is None else self.notify, context, self._links)
+        sample = alerts.send(self.stream.name, sample, lag, samples, limits)
         append(store, sample)
         context["ti"].xcom_push(key="sample", value=sample.to_json())
 
@@ -74,80 +76,28 @@ class WatchStreamOperator(StreamOperator):
         return recover(snapshot, identity, outcome, self._before)
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        """Ask the cluster about drivers on their way."""
+        """Ask the cluster about drivers that are coming up."""
         return Needs(drivers=drivers_of_interest(snapshot))
 
-    def _measure(self) -> tuple[LagReport | None, str]:
-        """The lag, or why it is not known; whatever it is, the stream may need to be brought back."""
-        # Here: a DAG file that is parsed needs none of them.
+    def _measure(self, snapshot: Snapshot) -> LagLook:
+        """Measure the lag; without the cluster's connection, whose absence must not hide the lag."""
         from airflow_stream_provider.hooks.connections import kafka_extra
-        from airflow_stream_provider.lag.targets import LagTarget, measure_lag
+        from airflow_stream_provider.lag.reader import measure_sources
         from airflow_stream_provider.monitoring.metrics import emit
 
-        if self.stream.kafka is None:
-            return None, ""
+        kafka = self.stream.kafka or ""
         try:
-            report = measure_lag(LagTarget.of(self.stream), kafka_extra(self.stream.kafka))
+            sources = stream_sources(self.stream.name, self.stream.control, snapshot.state, snapshot.heartbeats)
+            report = measure_sources(kafka, kafka_extra(kafka), sources)
         except StreamError as error:
-            self.log.warning("How far %s is behind is not known: %s", self.stream.name, error)
-            return None, str(error)
+            self.log.warning("The lag of %s cannot be measured now: %s", self.stream.name, error)
+            return LagLook(time.time(), None, str(error))
         emit(self.stream.name, report)
-        return report, ""
+        return LagLook(report.at, report)
 
-    def _sample(
-        self, snapshot: Snapshot, samples: Sequence[LagSample], report: LagReport | None, problem: str
-    ) -> LagSample:
-        limits = self.stream.lag.limits
-        judgement = limits.judge(report) if report else LagJudgement(Health.UNKNOWN, (problem,))
-        last = samples[-1] if samples else LagSample(snapshot.at)
-        self._before = last.counters
-        holder = snapshot.state.holder
-        silent = silent_since(samples, holder, snapshot.counter(holder)) if holder else None
-        found = symptoms(snapshot, judgement if self.stream.kafka else None, silent, self.for_at_least)
-        for kind, symptom in found.items():
-            if symptom.health is Health.FAIL:
-                self.log.warning("%s: %s", kind, symptom.description)
-        held = snapshot.state.holding_deployment
-        return LagSample(
-            at=time.time(),
-            phase=snapshot.state.phase.value,
-            version=held.release.version if held else "",
-            queries=queries_of(report, limits.ceilings) if report else {},
-            problem=problem,
-            incidents=follow(self.stream.name, last.incidents, found, snapshot.at),
-            counters={name: snapshot.counter(name) for name in snapshot.heartbeats},
-        )
-
-    def _tell(
-        self, context: Context, sample: LagSample, report: LagReport | None, samples: Sequence[LagSample]
-    ) -> LagSample:
-        """Tell everybody what is new to him; whoever could not be told now is told at the next look."""
-        # Here: a DAG file that is parsed needs none of it.
-        from airflow_stream_provider.monitoring.delivery import deliver, named
-
-        def write(alert: Any) -> None:
-            self.log.warning("%s\n%s", alert.subject, alert.text)
-
-        to = {"log": write} | named(self.stream.notify if self.notify is None else self.notify)
-        deaf: set[str] = set()
-        for alert, people in untold(self.stream.name, sample.incidents, sample.at, to):
-            message = self._message(alert, sample, report, samples)
-            taken = deliver(message, {who: to[who] for who in people if who not in deaf}, context)
-            # Who has not heard of an end does not hear of the next beginning before.
-            deaf.update(set(people) - taken)
-            sample = replace(sample, incidents=told(sample.incidents, alert, taken))
-        return sample
-
-    def _message(self, alert: Alert, sample: LagSample, report: LagReport | None, samples: Sequence[LagSample]) -> Any:
-        from airflow_stream_provider.notifications.lag import alert_of
-
-        links: dict[str, str] = {}
+    def _links(self) -> Mapping[str, str]:
         held = self.hook.control_log.state.holding_deployment
         if held is not None:
             with contextlib.suppress(StreamError):
-                links = self.hook.links(held.id)
-        if alert.kind != "lag":
-            return replace(alert, links=links)
-        incident, limits = Incident(alert.incident, alert.since), self.stream.lag.limits
-        lag = alert_of(alert.stream, report, sample.problem, samples, limits, incident, links)
-        return replace(lag, open=alert.open)
+                return self.hook.links(held.id)
+        return {}

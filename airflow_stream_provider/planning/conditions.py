@@ -1,78 +1,69 @@
-"""What a task can wait for. Pure: each goal looks at a snapshot and says whether the wait is over."""
+"""What a task can wait for that has to do with a stream: each condition decides from a snapshot. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.state import DeploymentEnd, RequestStage
-from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
+from airflow_stream_provider.lifecycle.state import RequestStage
+from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges, silence_limit
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.soak import SoakJudgement, SoakLimits, SoakResult, SoakSample, judge_soak, too_far
+from airflow_stream_provider.planning.soak import SoakLimits, SoakResult, SoakSample, judge_soak, soak_sample
+from airflow_stream_provider.planning.wait_loop import WaitCondition
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 
 @dataclass
 class Observations:
-    """What one observer has seen so far; gone with it, which is safe: it only makes the next one wait anew."""
+    """What one observer of a stream has seen so far."""
 
     ages: HeartbeatAges = field(default_factory=HeartbeatAges)
     samples: list[SoakSample] = field(default_factory=list)
-    over: bool = False  # at the last look the time was over
+    over: bool = False  # at the last look the soak's time was over
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What to look at beyond the log and the heartbeats: drivers on the cluster, and the lag."""
+    """What a look must include besides the control log and the heartbeats.
+
+    :param drivers: deployments whose driver the cluster is asked about.
+    :param lag: whether the lag is measured.
+    """
 
     drivers: tuple[str, ...] = ()
     lag: bool = False
 
 
-@dataclass(frozen=True)
-class Condition:
-    """Base of all goals. `pace`: seconds between two looks. `says`: what is waited for, for the log and time-outs."""
+class Condition(WaitCondition[Snapshot, Observations]):
+    """Base of the conditions on a stream. `pace`: seconds between two looks."""
 
     pace: ClassVar[float] = 2.0
 
-    @property
-    def description(self) -> str:
-        """What is waited for, to follow on "waiting for"."""
-        raise NotImplementedError
+    def new_memory(self) -> Observations:
+        """Return observations without any look."""
+        return Observations()
 
     def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
-        """Return what the next look must include, knowing the last one."""
+        """Return what the next look must include, from the last one."""
         return Needs()
-
-    def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return how the wait ended, or None to go on."""
-        raise NotImplementedError
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the goal as a trigger carries it."""
-        return {"condition": type(self).__name__, **asdict(self)}
 
 
 @dataclass(frozen=True)
 class StandbyUp(Condition):
-    """The deployment is warm, or has ended in another way."""
+    """The deployment stands by, or has ended."""
 
     deployment: str
 
-    @property
-    def description(self) -> str:
-        """What is waited for."""
-        return f"{self.deployment} to be up and rehearsed"
+    WAITS_FOR: ClassVar[str] = "{deployment} to be up and rehearsed"
 
     def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
         """Ask the cluster too: a driver that dies before it says anything leaves no trace in the log."""
         return Needs(drivers=(self.deployment,))
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return REACHED when there is something to decide, LOST when the driver is dead and said nothing."""
+        """Return REACHED when it stands by, holds or has ended; LOST when its driver is dead and wrote no record."""
         deployment = snapshot.state.deployments[self.deployment]
         if deployment.ended or snapshot.candidate(self.deployment) or snapshot.holds(self.deployment):
             return WaitOutcome(Ended.REACHED, self.deployment)
@@ -84,7 +75,12 @@ class StandbyUp(Condition):
 
 @dataclass(frozen=True)
 class RequestOver(Condition):
-    """A request is not open any more, or somebody it needs ended or gives no sign of life, or it has expired."""
+    """A request is closed or has expired, or a driver that it needs has ended or is silent.
+
+    :param expires: seconds since 1970.
+    :param watched: incarnations of the drivers that it needs.
+    :param lease: seconds.
+    """
 
     request: str
     expires: float
@@ -92,23 +88,20 @@ class RequestOver(Condition):
     lease: float
 
     pace: ClassVar[float] = 0.5
-    # A heartbeat comes every second; a driver that beat so lately is still about to act.
+    # Heartbeats come every second: a driver whose last one is at most this old may be about to act.
     MOVING: ClassVar[float] = 5.0
 
-    @property
-    def description(self) -> str:
-        """What is waited for."""
-        return f"request {self.request} to be over"
+    WAITS_FOR: ClassVar[str] = "request {request} to be over"
 
     def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
-        """Ask the cluster about drivers that have been silent for long."""
+        """Ask the cluster about drivers that have been silent for half a lease."""
         if snapshot is None:
             return Needs()
         silent = (i for i in self.watched if seen.ages.seconds(snapshot, i) > self.lease / 2)
         return Needs(drivers=tuple(deployment_of(i) for i in silent))
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return REACHED, SILENT with the driver's incarnation, or LOST when it has expired and all are alive."""
+        """Return REACHED when it is closed, SILENT for a silent driver, LOST when it expired though all are alive."""
         request = snapshot.state.requests[self.request]
         if not request.stage.open or any(self._ended(snapshot, incarnation) for incarnation in self.watched):
             return WaitOutcome(Ended.REACHED, self.request)
@@ -128,22 +121,21 @@ class RequestOver(Condition):
 
 @dataclass(frozen=True)
 class Dead(Condition):
-    """An incarnation is confirmed dead: the cluster says gone, and its heartbeat stood still for a lease (rule 4)."""
+    """An incarnation is confirmed dead: the cluster says that its driver and executors are gone, and its heartbeat has
+    stood still for a lease.
+    """
 
     incarnation: str
     lease: float
 
-    @property
-    def description(self) -> str:
-        """What is waited for."""
-        return f"the cluster to confirm that {self.incarnation} is gone, and its heartbeat to stand still"
+    WAITS_FOR: ClassVar[str] = "the cluster to confirm that {incarnation} is gone, and its heartbeat to stand still"
 
     def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
         """Ask the cluster about its driver and executors."""
         return Needs(drivers=(deployment_of(self.incarnation),))
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return DEAD, with the evidence, once both are true."""
+        """Return DEAD, with the evidence."""
         silent = seen.ages.seconds(snapshot, self.incarnation)
         driver = snapshot.drivers.get(deployment_of(self.incarnation))
         if driver is None or not driver.gone or silent < self.lease:
@@ -154,22 +146,19 @@ class Dead(Condition):
 
 @dataclass(frozen=True)
 class DriversGone(Condition):
-    """A deployment's driver and executors are gone; LOST when they are still there after the grace time."""
+    """The driver and executors of a deployment are gone. `grace_until`: seconds since 1970."""
 
     deployment: str
     grace_until: float
 
-    @property
-    def description(self) -> str:
-        """What is waited for."""
-        return f"the driver of {self.deployment} to exit"
+    WAITS_FOR: ClassVar[str] = "the driver of {deployment} to exit"
 
     def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
         """Ask the cluster about its driver and executors."""
         return Needs(drivers=(self.deployment,))
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return REACHED, or LOST when the driver must be killed."""
+        """Return REACHED, or LOST when they are still there after the grace time and must be killed."""
         driver = snapshot.drivers.get(self.deployment)
         if driver is None or driver.gone:
             return WaitOutcome(Ended.REACHED, self.deployment)
@@ -180,18 +169,15 @@ class DriversGone(Condition):
 
 @dataclass(frozen=True)
 class Pause(Condition):
-    """Some time has passed, or the deployment's driver shows itself: then look again whether it was submitted."""
+    """Some time has passed, or the driver of a deployment was seen: then its submission is looked for again."""
 
     deployment: str
     until: float
 
-    @property
-    def description(self) -> str:
-        """What is waited for."""
-        return f"the cluster to know whether {self.deployment} was submitted"
+    WAITS_FOR: ClassVar[str] = "the cluster to know whether {deployment} was submitted"
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return REACHED."""
+        """Return REACHED when the time is over, or the submission is known."""
         if snapshot.at >= self.until or snapshot.submission(self.deployment):
             return WaitOutcome(Ended.REACHED, self.deployment)
         return None
@@ -199,7 +185,7 @@ class Pause(Condition):
 
 @dataclass(frozen=True)
 class FirstCommits(Condition):
-    """Every query of the new holder has committed a batch, or the time for it is over (nothing came in)."""
+    """Every query of a new holder has committed a batch, or the time is over because no records came in."""
 
     incarnation: str
     queries: tuple[str, ...]
@@ -207,13 +193,10 @@ class FirstCommits(Condition):
 
     pace: ClassVar[float] = 0.5
 
-    @property
-    def description(self) -> str:
-        """What is waited for."""
-        return f"the first batch of {self.incarnation}"
+    WAITS_FOR: ClassVar[str] = "the first batch of {incarnation}"
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return REACHED."""
+        """Return REACHED, also when another driver holds by now."""
         heartbeat = snapshot.heartbeats.get(self.incarnation)
         committed = {q.name for q in (heartbeat.queries if heartbeat else ()) if q.batch is not None}
         lost = snapshot.state.holder != self.incarnation
@@ -224,10 +207,12 @@ class FirstCommits(Condition):
 
 @dataclass(frozen=True)
 class Soaked(Condition):
-    """A new release has run for its soak time without giving cause for a roll-back; LOST says what the cause is.
+    """A new release has run for its soak time without a reason to roll back.
 
-    `run`: what the authors of the watching run begin with. Its own roll-back is no supersession: a watch that is
-    cleared after it fails again.
+    :param until: end of the soak, seconds since 1970.
+    :param limits: SoakLimits as JSON.
+    :param run: prefix of the authors of the soak's DAG run. A roll-back by the same run does not supersede the release:
+        a soak that is cleared afterwards fails again.
     """
 
     deployment: str
@@ -235,26 +220,25 @@ class Soaked(Condition):
     limits: Mapping[str, Any]
     run: str
 
-    @property
-    def description(self) -> str:
-        """What is waited for."""
-        return f"{self.deployment} to prove itself"
+    WAITS_FOR: ClassVar[str] = "{deployment} to prove itself"
 
     def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
-        """Ask for the lag where it is judged."""
+        """Ask for the lag if the limits judge it."""
         return Needs(lag=SoakLimits.from_json(self.limits).lag is not None)
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
         """Return LOST with the reason to roll back, REACHED when the time is over or somebody else took over."""
         limits = SoakLimits.from_json(self.limits)
-        seen.samples.append(self._sample(snapshot, seen, limits))
-        found: SoakJudgement = judge_soak(self.deployment, seen.samples, limits)
+        holder = snapshot.state.holder
+        silent = seen.ages.seconds(snapshot, holder) if holder else 0.0
+        seen.samples.append(soak_sample(snapshot, self.deployment, self.run, silent, limits))
+        found = judge_soak(self.deployment, seen.samples, limits)
         evidence = {"lag_records": seen.samples[-1].lag_records, "samples": len(seen.samples)}
-        if found.verdict is SoakResult.BAD:
+        if found.result is SoakResult.BAD:
             return WaitOutcome(Ended.LOST, self.deployment, found.reason, evidence)
-        if found.verdict is SoakResult.SUPERSEDED:
+        if found.result is SoakResult.SUPERSEDED:
             return WaitOutcome(Ended.REACHED, self.deployment, found.reason, evidence)
-        # A driver that died at the end of the time must not pass by being silent for too short: it beats afterwards.
+        # A driver that died just before the end has not been silent for long enough to be bad: wait for one more beat.
         was_over, seen.over = seen.over, snapshot.at >= self.until
         beats = was_over and seen.samples[-1].silent == 0.0
         measured = not self.needs(snapshot, seen).lag or len(seen.samples) >= limits.samples
@@ -262,30 +246,13 @@ class Soaked(Condition):
             return WaitOutcome(Ended.REACHED, self.deployment, "", evidence)
         return None
 
-    def _sample(self, snapshot: Snapshot, seen: Observations, limits: SoakLimits) -> SoakSample:
-        state = snapshot.state
-        deployment = state.deployments[self.deployment]
-        # A retired deployment was ended by a person or a roll-back: who holds instead says which.
-        ended = "" if deployment.ended in (None, DeploymentEnd.RETIRED) else deployment.ended.value
-        acquired = snapshot.acquisitions()
-        asked = state.requests.get(acquired[-1]["request"]) if acquired else None
-        wished = asked is not None and asked.stage is RequestStage.DONE and not asked.by.startswith(self.run)
-        return SoakSample(
-            holder=snapshot.holder or None,
-            ended=ended,
-            reason=deployment.reason,
-            superseded=bool(snapshot.holder) and not snapshot.holds(self.deployment) and wished,
-            silent=seen.ages.seconds(snapshot, state.holder) if state.holder else 0.0,
-            lag_records=snapshot.lag.records if snapshot.lag else None,
-            too_far=too_far(snapshot.lag, limits),
-        )
-
 
 @dataclass(frozen=True)
 class SignsOfLife(Condition):
-    """It is known of these drivers whether they live: the evidence says so, by incarnation.
+    """It is known whether each of these drivers is alive: the evidence tells by incarnation.
 
-    `counters`: of their heartbeats when the wait began.
+    :param counters: of their heartbeats when the wait began, by incarnation.
+    :param lease: seconds.
     """
 
     counters: Mapping[str, int]
@@ -295,18 +262,18 @@ class SignsOfLife(Condition):
 
     @property
     def description(self) -> str:
-        """What is waited for."""
+        """Names the drivers."""
         return f"a sign of life of {', '.join(self.counters)}"
 
     def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
-        """Ask the cluster about drivers that have been silent for long."""
+        """Ask the cluster about drivers that have been silent for half a lease."""
         if snapshot is None:
             return Needs()
         silent = (i for i in self.counters if seen.ages.seconds(snapshot, i) > self.lease / 2)
         return Needs(drivers=tuple(deployment_of(i) for i in silent))
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return REACHED once it is known of all."""
+        """Return REACHED once it is known for all."""
         alive = {name: self._alive(snapshot, name, seen.ages.seconds(snapshot, name)) for name in self.counters}
         return None if None in alive.values() else WaitOutcome(Ended.REACHED, self.SUBJECT, evidence=alive)
 
@@ -318,20 +285,20 @@ class SignsOfLife(Condition):
 
 @dataclass(frozen=True)
 class InPhase(Condition):
-    """The stream is in one of these phases; with `version`, held by that release."""
+    """The stream is in one of these phases and, if `version` is given, held by that release."""
 
     phases: tuple[str, ...]
     version: str = ""
 
     @property
     def description(self) -> str:
-        """What is waited for."""
+        """Names the phases, and the release."""
         return f"the stream to be {' or '.join(self.phases)}" + (
             f" with release {self.version}" if self.version else ""
         )
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return REACHED."""
+        """Return REACHED, with who holds the stream."""
         held = snapshot.state.holding_deployment
         if snapshot.state.phase.value not in self.phases:
             return None
@@ -341,26 +308,8 @@ class InPhase(Condition):
 
 
 def _lost(snapshot: Snapshot, incarnation: str, silent: float, lease: float) -> bool:
-    """Whether a driver that has been silent for so many seconds is to be taken for dead."""
+    """Whether a driver that has been silent for so many seconds counts as lost."""
     driver = snapshot.drivers.get(deployment_of(incarnation))
-    # A driver that holds still while the control folder is away is alive: only the cluster's word shortens this.
+    # A driver that pauses while the control folder is away is alive: only the cluster's word shortens this time.
     dead = driver is not None and driver.state.terminal
-    return silent > (lease if dead else 2 * lease)
-
-
-_ALL = (StandbyUp, RequestOver, Dead, DriversGone, Pause, FirstCommits, Soaked, SignsOfLife, InPhase)
-_CONDITIONS: dict[str, Callable[..., Condition]] = {condition.__name__: condition for condition in _ALL}
-
-
-def condition_from_json(data: Mapping[str, Any]) -> Condition:
-    """Return the goal that a trigger carries; raise StreamError when it is not one of ours."""
-    fields = dict(data)
-    try:
-        made = _CONDITIONS[fields.pop("condition")](
-            **{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-        )
-    except (KeyError, TypeError) as error:
-        raise StreamError(
-            f"{data!r} is not something to wait for.", next_step="Clear the task: it was deferred by another version."
-        ) from error
-    return made
+    return silent > (lease if dead else silence_limit(lease))

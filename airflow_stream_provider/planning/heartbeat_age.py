@@ -1,4 +1,4 @@
-"""For how long each heartbeat has stood still, by the observer's own monotonic clock (rule 4)."""
+"""For how long each heartbeat has stood still, by the observer's own monotonic clock."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 
 
 class HeartbeatAges:
-    """Remembers when each counter was first seen as it is; no clock is compared between machines.
+    """Remembers when each heartbeat counter was first seen; never compares the clocks of two machines.
 
-    An observer that could not look meanwhile has not seen anything stand still: call `forget` then.
+    An observer that could not look in between has not seen any heartbeat stand still: call `forget` then.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -19,14 +19,22 @@ class HeartbeatAges:
         self._seen: dict[str, tuple[int, float]] = {}
 
     def forget(self) -> None:
-        """Start all over: the control log could not be read, so nothing is known of the time between."""
+        """Start again from nothing, because the control log could not be read for a while."""
         self._seen.clear()
 
     def seconds(self, snapshot: Snapshot, incarnation: str) -> float:
-        """Return for how long this incarnation's counter has been as it is in the snapshot; 0 at the first look."""
+        """Return for how many seconds the counter of an incarnation has not changed; 0 at the first look."""
         counter, now = snapshot.counter(incarnation), self._clock()
         known = self._seen.get(incarnation)
         if known is None or known[0] != counter:
             self._seen[incarnation] = (counter, now)
             return 0.0
         return now - known[1]
+
+
+def silence_limit(lease_seconds: float) -> float:
+    """Return for how many seconds a heartbeat may stand still before its driver counts as lost.
+
+    Two leases: by then a driver that cannot renew its lease has halted itself.
+    """
+    return 2 * lease_seconds

@@ -1,106 +1,104 @@
-"""What a task can wait for that has to do with lag. Pure: each goal looks at a report and says if the wait is over."""
+"""What a task can wait for that has to do with lag. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow_stream_provider.lag.formatting import count, duration
-from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLimits
-from airflow_stream_provider.lag.report import LagReport
+from airflow_stream_provider.lag.limits import Health, LagLimits
+from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.report import Ceilings
 from airflow_stream_provider.lag.streaks import Streaks
-from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lag.summary import summary
+from airflow_stream_provider.planning.wait_loop import WaitCondition
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 
 class Unknown(StrEnum):
-    """What a sensor does about a lag that cannot be known."""
+    """What a sensor does about a lag that is unknown."""
 
-    WAIT = "wait"  # look again, until the time is over
-    FAIL = "fail"  # once it has not been known for as long as a bad lag would have to last
-    SKIP = "skip"  # likewise, and end as skipped
-
-
-@dataclass(frozen=True)
-class Look:
-    """What was found at one moment (`at`, seconds since 1970): a report, or the reason why there is none."""
-
-    at: float
-    report: LagReport | None
-    problem: str = ""
-
-    def judge(self, limits: LagLimits) -> LagJudgement:
-        """Return what is to be said of it."""
-        if self.report is None:
-            return LagJudgement(Health.UNKNOWN, (self.problem,))
-        return limits.judge(self.report)
+    WAIT = "wait"  # look again, until its timeout
+    FAIL = "fail"  # fail once it has been unknown for as long as a bad lag must last
+    SKIP = "skip"  # likewise, but skip
 
 
-@dataclass(frozen=True)
-class LagCondition:
-    """Base of the goals. `says`: what is waited for, for the log and for time-outs."""
+class LagCondition(WaitCondition[LagLook, Streaks]):
+    """Base of the conditions on a lag."""
+
+    def new_memory(self) -> Streaks:
+        """Return streaks without any look."""
+        return Streaks()
+
+    def problem(self, look: LagLook) -> str:
+        """Return why the lag could not be measured."""
+        return look.problem
 
     @property
-    def description(self) -> str:
-        """What is waited for, to follow on "waiting for"."""
-        raise NotImplementedError
+    def ceilings(self) -> Ceilings:
+        """Ceilings beyond which the evidence shows alarms."""
+        return Ceilings()
 
-    def check(self, look: Look, streaks: Streaks) -> WaitOutcome | None:
-        """Return how the wait ended, or None to go on."""
-        raise NotImplementedError
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the goal as a trigger carries it."""
-        return {"condition": type(self).__name__, **asdict(self)}
+    def evidence(self, look: LagLook | None, *, partitions: bool = False) -> Mapping[str, Any]:
+        """Return the look's report as a JSON object; empty when there is none."""
+        if look is None or look.report is None:
+            return {}
+        return summary(look.report, self.ceilings, partitions=partitions)
 
 
 @dataclass(frozen=True)
 class Measured(LagCondition):
-    """There is a report, whatever it says. `limits`: LagLimits as JSON, for the alarms in it."""
+    """Kafka has answered, whatever the lag is. `limits`: LagLimits as JSON; their ceilings raise the alarms."""
 
     limits: Mapping[str, Any]
 
-    @property
-    def description(self) -> str:
-        """What is waited for."""
-        return "Kafka to answer"
+    WAITS_FOR: ClassVar[str] = "Kafka to answer"
 
-    def check(self, look: Look, streaks: Streaks) -> WaitOutcome | None:
+    @property
+    def ceilings(self) -> Ceilings:
+        """Those of the limits."""
+        return LagLimits.from_json(self.limits).ceilings
+
+    def check(self, look: LagLook, memory: Streaks) -> WaitOutcome | None:
         """Return REACHED with the first report."""
         return None if look.report is None else WaitOutcome(Ended.REACHED)
 
 
 @dataclass(frozen=True)
 class WithinLimits(LagCondition):
-    """The lag is within its limits: REACHED; LOST when it has been beyond them for so long, UNKNOWN likewise.
+    """The lag is within its limits.
 
-    `limits`: LagLimits as JSON. `seconds`: how long it must have lasted.
+    :param limits: LagLimits as JSON.
+    :param seconds: how long the lag must be bad, or unknown, before the wait ends.
+    :param unknown: see `Unknown`.
     """
 
     limits: Mapping[str, Any]
     seconds: float = 0.0
     unknown: str = Unknown.WAIT.value
 
-    @property
-    def description(self) -> str:
-        """What is waited for."""
-        return "a lag within its limits"
+    WAITS_FOR: ClassVar[str] = "a lag within its limits"
 
-    def check(self, look: Look, streaks: Streaks) -> WaitOutcome | None:
-        """Return how it stands with the lag, once that is certain."""
-        found = look.judge(LagLimits.from_json(self.limits))
-        streaks.add(found.health, look.at)
-        if found.health is Health.PASS:
+    @property
+    def ceilings(self) -> Ceilings:
+        """Those of the limits."""
+        return LagLimits.from_json(self.limits).ceilings
+
+    def check(self, look: LagLook, memory: Streaks) -> WaitOutcome | None:
+        """Return REACHED for a good lag, LOST for one that stays bad, UNKNOWN for one that stays unknown."""
+        judgement = look.judge(LagLimits.from_json(self.limits))
+        memory.add(judgement.health, look.at)
+        if judgement.health is Health.PASS:
             return WaitOutcome(Ended.REACHED)
-        begun = streaks.bad if found.health is Health.FAIL else streaks.unknown
-        if begun is None or look.at - begun < self.seconds:
+        since = memory.bad if judgement.health is Health.FAIL else memory.unknown
+        if since is None or look.at - since < self.seconds:
             return None
-        lasted = f" So it has been for {duration(look.at - begun)}." if self.seconds else ""
-        if found.health is Health.FAIL:
-            return WaitOutcome(Ended.LOST, reason=f"{found}{lasted}")
-        return None if self.unknown == Unknown.WAIT else WaitOutcome(Ended.UNKNOWN, reason=f"{found}{lasted}")
+        reason = str(judgement) + (f" This has lasted for {duration(look.at - since)}." if self.seconds else "")
+        if judgement.health is Health.FAIL:
+            return WaitOutcome(Ended.LOST, reason=reason)
+        return None if self.unknown == Unknown.WAIT else WaitOutcome(Ended.UNKNOWN, reason=reason)
 
 
 @dataclass(frozen=True)
@@ -109,30 +107,11 @@ class CaughtUp(LagCondition):
 
     moment: float
 
-    @property
-    def description(self) -> str:
-        """What is waited for."""
-        return "every record up to the moment to be committed"
+    WAITS_FOR: ClassVar[str] = "every record up to the moment to be committed"
 
-    def check(self, look: Look, streaks: Streaks) -> WaitOutcome | None:
-        """Return REACHED; a lag that is known only in part is not caught up."""
+    def check(self, look: LagLook, memory: Streaks) -> WaitOutcome | None:
+        """Return REACHED; a lag that is known only in part does not count as caught up."""
         report = look.report
         if report is None or report.at < self.moment or report.late(report.at - self.moment) is not False:
             return None
         return WaitOutcome(Ended.REACHED, reason=f"behind by {count(report.records, 'record')}")
-
-
-_CONDITIONS: dict[str, Callable[..., LagCondition]] = {
-    condition.__name__: condition for condition in (Measured, WithinLimits, CaughtUp)
-}
-
-
-def lag_condition_from_json(data: Mapping[str, Any]) -> LagCondition:
-    """Return the goal that a trigger carries; raise StreamError when it is not one of ours."""
-    fields = dict(data)
-    try:
-        return _CONDITIONS[fields.pop("condition")](**fields)
-    except (KeyError, TypeError) as error:
-        raise StreamError(
-            f"{data!r} is not something to wait for.", next_step="Clear the task: it was deferred by another version."
-        ) from error

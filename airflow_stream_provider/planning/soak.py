@@ -1,4 +1,4 @@
-"""Whether a new release may stay: pure, from what the soak watch saw."""
+"""Judge whether a new release may stay, from what the soak has seen. Pure."""
 
 from __future__ import annotations
 
@@ -9,28 +9,33 @@ from typing import Any
 
 from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.report import Alarm, LagReport
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.lifecycle.state import DeploymentEnd, RequestStage
+from airflow_stream_provider.planning.heartbeat_age import silence_limit
+from airflow_stream_provider.planning.snapshot import Snapshot
 
 
 class SoakResult(StrEnum):
-    """What the watch says of the new release."""
+    """The judgement on a new release."""
 
     GOOD = "good"  # so far
-    BAD = "bad"  # roll back
-    SUPERSEDED = "superseded"  # somebody else holds by a person's wish: not ours to judge any more
+    BAD = "bad"  # it must be rolled back
+    SUPERSEDED = "superseded"  # another release took over on request: there is nothing left to judge
 
 
 @dataclass(frozen=True)
 class SoakLimits:
-    """What a new release must keep to.
+    """Limits that a new release must keep.
 
-    `lag`: how far it may be behind Kafka, as the watch judges it; None = not judged. `samples`: that many in a row must
-    be beyond it before it counts, since the lag of a healthy stream is a saw-tooth. `silent_seconds`: a holder whose
-    heartbeat stands still for longer is lost (two leases: it has halted itself by then).
+    :param lag: how far it may be behind Kafka, judged as by the stream's watch; None = not judged.
+    :param samples: number of samples in a row that must be beyond them before it counts: the lag of a healthy stream is
+        a saw-tooth.
+    :param silent_seconds: a holder whose heartbeat stands still for longer is lost; see `silence_limit`.
     """
 
     lag: LagLimits | None = None
     samples: int = 5
-    silent_seconds: float = 60.0
+    silent_seconds: float = silence_limit(Policy.lease_seconds)
 
     def to_json(self) -> dict[str, Any]:
         """Return the limits as a JSON object."""
@@ -39,19 +44,22 @@ class SoakLimits:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SoakLimits:
-        """Return the limits again."""
+        """Return the limits that `to_json` wrote."""
         lag = None if data["lag"] is None else LagLimits.from_json(data["lag"])
         return cls(lag, data["samples"], data["silent_seconds"])
 
 
 @dataclass(frozen=True)
 class SoakSample:
-    """One look at the stream.
+    """One look of a soak.
 
-    `holder`: deployment that holds, None for nobody. `ended`: how the watched deployment ended, empty while it lives,
-    `reason` why. `superseded`: another took over by request. `silent`: seconds its heartbeat has stood still, by the
-    watcher's monotonic clock. `lag_records`: behind Kafka by so many records, None if not known. `too_far`: why
-    that, or the rest of the lag, is known to be beyond the limits; empty if it is not, or is not known.
+    :param holder: deployment that holds the stream; None for nobody.
+    :param ended: how the soaking deployment ended; empty while it lives.
+    :param reason: why it ended.
+    :param superseded: another deployment took over on request.
+    :param silent: seconds for which the holder's heartbeat has stood still, by the observer's monotonic clock.
+    :param lag_records: records behind Kafka; None = unknown.
+    :param too_far: why the lag is beyond the limits; empty if it is not, or is unknown.
     """
 
     holder: str | None
@@ -65,17 +73,41 @@ class SoakSample:
 
 @dataclass(frozen=True)
 class SoakJudgement:
-    """A verdict and its reason, one sentence for a person."""
+    """The result, and its reason as a sentence."""
 
-    verdict: SoakResult
+    result: SoakResult
     reason: str = ""
 
 
-def judge_soak(deployment: str, samples: Sequence[SoakSample], limits: SoakLimits) -> SoakJudgement:
-    """Judge the deployment by the samples so far, oldest first; the first one says how it began.
+def soak_sample(snapshot: Snapshot, deployment: str, run: str, silent: float, limits: SoakLimits) -> SoakSample:
+    """Return what a look says about a soaking deployment.
 
-    A stream that was behind before the upgrade and catches up is not at fault: a sample counts as too far behind only
-    if the lag in records is no smaller than it was at the beginning.
+    :param run: prefix of the authors of the soak's DAG run, whose own requests do not supersede the deployment.
+    :param silent: seconds for which the holder's heartbeat has stood still.
+    """
+    state = snapshot.state
+    watched = state.deployments[deployment]
+    # A person or a roll-back retired it: the holder tells which of them.
+    ended = "" if watched.ended in (None, DeploymentEnd.RETIRED) else watched.ended.value
+    acquired = snapshot.acquisitions()
+    request = state.requests.get(acquired[-1]["request"]) if acquired else None
+    requested = request is not None and request.stage is RequestStage.DONE and not request.by.startswith(run)
+    return SoakSample(
+        holder=snapshot.holder or None,
+        ended=ended,
+        reason=watched.reason,
+        superseded=bool(snapshot.holder) and not snapshot.holds(deployment) and requested,
+        silent=silent,
+        lag_records=snapshot.lag.records if snapshot.lag else None,
+        too_far=too_far(snapshot.lag, limits),
+    )
+
+
+def judge_soak(deployment: str, samples: Sequence[SoakSample], limits: SoakLimits) -> SoakJudgement:
+    """Judge a deployment by its samples so far, oldest first.
+
+    A release that takes over a lag and catches up is not at fault: a sample counts as too far behind only if its lag in
+    records is not smaller than that of the first sample.
     """
     if not samples:
         return SoakJudgement(SoakResult.GOOD)
@@ -92,10 +124,11 @@ def judge_soak(deployment: str, samples: Sequence[SoakSample], limits: SoakLimit
 
 
 def too_far(report: LagReport | None, limits: SoakLimits) -> str:
-    """Return why a lag is beyond the limits; empty when it is not, or is not known."""
+    """Return why a lag is beyond the limits; empty when it is not, or is unknown."""
     if report is None or limits.lag is None:
         return ""
-    found = limits.lag.without(Alarm.STUCK_TRANSACTION).judge(report)  # a producer's doing: no release can help it
+    # A transaction that hangs is the producer's fault; a roll-back would not help.
+    found = limits.lag.without(Alarm.STUCK_TRANSACTION).judge(report)
     return str(found) if found.health is Health.FAIL else ""
 
 

@@ -1,4 +1,4 @@
-"""What a trigger tells the task that waits for it."""
+"""How a wait ended: what a trigger tells its task."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 class Ended(StrEnum):
     """How a wait ended."""
 
-    REACHED = "reached"  # what was waited for is there
+    REACHED = "reached"  # what was waited for has happened
     DEAD = "dead"  # a driver is confirmed dead: it may be fenced
-    SILENT = "silent"  # a driver gives no sign of life: it must be killed and confirmed before it is fenced
-    LOST = "lost"  # what was waited for cannot come any more
-    UNKNOWN = "unknown"  # whether it is there cannot be known
+    SILENT = "silent"  # a driver gives no sign of life: it must be killed, and confirmed dead, before it is fenced
+    LOST = "lost"  # what was waited for cannot happen any more
+    UNKNOWN = "unknown"  # whether it has happened cannot be known
     TIMEOUT = "timeout"
 
 
 @dataclass(frozen=True)
 class WaitOutcome:
-    """How a wait ended, about which incarnation or deployment, why, and the evidence for it.
+    """How a wait ended.
 
-    `deadline`: of the whole task, seconds of the wall clock; it travels with the event from one wait to the next.
+    :param subject: the incarnation, deployment, request or stream that it is about.
+    :param reason: why, for people.
+    :param evidence: what was found; its keys depend on the condition.
+    :param deadline: of the whole task, seconds since 1970; the event carries it from one wait to the next.
     """
 
     ended: Ended
@@ -46,8 +49,10 @@ class WaitOutcome:
 
     @classmethod
     def from_event(cls, event: Any) -> WaitOutcome:
-        """Return the outcome of a payload; raise StreamError when there is none or it is not one of ours."""
-        # It crossed the metadata database: a task resumed by anything else must not take that for success.
+        """Return the outcome of a payload; raise StreamError when it is none.
+
+        The payload crossed the metadata database: a task must not take anything else for success.
+        """
         try:
             return cls(Ended(event["ended"]), event["subject"], event["reason"], event["evidence"], event["deadline"])
         except (TypeError, KeyError, ValueError) as error:
@@ -57,5 +62,5 @@ class WaitOutcome:
             ) from error
 
     def about(self, ended: Ended, subject: str) -> bool:
-        """Whether this says `ended` of that subject."""
+        """Whether the wait ended like this for that subject."""
         return self.ended is ended and self.subject == subject

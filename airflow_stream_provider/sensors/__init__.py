@@ -1,1 +1,1 @@
-"""Wait for a stream."""
+"""The sensors that wait for a stream, or for its lag."""

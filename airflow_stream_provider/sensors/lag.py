@@ -1,26 +1,26 @@
-"""Wait for a stream, or a consumer group, to keep up with Kafka; fail when it does not."""
+"""Wait until a stream, or a consumer group, keeps up with Kafka; fail when it does not."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_stream_provider.hooks.connections import kafka_extra
+from airflow_stream_provider.hooks.failing import failing_without_retry
+from airflow_stream_provider.hooks.lag import look_at_lag
 from airflow_stream_provider.lag.limits import BAD, LagLimits
-from airflow_stream_provider.lag.report import Alarm, Ceilings, Verdict
+from airflow_stream_provider.lag.report import Alarm, Verdict
 from airflow_stream_provider.lag.streaks import Streaks
-from airflow_stream_provider.lag.summary import summary
-from airflow_stream_provider.lag.targets import LagTarget, measure_lag
-from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
-from airflow_stream_provider.operators.base import failing_without_retry
-from airflow_stream_provider.planning.lag_conditions import CaughtUp, LagCondition, Look, Unknown, WithinLimits
+from airflow_stream_provider.lag.targets import LagTarget
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.planning.lag_conditions import CaughtUp, LagCondition, Unknown, WithinLimits
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.spec.lag_target import lag_target
 from airflow_stream_provider.triggers.lag import LagTrigger
 
 if TYPE_CHECKING:
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 
 
 class _LagSensor(BaseSensorOperator):
-    """What both have in common: whose lag it is, and where it is looked at.
+    """Base of the lag sensors: whose lag is measured, and where.
 
-    Deferred, they do not look first: hundreds that start at once would each connect to Kafka, where the triggerer has
-    one reader for all of them.
+    A deferrable sensor does not look before it defers: hundreds that start at once would each connect to Kafka, while
+    the triggerer has one reader for all of them. Without deferring, Airflow's own loop calls `poke`, so that `mode`,
+    `exponential_backoff`, `silent_fail` and AirflowSensorTimeout are those of every sensor.
     """
 
     template_fields: Sequence[str] = ("group", "kafka")
@@ -52,22 +53,21 @@ class _LagSensor(BaseSensorOperator):
         self.group = group
         self.kafka = kafka
         self.deferrable = deferrable
-        self._spells = Streaks()
-        LagTarget.of(stream, group, kafka)  # refused when the DAG is parsed
+        lag_target(stream, group, kafka)  # raises while the DAG is parsed
         if self.reschedule and not deferrable:
             raise SpecError(
-                f"{self.task_id} would forget what it has seen whenever it is rescheduled.",
+                f"{self.task_id} would forget its looks whenever it is rescheduled.",
                 next_step="Leave deferrable=True, or mode='poke'.",
             )
 
     def condition(self) -> LagCondition:
-        """What is waited for."""
+        """Return what to wait for."""
         raise NotImplementedError
 
     @property
     def target(self) -> LagTarget:
-        """Whose lag it is."""
-        return LagTarget.of(self.stream, self.group, self.kafka)
+        """The stream or group whose lag is measured."""
+        return lag_target(self.stream, self.group, self.kafka)
 
     def execute(self, context: Context) -> Any:
         """Wait in the triggerer, or here."""
@@ -84,35 +84,34 @@ class _LagSensor(BaseSensorOperator):
         self.defer(trigger=trigger, method_name="resume")
 
     def prepare(self, context: Context) -> None:
-        """What comes before the wait."""
+        """Do what must be done before the wait."""
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look once."""
-        report, problem = None, ""
-        try:
-            report = measure_lag(self.target, kafka_extra(self.target.kafka))
-        except SpecError:
-            raise
-        except StreamError as error:
-            problem = str(error)
-            self.log.warning("The lag cannot be known now: %s", problem)
-        outcome = self.condition().check(Look(report.at if report else time.time(), report, problem), self._spells)
+        """Look once, and finish when the condition ends the wait."""
+        condition = self.condition()
+        look = look_at_lag(self.target)
+        if look.problem:
+            self.log.warning("The lag cannot be measured now: %s", look.problem)
+        outcome = condition.check(look, self._memory)
         if outcome is None:
             return PokeReturnValue(False)
-        ceilings = self.stream.lag.limits.ceilings if self.stream else Ceilings()
-        evidence = summary(report, ceilings, partitions=False) if report else {}
-        return PokeReturnValue(True, self._end(context, replace(outcome, evidence=evidence)))
+        return PokeReturnValue(True, self._end(context, outcome, condition.evidence(look)))
+
+    @cached_property
+    def _memory(self) -> Streaks:
+        return self.condition().new_memory()
 
     def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
-        """Finish; the XCom is what was found in the end."""
-        return self._end(context, WaitOutcome.from_event(event))
+        """Finish: return the last report as XCom, fail, or skip."""
+        outcome = WaitOutcome.from_event(event)
+        return self._end(context, outcome, outcome.evidence)
 
-    def _end(self, context: Context, outcome: WaitOutcome) -> dict[str, Any]:
-        found = dict(outcome.evidence)
+    def _end(self, context: Context, outcome: WaitOutcome, evidence: Mapping[str, Any]) -> dict[str, Any]:
+        found = dict(evidence)
         if outcome.ended is Ended.REACHED:
             return found
         if found:
-            # Raising loses the return value.
+            # Airflow pushes no return value for a task that raises.
             context["ti"].xcom_push(key="return_value", value=found)
         sentence = f"{self.target.name}: {outcome.reason}".rstrip(".") + "."
         if self.soft_fail or (outcome.ended is Ended.UNKNOWN and self.skips_unknown):
@@ -121,32 +120,32 @@ class _LagSensor(BaseSensorOperator):
 
     @property
     def skips_unknown(self) -> bool:
-        """Whether a lag that cannot be known ends the task as skipped."""
+        """Whether an unknown lag skips the task instead of failing it."""
         return False
 
 
 class KafkaLagSensor(_LagSensor):
     """Pass as soon as a lag is within its limits; fail when it has been beyond them for some time.
 
-    Three things can be said of a lag. It passes: everything that is judged is known and good. It fails: something is
-    beyond a limit, whatever else is not known. Or it is unknown (Kafka does not answer, a partition has no leader,
-    there is no checkpoint yet): that is never taken for no lag.
+    A lag is judged in one of three ways. It passes: everything that the limits judge is known and good. It fails:
+    something is beyond a limit, even if something else is unknown. Or it is unknown (Kafka does not answer, a partition
+    has no leader, there is no checkpoint yet), which never counts as no lag.
 
     :param stream: the stream, as read by `load_spec`; or else
     :param group: a consumer group, with `kafka`, Airflow connection of type `kafka`. (both templated)
     :param max_records: records that a query may be behind; default: the stream's `lag.max_records`. 0 is a limit.
     :param max_seconds: age of the oldest record that is not committed; default: the stream's `lag.max_seconds`.
-    :param per_partition: `max_records` is that of each partition, rather than of all together.
+    :param per_partition: `max_records` counts for each partition, not for their sum.
     :param verdicts: Burrow's verdicts on a partition that are bad, of WARN, STOP, STALL, REWIND; default for a stream:
-        the last three. Kafka keeps no times of a group's commits, so a group cannot be judged by them.
-    :param alarms: those beside them that are bad, of COMMIT_AGE, RETENTION, STUCK_TRANSACTION, LOST_DATA; default: all.
-    :param for_at_least: seconds for which the lag must have been bad before it fails; the saw-tooth of a healthy stream
-        and a spike are not meant. Seen at every look in between; looks that show nothing do not count against it.
-    :param unknown: `wait` (until the time is over), `fail` or `skip` when nothing has been known for `for_at_least`.
+        the last three. Kafka does not record when a group committed, so a group has no verdicts.
+    :param alarms: alarms that are bad, of COMMIT_AGE, RETENTION, STUCK_TRANSACTION, LOST_DATA; default: all.
+    :param for_at_least: seconds for which the lag must have been bad before the sensor fails, so that a spike, or the
+        saw-tooth of a healthy stream, does not fail it. Every look in between must be bad or unknown.
+    :param unknown: `wait` (until the timeout), `fail` or `skip` when the lag has been unknown for `for_at_least`.
     :param deferrable: wait in the triggerer; with False a worker slot is held.
 
-    `poke_interval` (default 30 s) and `timeout` are in seconds, as of every sensor. XCom: what was found in the end,
-    also when the task fails.
+    `poke_interval` (default 30 s) and `timeout` are in seconds, as of every sensor. XCom: the last report, also when
+    the task fails.
     """
 
     def __init__(
@@ -168,7 +167,7 @@ class KafkaLagSensor(_LagSensor):
         self.per_partition = per_partition
         if self.stream is None and verdicts is not None:
             raise SpecError(
-                "A consumer group cannot be judged by Burrow's verdicts: Kafka does not say when it committed.",
+                "A consumer group cannot be judged by Burrow's verdicts: Kafka does not record when it committed.",
                 next_step="Leave verdicts away and give max_records or max_seconds.",
             )
         default = BAD if self.stream else ()
@@ -180,7 +179,7 @@ class KafkaLagSensor(_LagSensor):
 
     @property
     def limits(self) -> LagLimits:
-        """What is judged by."""
+        """The limits that the lag is judged by."""
         return LagLimits(
             self.max_records,
             self.max_seconds,
@@ -191,19 +190,19 @@ class KafkaLagSensor(_LagSensor):
         )
 
     def condition(self) -> LagCondition:
-        """What is waited for."""
+        """Return what to wait for: a lag within the limits."""
         return WithinLimits(self.limits.to_json(), self.for_at_least, self.unknown)
 
     @property
     def skips_unknown(self) -> bool:
-        """Whether a lag that cannot be known ends the task as skipped."""
+        """Whether an unknown lag skips the task instead of failing it."""
         return self.unknown == Unknown.SKIP
 
 
 class StreamCaughtUpSensor(_LagSensor):
-    """Wait until every record that was in Kafka at a moment has been committed: a gate before what reads the output.
+    """Wait until every record that was in Kafka at a moment is committed: a gate for tasks that read the output.
 
-    It needs no limits, and passes on a stream that is never without new records. What is not known is not caught up.
+    Needs no limits, and passes on a stream that always has new records. An unknown lag does not count as caught up.
 
     :param stream: the stream, as read by `load_spec`; or else
     :param group: a consumer group, with `kafka`, Airflow connection of type `kafka`. (both templated)
@@ -222,11 +221,11 @@ class StreamCaughtUpSensor(_LagSensor):
         self._since = 0.0
 
     def prepare(self, context: Context) -> None:
-        """Settle the moment."""
+        """Compute the moment."""
         self._since = _seconds(self.moment) if self.moment else time.time()
 
     def condition(self) -> LagCondition:
-        """What is waited for."""
+        """Return what to wait for: everything up to the moment."""
         return CaughtUp(self._since)
 
 

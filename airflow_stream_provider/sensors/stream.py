@@ -1,4 +1,4 @@
-"""Wait until a stream is in a state."""
+"""Wait until a stream is in a phase."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.planning.conditions import InPhase, Observations
+from airflow_stream_provider.planning.conditions import InPhase
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.triggers.stream import StreamTrigger
 
@@ -24,8 +24,8 @@ class StreamSensor(BaseSensorOperator):
     """Wait until a stream is in one of these phases, and, if asked for, held by one release.
 
     :param stream: the stream, as read by `load_spec`.
-    :param phases: one or more of StreamPhase: empty, stopped, down, starting, running, handing_over, stopping, failed,
-        finished.
+    :param phases: one or several of StreamPhase: empty, stopped, down, starting, running, handing_over, stopping,
+        failed, finished.
     :param version: only if the holder's release has this label. (templated)
     :param deferrable: wait in the triggerer; with False a worker slot is held.
 
@@ -45,7 +45,7 @@ class StreamSensor(BaseSensorOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.stream = stream
-        # StreamPhase is a str: one phase and several are told apart by that.
+        # StreamPhase is a str, and so a sequence itself.
         wanted = (phases,) if isinstance(phases, str) else tuple(phases)
         self.phases = tuple(StreamPhase(phase).value for phase in wanted)
         self.version = version
@@ -53,23 +53,23 @@ class StreamSensor(BaseSensorOperator):
 
     @cached_property
     def hook(self) -> StreamHook:
-        """The stream as this process sees it."""
-        # Here: a DAG file that is parsed needs no hook, nor the clients behind it.
+        """The hook of the stream."""
+        # Imported here: parsing a DAG file needs no hook, nor the clients behind it.
         from airflow_stream_provider.hooks.stream import StreamHook
 
         return StreamHook(self.stream.name, self.stream.control, self.stream.cluster, self.stream.kafka)
 
     @property
     def condition(self) -> InPhase:
-        """What is waited for."""
+        """The phases, and the release, to wait for."""
         return InPhase(self.phases, self.version)
 
     def poke(self, context: Context) -> bool:
-        """Look once."""
-        return self.condition.check(self.hook.observe(), Observations()) is not None
+        """Look once; return whether the stream is in a phase that is waited for."""
+        return self.condition.check(self.hook.observe(), self.condition.new_memory()) is not None
 
     def execute(self, context: Context) -> Any:
-        """Look once, then defer."""
+        """Look once, then defer; without deferring, leave it to Airflow's own loop, which calls `poke`."""
         if not self.deferrable:
             super().execute(context)
         elif not self.poke(context):
@@ -77,7 +77,7 @@ class StreamSensor(BaseSensorOperator):
             self.defer(trigger=trigger, method_name="resume")
 
     def resume(self, context: Context, event: Any = None) -> None:
-        """Finish, or fail when the time is over."""
+        """Finish; fail when the time is over."""
         outcome = WaitOutcome.from_event(event)
         if outcome.ended is not Ended.REACHED:
             raise AirflowFailException(f"{self.stream.name}: {outcome.reason}.")

@@ -26,7 +26,6 @@ from airflow_stream_provider.lag.report import Ceilings
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import check_stream_name
 from airflow_stream_provider.lifecycle.policy import Policy
-from airflow_stream_provider.planning.soak import SoakLimits
 from airflow_stream_provider.spec.yaml_file import YamlFile
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -198,20 +197,9 @@ class StreamSpec(_Part):
         """Return where a file that the YAML or the form names is."""
         return self._source.parent.parent / name
 
-    @property
-    def limits(self) -> SoakLimits:
-        """What the soak watch judges by; the lag as the watch does, if it is known where Kafka is."""
-        return SoakLimits(lag=self.lag.limits if self.kafka else None)
-
     def policy(self, changed_checkpoints: tuple[str, ...] = ()) -> Policy:
         """Return what of this travels to the drivers."""
         return replace(self.upgrade.policy(changed_checkpoints), offsets_group=self.offsets_group or "")
-
-    def recipients(self) -> list[Any]:
-        """Return what tells people, ready to be called; raise SpecError when it is not there."""
-        from airflow_stream_provider.monitoring.delivery import recipient
-
-        return [recipient(each.call, each.arguments) for each in self.notify]
 
 
 def load_spec(path: str | Path) -> StreamSpec:

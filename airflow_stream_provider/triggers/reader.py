@@ -1,4 +1,4 @@
-"""One reader of lag for each Kafka in a triggerer, however many triggers there are."""
+"""One reader of lags for each Kafka connection in a triggerer, however many triggers there are."""
 
 from __future__ import annotations
 
@@ -13,59 +13,60 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from airflow_stream_provider.hooks.connections import akafka_extra
+from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.reader import LagReader
 from airflow_stream_provider.lag.summary import summary
-from airflow_stream_provider.lag.targets import LagReader, LagTarget
+from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.monitoring.metrics import emit
-from airflow_stream_provider.planning.lag_conditions import Look
 
 if TYPE_CHECKING:
     from airflow_stream_provider.kafka.client import KafkaClient
 
 log = logging.getLogger(__name__)
 
-# Those who wake up at the same tick ask within this.
+# Triggers that wake up at the same tick ask within this many seconds.
 GATHER_SECONDS = 0.1
-# What was found is kept for so long, for those who do not ask for anything newer.
+# A look is kept for so long, for triggers that need nothing newer.
 KEPT_SECONDS = 60.0
 
 
 class SharedReader:
-    """Looks at the lag of all who ask, together: one thread, one connection to Kafka, one measurement at a time.
+    """Measures the lags that all triggers ask for: with one thread, one connection and one measurement at a time.
 
-    Who asks while one runs is answered by the next one, with all the others who asked meanwhile. So the requests to
-    Kafka grow neither with the number of triggers nor with how often each of them asks.
+    Triggers that ask while a measurement runs are answered together by the next one. So the number of requests to Kafka
+    grows neither with the number of triggers nor with how often each of them asks.
 
-    :param kafka: Airflow connection of type `kafka`. Read anew for every connection that is made.
+    :param kafka: Airflow connection id, of type `kafka`; read again for every connection that is made.
     """
 
     def __init__(self, kafka: str) -> None:
         self.kafka = kafka
         self.users = 0
         self.measurements = 0
-        self._asked: dict[LagTarget, list[asyncio.Future[Look]]] = {}
-        self._last: dict[LagTarget, Look] = {}
+        self._asked: dict[LagTarget, list[asyncio.Future[LagLook]]] = {}
+        self._last: dict[LagTarget, LagLook] = {}
         self._task: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"lag-{kafka}")
         self._client: KafkaClient | None = None
         self._reader: LagReader | None = None
 
-    async def look(self, target: LagTarget, since: float) -> Look:
-        """Return what was found, not before this moment (seconds since 1970).
+    async def look(self, target: LagTarget, since: float) -> LagLook:
+        """Return a look that is not older than `since` (seconds since 1970).
 
-        :raises SpecError: the connection cannot be used.
+        :raises SpecError: the Airflow connection is missing or unusable.
         """
         last = self._last.get(target)
         if last is not None and last.at >= since:
             return last
-        found: asyncio.Future[Look] = asyncio.get_running_loop().create_future()
+        found: asyncio.Future[LagLook] = asyncio.get_running_loop().create_future()
         self._asked.setdefault(target, []).append(found)
         if self._task is None:
             self._task = asyncio.create_task(self._measure_all(), name=f"lag of {self.kafka}")
         return await found
 
     def close(self) -> None:
-        """End the thread and its connection, once it has ended what it does."""
+        """Close the connection and end the thread, after the measurement that runs now."""
         if self._task is not None:
             self._task.cancel()
         self._thread.submit(self._disconnect)
@@ -82,8 +83,8 @@ class SharedReader:
         finally:
             self._task = None
 
-    async def _answer(self, asked: Mapping[LagTarget, list[asyncio.Future[Look]]]) -> None:
-        # Who has given up meanwhile has cancelled its future.
+    async def _answer(self, asked: Mapping[LagTarget, list[asyncio.Future[LagLook]]]) -> None:
+        # A trigger that was cancelled meanwhile has cancelled its future.
         waiting = [(target, future) for target, futures in asked.items() for future in futures]
         try:
             looks = await self._measure(list(asked))
@@ -91,7 +92,7 @@ class SharedReader:
             for _, future in waiting:
                 future.cancel()
             raise
-        except Exception as error:  # noqa: BLE001 - it is for those who wait
+        except Exception as error:  # noqa: BLE001 - raised in the triggers that wait
             for _, future in waiting:
                 if not future.done():
                     future.set_exception(error)
@@ -102,7 +103,7 @@ class SharedReader:
             if not future.done():
                 future.set_result(looks[target])
 
-    async def _measure(self, targets: list[LagTarget]) -> dict[LagTarget, Look]:
+    async def _measure(self, targets: list[LagTarget]) -> dict[LagTarget, LagLook]:
         loop = asyncio.get_running_loop()
         self.measurements += 1
         began = time.time()
@@ -112,15 +113,15 @@ class SharedReader:
         except SpecError:
             raise
         except StreamError as error:
-            trouble = str(error)
-        log.warning("The lag by the connection %s cannot be read now: %s", self.kafka, trouble)
-        # It may be of no more use; the next look makes another one, with the credentials as they are then.
+            problem = str(error)
+        log.warning("The lag cannot be measured now with the connection %s: %s", self.kafka, problem)
+        # The connection may be broken. The next look makes a new one, with the credentials as they are then.
         await loop.run_in_executor(self._thread, self._disconnect)
-        return {target: Look(began, None, trouble) for target in targets}
+        return {target: LagLook(began, None, problem) for target in targets}
 
     # -- in the thread -----------------------------------------------------------------------------------------------
 
-    def _read(self, targets: list[LagTarget], extra: Mapping[str, Any]) -> dict[LagTarget, Look]:
+    def _read(self, targets: list[LagTarget], extra: Mapping[str, Any]) -> dict[LagTarget, LagLook]:
         from airflow_stream_provider.kafka.client import KafkaClient
 
         if self._client is None or self._reader is None:
@@ -129,12 +130,13 @@ class SharedReader:
         looks = {}
         for target, found in self._reader.read(targets).items():
             if isinstance(found, StreamError):
-                looks[target] = Look(time.time(), None, str(found))
+                looks[target] = LagLook(time.time(), None, str(found))
             else:
-                # Here, not in the event loop: there may be thousands of partitions, and hundreds of triggers.
+                # The report caches its sums. Compute them here, not in the event loop: there may be thousands of
+                # partitions, and hundreds of triggers.
                 summary(found)
                 emit(target.name, found)
-                looks[target] = Look(found.at, found)
+                looks[target] = LagLook(found.at, found)
         return looks
 
     def _disconnect(self) -> None:
@@ -148,7 +150,7 @@ _readers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, SharedReader]] 
 
 @contextlib.asynccontextmanager
 async def shared_reader(kafka: str) -> AsyncIterator[SharedReader]:
-    """Share the reader of a connection with all others of this event loop; the last one to leave closes it."""
+    """Share the reader of a Kafka connection within this event loop; the last one to leave closes it."""
     readers = _readers.setdefault(asyncio.get_running_loop(), {})
     if kafka not in readers:
         readers[kafka] = SharedReader(kafka)
@@ -164,7 +166,7 @@ async def shared_reader(kafka: str) -> AsyncIterator[SharedReader]:
 
 
 async def next_tick(interval: float, deadline: float = math.inf) -> float:
-    """Sleep until the next moment at which all triggers with this interval look, and return it."""
+    """Sleep until the next moment at which all triggers with this interval look, and return it (seconds since 1970)."""
     now = time.time()
     tick = min(now - now % interval + interval, deadline)
     await asyncio.sleep(tick - now)

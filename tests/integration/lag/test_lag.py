@@ -242,16 +242,16 @@ def test_a_topic_that_is_deleted_and_made_anew(
     assert (gone.records, gone.complete, gone.problem) == (1, False, f"There is no topic {topic}.")
     kafka.wait(lambda: not client.create_topics({topic: 1}) and topic in client.topics([topic]))
     produce(kafka, topic, [1])
-    anew = lag(client, checkpoint)
-    first = next(p for p in anew.partitions if p.topic == topic)
+    recreated = lag(client, checkpoint)
+    first = next(p for p in recreated.partitions if p.topic == topic)
     assert (first.state, first.raw_lag, first.lag, first.verdict) == (
         PartitionState.AHEAD_OF_END,
         -2,
         None,
         Verdict.REWIND,
     )
-    assert (anew.verdict, anew.complete) == (GroupVerdict.ERR, False)
-    assert "the topic was made anew, or cut off" in anew.problem
+    assert (recreated.verdict, recreated.complete) == (GroupVerdict.ERR, False)
+    assert "the topic was recreated or truncated" in recreated.problem
 
 
 def test_lag_is_never_negative_while_the_stream_reads_and_commits(
@@ -366,7 +366,7 @@ def test_a_group_that_nobody_knows_is_not_found(client: KafkaClient) -> None:
     assert (found.verdict, found.records, found.problem) == (
         GroupVerdict.NOTFOUND,
         None,
-        "There is no commit of a group nobody.",
+        "Kafka has no commit of a group nobody.",
     )
 
 

@@ -16,10 +16,12 @@ from airflow_stream_provider.cli import commands
 from airflow_stream_provider.cli.commands import Code
 from airflow_stream_provider.cli.definition import get_streams_cli_commands
 from airflow_stream_provider.control import open_log
+from airflow_stream_provider.hooks import lag as hook
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
+from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.report import LagReport, Verdict
-from airflow_stream_provider.lag.streaks import Incident, Streaks
-from airflow_stream_provider.monitoring.incidents import IncidentState
+from airflow_stream_provider.lag.streaks import Streaks
+from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, append
 from tests.support.lag_reports import partition, report
 from tests.support.snapshots import RUNNING
@@ -47,10 +49,11 @@ def folder(tmp_path: Path) -> Path:
     return streams
 
 
-def watched(tmp_path: Path, at: float, verdict: str = "OK", records: int = 5) -> None:
+def watched(tmp_path: Path, at: float, verdict: str = "OK", health: Health = Health.PASS) -> None:
     store = open_log(f"file://{tmp_path}", "orders").store
     incidents = {"lag": IncidentState(Streaks(), Incident("orders-1", at))} if verdict == "ERR" else {}
-    append(store, LagSample(at, "running", "1", {"enrich": QuerySample(records, 3.0, verdict)}, incidents=incidents))
+    queries = {"enrich": QuerySample(5, 3.0, verdict)}
+    append(store, LagSample(at, "running", "1", queries, health, incidents=incidents))
 
 
 def run(command: Callable[[Namespace], Any], folder: Path, **more: Any) -> int:
@@ -80,8 +83,8 @@ def measuring(monkeypatch: pytest.MonkeyPatch, *found: LagReport | Exception) ->
             raise one
         return one
 
-    monkeypatch.setattr(commands, "kafka_extra", lambda kafka: {})
-    monkeypatch.setattr(commands, "measure_lag", measure)
+    monkeypatch.setattr(hook, "kafka_extra", lambda kafka: {})
+    monkeypatch.setattr(hook, "measure_lag", measure)
     monkeypatch.setattr(commands, "WATCH_SECONDS", 0.0)
 
 
@@ -138,7 +141,7 @@ def test_only_the_partitions_to_look_at_first_are_shown(
     measuring(monkeypatch, report(*(partition(n, n) for n in range(50))))
     run(commands.lag, folder)
     shown = capsys.readouterr().out
-    assert "30 partitions that are less behind are not shown" in shown
+    assert "30 partitions with less lag are not shown" in shown
     assert len(shown.splitlines()) < 50
 
 
@@ -169,21 +172,21 @@ def test_status_shows_all_streams_and_the_worst_code(
 
 
 @pytest.mark.parametrize(
-    ("age", "verdict", "records", "code"),
+    ("age", "verdict", "health", "code"),
     [
-        (30, "OK", 5, 0),
-        (30, "WARN", 5, 1),
-        (30, "OK", 11, 2),
-        (30, "ERR", 5, 2),
-        (30, "UNKNOWN", 5, 3),
-        (901, "OK", 5, 3),
+        (30, "OK", Health.PASS, 0),
+        (30, "WARN", Health.PASS, 1),
+        (30, "OK", Health.FAIL, 2),
+        (30, "ERR", Health.FAIL, 2),
+        (30, "UNKNOWN", Health.UNKNOWN, 3),
+        (901, "OK", Health.PASS, 3),
     ],
 )
-def test_a_stream_that_runs_is_as_well_as_its_last_sample(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], age: int, verdict: str, records: int, code: int
+def test_a_stream_that_runs_is_as_well_as_its_last_sample_was_judged(
+    folder: Path, tmp_path: Path, age: int, verdict: str, health: Health, code: int
 ) -> None:
     (folder / "new.yaml").unlink()
-    watched(tmp_path, time.time() - age, verdict, records)
+    watched(tmp_path, time.time() - age, verdict, health)
     assert run(commands.status, folder) == code
 
 
@@ -200,7 +203,7 @@ def test_what_the_watch_has_opened_is_bad_and_a_stream_that_was_stopped_is_not(
     append(store, LagSample(time.time(), "running", "1", queries, incidents=silent))
     assert (run(commands.status, folder), run(commands.history, folder)) == (Code.BAD, Code.BAD)
     late = {"enrich": QuerySample(500, 3.0, "ERR")}
-    append(store, LagSample(time.time(), "stopped", "1", late))
+    append(store, LagSample(time.time(), "stopped", "1", late, Health.FAIL))
     assert run(commands.history, folder) == Code.WELL
 
 

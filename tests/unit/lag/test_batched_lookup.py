@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_stream_provider.lag.batched_lookup import Asking, look_up_together
+from airflow_stream_provider.lag.batched_lookup import OffsetSearch, search_together
 
 
 class Log:
@@ -16,7 +16,7 @@ class Log:
         return {partition: (at, at) for partition, at in times.items() if partition != "gone"}
 
 
-def asks(*times: Mapping[str, int]) -> Asking[str, list[Mapping[str, tuple[int, int]]]]:
+def asks(*times: Mapping[str, int]) -> OffsetSearch[str, list[Mapping[str, tuple[int, int]]]]:
     found = []
     for each in times:
         found.append((yield each))
@@ -25,17 +25,17 @@ def asks(*times: Mapping[str, int]) -> Asking[str, list[Mapping[str, tuple[int, 
 
 def test_who_asks_different_partitions_shares_requests() -> None:
     log = Log()
-    found = look_up_together(log, [asks({"a": 1}, {"a": 2}), asks({"b": 7}), asks()])
+    found = search_together(log, [asks({"a": 1}, {"a": 2}), asks({"b": 7}), asks()])
     assert found == [[{"a": (1, 1)}, {"a": (2, 2)}], [{"b": (7, 7)}], []]
     assert log.asked == [{"a": 1, "b": 7}, {"a": 2}]
 
 
 def test_the_same_question_is_asked_once_and_another_one_beside_it() -> None:
     log = Log()
-    found = look_up_together(log, [asks({"a": 1, "gone": 2}), asks({"a": 1}), asks({"a": 3})])
+    found = search_together(log, [asks({"a": 1, "gone": 2}), asks({"a": 1}), asks({"a": 3})])
     assert found == [[{"a": (1, 1)}], [{"a": (1, 1)}], [{"a": (3, 3)}]]
     assert log.asked == [{"a": 1, "gone": 2}, {"a": 3}]
 
 
 def test_nobody_asks_nothing() -> None:
-    assert look_up_together(Log(), []) == []
+    assert search_together(Log(), []) == []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_stream_provider.lag.batched_lookup import look_up_together
+from airflow_stream_provider.lag.batched_lookup import search_together
 from airflow_stream_provider.lag.burrow import Verdict, evaluate
 from airflow_stream_provider.lag.commit_window import Window, verdicts
 
@@ -43,7 +43,7 @@ def every(seconds: float, since: float) -> list[float]:
 
 
 def told(log: Log, window: Window, lags: Mapping[P, int], ends: Mapping[P, int]) -> dict[P, Verdict | None]:
-    (found,) = look_up_together(log, [verdicts(window, lags, ends, NOW)])
+    (found,) = search_together(log, [verdicts(window, lags, ends, NOW)])
     return cast("dict[P, Verdict | None]", found)
 
 

@@ -46,7 +46,7 @@ def test_a_query_whose_topics_are_all_gone_is_not_one_without_lag(root: Path) ->
     trees.commit(root, 0)
     trees.plan(root, 1, "{}")
     trees.commit(root, 1)
-    assert at(root) == Committed("orders", problem="The query orders reads no topic of Kafka any more.")
+    assert at(root) == Committed("orders", problem="The query orders reads no Kafka topic any more.")
 
 
 def test_every_checkpoint_that_says_nothing_says_why(root: Path) -> None:

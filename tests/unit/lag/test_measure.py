@@ -14,7 +14,7 @@ from kafka.structs import OffsetAndTimestamp
 from airflow_stream_provider.kafka.requests import Answers, Problem
 from airflow_stream_provider.lag import partition_offsets as logs
 from airflow_stream_provider.lag.committed_offsets import Committed, GroupOffsets, Missing
-from airflow_stream_provider.lag.measure import measure
+from airflow_stream_provider.lag.measure import measure, measure_each
 from airflow_stream_provider.lag.report import GroupVerdict, LagReport, PartitionState, QueryLag, Verdict
 
 LOST = Problem(5, "It has no leader.")
@@ -96,7 +96,7 @@ def one(kafka: Kafka, offsets: Mapping[int, int], **more: Any) -> QueryLag:
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "LOOK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(logs, "RETRY_END_SECONDS", 0.0)
 
 
 def test_the_lag_counts_from_what_is_committed_or_the_start_of_the_log() -> None:
@@ -160,11 +160,11 @@ def test_a_leader_lost_while_it_is_measured_is_never_no_lag() -> None:
 def test_a_commit_ahead_of_the_end_is_looked_at_twice() -> None:
     again = one(Kafka({0: (0, [9, 8, 7])}, ends=[2]), {0: 3})
     assert (again.records, again.partitions[0].state) == (0, PartitionState.OK)
-    anew = one(Kafka({0: (0, [9])}), {0: 3})
-    assert (anew.partitions[0].raw_lag, anew.records) == (-2, None)
-    assert (anew.partitions[0].verdict, anew.verdict) == (Verdict.REWIND, GroupVerdict.ERR)
-    assert anew.problem == (
-        "Partition 0 of the topic t ends at 1, before what is committed (3): the topic was made anew, or cut off."
+    recreated = one(Kafka({0: (0, [9])}), {0: 3})
+    assert (recreated.partitions[0].raw_lag, recreated.records) == (-2, None)
+    assert (recreated.partitions[0].verdict, recreated.verdict) == (Verdict.REWIND, GroupVerdict.ERR)
+    assert recreated.problem == (
+        "Partition 0 of the topic t ends at 1, before what is committed (3): the topic was recreated or truncated."
     )
 
 
@@ -184,7 +184,7 @@ def test_a_partition_without_a_commit_is_what_the_reader_makes_of_it(missing: Mi
 def test_retention_that_is_not_known_is_said_and_changes_nothing_else() -> None:
     found = one(Kafka({0: (0, [9, 8])}, retention=None), {0: 1})
     assert (found.retention_seconds, found.records, found.complete) == (None, 1, True)
-    assert found.problem == "When Kafka deletes unread records of the topic t is not known: Kafka refuses us."
+    assert found.problem == "When Kafka deletes unread records of the topic t is unknown: Kafka refuses us."
     assert one(Kafka({0: (0, [9, 8])}, retention="-1"), {0: 1}).retention_seconds is None
 
 
@@ -193,6 +193,25 @@ def test_a_group_that_may_not_be_read_is_unknown() -> None:
     found = measure(kafka, [GroupOffsets(kafka, "g")])
     assert found.verdict is GroupVerdict.UNKNOWN
     assert found.queries[0].problem == "Kafka refuses us the group g."
+
+
+def test_queries_of_one_name_are_told_apart_by_their_key() -> None:
+    kafka: Any = Kafka({0: (0, [9, 8, 7]), 1: (0, [9, 8])})
+    sources = {
+        "a": [Known(Committed("q", {"t": {0: 1}}, missing=Missing.NOT_READ))],
+        "b": [
+            Known(Committed("q", {"t": {0: 3}}, missing=Missing.NOT_READ)),
+            Known(Committed("q", {"t": {1: 0}}, missing=Missing.NOT_READ)),
+        ],
+        "none": [],
+    }
+    found = measure_each(kafka, sources)
+    assert {key: [query.records for query in each.queries] for key, each in found.items()} == {
+        "a": [2],
+        "b": [0, 2],
+        "none": [],
+    }
+    assert len({each.at for each in found.values()}) == 1
 
 
 def test_a_query_that_reads_no_kafka_has_no_lag() -> None:

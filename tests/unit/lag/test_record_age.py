@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_stream_provider.lag.batched_lookup import Asking, look_up_together
-from airflow_stream_provider.lag.record_age import PIVOTS, RESOLUTION, SHARED_ROUNDS, Unread, oldest
+from airflow_stream_provider.lag.batched_lookup import OffsetSearch, search_together
+from airflow_stream_provider.lag.record_age import PIVOTS, RESOLUTION, SHARED_ROUNDS, UnreadRange, oldest
 
 NOW = 10**9
 R = TypeVar("R")
@@ -27,8 +27,8 @@ class Logs:
         found = {p: next((r for r in self.logs[p] if r[1] >= at), None) for p, at in times.items()}
         return {p: record for p, record in found.items() if record is not None}
 
-    def tell(self, asking: Asking[int, R]) -> R:
-        (found,) = look_up_together(self, [asking])
+    def tell(self, search: OffsetSearch[int, R]) -> R:
+        (found,) = search_together(self, [search])
         return cast("R", found)
 
 
@@ -37,8 +37,8 @@ def every(seconds: float, count: int, *, until: int = NOW, first: int = 0) -> li
     return [(first + n, until - round((count - n) * seconds * 1000)) for n in range(count)]
 
 
-def waits(log: list[tuple[int, int]], position: int, group: str = "a", partition: int = 0) -> Unread[int, str]:
-    return Unread(partition, position, log[-1][0] + 1, group)
+def waits(log: list[tuple[int, int]], position: int, group: str = "a", partition: int = 0) -> UnreadRange[int, str]:
+    return UnreadRange(partition, position, log[-1][0] + 1, group)
 
 
 def test_records_that_come_evenly_are_found_at_once() -> None:
@@ -95,28 +95,28 @@ def test_only_a_few_of_many_partitions_are_searched() -> None:
 
 def test_a_record_that_is_gone_is_taken_for_older_not_for_younger() -> None:
     log = [(0, 1000), (5, 500_000), (9, 900_000)]  # compacted
-    assert Logs({0: log}).tell(oldest({0: Unread(0, 3, 10, None)}, NOW))[1][0] == 1000
+    assert Logs({0: log}).tell(oldest({0: UnreadRange(0, 3, 10, None)}, NOW))[1][0] == 1000
 
 
 def test_a_log_cut_behind_the_position_starts_with_the_oldest_record() -> None:
-    assert Logs({0: [(7, 5000)]}).tell(oldest({0: Unread(0, 3, 10, None)}, NOW))[1] == {0: 5000}
+    assert Logs({0: [(7, 5000)]}).tell(oldest({0: UnreadRange(0, 3, 10, None)}, NOW))[1] == {0: 5000}
 
 
 def test_clocks_that_differ_a_little_are_no_trouble() -> None:
-    assert Logs({0: [(0, NOW + 5000)]}).tell(oldest({0: Unread(0, 0, 1, None)}, NOW))[1] == {0: NOW}
+    assert Logs({0: [(0, NOW + 5000)]}).tell(oldest({0: UnreadRange(0, 0, 1, None)}, NOW))[1] == {0: NOW}
     ahead = Logs({0: [(0, NOW - 5000), (1, NOW + 5000)]})
-    assert ahead.tell(oldest({0: Unread(0, 1, 2, None)}, NOW))[1][0] > NOW - RESOLUTION
+    assert ahead.tell(oldest({0: UnreadRange(0, 1, 2, None)}, NOW))[1][0] > NOW - RESOLUTION
 
 
 def test_behind_a_record_of_a_time_to_come_no_age_is_known_and_none_is_zero() -> None:
     log = Logs({0: [(0, NOW - 7_200_000), (1, NOW + 1_800_000), (2, NOW - 3_600_000), (3, NOW - 1000)]})
-    assert log.tell(oldest({0: Unread(0, 2, 4, "a")}, NOW)) == ({}, {})
+    assert log.tell(oldest({0: UnreadRange(0, 2, 4, "a")}, NOW)) == ({}, {})
 
 
 def test_nor_is_it_in_one_of_many_partitions() -> None:
     even = every(1.0, 100)
     logs = Logs(dict.fromkeys(range(20), even) | {20: [(0, NOW + 1_800_000), (1, NOW - 3_600_000)]})
-    unread = {p: waits(even, 50, partition=p) for p in range(20)} | {20: Unread(20, 1, 2, "a")}
+    unread = {p: waits(even, 50, partition=p) for p in range(20)} | {20: UnreadRange(20, 1, 2, "a")}
     groups, times = logs.tell(oldest(unread, NOW))
     assert groups == {"a": even[50][1]}
     assert times.keys() == set(range(20)), "how old the record in the last one is cannot be known"
@@ -125,7 +125,7 @@ def test_nor_is_it_in_one_of_many_partitions() -> None:
 def test_a_partition_that_does_not_answer_is_left_out() -> None:
     logs = Logs({**{n: every(1.0, 9) for n in range(20)}, 20: []})
     unread = {n: waits(logs.logs[0], 5, partition=n) for n in range(20)}
-    unread |= {20: Unread(20, 0, 100, "a"), 21: Unread(21, 0, 1, "b")}
+    unread |= {20: UnreadRange(20, 0, 100, "a"), 21: UnreadRange(21, 0, 1, "b")}
     logs.logs = {**logs.logs, 21: []}
     groups, times = logs.tell(oldest(unread, NOW))
     assert groups == {"a": logs.logs[0][5][1]}

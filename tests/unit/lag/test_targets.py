@@ -1,24 +1,17 @@
-"""Where the sources of a stream's lag are found; what they say is in tests/unit/kafka."""
+"""Where the committed offsets of a stream are found; reading them is in test_committed_offsets.py."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_stream_provider.checkpoint import Owner
-from airflow_stream_provider.control import open_log
-from airflow_stream_provider.control.log import make_record
-from airflow_stream_provider.kafka.requests import Answers
 from airflow_stream_provider.lag.committed_offsets import CheckpointOffsets, CommittedOffsets, HeartbeatOffsets, Missing
-from airflow_stream_provider.lag.report import LagReport, QueryLag
-from airflow_stream_provider.lag.targets import LagReader, LagTarget, stream_sources
-from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lag.targets import stream_sources
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.state import Incarnation, IncarnationState, StreamState
-from airflow_stream_provider.spec.stream import StreamSpec
 
 HOLDER = "orders-1.00000001"
 
@@ -72,47 +65,3 @@ def test_queries_that_do_not_read_kafka_have_no_lag() -> None:
 
 def test_a_stream_that_nobody_ran_has_no_sources() -> None:
     assert stream_sources("orders", "file:///control", StreamState(), {}) == []
-
-
-def test_targets_with_queries_of_one_name_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    targets = []
-    for name in ("one", "two"):
-        log = open_log(f"file://{tmp_path}", name, create=True)
-        release = {"version": "1", "hash": "h"}
-        log.append(make_record("declared", "t", deployment=f"{name}-1", release=release, reason="t", policy={}), 0)
-        targets.append(LagTarget("kafka", name, f"file://{tmp_path}"))
-    groups = [LagTarget("kafka", group="g"), LagTarget("kafka", stream="gone", control=f"file://{tmp_path}")]
-
-    def measured(client: Any, asked: Iterable[CommittedOffsets]) -> LagReport:
-        return LagReport(5.0, tuple(QueryLag(each.read().query) for each in asked))
-
-    class Client:
-        def groups_offsets(self, groups: Iterable[str]) -> Answers[str, dict[Any, int]]:
-            found: Answers[str, dict[Any, int]] = Answers()
-            found.update({group: {} for group in groups})
-            return found
-
-    monkeypatch.setattr("airflow_stream_provider.lag.measure.measure", measured)
-    monkeypatch.setattr(
-        "airflow_stream_provider.lag.targets.stream_sources",
-        lambda stream, *_: [HeartbeatOffsets("enrich", Heartbeat()), HeartbeatOffsets(f"of {stream}", Heartbeat())],
-    )
-    found = LagReader(Client()).read([*targets, *groups, targets[0]])  # type: ignore[arg-type]
-    names = {t.name: [q.query for q in r.queries] for t, r in found.items() if isinstance(r, LagReport)}
-    assert names == {"one": ["enrich", "of one"], "two": ["enrich", "of two"], "g": ["g"]}
-    assert isinstance(found[groups[1]], StreamError)
-
-
-@pytest.mark.parametrize(
-    ("stream", "group", "kafka", "says"),
-    [
-        (False, "", "", "The lag of what"),
-        (True, "g", "k", "The lag of what"),
-        (False, "g", "", "Which Kafka"),
-        (True, "", "", "names no Kafka connection"),
-    ],
-)
-def test_a_target_is_one_stream_or_one_group(stream: bool, group: str, kafka: str, says: str) -> None:
-    fields = {"name": "orders", "application": "a.py", "version": "2", "cluster": "c", "control": "file:///x"}
-    with pytest.raises(SpecError, match=says):
-        LagTarget.of(StreamSpec.model_validate(fields) if stream else None, group, kafka)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import Any, ClassVar, cast
 
@@ -9,12 +10,11 @@ import pytest
 from airflow.sdk import BaseNotifier
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.monitoring.delivery import deliver, named, recipient
-from airflow_stream_provider.monitoring.incidents import Alert
-from airflow_stream_provider.spec.stream import NotifySpec
+from airflow_stream_provider.monitoring.alert import Alert
+from airflow_stream_provider.monitoring.delivery import ImportedRecipient, deliver, deliver_async, named, recipient
 
 HERE = __name__
-ALERT = Alert("orders", "down", "orders-down-1", True, 0.0, 60.0, "Nobody runs it.")
+ALERT = Alert("orders", "down", "orders-down-1", True, 0.0, 60.0, ("Nobody runs it.",))
 
 
 class Letter(BaseNotifier):
@@ -36,6 +36,16 @@ class Letter(BaseNotifier):
         self.sent.append(self.text)
 
 
+class AsyncLetter(Letter):
+    """One that the triggerer can send."""
+
+    def notify(self, context: Any) -> None:
+        raise AssertionError("not from an event loop")
+
+    async def async_notify(self, context: Any) -> None:
+        self.sent.append(self.text)
+
+
 def call(alert: Any, loudly: bool = False) -> None:
     Letter.sent.append(f"{alert.incident} {'!' if loudly else ''}")
 
@@ -50,7 +60,7 @@ def _nothing_sent() -> None:
 
 
 def test_a_notifier_finds_the_alert_in_its_templates_every_time() -> None:
-    letters = named([NotifySpec(call=f"{HERE}.Letter", arguments={"text": "{{ alert.subject }}"})])
+    letters = named([ImportedRecipient(f"{HERE}.Letter", {"text": "{{ alert.subject }}"})])
     assert deliver(ALERT, letters, {}) == {f"{HERE}.Letter"}
     assert deliver(ALERT, letters, {}) == {f"{HERE}.Letter"}
     assert Letter.sent == ["orders: Nobody runs it."] * 2
@@ -62,20 +72,23 @@ def test_a_function_is_called_with_it_and_its_arguments() -> None:
 
 
 def test_one_that_fails_is_noticed_and_keeps_no_other_from_being_told(caplog: pytest.LogCaptureFixture) -> None:
-    gone = NotifySpec(call="my_company.pager.page", arguments={"token": "hunter2"})
+    gone = ImportedRecipient("my_company.pager.page", {"token": "hunter2"})
     pager = partial(call, loudly=cast("Any", "hunter2"))
     to = named([Letter("x", broken=True), gone, partial(broken, token="hunter2"), pager, call])
     assert list(to) == ["Letter", "my_company.pager.page", "broken", "call", "call 2"]
     assert deliver(ALERT, to, {}) == {"call", "call 2"}
     assert Letter.sent == ["orders-down-1 !", "orders-down-1 "]
-    assert caplog.text.count("could not be told of orders-down-1") == 3
+    assert caplog.text.count("The alert orders-down-1 could not be delivered to ") == 3
     assert "hunter2" not in caplog.text
+    assert "hunter2" not in repr(gone)
 
 
 @pytest.mark.parametrize(
     ("path", "arguments"),
     [
         ("no_such.thing", {}),
+        ("json.no_such_function", {}),
+        ("json.__doc__", {}),
         (f"{HERE}.nothing", {}),
         (f"{HERE}.HERE", {}),
         (f"{HERE}.Letter", {"colour": "red"}),
@@ -83,6 +96,15 @@ def test_one_that_fails_is_noticed_and_keeps_no_other_from_being_told(caplog: py
     ],
 )
 def test_what_cannot_tell_anybody_is_refused(path: str, arguments: dict[str, Any]) -> None:
-    with pytest.raises(SpecError, match="`notify` names") as found:
+    with pytest.raises(SpecError, match=f"`notify` names {path}") as found:
         recipient(path, arguments)
     assert "unlucky" not in str(found.value)
+
+
+def test_an_event_loop_delivers_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    gone = ImportedRecipient("my_company.pager.page", {"token": "hunter2"})
+    to = named([AsyncLetter("{{ alert.subject }}"), gone, partial(broken, token="hunter2"), call])
+    assert asyncio.run(deliver_async(ALERT, to, {})) == {"AsyncLetter", "call"}
+    assert sorted(Letter.sent) == ["orders-down-1 ", "orders: Nobody runs it."]
+    assert caplog.text.count("The alert orders-down-1 could not be delivered to ") == 2
+    assert "hunter2" not in caplog.text

@@ -10,8 +10,8 @@ import pytest
 from airflow_stream_provider.lag.limits import Health, LagJudgement
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, OffsetsGroupStatus
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.monitoring.health import MENDS_SECONDS, silent_since, symptoms
-from airflow_stream_provider.monitoring.incidents import Symptom
+from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS, silent_since, symptoms
+from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
 from airflow_stream_provider.monitoring.samples import LagSample
 from tests.support.snapshots import snapshot
 from tests.support.story import INTERRUPTED, OLD, RELEASED, REQUESTED, RUNNING, STARTED, STOPPED, failed, fenced
@@ -23,7 +23,7 @@ WELL = LagJudgement(Health.PASS)
 
 def look(
     *records: Record, lag: LagJudgement | None = WELL, silent: float | None = None, **beat: Any
-) -> dict[str, Symptom]:
+) -> dict[IncidentKind, Symptom]:
     found = replace(snapshot(*records, at=1000.0), heartbeats={OLD: Heartbeat(counter=6, **beat)})
     return symptoms(found, lag, None if silent is None else 1000.0 - silent, 120.0)
 
@@ -48,13 +48,13 @@ def test_a_stream_that_runs_and_keeps_up_is_well() -> None:
     ],
 )
 def test_nobody_runs_it_though_nobody_stopped_it(records: list[Record], health: Health, says: str) -> None:
-    found = look(*records)["down"]
+    found = look(*records)[IncidentKind.DOWN]
     assert (found.health, found.description) == (health, says)
 
 
 @pytest.mark.parametrize(("silent", "health"), [(59.0, Health.UNKNOWN), (61.0, Health.FAIL)])
 def test_a_holder_that_has_not_beaten_for_two_leases_is_said_to_be_silent(silent: float, health: Health) -> None:
-    found = look(*RUNNING, silent=silent)["down"]
+    found = look(*RUNNING, silent=silent)[IncidentKind.DOWN]
     assert found.health is health
     assert (f"{OLD} has given no sign of life for 1 min 1 s" in found.description) is (health is Health.FAIL)
 
@@ -69,15 +69,17 @@ def test_silence_adds_up_over_all_looks_that_saw_the_same(pause: float) -> None:
 
 
 def test_the_lag_is_judged_as_everywhere_and_must_last() -> None:
-    assert look(*RUNNING, lag=FAR)["lag"] == Symptom(Health.FAIL, "q is behind by 60 records; 10 are allowed.", 120.0)
-    assert look(*STOPPED, lag=FAR)["lag"].health is Health.PASS, "nobody wants it to keep up"
+    assert look(*RUNNING, lag=FAR)[IncidentKind.LAG] == Symptom(
+        Health.FAIL, "q is behind by 60 records; 10 are allowed.", 120.0
+    )
+    assert look(*STOPPED, lag=FAR)[IncidentKind.LAG].health is Health.PASS, "nobody wants it to keep up"
 
 
-def test_unknown_is_a_trouble_of_its_own_and_says_nothing_of_the_lag() -> None:
+def test_an_unknown_lag_is_a_kind_of_its_own_and_says_nothing_about_the_lag() -> None:
     found = look(*RUNNING, lag=UNSURE)
-    assert found["lag"].health is Health.UNKNOWN
-    assert found["lag_unknown"] == Symptom(
-        Health.FAIL, "How far it is behind is not known. Kafka does not answer.", MENDS_SECONDS
+    assert found[IncidentKind.LAG].health is Health.UNKNOWN
+    assert found[IncidentKind.LAG_UNKNOWN] == Symptom(
+        Health.FAIL, "Its lag is unknown. Kafka does not answer.", TRANSIENT_SECONDS
     )
 
 
@@ -85,6 +87,6 @@ def test_a_stream_without_kafka_has_no_lag() -> None:
     assert set(look(*RUNNING, lag=None)) == {"down", "offsets_group"}
 
 
-def test_a_group_that_cannot_be_committed_to_is_a_trouble() -> None:
-    found = look(*RUNNING, offsets_group=OffsetsGroupStatus(1.0, "not authorized"))["offsets_group"]
-    assert found == Symptom(Health.FAIL, "not authorized", MENDS_SECONDS)
+def test_a_group_that_cannot_be_committed_to_is_a_symptom() -> None:
+    found = look(*RUNNING, offsets_group=OffsetsGroupStatus(1.0, "not authorized"))[IncidentKind.OFFSETS_GROUP]
+    assert found == Symptom(Health.FAIL, "not authorized", TRANSIENT_SECONDS)

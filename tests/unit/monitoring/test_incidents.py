@@ -1,11 +1,24 @@
-"""Each trouble is told twice: when it opens, and when it is over."""
+"""When incidents open and close, and who is told of it: everyone once when it opens, and once when it is over."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from airflow_stream_provider.lag.limits import Health
-from airflow_stream_provider.monitoring.incidents import Alert, IncidentState, Symptom, follow, told, untold
+from airflow_stream_provider.lag.streaks import Streaks
+from airflow_stream_provider.monitoring.alert import Alert, pending_alerts
+from airflow_stream_provider.monitoring.incidents import (
+    Incident,
+    IncidentKind,
+    IncidentState,
+    Symptom,
+    incident_now,
+    update_incidents,
+)
 
 BAD, GOOD, UNKNOWN = Health.FAIL, Health.PASS, Health.UNKNOWN
 
@@ -17,19 +30,22 @@ class Watch:
         self.for_at_least = for_at_least
         self.now = 0.0
         self.incidents: Mapping[str, IncidentState] = {}
-        self.people = ["pager"]
-        self.heard: list[tuple[str, str, bool]] = []
-        self.deaf: set[str] = set()
+        self.recipients = ["pager"]
+        self.received: list[tuple[str, str, bool]] = []
+        self.failing: set[str] = set()
 
     def look(self, health: Health, says: str = "it is behind") -> list[Alert]:
         self.now += 60.0
         symptom = Symptom(health, says, self.for_at_least)
-        self.incidents = follow("orders", self.incidents, {"lag": symptom}, self.now)
-        self.incidents = {kind: IncidentState.from_json(t.to_json()) for kind, t in self.incidents.items()}
-        alerts = untold("orders", self.incidents, self.now, self.people)
-        for alert, people in alerts:
-            self.incidents = told(self.incidents, alert, set(people) - self.deaf)
-            self.heard += [(who, alert.incident, alert.open) for who in people if who not in self.deaf]
+        self.incidents = update_incidents("orders", self.incidents, {IncidentKind.LAG: symptom}, self.now)
+        self.incidents = {kind: IncidentState.from_json(each.to_json()) for kind, each in self.incidents.items()}
+        alerts = pending_alerts("orders", self.incidents, self.now, self.recipients)
+        for alert, recipients in alerts:
+            delivered = [name for name in recipients if name not in self.failing]
+            incident = Incident(alert.incident, alert.since)
+            state = self.incidents[alert.kind].acknowledge(incident, delivered, open=alert.open)
+            self.incidents = {**self.incidents, alert.kind: state}
+            self.received += [(name, alert.incident, alert.open) for name in delivered]
         return [alert for alert, _ in alerts]
 
     def run(self, *looks: Health) -> list[tuple[float, bool]]:
@@ -58,30 +74,30 @@ def test_what_cannot_be_known_neither_opens_nor_ends_anything() -> None:
 
 def test_what_could_not_be_told_is_told_at_the_next_look() -> None:
     watch = Watch()
-    watch.deaf = {"pager"}
+    watch.failing = {"pager"}
     assert len(watch.look(BAD)) == 1
     assert len(watch.look(BAD)) == 1
-    watch.deaf = set()
+    watch.failing = set()
     assert [alert.open for alert in watch.look(BAD)] == [True]
     assert watch.look(BAD) == []
-    watch.deaf = {"pager"}
+    watch.failing = {"pager"}
     assert [alert.open for alert in watch.look(GOOD)] == [False]
-    watch.deaf = set()
+    watch.failing = set()
     assert [alert.open for alert in watch.look(GOOD)] == [False]
     assert watch.look(GOOD) == []
 
 
-def test_one_who_cannot_be_told_keeps_nobody_else_from_hearing_of_it_once() -> None:
+def test_a_recipient_that_fails_keeps_no_other_from_being_told_once() -> None:
     watch = Watch()
-    watch.people = ["mail", "pager"]
-    watch.deaf = {"mail"}
+    watch.recipients = ["mail", "pager"]
+    watch.failing = {"mail"}
     watch.run(BAD, BAD, BAD, GOOD, GOOD)
-    assert [(who, opened) for who, _, opened in watch.heard] == [("pager", True), ("pager", False)]
-    watch.heard.clear()
+    assert [(name, opened) for name, _, opened in watch.received] == [("pager", True), ("pager", False)]
+    watch.received.clear()
     watch.run(BAD)
-    watch.deaf = set()
+    watch.failing = set()
     watch.run(BAD, GOOD)
-    assert [(who, opened) for who, _, opened in watch.heard] == [
+    assert [(name, opened) for name, _, opened in watch.received] == [
         ("pager", True),
         ("mail", True),
         ("mail", False),
@@ -89,28 +105,45 @@ def test_one_who_cannot_be_told_keeps_nobody_else_from_hearing_of_it_once() -> N
     ]
 
 
-def test_an_incident_that_nobody_heard_of_needs_no_end() -> None:
+def test_an_incident_whose_opening_nobody_received_needs_no_end() -> None:
     watch = Watch()
-    watch.deaf = {"pager"}
+    watch.failing = {"pager"}
     watch.look(BAD)
     assert watch.look(GOOD) == []
 
 
-def test_a_kind_that_nothing_is_said_of_stays_as_it_is() -> None:
-    incidents = follow("orders", {}, {"lag": Symptom(BAD, "far")}, 1.0)
-    assert follow("orders", incidents, {"down": Symptom(GOOD)}, 2.0)["lag"] == incidents["lag"]
+def test_a_kind_without_a_symptom_stays_as_it_is() -> None:
+    incidents = update_incidents("orders", {}, {IncidentKind.LAG: Symptom(BAD, "far")}, 1.0)
+    after = update_incidents("orders", incidents, {IncidentKind.DOWN: Symptom(GOOD)}, 2.0)
+    assert after["lag"] == incidents["lag"]
 
 
-def test_the_message_says_what_and_since_when() -> None:
-    alert = Alert("orders", "down", "orders-down-1", True, 0.0, 90.0, "Nobody runs it.", {"Spark UI": "http://ui"})
-    assert alert.subject == "orders: Nobody runs it."
-    assert alert.text.splitlines() == [
-        "Nobody runs it.",
-        "For 1 min 30 s.",
-        "Spark UI: http://ui",
-        "Look: airflow streams history orders",
-        "Incident: orders-down-1",
-    ]
-    over = Alert("orders", "down", "orders-down-1", False, 0.0, 90.0, "Nobody runs it.")
-    assert over.subject == "orders is well again"
-    assert over.text.splitlines()[0] == "It is over, after 1 min 30 s: Nobody runs it."
+@given(st.lists(st.sampled_from(list(Health)), max_size=60), st.sampled_from([0.0, 2.0, 5.0]))
+def test_an_incident_opens_and_closes_in_turn_and_never_for_less_than_was_asked(
+    looks: list[Health], seconds: float
+) -> None:
+    streaks, present = Streaks(), None
+    changes: list[tuple[float, Incident | None]] = []
+    for at, found in enumerate(looks):
+        streaks.add(found, float(at))
+        now = incident_now("s", present, streaks, float(at), seconds)
+        if now != present:
+            changes.append((float(at), now))
+            assert found is not Health.UNKNOWN
+            assert _lasted(looks[: at + 1], now, seconds)
+        present = now
+    kinds = [incident is not None for _, incident in changes]
+    assert kinds == [n % 2 == 0 for n in range(len(kinds))]
+
+
+def _lasted(looks: list[Health], now: Incident | None, seconds: float) -> bool:
+    """Whether no look of the last so many seconds says the opposite."""
+    opposite = Health.PASS if now else Health.FAIL
+    return opposite not in looks[-int(seconds) - 1 :]
+
+
+def test_the_same_beginning_is_the_same_incident() -> None:
+    first, again = Incident.of("orders", 1_700_000_000.4), Incident.of("orders", 1_700_000_000.4)
+    assert first == again
+    assert first.id == "orders-20231114T221320Z"
+    assert Incident.from_json(json.loads(json.dumps(first.to_json()))) == first

@@ -8,18 +8,20 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.control.files import FilesStore
+from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.report import Ceilings, LagReport, PartitionLag, PartitionState, QueryLag, Verdict
-from airflow_stream_provider.lag.streaks import Incident, Streaks
+from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.monitoring import samples as samples
-from airflow_stream_provider.monitoring.incidents import IncidentState
-from airflow_stream_provider.monitoring.samples import KEPT, LagSample, QuerySample
+from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
+from airflow_stream_provider.monitoring.samples import KEPT, LagSample, QuerySample, bad_since
 
 BEHIND = LagSample(
     5.0,
     phase="running",
     version="2",
     queries={"hourly": QuerySample(7, 1.5, "WARN", ("RETENTION",)), "daily": QuerySample()},
+    health=Health.FAIL,
     incidents={
         "lag": IncidentState(
             Streaks(bad=4.0),
@@ -92,3 +94,20 @@ def test_a_report_gives_its_numbers_verdict_and_alarms() -> None:
         "q": QuerySample(4, 2.0, "ERR", ("LOST_DATA",)),
         "r": QuerySample(None, None, "UNKNOWN"),
     }
+
+
+def sample(at: float, health: Health) -> LagSample:
+    return LagSample(at, health=health)
+
+
+def test_it_is_bad_since_the_first_sample_of_the_last_run() -> None:
+    bad, good, unknown = Health.FAIL, Health.PASS, Health.UNKNOWN
+    found = [sample(float(at), health) for at, health in enumerate((bad, good, bad, unknown, bad, unknown))]
+    assert bad_since(found, 9.0) == 2.0
+    assert bad_since(found[:2], 9.0) == 9.0
+    assert bad_since([], 9.0) == 9.0
+
+
+def test_a_sample_of_a_version_that_kept_no_health_is_unknown() -> None:
+    older = {key: value for key, value in BEHIND.to_json().items() if key != "health"}
+    assert LagSample.from_json(older).health is Health.UNKNOWN

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
 from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.hooks import connections
-from airflow_stream_provider.lag import targets as lag_hooks
+from airflow_stream_provider.lag import reader
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -29,7 +29,7 @@ class Kafka:
         self.at = 1000.0
         self.records: int | None = 0
 
-    def measure(self, target: Any, extra: Any) -> LagReport:
+    def measure(self, kafka: Any, extra: Any, sources: Any) -> LagReport:
         if self.records is None:
             raise StreamError("No broker answers.")
         partition = PartitionLag(
@@ -41,7 +41,7 @@ class Kafka:
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
     found = Kafka()
-    monkeypatch.setattr(lag_hooks, "measure_lag", found.measure)
+    monkeypatch.setattr(reader, "measure_sources", found.measure)
     monkeypatch.setattr(connections, "kafka_extra", lambda name: {})
     return found
 
@@ -143,7 +143,7 @@ def test_one_who_cannot_be_told_is_no_reason_to_leave_a_dead_stream_dead(watch: 
         watch.look()  # it goes as far as asking the cluster
     assert watch.log.records()[-1].kind == "declared"
     (sample,) = watch.kept
-    assert sample.open_incidents.keys() == sample.incidents["down"].told.keys() - {"log"} | {"down"}
+    assert sample.open_incidents.keys() == sample.incidents["down"].acknowledged.keys() - {"log"} | {"down"}
 
 
 def test_a_driver_that_is_silent_is_told_of_whatever_the_schedule_is(

@@ -23,11 +23,11 @@ from airflow_stream_provider.planning.conditions import (
     SignsOfLife,
     Soaked,
     StandbyUp,
-    condition_from_json,
 )
 from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.planning.soak import SoakLimits
+from airflow_stream_provider.planning.wait_loop import condition_from_json
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from tests.support.snapshots import ASKED, BOTH, RUNNING, UPGRADED, snapshot
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, declared, record, submitted
@@ -46,15 +46,15 @@ ALL: list[Condition] = [
 
 
 @pytest.mark.parametrize("condition", ALL, ids=lambda condition: type(condition).__name__)
-def test_a_goal_survives_the_metadata_database(condition: Condition) -> None:
-    assert condition_from_json(condition.to_json()) == condition
+def test_a_condition_survives_the_metadata_database(condition: Condition) -> None:
+    assert condition_from_json(condition.to_json(), Condition) == condition
     assert condition.description
 
 
 @pytest.mark.parametrize("data", [{}, {"condition": "Nothing"}, {"condition": "StandbyUp", "unknown": 1}])
-def test_what_is_no_goal_is_refused(data: dict[str, Any]) -> None:
+def test_what_is_no_condition_is_refused(data: dict[str, Any]) -> None:
     with pytest.raises(StreamError):
-        condition_from_json(data)
+        condition_from_json(data, Condition)
 
 
 class Watch:
@@ -237,14 +237,3 @@ def test_a_phase_can_be_waited_for_with_its_release() -> None:
     assert InPhase(("running",), "1").check(seen(RUNNING, {}), Observations()) is not None
     assert InPhase(("running",), "2").check(seen(RUNNING, {}), Observations()) is None
     assert InPhase(("stopped", "failed")).check(seen(RUNNING, {}), Observations()) is None
-
-
-@pytest.mark.parametrize("event", [None, {}, {"ended": "perhaps"}, {"ended": "reached"}, "reached", 1])
-def test_an_event_that_is_not_ours_is_refused(event: Any) -> None:
-    with pytest.raises(StreamError, match="instead of a stream event"):
-        WaitOutcome.from_event(event)
-
-
-def test_an_outcome_survives_the_metadata_database() -> None:
-    outcome = WaitOutcome(Ended.DEAD, "x", "why", {"a": 1}, 5.0)
-    assert WaitOutcome.from_event(outcome.to_event()) == outcome

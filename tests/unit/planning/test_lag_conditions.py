@@ -6,18 +6,12 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lag.limits import LagLimits
-from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
+from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
 from airflow_stream_provider.lag.streaks import Streaks
-from airflow_stream_provider.lag.summary import summary
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.planning.lag_conditions import (
-    CaughtUp,
-    Look,
-    Measured,
-    Unknown,
-    WithinLimits,
-    lag_condition_from_json,
-)
+from airflow_stream_provider.planning.lag_conditions import CaughtUp, LagCondition, Measured, Unknown, WithinLimits
+from airflow_stream_provider.planning.wait_loop import condition_from_json
 from airflow_stream_provider.planning.wait_outcome import Ended
 from tests.support.lag_reports import partition, report
 
@@ -27,7 +21,7 @@ GOOD, BAD, DARK = report(partition(10)), report(partition(11)), report(partition
 
 def ends(condition: WithinLimits, *looks: tuple[float, LagReport | None]) -> list[Any]:
     streaks = Streaks()
-    found = [condition.check(Look(at, seen, "" if seen else "Kafka is away."), streaks) for at, seen in looks]
+    found = [condition.check(LagLook(at, seen, "" if seen else "Kafka is away."), streaks) for at, seen in looks]
     return [outcome and outcome.ended for outcome in found]
 
 
@@ -41,7 +35,7 @@ def test_a_bad_lag_fails_at_once_unless_it_has_to_last() -> None:
     assert ends(WithinLimits(LIMITS, 60.0), *looks) == [None, None, Ended.LOST]
 
 
-def test_a_look_that_shows_nothing_neither_ends_a_bad_spell_nor_fails() -> None:
+def test_a_look_that_shows_nothing_neither_ends_a_bad_run_nor_fails() -> None:
     looks = [(0.0, BAD), (30.0, None), (70.0, DARK), (80.0, BAD)]
     assert ends(WithinLimits(LIMITS, 60.0), *looks) == [None, None, None, Ended.LOST]
 
@@ -57,17 +51,17 @@ def test_what_is_not_known_waits_fails_or_skips() -> None:
 
 def test_the_reason_says_how_long_it_lasted() -> None:
     condition, streaks = WithinLimits(LIMITS, 60.0), Streaks()
-    condition.check(Look(0.0, BAD), streaks)
-    outcome = condition.check(Look(90.0, BAD), streaks)
+    condition.check(LagLook(0.0, BAD), streaks)
+    outcome = condition.check(LagLook(90.0, BAD), streaks)
     assert outcome is not None
-    assert outcome.reason == "enrich is behind by 11 records; 10 are allowed. So it has been for 1 min 30 s."
+    assert outcome.reason == "enrich is behind by 11 records; 10 are allowed. This has lasted for 1 min 30 s."
 
 
 @pytest.mark.parametrize(
     ("seconds", "wanted"), [(0.0, Ended.REACHED), (99.0, Ended.REACHED), (100.0, Ended.REACHED), (101.0, None)]
 )
 def test_caught_up_is_when_no_record_of_that_time_waits(seconds: float, wanted: Ended | None) -> None:
-    outcome = CaughtUp(900.0).check(Look(1000.0, report(partition(5), seconds=seconds)), Streaks())
+    outcome = CaughtUp(900.0).check(LagLook(1000.0, report(partition(5), seconds=seconds)), Streaks())
     assert (outcome and outcome.ended) == wanted
 
 
@@ -76,42 +70,32 @@ def test_caught_up_is_when_no_record_of_that_time_waits(seconds: float, wanted: 
     [None, DARK, LagReport(1000.0), report(partition(0), seconds=None), report(partition(None), seconds=None)],
 )
 def test_what_is_not_known_is_not_caught_up(found: LagReport | None) -> None:
-    assert CaughtUp(900.0).check(Look(1000.0, found), Streaks()) is None
+    assert CaughtUp(900.0).check(LagLook(1000.0, found), Streaks()) is None
 
 
 def test_one_query_whose_age_is_not_known_keeps_the_gate_shut() -> None:
     known, unknown = QueryLag("a", (partition(0),), seconds=0.0), QueryLag("b", (partition(9),), seconds=None)
-    assert CaughtUp(900.0).check(Look(1000.0, LagReport(1000.0, (known, unknown))), Streaks()) is None
+    assert CaughtUp(900.0).check(LagLook(1000.0, LagReport(1000.0, (known, unknown))), Streaks()) is None
 
 
 def test_a_moment_that_has_not_come_is_waited_for() -> None:
-    assert CaughtUp(1001.0).check(Look(1000.0, report(partition(0), seconds=0.0)), Streaks()) is None
+    assert CaughtUp(1001.0).check(LagLook(1000.0, report(partition(0), seconds=0.0)), Streaks()) is None
 
 
 @pytest.mark.parametrize("condition", [Measured(LIMITS), WithinLimits(LIMITS, 5.0, "skip"), CaughtUp(7.0)])
-def test_goals_survive_the_metadata_database(condition: Any) -> None:
-    assert lag_condition_from_json(json.loads(json.dumps(condition.to_json()))) == condition
+def test_conditions_survive_the_metadata_database(condition: Any) -> None:
+    assert condition_from_json(json.loads(json.dumps(condition.to_json())), LagCondition) == condition
 
 
-def test_a_goal_of_another_version_is_refused_with_what_to_do() -> None:
+def test_a_condition_of_another_version_is_refused_with_what_to_do() -> None:
     with pytest.raises(StreamError, match="Clear the task"):
-        lag_condition_from_json({"condition": "Faster"})
+        condition_from_json({"condition": "Faster"}, LagCondition)
 
 
-def test_a_summary_shows_the_partitions_to_look_at_first_and_no_more_than_a_hundred() -> None:
-    many = [partition(n, n) for n in range(100)] + [partition(None, 100 + n) for n in range(30)]
-    found = json.loads(json.dumps(summary(report(*many))))
-    (query,) = found["queries"]
-    assert (query["partition_count"], query["unknown_partitions"], len(query["partitions"])) == (130, 30, 100)
-    assert [p["lag"] for p in query["partitions"][28:33]] == [None, None, 99, 98, 97]
-    assert found["records"] == sum(range(100))
-    assert found["complete"] is False
-    assert "partitions" not in summary(report(*many), partitions=False)["queries"][0]
-
-
-def test_a_summary_tells_what_is_not_known_from_zero() -> None:
-    lonely = PartitionLag("t", 0, PartitionState.UNREADABLE, verdict=None)
-    found = summary(LagReport(0.0, (QueryLag("a", (lonely,), problem="Kafka refuses us."),)))
-    assert (found["records"], found["seconds"], found["verdict"]) == (None, None, "UNKNOWN")
-    assert found["queries"][0]["partitions"][0]["verdict"] is None
-    assert summary(report(partition(1, verdict=Verdict.STOP)))["verdict"] == "ERR"
+def test_the_evidence_is_the_report_with_alarms_by_the_conditions_own_ceilings() -> None:
+    look = LagLook(1000.0, report(partition(1), retention_seconds=3000.0))
+    limits = LagLimits(ceilings=Ceilings(retention=60.0)).to_json()
+    assert WithinLimits(limits).evidence(look)["queries"][0]["alarms"] == []
+    assert CaughtUp(1.0).evidence(look)["queries"][0]["alarms"] == ["RETENTION"]
+    assert "partitions" in Measured(limits).evidence(look, partitions=True)["queries"][0]
+    assert Measured(limits).evidence(LagLook(1.0, None, "Kafka is away.")) == Measured(limits).evidence(None) == {}

@@ -26,7 +26,7 @@ def samples(*records: int | None, late: bool = False) -> list[SoakSample]:
 
 
 @pytest.mark.parametrize(
-    ("seen", "verdict"),
+    ("seen", "result"),
     [
         ([], SoakResult.GOOD),
         (samples(0, 0, 0), SoakResult.GOOD),
@@ -45,8 +45,8 @@ def samples(*records: int | None, late: bool = False) -> list[SoakSample]:
         ([SoakSample(holder="new", silent=61.0)], SoakResult.BAD),
     ],
 )
-def test_verdicts(seen: list[SoakSample], verdict: SoakResult) -> None:
-    assert judge_soak("new", seen, LIMITS).verdict is verdict
+def test_verdicts(seen: list[SoakSample], result: SoakResult) -> None:
+    assert judge_soak("new", seen, LIMITS).result is result
 
 
 def test_no_limits_judge_no_lag() -> None:

@@ -1,20 +1,24 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, TaskDeferred
 
 from airflow_stream_provider.lag.limits import LagLimits
+from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import Ceilings
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.operators.lag import KafkaLagOperator
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.sensors import lag as sensors
 from airflow_stream_provider.sensors.lag import KafkaLagSensor, StreamCaughtUpSensor
 from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.lag_reports import partition, report
 
 
 class Ti:
@@ -112,8 +116,8 @@ def test_it_ends_as_was_asked_for(
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"group": "g"}, "Which Kafka"),
-        ({}, "The lag of what"),
+        ({"group": "g"}, "No Kafka connection is given"),
+        ({}, "Neither a stream nor a consumer group"),
         ({"group": "g", "kafka": "k", "verdicts": ["STOP"]}, "cannot be judged by Burrow"),
         ({"group": "g", "kafka": "k", "mode": "reschedule", "deferrable": False}, "would forget"),
     ],
@@ -160,3 +164,35 @@ def test_the_operator_is_tried_again_when_kafka_does_not_answer_and_not_without_
     with pytest.raises(Exception, match="waited in vain") as found:
         operator.resume({}, WaitOutcome(Ended.TIMEOUT, "orders", "waited in vain").to_event())
     assert not isinstance(found.value, AirflowFailException)
+
+
+def looking(monkeypatch: pytest.MonkeyPatch, *looks: LagLook) -> None:
+    left = list(looks)
+    monkeypatch.setattr(sensors, "look_at_lag", lambda target: left.pop(0) if len(left) > 1 else left[0])
+
+
+def at_once(spec: StreamSpec, **settings: Any) -> KafkaLagSensor:
+    return KafkaLagSensor(task_id="t", stream=spec, deferrable=False, poke_interval=0.01, **settings)
+
+
+BEHIND, WELL = LagLook(1000.0, report(partition(11))), LagLook(1030.0, report(partition(10)))
+
+
+def test_without_deferring_it_looks_from_the_worker(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = LagLook(1010.0, None, "Kafka is away.")
+    looking(monkeypatch, BEHIND, away, WELL)
+    assert at_once(spec, for_at_least=60).execute(context())["records"] == 10
+    looking(monkeypatch, BEHIND, replace(BEHIND, at=1090.0))
+    ti = Ti()
+    with pytest.raises(AirflowFailException, match=r"11 records; 10 are allowed\. This has lasted for 1 min 30 s\."):
+        at_once(spec, for_at_least=60).execute(context(ti))
+    assert ti.xcoms["return_value"]["records"] == 11
+
+
+@pytest.mark.parametrize(("soft_fail", "error"), [(False, AirflowSensorTimeout), (True, AirflowSkipException)])
+def test_without_deferring_its_timeout_is_that_of_every_sensor(
+    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch, soft_fail: bool, error: type[Exception]
+) -> None:
+    looking(monkeypatch, BEHIND)
+    with pytest.raises(error, match="Sensor has timed out"):
+        at_once(spec, for_at_least=60, timeout=0.05, soft_fail=soft_fail).execute(context())

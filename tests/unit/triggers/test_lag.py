@@ -364,6 +364,6 @@ def test_an_event_trigger_is_the_same_for_the_same_stream() -> None:
 
 @pytest.mark.parametrize("limits", [None, LIMITS])
 def test_a_group_needs_limits_without_verdicts(limits: LagLimits | None) -> None:
-    with pytest.raises(SpecError, match="What is too much lag"):
+    with pytest.raises(SpecError, match="The group g needs limits without verdicts"):
         LagEventTrigger.of(group="g", kafka="k", limits=limits)
     assert LagEventTrigger.of(group="g", kafka="k", limits=LagLimits(max_records=5, verdicts=())).target["group"] == "g"

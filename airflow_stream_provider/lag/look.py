@@ -1,0 +1,28 @@
+"""One attempt to measure a lag: a report, or the reason why there is none. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLimits
+from airflow_stream_provider.lag.report import LagReport
+
+
+@dataclass(frozen=True)
+class LagLook:
+    """What was found at one moment.
+
+    :param at: seconds since 1970.
+    :param report: None when the lag could not be measured.
+    :param problem: why it could not be measured; empty when it was.
+    """
+
+    at: float
+    report: LagReport | None
+    problem: str = ""
+
+    def judge(self, limits: LagLimits) -> LagJudgement:
+        """Judge the report; UNKNOWN when there is none."""
+        if self.report is None:
+            return LagJudgement(Health.UNKNOWN, (self.problem,))
+        return limits.judge(self.report)

@@ -1,0 +1,51 @@
+"""One read of many targets; measuring itself is in test_measure.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.control import open_log
+from airflow_stream_provider.control.log import make_record
+from airflow_stream_provider.kafka.requests import Answers
+from airflow_stream_provider.lag.committed_offsets import CommittedOffsets, HeartbeatOffsets
+from airflow_stream_provider.lag.reader import LagReader
+from airflow_stream_provider.lag.report import LagReport, QueryLag
+from airflow_stream_provider.lag.targets import LagTarget
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+
+
+def test_targets_with_queries_of_one_name_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    targets = []
+    for name in ("one", "two"):
+        log = open_log(f"file://{tmp_path}", name, create=True)
+        release = {"version": "1", "hash": "h"}
+        log.append(make_record("declared", "t", deployment=f"{name}-1", release=release, reason="t", policy={}), 0)
+        targets.append(LagTarget("kafka", name, f"file://{tmp_path}"))
+    groups = [LagTarget("kafka", group="g"), LagTarget("kafka", stream="gone", control=f"file://{tmp_path}")]
+
+    def measured(client: Any, asked: Mapping[LagTarget, Iterable[CommittedOffsets]]) -> dict[LagTarget, LagReport]:
+        return {
+            target: LagReport(5.0, tuple(QueryLag(each.read().query) for each in sources))
+            for target, sources in asked.items()
+        }
+
+    class Client:
+        def groups_offsets(self, groups: Iterable[str]) -> Answers[str, dict[Any, int]]:
+            found: Answers[str, dict[Any, int]] = Answers()
+            found.update({group: {} for group in groups})
+            return found
+
+    monkeypatch.setattr("airflow_stream_provider.lag.measure.measure_each", measured)
+    monkeypatch.setattr(
+        "airflow_stream_provider.lag.reader.stream_sources",
+        lambda stream, *_: [HeartbeatOffsets("enrich", Heartbeat()), HeartbeatOffsets(f"of {stream}", Heartbeat())],
+    )
+    found = LagReader(Client()).read([*targets, *groups, targets[0]])  # type: ignore[arg-type]
+    names = {t.name: [q.query for q in r.queries] for t, r in found.items() if isinstance(r, LagReport)}
+    assert names == {"one": ["enrich", "of one"], "two": ["enrich", "of two"], "g": ["g"]}
+    assert isinstance(found[groups[1]], StreamError)

@@ -1,0 +1,106 @@
+"""The notifier measures and tells; from a task and from the triggerer."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import BaseNotifier
+
+from airflow_stream_provider.control import open_log
+from airflow_stream_provider.kafka.connect import BrokerUnreachable
+from airflow_stream_provider.lag.limits import Health
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.monitoring.alert import Alert
+from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, append
+from airflow_stream_provider.notifications import lag
+from airflow_stream_provider.notifications.lag import LagNotifier
+from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.lag_reports import partition, report
+
+
+class Page(BaseNotifier):
+    """A notifier as those of Airflow's providers are."""
+
+    template_fields = ("text",)
+    sent: list[str] = []  # noqa: RUF012
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    def notify(self, context: Any) -> None:
+        self.sent.append(self.text)
+
+    async def async_notify(self, context: Any) -> None:
+        self.sent.append(self.text)
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> StreamSpec:
+    log = open_log(f"file://{tmp_path}", "orders", create=True)
+    behind = {"enrich": QuerySample(20, 1.0, "OK")}
+    append(log.store, LagSample(940.0, queries=behind, health=Health.FAIL))
+    fields = {"name": "orders", "application": "a.py", "version": "2", "cluster": "c", "kafka": "k"}
+    return StreamSpec.model_validate(fields | {"control": f"file://{tmp_path}", "lag": {"max_records": 10}})
+
+
+@pytest.mark.parametrize("in_triggerer", [False, True])
+def test_it_is_brought_by_airflows_notifiers_and_by_functions(
+    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch, in_triggerer: bool
+) -> None:
+    async def extra(kafka: str) -> Any:
+        return {}
+
+    monkeypatch.setattr(lag, "kafka_extra", lambda kafka: {})
+    monkeypatch.setattr(lag, "akafka_extra", extra)
+    monkeypatch.setattr(lag, "measure_lag", lambda target, extra: report(partition(50)))
+    called: list[Alert] = []
+    Page.sent = []
+    notifier = LagNotifier(stream=spec, to=[Page("{{ alert.subject }}"), called.append])
+
+    async def both() -> None:
+        for _ in range(2):
+            await notifier
+
+    if in_triggerer:
+        asyncio.run(both())
+    else:
+        notifier({})
+        notifier({})
+    assert Page.sent == ["orders is behind Kafka: 50 records, 5 s"] * 2
+    assert [found.since for found in called] == [940.0] * 2
+
+
+def test_that_it_cannot_be_measured_is_told_too(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(kafka: str) -> Any:
+        raise BrokerUnreachable("Kafka does not answer.", next_step="Check it.")
+
+    monkeypatch.setattr(lag, "kafka_extra", away)
+    called: list[Alert] = []
+    LagNotifier(stream=spec, to=[called.append])({})
+    assert called[0].reasons == ("Kafka does not answer. Check it.",)
+    assert called[0].records is None
+
+
+@pytest.mark.parametrize("in_triggerer", [False, True])
+def test_a_recipient_that_fails_keeps_no_other_from_being_told_and_fails_the_notifier(
+    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch, in_triggerer: bool
+) -> None:
+    async def extra(kafka: str) -> Any:
+        return {}
+
+    def broken(alert: Alert) -> None:
+        raise ConnectionError("no line today")
+
+    monkeypatch.setattr(lag, "kafka_extra", lambda kafka: {})
+    monkeypatch.setattr(lag, "akafka_extra", extra)
+    monkeypatch.setattr(lag, "measure_lag", lambda target, extra: report(partition(50)))
+    called: list[Alert] = []
+    notifier = LagNotifier(stream=spec, to=[broken, called.append])
+    context: Any = {}
+    with pytest.raises(StreamError, match=r"could not be delivered to .*broken"):
+        asyncio.run(notifier.async_notify(context)) if in_triggerer else notifier.notify(context)
+    assert len(called) == 1

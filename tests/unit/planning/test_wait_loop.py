@@ -1,0 +1,125 @@
+"""The one loop behind every wait; conditions are in test_conditions.py and test_lag_conditions.py."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StreamError
+from airflow_stream_provider.planning.wait_loop import WaitCondition, Waited, condition_from_json, wait
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+
+log = logging.getLogger("wait")
+log.setLevel(logging.INFO)
+
+
+class NumberCondition(WaitCondition[int, list[int]]):
+    def new_memory(self) -> list[int]:
+        return []
+
+    def problem(self, look: int) -> str:
+        return "Nothing to see." if look < 0 else ""
+
+
+@dataclass(frozen=True)
+class SeenTwice(NumberCondition):
+    """The number was seen twice by one observer."""
+
+    number: int
+    names: tuple[str, ...] = ()
+
+    WAITS_FOR: ClassVar[str] = "a second {number}"
+
+    def check(self, look: int, memory: list[int]) -> WaitOutcome | None:
+        memory.append(look)
+        return WaitOutcome(Ended.REACHED) if memory.count(self.number) == 2 else None
+
+
+class Numbers:
+    """Looks one after the other, and the last one for ever; an exception is raised."""
+
+    def __init__(self, *found: int | Exception, takes: float = 0.0) -> None:
+        self.found = list(found)
+        self.takes = takes
+        self.looks = 0
+
+    async def look(self, memory: list[int]) -> int:
+        self.looks += 1
+        await asyncio.sleep(self.takes)
+        one = self.found.pop(0) if len(self.found) > 1 else self.found[0]
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    async def pause(self) -> None:
+        await asyncio.sleep(0.01)
+
+
+def waited(numbers: Numbers, seconds: float = 10.0, **more: Any) -> Waited[int]:
+    return asyncio.run(wait(SeenTwice(7), numbers, time.time() + seconds, log=log, **more))
+
+
+def test_it_looks_until_the_condition_ends_the_wait() -> None:
+    numbers = Numbers(7, 1, 7, 9)
+    assert waited(numbers) == Waited(WaitOutcome(Ended.REACHED), 7)
+    assert numbers.looks == 3
+
+
+def test_what_could_not_be_watched_begins_anew() -> None:
+    numbers = Numbers(7, ControlUnavailable("The folder is away."), 7, 7)
+    assert waited(numbers).outcome.ended is Ended.REACHED
+    assert numbers.looks == 4
+
+
+def test_a_deadline_that_has_passed_is_seen_before_the_first_look() -> None:
+    numbers = Numbers(7)
+    assert waited(numbers, -1.0) == Waited(WaitOutcome(Ended.TIMEOUT, reason="waited in vain for a second 7"), None)
+    assert numbers.looks == 0
+
+
+def test_a_look_that_takes_longer_than_the_deadline_is_cut_off() -> None:
+    began = time.monotonic()
+    assert waited(Numbers(7, takes=60.0), 0.2).outcome.ended is Ended.TIMEOUT
+    assert time.monotonic() - began < 30.0
+
+
+@pytest.mark.parametrize(
+    ("found", "last", "why"), [(-1, -1, "Nothing to see."), (StreamError("It is away."), None, "It is away.")]
+)
+def test_a_timeout_names_what_was_in_the_way_and_each_problem_is_logged_once(
+    found: int | Exception, last: int | None, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers = Numbers(found)
+    outcome = WaitOutcome(Ended.TIMEOUT, reason=f"waited in vain for a second 7; {why}")
+    assert waited(numbers, 0.3) == Waited(outcome, last)
+    assert numbers.looks > 2
+    assert caplog.text.count("Cannot look now: ") == 1
+
+
+def test_a_problem_that_is_over_is_not_named() -> None:
+    assert waited(Numbers(StreamError("It is away."), 1), 0.2).outcome.reason == "waited in vain for a second 7"
+
+
+def test_only_what_is_fatal_ends_the_wait(caplog: pytest.LogCaptureFixture) -> None:
+    missing = SpecError("There is no connection.", next_step="Create it.")
+    found = waited(Numbers(1, missing), fatal=SpecError)
+    assert found == Waited(WaitOutcome(Ended.LOST, reason="There is no connection. Create it."), 1)
+    assert "The wait is over (lost): There is no connection. Create it." in caplog.text
+    assert waited(Numbers(missing), 0.1).outcome.ended is Ended.TIMEOUT
+
+
+def test_a_timeout_of_the_look_itself_is_an_error() -> None:
+    with pytest.raises(TimeoutError, match="of the look"):
+        waited(Numbers(TimeoutError("of the look")))
+
+
+def test_only_conditions_of_the_wanted_kind_are_read() -> None:
+    condition = SeenTwice(7, ("a", "b"))
+    assert condition_from_json({**condition.to_json(), "names": ["a", "b"]}, NumberCondition) == condition
+    with pytest.raises(StreamError, match="is not a condition that this version knows"):
+        condition_from_json({"condition": "CaughtUp", "moment": 1.0}, NumberCondition)

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+
+
+@pytest.mark.parametrize("event", [None, {}, {"ended": "perhaps"}, {"ended": "reached"}, "reached", 1])
+def test_an_event_that_is_not_ours_is_refused(event: Any) -> None:
+    with pytest.raises(StreamError, match="instead of a stream event"):
+        WaitOutcome.from_event(event)
+
+
+def test_an_outcome_survives_the_metadata_database() -> None:
+    outcome = WaitOutcome(Ended.DEAD, "x", "why", {"a": 1}, 5.0)
+    assert WaitOutcome.from_event(outcome.to_event()) == outcome
