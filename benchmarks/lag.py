@@ -1,15 +1,15 @@
-"""What it costs to know the lag: against Kafka's own tool, by number of partitions, and by number of sensors.
+"""Measure the cost of a lag report: against Kafka's own tool, by number of partitions, and by number of sensors.
 
     python -m benchmarks.lag [--rounds 7] [--partitions 100 1000 10000 15000] [--over-two 30000] [--sensors 500]
 
-Every partition holds three records of which the group has committed one, so that the age of each has to be looked up,
-which the tool does not do. `report` is what a sensor asks for, over a connection that is open; `cold` makes the
-connection first; `tool` is `kafka-consumer-groups.sh --describe` of the same group (its JVM starts each time, as in a
-shell). `report, level` and `tool, level` are of another group that has committed everything. Sides alternate.
+Every partition holds three records of which the group has committed one. So a report must look up the age of each
+record, which the tool does not do. `report` is what a sensor asks for, over an open connection; `cold` connects first;
+`tool` is `kafka-consumer-groups.sh --describe` of the same group (its JVM starts each time, as in a shell).
+`report, level` and `tool, level` measure another group that has committed everything. The sides take turns.
 
-The sensors are triggers in one event loop, each on a consumer group of its own; all groups stand at the same record, or
-(`apart`) each at another one of the same topic, which is what takes most requests. They run beside the same watchdog
-that Airflow's triggerer has: a loop that sleeps 0.1 s and sees how late it wakes up.
+The sensors are triggers in one event loop, each with a consumer group of its own. All groups have committed the same
+offsets, or (`apart`) each one another offset of the same topic, which takes the most requests. A watchdog like that of
+Airflow's triggerer runs beside them: a loop that sleeps 0.1 s and measures how late it wakes up.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_tools import kafka_tools
 from devstack.processes import java
 
-# Of the partitions that the benchmark makes, so many belong to one topic.
+# Partitions of each topic that the benchmark makes.
 PER_TOPIC = 250
 RECORDS = 3
 TOOL_SIZE = 10_000
-# A poll of the sensors, and how many of them are watched, after one that opens the connection.
+# Seconds between two polls of the sensors, and the number of polls that are measured; one before opens the connection.
 INTERVAL = 5.0
 POLLS = 6
 SENSOR_PARTITIONS = 10
@@ -60,7 +60,7 @@ HEAP = "2g"
 
 @contextmanager
 def brokers(count: int) -> Iterator[tuple[KafkaCluster, KafkaClient]]:
-    """Start so many, with room for thousands of partitions."""
+    """Start this many brokers, with heap for thousands of partitions."""
     with (
         tempfile.TemporaryDirectory() as root,
         KafkaCluster(Path(root), count, heap=HEAP) as kafka,
@@ -70,13 +70,13 @@ def brokers(count: int) -> Iterator[tuple[KafkaCluster, KafkaClient]]:
 
 
 def topics_of(size: int) -> dict[str, int]:
-    """Return the topics, and their partitions, that make up this many partitions."""
+    """Return topics with this many partitions together: their names and numbers of partitions."""
     full = {f"full-{number}": PER_TOPIC for number in range(size // PER_TOPIC)}
     return full | ({f"part-{size}": size % PER_TOPIC} if size % PER_TOPIC else {})
 
 
 def fill(kafka: KafkaCluster, client: KafkaClient, sizes: list[int]) -> None:
-    """Make the topics, their records, and a group for each size."""
+    """Make the topics, their records, and two groups for each size."""
     topics = {name: count for size in sizes for name, count in topics_of(size).items()}
     for name, count in topics.items():
         client.create_topics({name: count})
@@ -93,17 +93,17 @@ def fill(kafka: KafkaCluster, client: KafkaClient, sizes: list[int]) -> None:
 
 
 def group_of(size: int) -> str:
-    """Return the group that has committed so many partitions."""
+    """Return the group that has committed one record in each of this many partitions."""
     return f"group-{size}"
 
 
 def level_of(size: int) -> str:
-    """Return the group that has committed all that there is in so many partitions."""
+    """Return the group that has committed all records of this many partitions."""
     return f"level-{size}"
 
 
 class Reports:
-    """Times the sides, and checks that they find the same."""
+    """Times the sides, and checks that they find the same lag."""
 
     def __init__(self, kafka: KafkaCluster, client: KafkaClient) -> None:
         self.kafka = kafka
@@ -147,7 +147,7 @@ def report(client: KafkaClient, group: str) -> QueryLag:
     """Measure a group once; raise unless everything is known."""
     (found,) = measure(client, [GroupOffsets(client, group)]).queries
     if not found.complete or found.seconds is None:
-        raise SystemExit(f"The lag of {group} is not known: {found.problem}")
+        raise SystemExit(f"The lag of {group} is unknown: {found.problem}")
     return found
 
 
@@ -170,7 +170,7 @@ def counted() -> Iterator[Callable[[], int]]:
 
 
 def cost(client: KafkaClient, size: int, rounds: int) -> dict[str, Any]:
-    """Return how long a report of this many partitions takes, and its requests."""
+    """Return the seconds and the number of requests of a report of this many partitions."""
     report(client, group_of(size))
     seconds = []
     with counted() as sent:
@@ -183,7 +183,7 @@ def cost(client: KafkaClient, size: int, rounds: int) -> dict[str, Any]:
 
 
 def sensed(kafka: KafkaCluster, client: KafkaClient, count: int) -> None:
-    """Make what the sensors look at: a record every ten seconds for some hours in each partition."""
+    """Make the topic of the sensors: in each partition one record for every ten seconds of the last hours."""
     client.create_topics({"sensed": SENSOR_PARTITIONS})
     producer = KafkaProducer(bootstrap_servers=kafka.servers, linger_ms=20)
     now = round(time.time() * 1000)
@@ -193,9 +193,9 @@ def sensed(kafka: KafkaCluster, client: KafkaClient, count: int) -> None:
 
 
 def sensors(kafka: KafkaCluster, client: KafkaClient, count: int, apart: bool = False) -> dict[str, Any]:
-    """Return what so many triggers cost in one event loop: requests and CPU per poll, and how long it was blocked.
+    """Return the cost of this many triggers in one event loop: requests per poll, CPU, and how long it was blocked.
 
-    :param apart: each group stands at a record of its own.
+    :param apart: each group has committed another offset.
     """
     partitions = [TopicPartition("sensed", number) for number in range(SENSOR_PARTITIONS)]
     for number in range(count):
@@ -205,7 +205,7 @@ def sensors(kafka: KafkaCluster, client: KafkaClient, count: int, apart: bool = 
 
 
 async def _sensors(count: int) -> dict[str, Any]:
-    # None is ever within its limits, nor beyond them for long enough.
+    # No sensor ever ends: the lag is never within its limits, nor beyond them for long enough.
     condition = WithinLimits(LagLimits(max_records=0).to_json(), seconds=1e9).to_json()
     triggers = [
         LagTrigger(LagTarget("bench", group=f"sensed-{number}").to_json(), condition, INTERVAL, time.time() + 3600)
@@ -241,7 +241,7 @@ async def _sensors(count: int) -> dict[str, Any]:
         raise SystemExit(f"{len(ended)} sensors have ended: {ended[0]}")
     return {
         "sensors": count,
-        # The usual one: now and then kafka-python refreshes its metadata, which is not of a poll.
+        # The median: now and then kafka-python refreshes its metadata, which does not belong to a poll.
         "requests_per_poll": statistics.median(later - earlier for earlier, later in itertools.pairwise(totals)),
         "cores": used / lasted,
         "blocked_max": max(late),
@@ -306,7 +306,7 @@ def _report(
     line = {f"{size} on one broker": found for size, found in by_size.items()}
     if over_two is not None:
         line[f"{over_two_size} over two"] = over_two
-    # From one size to the next: what a further partition costs must not grow with how many there are.
+    # From one size to the next: the cost of one more partition must not grow with their number.
     slopes = _slopes({size: found["p50"] for size, found in by_size.items()})
     targets: dict[str, tuple[float, str, float]] = {}
     if len(slopes) > 1:
