@@ -8,9 +8,7 @@ import os
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from enum import IntEnum
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,69 +17,19 @@ from airflow.utils.cli import suppress_logs_and_warning
 from rich.console import Console
 from rich.live import Live
 
+from airflow_stream_provider.cli.status import Code, code_of_look, code_of_sample, status_of
 from airflow_stream_provider.cli.tables import history_table, lag_view, status_table
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.hooks.lag import look_at_lag
-from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict
 from airflow_stream_provider.lag.summary import summary
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
-from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.monitoring.health import RESTING
-from airflow_stream_provider.monitoring.incidents import IncidentKind
-from airflow_stream_provider.monitoring.samples import LagSample, read
+from airflow_stream_provider.monitoring.samples import read
 from airflow_stream_provider.spec.lag_target import lag_target
 from airflow_stream_provider.spec.stream import StreamSpec, load_specs
 
 WATCH_SECONDS = 5.0
-# A sample of the watch that is older says nothing about the present.
-STALE_SECONDS = 900.0
-
-
-class Code(IntEnum):
-    """Exit codes: those of Nagios plugins."""
-
-    WELL = 0
-    WARN = 1
-    BAD = 2
-    UNKNOWN = 3
-
-    @classmethod
-    def worst(cls, codes: Iterable[Code]) -> Code:
-        """Return the code for several streams; UNKNOWN for none."""
-        order = (cls.WELL, cls.WARN, cls.UNKNOWN, cls.BAD)
-        return max(codes, key=order.index, default=cls.UNKNOWN)
-
-    @classmethod
-    def of(cls, health: Health, verdict: GroupVerdict | str) -> Code:
-        """Return the code for a judgement and Burrow's verdict."""
-        if health is Health.PASS:
-            return cls.WARN if verdict == GroupVerdict.WARN else cls.WELL
-        return cls.BAD if health is Health.FAIL else cls.UNKNOWN
-
-
-@dataclass(frozen=True)
-class StreamStatus:
-    """A line of `status`. `sample`: the last one of the watch; `problem`: why something is unknown."""
-
-    stream: str
-    phase: str = ""
-    version: str = ""
-    sample: LagSample | None = None
-    problem: str = ""
-    code: Code = Code.UNKNOWN
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the line as a JSON object."""
-        return {
-            "stream": self.stream,
-            "phase": self.phase,
-            "version": self.version,
-            "lag": self.sample.to_json() if self.sample else None,
-            "problem": self.problem,
-            "code": int(self.code),
-        }
 
 
 @suppress_logs_and_warning
@@ -96,12 +44,12 @@ def lag(args: Namespace) -> NoReturn:
     with contextlib.suppress(KeyboardInterrupt):
         if args.json:
             for look in looks:
-                code = _code_of_look(spec, look)
+                code = code_of_look(spec, look)
                 print(json.dumps(_to_json(spec, look)), flush=True)
         else:
             with Live(console=_console(), auto_refresh=False) as live:
                 for look in looks:
-                    code = _code_of_look(spec, look)
+                    code = code_of_look(spec, look)
                     limits = spec.lag.limits
                     live.update(lag_view(spec.name, look, look.judge(limits), limits.ceilings), refresh=True)
     sys.exit(code)
@@ -111,7 +59,7 @@ def lag(args: Namespace) -> NoReturn:
 def status(args: Namespace) -> NoReturn:
     """Show all streams: what runs, and the last sample of their watch."""
     try:
-        lines = [_status(spec) for spec in load_specs(_folder(args))]
+        lines = [status_of(spec) for spec in load_specs(_folder(args))]
     except SpecError as error:
         _fail(error)
     if args.json:
@@ -135,7 +83,7 @@ def history(args: Namespace) -> NoReturn:
         _console().print(history_table(spec.name, samples))
     else:
         print(f"The watch of {spec.name} has no sample yet: is the DAG {spec.name}__watch unpaused?")
-    sys.exit(_code_of_sample(spec, samples[-1]) if samples else Code.UNKNOWN)
+    sys.exit(code_of_sample(spec, samples[-1]) if samples else Code.UNKNOWN)
 
 
 def _looks(spec: StreamSpec, again: bool) -> Iterator[LagLook]:
@@ -157,43 +105,6 @@ def _to_json(spec: StreamSpec, look: LagLook) -> dict[str, Any]:
     judgement = look.judge(limits)
     found = summary(look.report, limits.ceilings) if look.report else {"verdict": GroupVerdict.UNKNOWN.value}
     return {"stream": spec.name, "health": judgement.health.value, "reasons": list(judgement.reasons), **found}
-
-
-def _status(spec: StreamSpec | SpecError) -> StreamStatus:
-    if isinstance(spec, SpecError):
-        return StreamStatus(Path(str(spec.fields.get("file", "?"))).stem, problem=str(spec))
-    try:
-        log = open_log(spec.control, spec.name)
-        state, samples = log.refresh(), read(log.store)
-    except StreamError as error:
-        return StreamStatus(spec.name, problem=str(error))
-    held = state.holding_deployment
-    version = held.release.version if held else ""
-    last = samples[-1] if samples else None
-    if state.phase in (StreamPhase.FAILED, StreamPhase.DOWN):
-        code = Code.BAD
-    elif state.phase is not StreamPhase.RUNNING:
-        code = Code.WELL
-    elif last and last.at > time.time() - STALE_SECONDS:
-        code = _code_of_sample(spec, last)
-    else:
-        code = Code.UNKNOWN if spec.kafka else Code.WELL
-    return StreamStatus(spec.name, state.phase.value, version, last, last.problem if last else "", code)
-
-
-def _code_of_look(spec: StreamSpec, look: LagLook) -> Code:
-    return Code.of(look.judge(spec.lag.limits).health, look.report.verdict if look.report else GroupVerdict.UNKNOWN)
-
-
-def _code_of_sample(spec: StreamSpec, sample: LagSample) -> Code:
-    if sample.phase in RESTING:
-        return Code.WELL
-    if sample.open_incidents.keys() & {IncidentKind.DOWN, IncidentKind.LAG}:
-        return Code.BAD
-    if not spec.kafka:
-        return Code.WELL
-    warned = any(query.verdict == GroupVerdict.WARN for query in sample.queries.values())
-    return Code.of(sample.health, GroupVerdict.WARN if warned else GroupVerdict.OK)
 
 
 def _folder(args: Namespace) -> Path:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from airflow_stream_provider.cli.status import StreamStatus
 from airflow_stream_provider.lag.formatting import count, duration
 from airflow_stream_provider.lag.limits import Health, LagJudgement
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
 from airflow_stream_provider.monitoring.samples import LagSample
-
-if TYPE_CHECKING:
-    from airflow_stream_provider.cli.commands import StreamStatus
 
 PARTITIONS = 20
 

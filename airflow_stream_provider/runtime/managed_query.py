@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -14,8 +14,15 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from airflow_stream_provider.runtime import writer_spec as writer_specs
 from airflow_stream_provider.runtime.writer_spec import WriterSpec
 
-if TYPE_CHECKING:
-    from airflow_stream_provider.runtime.gate import Gate
+
+class Observer(Protocol):
+    """Whoever must know what the script and the query do; the gate in a driver."""
+
+    def script_waits(self) -> None:
+        """The script waits for a query, or asks how one is."""
+
+    def query_ended(self) -> None:
+        """A query has ended for good."""
 
 
 class ManagedQuery(StreamingQuery):
@@ -25,8 +32,8 @@ class ManagedQuery(StreamingQuery):
     while one runs.
     """
 
-    def __init__(self, gate: Gate, writer: DataStreamWriter, start: Callable[[], StreamingQuery]) -> None:
-        self._gate = gate
+    def __init__(self, observer: Observer, writer: DataStreamWriter, start: Callable[[], StreamingQuery]) -> None:
+        self._observer = observer
         self._start = start
         self.writer = writer
         self.writer_spec: WriterSpec = writer_specs.writer_spec_of(writer)
@@ -47,7 +54,7 @@ class ManagedQuery(StreamingQuery):
         """The query is over for good: let the script's waits return, or raise the error."""
         self._error = error
         self._over.set()
-        self._gate.query_ended()
+        self._observer.query_ended()
 
     @property
     def over(self) -> bool:
@@ -84,13 +91,13 @@ class ManagedQuery(StreamingQuery):
     @property
     def isActive(self) -> bool:
         """Whether the query has not ended for good: a standby's and a released query are active to the script."""
-        self._gate.script_waits()
+        self._observer.script_waits()
         return not self.over
 
     @property
     def status(self) -> dict[str, Any]:
         """Spark's status while the query runs."""
-        self._gate.script_waits()
+        self._observer.script_waits()
         if self.real:
             return self.real.status
         return {"message": "Waiting to hold the stream", "isDataAvailable": False, "isTriggerActive": False}
@@ -98,18 +105,18 @@ class ManagedQuery(StreamingQuery):
     @property
     def lastProgress(self) -> Any:
         """Spark's last progress, None while nothing has run here."""
-        self._gate.script_waits()
+        self._observer.script_waits()
         return self.real.lastProgress if self.real else None
 
     @property
     def recentProgress(self) -> Any:
         """Spark's recent progress, empty while nothing has run here."""
-        self._gate.script_waits()
+        self._observer.script_waits()
         return self.real.recentProgress if self.real else []
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:
         """Wait for the query's end for good, not for one run of it; raises what ended it."""
-        self._gate.script_waits()
+        self._observer.script_waits()
         self._over.wait(timeout)
         if self.over and self._error is not None:
             raise self._error
@@ -117,7 +124,7 @@ class ManagedQuery(StreamingQuery):
 
     def processAllAvailable(self) -> None:
         """Wait until Spark has processed what is there now; on a standby, until it holds."""
-        self._gate.script_waits()
+        self._observer.script_waits()
         while self.real is None and not self.over:
             time.sleep(0.1)
         if self.real is not None:

@@ -13,8 +13,8 @@ import pytest
 from airflow.cli.cli_config import ActionCommand, GroupCommand
 
 from airflow_stream_provider.cli import commands
-from airflow_stream_provider.cli.commands import Code
 from airflow_stream_provider.cli.definition import get_streams_cli_commands
+from airflow_stream_provider.cli.status import Code
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.hooks import lag as hook
 from airflow_stream_provider.kafka.connect import BrokerUnreachable

@@ -1,0 +1,109 @@
+"""How a stream stands: one line for a table, and one exit code."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from airflow_stream_provider.control import open_log
+from airflow_stream_provider.lag.limits import Health
+from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.report import GroupVerdict
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.state import StreamPhase
+from airflow_stream_provider.monitoring.health import RESTING
+from airflow_stream_provider.monitoring.incidents import IncidentKind
+from airflow_stream_provider.monitoring.samples import LagSample, read
+from airflow_stream_provider.spec.stream import StreamSpec
+
+# A sample of the watch that is older says nothing about the present.
+STALE_SECONDS = 900.0
+
+
+class Code(IntEnum):
+    """Exit codes: those of Nagios plugins."""
+
+    WELL = 0
+    WARN = 1
+    BAD = 2
+    UNKNOWN = 3
+
+    @classmethod
+    def worst(cls, codes: Iterable[Code]) -> Code:
+        """Return the code for several streams; UNKNOWN for none."""
+        order = (cls.WELL, cls.WARN, cls.UNKNOWN, cls.BAD)
+        return max(codes, key=order.index, default=cls.UNKNOWN)
+
+    @classmethod
+    def of(cls, health: Health, verdict: GroupVerdict | str) -> Code:
+        """Return the code for a judgement and Burrow's verdict."""
+        if health is Health.PASS:
+            return cls.WARN if verdict == GroupVerdict.WARN else cls.WELL
+        return cls.BAD if health is Health.FAIL else cls.UNKNOWN
+
+
+@dataclass(frozen=True)
+class StreamStatus:
+    """A line of `status`. `sample`: the last one of the watch; `problem`: why something is unknown."""
+
+    stream: str
+    phase: str = ""
+    version: str = ""
+    sample: LagSample | None = None
+    problem: str = ""
+    code: Code = Code.UNKNOWN
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line as a JSON object."""
+        return {
+            "stream": self.stream,
+            "phase": self.phase,
+            "version": self.version,
+            "lag": self.sample.to_json() if self.sample else None,
+            "problem": self.problem,
+            "code": int(self.code),
+        }
+
+
+def status_of(spec: StreamSpec | SpecError) -> StreamStatus:
+    """Return the status of a stream by its control log and the last sample of its watch; UNKNOWN for a broken YAML."""
+    if isinstance(spec, SpecError):
+        return StreamStatus(Path(str(spec.fields.get("file", "?"))).stem, problem=str(spec))
+    try:
+        log = open_log(spec.control, spec.name)
+        state, samples = log.refresh(), read(log.store)
+    except StreamError as error:
+        return StreamStatus(spec.name, problem=str(error))
+    held = state.holding_deployment
+    version = held.release.version if held else ""
+    last = samples[-1] if samples else None
+    if state.phase in (StreamPhase.FAILED, StreamPhase.DOWN):
+        code = Code.BAD
+    elif state.phase is not StreamPhase.RUNNING:
+        code = Code.WELL
+    elif last and last.at > time.time() - STALE_SECONDS:
+        code = code_of_sample(spec, last)
+    else:
+        code = Code.UNKNOWN if spec.kafka else Code.WELL
+    return StreamStatus(spec.name, state.phase.value, version, last, last.problem if last else "", code)
+
+
+def code_of_look(spec: StreamSpec, look: LagLook) -> Code:
+    """Return the code for a look at the lag."""
+    return Code.of(look.judge(spec.lag.limits).health, look.report.verdict if look.report else GroupVerdict.UNKNOWN)
+
+
+def code_of_sample(spec: StreamSpec, sample: LagSample) -> Code:
+    """Return the code for a sample of the watch."""
+    if sample.phase in RESTING:
+        return Code.WELL
+    if sample.open_incidents.keys() & {IncidentKind.DOWN, IncidentKind.LAG}:
+        return Code.BAD
+    if not spec.kafka:
+        return Code.WELL
+    warned = any(query.verdict == GroupVerdict.WARN for query in sample.queries.values())
+    return Code.of(sample.health, GroupVerdict.WARN if warned else GroupVerdict.OK)
