@@ -135,18 +135,16 @@ class StreamHook(BaseHook):
         return submission_of(deployment, state, self._heartbeats(state))
 
     def _lag(self, state: StreamState, heartbeats: Mapping[str, Heartbeat]) -> LagReport | None:
-        from airflow_stream_provider.kafka.client import KafkaClient
-        from airflow_stream_provider.lag.measure import measure
+        from airflow_stream_provider.lag.reader import measure_sources
 
         extra = self._connections.kafka
         sources = stream_sources(self.stream, self.control, state, heartbeats)
         if extra is None or self.kafka_conn_id is None or not sources:
             return None
         try:
-            with KafkaClient(self.kafka_conn_id, extra) as client:
-                return measure(client, sources)
+            return measure_sources(self.kafka_conn_id, extra, sources)
         except (BrokerUnreachable, KafkaDenied) as error:
-            self.log.warning("How far %s is behind is not known: %s", self.stream, error)
+            self.log.warning("The lag of %s cannot be measured now: %s", self.stream, error)
             return None
 
     def committed(self, state: StreamState, heartbeats: Mapping[str, Heartbeat]) -> dict[str, list[Offsets]]:
