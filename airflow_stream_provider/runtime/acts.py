@@ -60,6 +60,7 @@ class Acts:
         self.rehearsal: Mapping[str, Any] | None = None
         self.released_at: float | None = None
         self.work: Work | None = None
+        self._rehearses = False
         self._control = control
         self._policy = policy
         self._queries = queries
@@ -75,8 +76,8 @@ class Acts:
 
     @property
     def starts_or_stops(self) -> bool:
-        """Whether queries are being started or stopped in the background; a rehearsal, which comes before, is not."""
-        return self.work is not None and self.work.is_alive() and self.rehearsal is not None
+        """Whether queries are being started or stopped in the background; what a rehearsal does is neither."""
+        return self.work is not None and self.work.is_alive() and not self._rehearses
 
     # -- one act per member of Action ------------------------------------------------------------------------------
 
@@ -84,7 +85,7 @@ class Acts:
         """Nothing is asked of this driver: rehearse when the script is ready, restart queries that failed."""
         if self._incarnation not in state.incarnations and self.rehearsal is None:
             if self._queries.ready:
-                self._in_background(lambda: self._rehearse(state))
+                self._in_background(lambda: self._rehearse(state), rehearses=True)
         elif self.running and self._clock.monotonic() - self._last_tend >= TEND_SECONDS:
             self._last_tend = self._clock.monotonic()
             due, lost = self._queries.tend()
@@ -260,7 +261,7 @@ class Acts:
         self._control.append_patiently(build)
         self._process.halt()
 
-    def _in_background(self, work: Callable[[], None]) -> None:
+    def _in_background(self, work: Callable[[], None], *, rehearses: bool = False) -> None:
         def guarded() -> None:
             try:
                 work()
@@ -268,4 +269,5 @@ class Acts:
                 log.exception("Failed in the background")
                 self.fail(str(error) if isinstance(error, StreamError) else "The runtime itself failed", error)
 
+        self._rehearses = rehearses
         self.work = self._spawn(guarded)

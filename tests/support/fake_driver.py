@@ -1,0 +1,228 @@
+"""An agent on fakes that note what it does, in order: acts on queries and process, and the kinds of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from airflow_stream_provider.control.log import ControlLog
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.runtime.agent import Agent
+from airflow_stream_provider.runtime.control_client import ControlClient
+from airflow_stream_provider.runtime.ports import BoundaryMissed, LeaseOver, QueryEnd
+from tests.support.simulation.world import MemoryStore
+from tests.support.story import write
+
+STOPPED = {"a": QueryEnd(completed=True, batch=7)}
+
+
+class Ended(BaseException):
+    """The process has ended with this code."""
+
+
+class Waits(BaseException):
+    """A thread waits for good."""
+
+
+class NotingStore(MemoryStore):
+    """Notes the kinds of records; cannot be reached while `away`."""
+
+    def __init__(self, did: list[str]) -> None:
+        super().__init__()
+        self.away = False
+        self._did = did
+
+    def create(self, seq: int, data: bytes) -> None:
+        super().create(seq, data)
+        self._did.append(Record.from_json(data, seq).kind)
+
+    def read(self, seq: int) -> bytes | None:
+        if self.away:
+            raise ControlUnavailable("The store is out of reach.")
+        return super().read(seq)
+
+
+class FakeClock:
+    """Stands still until it is told otherwise; the wall clock shows 150 s at first."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.now - 850.0
+
+    def sleep(self, seconds: float) -> None:
+        raise Waits
+
+
+class FakeQueries:
+    """One query, `a`; what comes of the calls is set from outside."""
+
+    label = "a"
+
+    def __init__(self, did: list[str]) -> None:
+        self.ready = True
+        self.paused = False
+        self.pause_missed = False
+        self.ends: Mapping[str, QueryEnd] = STOPPED
+        self.missed: BoundaryMissed | None = None
+        self.due: Sequence[Any] = ()
+        self.lost: tuple[Any, Exception] | None = None
+        self.asked = 0
+        self._did = did
+
+    def describe(self) -> list[dict[str, Any]]:
+        return [{"name": "a"}]
+
+    def progress(self) -> Sequence[QueryProgress]:
+        self.asked += 1
+        return [QueryProgress("a", batch=7)]
+
+    def hold(self) -> Sequence[Any]:
+        self._did.append("hold")
+        return [self]
+
+    def let_go(self) -> None:
+        self._did.append("let go")
+
+    def start(self, queries: Sequence[Any]) -> None:
+        self._did.append("start")
+
+    def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:
+        self._did.append(f"stop within {seconds:.0f} s")
+        return self.ends, self.missed
+
+    def interrupt(self) -> None:
+        self._did.append("interrupt")
+
+    def restart_in_place(self) -> None:
+        self._did.append("restart in place")
+
+    def pause(self, seconds: float) -> None:
+        self._did.append("pause")
+        if self.pause_missed:
+            raise BoundaryMissed("No lock.")
+        self.paused = True
+
+    def resume(self) -> None:
+        self._did.append("resume")
+        self.paused = False
+
+    def tend(self) -> tuple[Sequence[Any], tuple[Any, Exception] | None]:
+        return self.due, self.lost
+
+    def restart(self, queries: Sequence[Any]) -> None:
+        self._did.append("restart")
+
+
+class FakeProcess:
+    """Ends by an exception; its lease runs on the fake clock."""
+
+    facts = Heartbeat(pid=1, host="here")
+
+    def __init__(self, did: list[str], clock: FakeClock) -> None:
+        self.deadline = clock.now + 30.0
+        self._did = did
+        self._clock = clock
+
+    def postpone(self, sent: float) -> None:
+        if self._clock.now >= self.deadline:
+            raise LeaseOver("The lease had run out.")
+        self.deadline = sent + 30.0
+
+    def exit(self) -> None:
+        self._did.append("exit")
+        raise Ended(0)
+
+    def halt(self) -> None:
+        self._did.append("halt")
+        raise Ended(50)
+
+
+class FakeWork:
+    """Background work that is done when a test says so."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self.alive = True
+
+    def is_alive(self) -> bool:
+        return self.alive
+
+    def do(self) -> None:
+        try:
+            self._work()
+        finally:
+            self.alive = False
+
+
+class FakeDriver:
+    """An agent in the middle of a story; `did` is what it has done since."""
+
+    def __init__(self, incarnation: str, records: Sequence[Record]) -> None:
+        self.did: list[str] = []
+        self.store = NotingStore(self.did)
+        self.clock = FakeClock()
+        self.queries = FakeQueries(self.did)
+        self.process = FakeProcess(self.did, self.clock)
+        self.refusal: StreamError | None = None
+        self.rehearsed: list[tuple[Sequence[Any], bool]] = []
+        self.works: list[FakeWork] = []
+        self.log = ControlLog(self.store, "orders")
+        write(self.log, *records)
+        self.agent = Agent(
+            ControlClient(ControlLog(self.store, "orders"), incarnation, clock=self.clock),
+            Policy(),
+            queries=self.queries,
+            process=self.process,
+            rehearse=self._rehearse,
+            spawn=self._spawn,
+            clock=self.clock,
+        )
+        self.did.clear()
+
+    def running(self) -> FakeDriver:
+        """Let it start its queries, as the holder that it is."""
+        self.turn()
+        self.work()
+        self.did.clear()
+        return self
+
+    def turn(self, times: int = 1) -> None:
+        for _ in range(times):
+            self._unless_ended(self.agent.turn)
+
+    def work(self) -> None:
+        """Do the background work that was begun last."""
+        self._unless_ended(self.works[-1].do)
+
+    def record(self) -> Record:
+        """The newest record."""
+        return self.log.records()[-1]
+
+    def moves(self, incarnation: str, counter: int) -> None:
+        """Another driver's heartbeat moves."""
+        self.log.beat(incarnation, Heartbeat(counter=counter))
+
+    def _unless_ended(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Ended:
+            return
+
+    def _spawn(self, work: Callable[[], None]) -> FakeWork:
+        self.works.append(FakeWork(work))
+        return self.works[-1]
+
+    def _rehearse(self, former: Sequence[Any], *, live: bool, say: Callable[[str], None]) -> Mapping[str, Any]:
+        self.did.append("rehearse")
+        self.rehearsed.append((former, live))
+        if self.refusal is not None:
+            raise self.refusal
+        return {"seconds": 1.0}

@@ -1,0 +1,112 @@
+"""How a driver reads and appends to the control log."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_stream_provider.control.log import ControlLog
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.lifecycle.state import RequestStage
+from airflow_stream_provider.runtime.control_client import RETRY_SECONDS, ControlClient
+from tests.support.fake_driver import FakeClock, NotingStore
+from tests.support.story import NEW, OLD, OLD_DEPLOYMENT, PREPARED, READY, REQUESTED, aborted, ready, write
+
+
+class Back(FakeClock):
+    """The store is back after so many sleeps."""
+
+    def __init__(self, store: NotingStore, sleeps: int) -> None:
+        super().__init__()
+        self.slept: list[float] = []
+        self._store = store
+        self._sleeps = sleeps
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self._store.away = len(self.slept) < self._sleeps
+
+
+@pytest.fixture
+def store() -> NotingStore:
+    return NotingStore([])
+
+
+@pytest.fixture
+def log(store: NotingStore) -> ControlLog:
+    return ControlLog(store, "orders")
+
+
+@pytest.fixture
+def client(store: NotingStore) -> ControlClient:
+    return ControlClient(ControlLog(store, "orders"), OLD, clock=FakeClock())
+
+
+def test_a_record_says_who_wrote_it_and_when(client: ControlClient) -> None:
+    record = client.record(Kind.READY, request="up")
+    assert (record.by, record.at, record["request"]) == (f"driver:{OLD}", 150.0, "up")
+    assert client.deployment == OLD_DEPLOYMENT
+
+
+def test_a_renewal_beats_with_what_was_read(client: ControlClient, log: ControlLog) -> None:
+    write(log, *PREPARED)
+    state = client.renew(lambda state: Heartbeat(counter=3, seq=state.seq))
+    assert state.seq == client.state.seq == len(PREPARED)
+    assert log.heartbeat(OLD) == Heartbeat(counter=3, seq=len(PREPARED))
+
+
+def test_a_renewal_without_the_log_sends_no_heartbeat(
+    client: ControlClient, log: ControlLog, store: NotingStore
+) -> None:
+    store.away = True
+    with pytest.raises(ControlUnavailable):
+        client.renew(lambda state: Heartbeat(counter=1))
+    assert log.heartbeat(OLD) is None
+
+
+def test_nothing_is_appended_when_something_came_between(client: ControlClient, log: ControlLog) -> None:
+    write(log, *REQUESTED)
+    state = client.renew(lambda state: Heartbeat())
+    write(log, aborted("up", by="airflow"))
+    client.append_if_still(state, Kind.READY, request="up", incarnation=NEW)
+    assert log.refresh().seq == len(REQUESTED) + 1
+
+
+def test_what_has_happened_is_appended_once_the_log_is_back(store: NotingStore, log: ControlLog) -> None:
+    write(log, *REQUESTED)
+    clock = Back(store, 3)
+    client = ControlClient(ControlLog(store, "orders"), NEW, clock=clock)
+    store.away = True
+    client.append_patiently(lambda state: client.record(Kind.READY, request="up", incarnation=NEW))
+    assert clock.slept == [RETRY_SECONDS] * 3
+    request = log.refresh().open_request
+    assert request is not None
+    assert request.stage is RequestStage.READY
+
+
+def test_the_peer_has_moved_once_its_heartbeat_grows_after_its_answer_was_read(
+    client: ControlClient, log: ControlLog
+) -> None:
+    write(log, *REQUESTED)
+    log.beat(NEW, Heartbeat(counter=5))
+    assert not client.peer_moved(log.state.open_request)
+    log.beat(NEW, Heartbeat(counter=6))
+    assert not client.peer_moved(log.state.open_request), "it has not answered"
+    write(log, ready("up", NEW))
+    assert not client.peer_moved(log.state.open_request), "this may be its last heartbeat"
+    assert not client.peer_moved(log.state.open_request)
+    log.beat(NEW, Heartbeat(counter=7))
+    assert client.peer_moved(log.state.open_request)
+    assert not client.peer_moved(None)
+
+
+def test_a_new_request_counts_from_the_beginning(client: ControlClient, log: ControlLog) -> None:
+    write(log, *READY)
+    first = log.state.open_request
+    log.beat(NEW, Heartbeat(counter=1))
+    client.peer_moved(first)
+    log.beat(NEW, Heartbeat(counter=2))
+    assert client.peer_moved(first)
+    client.peer_moved(None)
+    assert not client.peer_moved(first)

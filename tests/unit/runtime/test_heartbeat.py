@@ -1,0 +1,52 @@
+"""What a driver's heartbeats say, and how often Spark is asked for it."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.lifecycle.heartbeat import DriverPhase, QueryProgress
+from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.runtime.heartbeat import HeartbeatWriter
+from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
+from tests.support.fake_driver import FakeClock, FakeProcess, FakeQueries
+
+STATE = StreamState(seq=12, epoch=3)
+
+
+class Writer(HeartbeatWriter):
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.fake = FakeQueries([])
+        super().__init__(self.fake, FakeProcess([], self.clock), OffsetsGroup(None, lambda: True), self.clock)
+
+
+def test_a_heartbeat_counts_and_says_what_the_driver_has_read() -> None:
+    writer = Writer()
+    first, second = writer.next(STATE, running=False), writer.next(STATE, running=False)
+    assert (first.counter, second.counter) == (1, 2)
+    assert (first.seq, first.epoch, first.at, first.pid, first.host) == (12, 3, 150.0, 1, "here")
+    assert (first.phase, first.queries, first.started_at) == ("starting", (), None)
+
+
+def test_a_heartbeat_says_what_the_agent_has_set() -> None:
+    writer = Writer()
+    writer.phase, writer.rehearsal, writer.started_at = DriverPhase.RUNNING, {"seconds": 1.0}, 140.0
+    writer.say("warming up a")
+    found = writer.next(STATE, running=False)
+    assert (found.phase, found.rehearsal, found.started_at, found.message) == (
+        "running",
+        {"seconds": 1.0},
+        140.0,
+        "warming up a",
+    )
+
+
+def test_progress_is_asked_for_once_a_second_and_only_while_the_queries_run() -> None:
+    writer = Writer()
+    writer.next(STATE, running=False)
+    assert writer.fake.asked == 0
+    for _ in range(3):
+        assert writer.next(STATE, running=True).queries == (QueryProgress("a", batch=7),)
+    assert writer.fake.asked == 1
+    writer.clock.now += 1.0
+    writer.next(STATE, running=True)
+    assert writer.fake.asked == 2
+    assert writer.next(STATE, running=False).queries, "what ran last is said still"

@@ -1,0 +1,20 @@
+"""What is shown of PySpark's errors."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.runtime.spark_error import message_of
+
+
+class Described(Exception):
+    desc = (
+        "[UNRESOLVED_COLUMN] There is no column x.\n=== Streaming Query ===\n\tat org.apache.spark.Foo(Foo.scala:1)\n"
+    )
+
+
+def test_the_java_stack_is_left_out() -> None:
+    assert message_of(Described("as Python prints it")) == "[UNRESOLVED_COLUMN] There is no column x."
+
+
+def test_other_errors_are_shown_as_they_are() -> None:
+    assert message_of(ValueError("no such topic")) == "no such topic"
+    assert message_of(ValueError("x" * 2000)) == "x" * 1500
