@@ -2,18 +2,19 @@
 
 `query.stop()` interrupts the batch that runs and looks clean afterwards. Spark however writes the offsets of a
 batch, and later its commit, only under the query's progress lock (`StreamExecution.awaitProgressLock`), for any
-source or sink. While this thread holds it, the logs stand still and the stream's own thread, wherever it is, can
-go no further than its next write: there it queues, and its stack says which write that is. Ending the query is
-then one flag, `StreamExecution.state`, which the stream's thread reads between two batches:
+source or sink. While this thread holds the lock, the logs stand still and the stream's own thread gets no further
+than its next write: there it queues, and its stack says which write that is. One flag ends the query,
+`StreamExecution.state`, which the stream's thread reads between two batches:
 
 - queued for the commit, or for the note that follows it: set the flag and let it through; the batch commits and
   the query ends;
 - queued for the offsets of a next batch: let it through and take the lock again (the lock is fair);
 - not queued, a batch planned: wait for its commit;
-- not queued, nothing planned: set the flag; asleep until the next trigger it is woken, else it ends by itself.
+- not queued, nothing planned: set the flag; wake the thread if it sleeps until the next trigger, otherwise it ends
+  by itself.
 
-All of it is internal to Spark: works on 3.5, 4.0 and 4.2, and tests/integration/runtime/test_boundary.py is the
-contract to run against any other version.
+All of this is internal to Spark. It works on 3.5, 4.0 and 4.2; run tests/integration/runtime/test_boundary.py
+against any other version.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.005
-# After the flag or an interrupt, the stream's thread only closes its sources; after a cancelled job, tasks only stop.
+# How long to wait after the flag or an interrupt, when the stream's thread only closes its sources, and after a
+# cancelled job, when its tasks only stop.
 SETTLE_SECONDS = 30.0
 
 
@@ -45,8 +47,8 @@ def stop_at_boundary(query: StreamingQuery, deadline_seconds: float) -> QueryEnd
 
     :param deadline_seconds: how long to wait for the boundary; a batch that takes longer is not cut off.
     :raises BoundaryMissed: no boundary within the deadline, or the query's engine has none (asynchronous progress
-        tracking, continuous and real-time mode). The query runs on as if it had not been asked.
-    :raises CheckpointError: the checkpoint is not on a local folder, so that nobody could judge; nothing was done.
+        tracking, continuous and real-time mode). The query goes on running as before.
+    :raises CheckpointError: the checkpoint is not in a local folder, so that its logs cannot be read; nothing was done.
     """
     deadline = time.monotonic() + deadline_seconds
     stream = _Stream(query)
@@ -65,10 +67,10 @@ def stop_at_boundary(query: StreamingQuery, deadline_seconds: float) -> QueryEnd
 
 @contextlib.contextmanager
 def progress_lock(query: StreamingQuery, timeout_seconds: float) -> Iterator[None]:
-    """Hold a query still: while inside, it neither plans a batch nor commits one. Its running batch goes on.
+    """Hold a query still: inside the context, it neither plans nor commits a batch. A batch that is running goes on.
 
-    :raises BoundaryMissed: the lock was not had within the time (a source that hangs while it looks for new
-        data holds it), or the engine writes its logs outside the lock.
+    :raises BoundaryMissed: the lock was not free within the timeout (a source that hangs while it looks for new data
+        keeps it), or the engine writes its logs outside the lock.
     """
     stream = _Stream(query)
     stream.require_boundaries()
@@ -77,7 +79,7 @@ def progress_lock(query: StreamingQuery, timeout_seconds: float) -> Iterator[Non
 
 
 class _Stream:
-    """Spark's StreamExecution behind a query, with the few internals that matter here."""
+    """Spark's StreamExecution behind a query, and the internals of it that are needed here."""
 
     def __init__(self, query: StreamingQuery) -> None:
         jvm.gateway()  # without pinned threads, a lock taken here could not be released here
@@ -96,7 +98,7 @@ class _Stream:
         return bool(self.thread.isAlive())
 
     def require_boundaries(self) -> None:
-        """Refuse the engines that write their logs outside the lock, or only after the records are out."""
+        """Refuse the engines that write their logs outside the lock, or only after they have written the records."""
         engine = self.execution.getClass().getSimpleName()
         trigger = self.execution.trigger().getClass().getSimpleName()
         if engine != "MicroBatchExecution" or "RealTime" in trigger:
@@ -110,7 +112,7 @@ class _Stream:
     @contextlib.contextmanager
     def locked(self, deadline: float) -> Iterator[None]:
         unit = jvm.jvm().java.util.concurrent.TimeUnit.MILLISECONDS
-        # tryLock with a time queues fairly; the one without would barge in before the stream's own thread.
+        # tryLock with a timeout queues fairly; without one it would overtake the stream's own thread.
         if not self.lock.tryLock(max(1, int((deadline - time.monotonic()) * 1000)), unit):
             raise self._missed("did not give its progress lock")
         try:
@@ -119,7 +121,7 @@ class _Stream:
             self.lock.unlock()
 
     def stop_before_first_batch(self) -> bool:
-        """End a query that is still being set up, if it is: Spark looks at the flag before its first batch."""
+        """End a query if it is still initializing: Spark reads the flag before the first batch."""
         initializing = jvm.scala_object(self._active, "INITIALIZING")
         if not self.state.compareAndSet(initializing, self._terminated):
             return False
@@ -127,9 +129,9 @@ class _Stream:
         return True
 
     def stop_under_lock(self, deadline: float) -> bool:
-        """Set the flag if that ends the query cleanly, and return True; False asks for another try.
+        """Set the flag if that ends the query at a boundary, and return True; return False to be called again.
 
-        :raises BoundaryMissed: the deadline passed; the flag is as it was before.
+        :raises BoundaryMissed: the deadline has passed; the flag is as it was before.
         """
         between_batches = boundary(self.checkpoint).completed
         try:
@@ -151,7 +153,9 @@ class _Stream:
                     raise self._missed("was always about to plan a batch")
                 self._unflag()
                 return False
-            if "runActivatedStream" in frames:  # else it has ended by itself or failed, and is about to say so
+            if (
+                "runActivatedStream" in frames
+            ):  # otherwise it has ended by itself or failed, and is about to report that
                 self._flag()
             return True
         except BaseException:
@@ -159,7 +163,7 @@ class _Stream:
             raise
 
     def _wake(self) -> bool:
-        """Wake a thread that sleeps until its next trigger; it has seen no data and reads the flag first thing."""
+        """Wake the thread if it sleeps until its next trigger: it has seen no data, and reads the flag first."""
         if self.thread.getState().toString() != "TIMED_WAITING" or "waitTillTime" not in jvm.stack(self.thread):
             return False
         self.thread.interrupt()
@@ -169,7 +173,7 @@ class _Stream:
         self._flagged = self.state.compareAndSet(self._active, self._terminated) or self._flagged
 
     def _unflag(self) -> None:
-        """Let the query run on, unless somebody else stopped it or it has read the flag and is on its way out."""
+        """Take the flag back, unless somebody else stopped the query or its thread has read the flag already."""
         if self._flagged and self.state.compareAndSet(self._terminated, self._active):
             self._flagged = False
             if not self.alive or "runActivatedStream" not in jvm.stack(self.thread):
@@ -177,7 +181,7 @@ class _Stream:
 
     def _missed(self, what: str) -> BoundaryMissed:
         return BoundaryMissed(
-            f"The query {self.name} {what} when the deadline for its batch boundary passed; it runs on.",
+            f"The query {self.name} {what} when the deadline for its batch boundary passed; it is still running.",
             next_step="Allow more time, or make its batches smaller (maxOffsetsPerTrigger).",
             query=self.name,
         )
@@ -185,11 +189,11 @@ class _Stream:
     def join(self, seconds: float) -> None:
         self.thread.join(int(seconds * 1000))
         if self.alive:
-            # The logs are final all the same: nothing after the flag writes to them.
-            log.warning("The query %s has stopped, but takes over %s s to close its source.", self.name, seconds)
+            # The logs are final: the thread writes nothing to them after the flag.
+            log.warning("The query %s has stopped, but needs more than %s s to close its source.", self.name, seconds)
 
     def cancel_tasks(self, seconds: float) -> int:
-        """Cancel the query's jobs, wait until no task of them runs, and return how many are left."""
+        """Cancel the query's jobs, wait for their tasks, and return how many tasks are still running."""
         group = self.execution.runId().toString()
         context = SparkContext._active_spark_context
         if context is None:

@@ -1,4 +1,4 @@
-"""What a rehearsal cannot see: differences to the running release that Spark accepts and that change results."""
+"""Finds differences to the running release that Spark accepts although they change results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def compare(old: Sequence[Query], new: Sequence[Query], accepted: Sequence[str])
     after = {q["checkpoint"].rstrip("/"): q for q in new}
     known = {name.rstrip("/") for name in accepted}
     refusals = [
-        f"The query {before[c]['name']} with checkpoint {c} is not started by this release: its input would be left."
+        f"The query {before[c]['name']} with checkpoint {c} is not started by this release: "
+        "its input would not be read any more."
         for c in before
         if c not in after and c not in known
     ]
@@ -41,18 +42,18 @@ def _compare_query(old: Query, new: Query) -> tuple[list[str], list[str]]:
     refusals = []
     if old["sources"] != new["sources"]:
         refusals.append(
-            f"The query {name} reads {_list(new['sources'])} instead of {_list(old['sources'])}: a topic dropped is "
-            "forgotten with its position, a topic added is read from its start."
+            f"The query {name} reads {_list(new['sources'])} instead of {_list(old['sources'])}: Spark forgets its "
+            "position in a dropped topic, and reads an added topic from its start."
         )
     if old["fingerprint"] != new["fingerprint"]:
         refusals.append(
             f"The query {name} computes {_list(new['fingerprint'])} on state made by {_list(old['fingerprint'])}: "
-            "Spark accepts that where the types agree, and the results are wrong."
+            "Spark accepts this when the types agree, and the results are wrong."
         )
     if _kind(old) != _kind(new) or (_kind(new) == "file" and old["target"] != new["target"]):
         refusals.append(
             f"The query {name} writes to {new['sink']} {new['target']} instead of {old['sink']} {old['target']}: "
-            "a file sink skips the batches it has seen, and is not told of those it has not."
+            "a file sink skips the batch ids that its own log has, whatever the checkpoint says."
         )
     notes = [
         f"The query {name} keeps {key} as its checkpoint has it; this release's {new['conf'][key]} is ignored."

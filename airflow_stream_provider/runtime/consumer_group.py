@@ -1,4 +1,4 @@
-"""The consumer group itself, through the Kafka client that Spark's connector has brought into the driver's JVM."""
+"""The consumer group, through the Kafka client that Spark's connector has loaded into the driver's JVM."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from airflow_stream_provider.runtime.describe import kafka_relations
 from airflow_stream_provider.runtime.jvm import jvm
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 
-# How Kafka is reached, of all that a source says of it (the rest, such as fetch sizes, is for its consumers).
+# A source's options for the connection to Kafka; the others, such as fetch sizes, are for its consumers.
 CONNECTION = ("bootstrap.servers", "client.dns.lookup", "security.", "sasl.", "ssl.")
-# The client gives up first, so that nothing it was asked for is still under way when we do.
+# The client times out first, so that no call of it is still under way when we stop waiting.
 CLIENT_SECONDS, GIVE_UP_SECONDS = 10, 15
 PATIENCE = {
     "default.api.timeout.ms": str(CLIENT_SECONDS * 1000),
@@ -30,7 +30,7 @@ Cluster = tuple[tuple[str, str], ...]
 
 
 class ConsumerGroup:
-    """A consumer group that has no members: the queries commit to it through the admin client.
+    """A consumer group without members; its offsets are set through the admin client.
 
     :param queries: of this driver, as far as the script has built them.
     """
@@ -45,7 +45,7 @@ class ConsumerGroup:
         self._lock = threading.Lock()
 
     def clusters(self) -> Mapping[str, Cluster]:
-        """Return, by query, the options that its sources connect with; they may hold secrets."""
+        """Return, by query, the connection options of its sources; they may contain secrets."""
         for query in self._queries():
             if query.label not in self._clusters:
                 self._clusters[query.label] = self._cluster(query)
@@ -57,7 +57,7 @@ class ConsumerGroup:
         :raises StreamError: Kafka does not answer, or refuses; some of them may be committed.
         """
         java = jvm()
-        # For py4j, and for Kafka itself, which looks its plug-ins up there. This Python thread has its own JVM thread.
+        # py4j finds classes through it, and Kafka its plug-ins. This Python thread has a JVM thread of its own.
         java.java.lang.Thread.currentThread().setContextClassLoader(self._loader)
         kafka = java.org.apache.kafka
         try:
@@ -71,13 +71,12 @@ class ConsumerGroup:
         except Py4JJavaError as error:
             raise StreamError(
                 f"Kafka does not take the offsets for the group {self.name}: {_root(error.java_exception)}",
-                next_step="Nothing, if it is away: they are sent again. The user needs READ on the group "
-                "and its topics, "
-                "and no consumer may be a member of the group.",
+                next_step="Nothing, if Kafka is unavailable: they are sent again. The user needs READ on the "
+                "group and its topics, and no consumer may be a member of the group.",
             ) from None  # the JVM's text may quote the options
 
     def close(self) -> None:
-        """Give up what is under way, and disconnect."""
+        """Abandon calls that are under way, and disconnect."""
         with self._lock:
             admins, self._admins = self._admins, {}
         for admin in admins.values():
@@ -108,7 +107,7 @@ class ConsumerGroup:
 
 
 def _connection(options: Mapping[str, str]) -> Cluster:
-    # Spark's options ignore case; what comes after `kafka.` goes to the client as it is.
+    # Spark's options ignore case; what follows `kafka.` goes to the client unchanged.
     bare = {key.lower()[6:]: value for key, value in options.items() if key.lower().startswith("kafka.")}
     return tuple(sorted((key, value) for key, value in bare.items() if key.startswith(CONNECTION)))
 

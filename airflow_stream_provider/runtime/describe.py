@@ -1,4 +1,4 @@
-"""What a query is, in plain values that stand in the log: its sources, sink, and the shape of its aggregations."""
+"""Describes a query for the control log and the heartbeat: sources, sink, stateful operators, progress."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SOURCE_OPTIONS = ("subscribe", "subscribePattern", "assign", "path")
 
 
 def describe(query: ManagedQuery) -> dict[str, Any]:
-    """Return what the `standby` record says of a query; read from its plan, nothing is run."""
+    """Return what the `standby` record says of a query, from its analyzed plan; nothing is run."""
     frame = query.writer._df
     plan = frame._jdf.queryExecution().analyzed()
     conf = frame.sparkSession.conf
@@ -44,7 +44,7 @@ def describe(query: ManagedQuery) -> dict[str, Any]:
 def fingerprint(plan: str) -> list[str]:
     """Return the stateful operators of a plan and the functions inside them, without names and ids.
 
-    Spark compares types, not functions: `sum` exchanged for `max` of one type goes on with wrong results.
+    Spark compares types, not functions: `sum` replaced by `max` of the same type goes on with wrong results.
     """
     found = []
     for operator, arguments in _STATEFUL.findall(plan):
@@ -71,7 +71,7 @@ def _leaves(plan: Any) -> list[Any]:
 
 
 def _reads_committed(plan: Any) -> bool:
-    """Whether every Kafka source reads up to the last stable offset only: the lag is measured against the same end."""
+    """Whether every Kafka source reads committed records only; lag is then measured against the last stable offset."""
     levels = [relation.extraOptions().get("kafka.isolation.level") for relation in _kafka(plan)]
     return bool(levels) and all(level == "read_committed" for level in levels)
 
@@ -96,7 +96,7 @@ def progress(query: ManagedQuery) -> QueryProgress:
     body = json.loads(last.json())
     durations = body.get("durationMs", {})
     ran = "addBatch" in durations
-    # While nothing comes in, Spark tells of the batch that it would run next, every 10 s (ProgressReporter).
+    # While no data arrives, Spark reports the batch that it would run next, every 10 s (ProgressReporter).
     batch = body["batchId"] if ran else body["batchId"] - 1
     if batch < 0:
         return found

@@ -1,4 +1,4 @@
-"""The process around the script: who it is, how it leaves, and the switch that halts it when it may not go on."""
+"""The operating system process of a driver: its identity, its lease watchdog, and how it exits, halts or is stopped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_stream_provider.runtime.lease_watchdog import HALT_CODE, LeaseWatch
 
 log = logging.getLogger(__name__)
 
-# Before Spark's own shutdown hook (ShutdownHookManager.SPARK_CONTEXT_SHUTDOWN_PRIORITY is 50; its hook in Hadoop's
+# Runs before Spark's own shutdown hook (ShutdownHookManager.SPARK_CONTEXT_SHUTDOWN_PRIORITY is 50; its hook in Hadoop's
 # manager runs at FileSystem.SHUTDOWN_HOOK_PRIORITY + 30 = 40).
 HOOK_PRIORITY = 1000
 HOOK_SECONDS = 20
@@ -36,7 +36,7 @@ class DriverProcess:
         self._control = control
         self._over = threading.Event()
         self._hook = _Hook(self._over)
-        SparkContext._ensure_initialized()  # the JVM, not yet a SparkContext: that is the script's to make
+        SparkContext._ensure_initialized()  # starts the JVM; the SparkContext is created by the script
         end_with_jvm()
         self._watchdog = LeaseWatchdog(lease_seconds)
         _name_application(app_name)
@@ -50,29 +50,34 @@ class DriverProcess:
 
     @property
     def facts(self) -> Heartbeat:
-        """What the heartbeat says of the process and, once it is there, of its Spark application."""
+        """Identity for the heartbeat; the application's id and UI are empty until the script has a SparkContext."""
         context = SparkContext._active_spark_context
-        # A context that the script is just creating is visible before it is complete.
+        # While the script creates its context, it is visible here before it is complete.
         if context is not None and hasattr(context, "_jsc") and not self._facts.application_id:
             self._facts = replace(self._facts, application_id=context.applicationId, ui_url=context.uiWebUrl or "")
         return self._facts
 
     def postpone(self, sent: float) -> None:
-        """Postpone the dead man's switch, dated from before the renewal was sent."""
+        """Postpone the lease watchdog; see `LeaseWatchdog.postpone`."""
         self._watchdog.postpone(sent)
 
     def check_checkpoint(self, location: str, *, live: bool) -> None:
-        """Refuse a checkpoint that cannot be used, is another stream's, or is being written by an unmanaged job."""
+        """Check that this stream may use the checkpoint.
+
+        :param live: whether a driver holds the stream now; only without one, a checkpoint that has no owner and whose
+            logs move is refused: an unmanaged job writes it.
+        :raises CheckpointError: its location cannot be used, another stream owns it, or an unmanaged job writes it.
+        """
         checkpoints.check_location(location)
         if not checkpoints.check_owner(location, self._stream, self._control) and not live:
             checkpoints.refuse_if_being_written(location)
 
     def claim(self, location: str) -> None:
-        """Own the checkpoint before its query starts."""
+        """Record this stream as the owner of the checkpoint; raise CheckpointError if it has another one."""
         checkpoints.claim(location, self._stream, self._control)
 
     def on_terminate(self, callback: Callable[[], None]) -> None:
-        """Call back when the JVM shuts down before we asked it to; it waits until this driver has left the stream."""
+        """Call back when the JVM shuts down on SIGTERM; the shutdown then waits up to 20 s for `exit` or `halt`."""
         self._hook.callback = callback
         gateway = jvm.gateway()
         ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
@@ -82,7 +87,7 @@ class DriverProcess:
         manager.addShutdownHook(java.lang.Thread(self._hook), HOOK_PRIORITY, HOOK_SECONDS, seconds)
 
     def exit(self) -> None:
-        """Leave with code 0: the executors go first, so that their cores are free when the driver is gone."""
+        """End the process with code 0; executors end first, so that their cores are free when the driver is gone."""
         self._over.set()
         self._watchdog.disarm()
         if not self._hook.shutting_down:
@@ -92,13 +97,13 @@ class DriverProcess:
         os._exit(0)
 
     def halt(self) -> None:
-        """Leave at once with code 50, as the dead man's switch would; nothing more is written."""
+        """End the process at once with code 50, as the lease watchdog does; nothing more is written."""
         self._over.set()
         jvm.jvm().java.lang.Runtime.getRuntime().halt(HALT_CODE)
 
 
 class _Hook:
-    """A Java Runnable that tells the agent of the shutdown and waits until it has left the stream."""
+    """A Java Runnable: calls back on shutdown, and waits until the driver has released the stream."""
 
     def __init__(self, over: threading.Event) -> None:
         self.callback: Callable[[], None] = lambda: None
@@ -108,7 +113,7 @@ class _Hook:
     def run(self) -> None:
         self.shutting_down = True
         if not self._over.is_set():
-            log.warning("The JVM shuts down: releasing the stream at its batch boundary.")
+            log.warning("The JVM is shutting down: releasing the stream at its batch boundary.")
             self.callback()
             self._over.wait(HOOK_SECONDS)
 
@@ -117,13 +122,13 @@ class _Hook:
 
 
 def _submission() -> str:
-    """Return the cluster's id of this driver: a standalone worker runs each in a folder of the driver's id."""
+    """Return the cluster's id of this driver; a standalone worker runs each driver in a folder named by its id."""
     folder = Path.cwd().name
     return folder if folder.startswith("driver-") else os.environ.get("AIRFLOW_STREAM_SUBMISSION", "")
 
 
 def _name_application(name: str) -> None:
-    """Make the script's session carry the deployment's name, whatever it calls itself: it is found by it again."""
+    """Name the script's Spark application after the deployment: it is found on the cluster by this name."""
     original = SparkSession.Builder.getOrCreate
 
     def get_or_create(self: SparkSession.Builder) -> SparkSession:

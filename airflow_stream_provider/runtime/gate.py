@@ -1,4 +1,4 @@
-"""The gate: a script's `start()` builds and registers a managed query, and nothing starts until we hold."""
+"""The gate: a script's `start()` registers a managed query, which starts once this driver holds the stream."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from airflow_stream_provider.runtime import writer_spec as writer_specs
 from airflow_stream_provider.runtime.listeners import RealRunsOnly
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 
-# A script that only starts queries and then does something else of its own is taken as ready after this long.
+# A script that starts queries and then neither waits for them nor polls them counts as ready after this long.
 QUIET_SECONDS = 5.0
 
 
 class Gate:
-    """Holds the script's queries back until this driver holds the stream; knows when the script is ready."""
+    """Keeps queries from starting until this driver holds the stream; knows when the script is ready."""
 
     def __init__(self) -> None:
         self.queries: list[ManagedQuery] = []
@@ -36,21 +36,21 @@ class Gate:
         self._acknowledged = 0
 
     def install(self, guard: Callable[[], None]) -> None:
-        """Patch pyspark's classes before the script is run; `guard` is called around each foreachBatch call."""
+        """Patch pyspark's classes before the script runs; `guard` is called around each foreachBatch call."""
         writer_specs.install(guard)
         self._patch_starts()
         self._patch_manager()
 
     @property
     def ready(self) -> bool:
-        """Whether all queries are known: the script waits, polls, has ended, or was quiet for 5 s."""
+        """Whether all queries are known: the script waits for one, polls one, has ended, or started none for 5 s."""
         if not self.queries:
             return False
         quiet = self._last_start is not None and time.monotonic() - self._last_start >= QUIET_SECONDS
         return self._waits.is_set() or quiet
 
     def script_waits(self) -> None:
-        """The script waits for a query, polls one, or has ended: it has built all that it is going to build."""
+        """Note that the script waits for a query, polls one, or has ended: all of its queries are built."""
         self._waits.set()
 
     def live(self) -> list[ManagedQuery]:
@@ -58,18 +58,18 @@ class Gate:
         return [query for query in self.queries if not query.over]
 
     def hold(self, start_late: Callable[[ManagedQuery], None]) -> list[ManagedQuery]:
-        """Return the queries to be started now that this driver holds; what the script adds is started at once."""
+        """Return the queries to start; from now on, start what the script adds with `start_late`."""
         with self._registering:
             self._start_late, self._has_held = start_late, True
             return self.live()
 
     def let_go(self) -> None:
-        """What the script adds is not started any more; returns once a start that is under way has ended."""
+        """Start nothing that the script adds from now on; return once a start that is under way has ended."""
         with self._registering:
             self._start_late = None
 
     def query_ended(self) -> None:
-        """Wake whoever waits for any query's end."""
+        """Wake the threads that wait for the end of any query."""
         with self._ended:
             self._ended.notify_all()
 
@@ -79,7 +79,7 @@ class Gate:
             query.awaitTermination()
 
     def hide(self, query_id: str) -> None:
-        """Keep a rehearsal's query out of the sight of the script's listeners; call before it is started."""
+        """Hide a rehearsal's query from the script's listeners; call it before the query starts."""
         self._rehearsals.add(query_id)
 
     def _register(self, writer: DataStreamWriter, start: Callable[[], StreamingQuery]) -> ManagedQuery:
@@ -92,15 +92,15 @@ class Gate:
         twin = next((q for q in self.queries if q.checkpoint.rstrip("/") == query.checkpoint.rstrip("/")), None)
         if twin is not None:
             raise SpecError(
-                f"The queries {twin.label} and {query.label} have one checkpoint, {query.checkpoint}.",
+                f"The queries {twin.label} and {query.label} have the same checkpoint, {query.checkpoint}.",
                 next_step="Give each query a checkpoint of its own.",
             )
         if self._start_late is not None:
             self._start_late(query)
         elif self._waits.is_set() and not self._has_held:
             raise SpecError(
-                f"The script starts the query {query.label} only after it waited for another.",
-                next_step="Start all queries first, then wait: a standby must know them all before it takes over.",
+                f"The script starts the query {query.label} only after it has waited for another query.",
+                next_step="Start all queries first, then wait: a standby must know all of them before it takes over.",
             )
         self.queries.append(query)
         self._last_start = time.monotonic()
@@ -172,5 +172,5 @@ _ORIGINALS: dict[str, Callable[..., StreamingQuery]] = {}
 
 
 def start_ungated(writer: DataStreamWriter) -> StreamingQuery:
-    """Start a writer of our own (a rehearsal's) at once."""
+    """Start the writer of a rehearsal at once, as unpatched Spark does."""
     return _ORIGINALS["start"](writer)

@@ -1,4 +1,4 @@
-"""The driver's JVM, reached from Python: what the boundary stop and the dead-man switch share."""
+"""Access to the driver's JVM through py4j, for the boundary stop and the lease watchdog."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 def gateway() -> ClientServer:
     """Return the py4j gateway of this driver, in which every Python thread has a JVM thread of its own.
 
-    :raises StreamError: there is no JVM yet, or `PYSPARK_PIN_THREAD=false` switched pinned threads off: a lock
-        taken by one call could then not be released by the next.
+    :raises StreamError: there is no JVM yet, or `PYSPARK_PIN_THREAD=false` has switched pinned threads off; a lock
+        taken in one call could then not be released in the next.
     """
     found = SparkContext._gateway
     if found is None:
-        raise StreamError("There is no Spark JVM in this process.", todo="Create the SparkSession first.")
+        raise StreamError("There is no Spark JVM in this process.", next_step="Create the SparkSession first.")
     if not isinstance(found, ClientServer):
         raise StreamError(
             "py4j runs without pinned threads (PYSPARK_PIN_THREAD is set to false).",
-            todo="Remove PYSPARK_PIN_THREAD from the driver's environment.",
+            next_step="Remove PYSPARK_PIN_THREAD from the driver's environment.",
         )
     return found
 
@@ -35,8 +35,8 @@ def jvm() -> Any:
 def scala_object(neighbour: Any, name: str) -> Any:
     """Return the Scala object `name` that lives in the package of the object `neighbour`.
 
-    Spark's class loader is asked, since the thread's own does not know Spark under spark-submit; the package
-    is taken from an object at hand, since Spark 4.1 and later moved it.
+    It uses Spark's class loader, because the thread's own does not know Spark under spark-submit. It takes the
+    package from an object at hand, because Spark 4.1 moved it.
     """
     cls = neighbour.getClass()
     package = cls.getName().rpartition(".")[0]

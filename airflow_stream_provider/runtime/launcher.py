@@ -1,4 +1,4 @@
-"""The application that Spark is given: reads the log, puts the gate in place, runs the user's script unmodified.
+"""The application that spark-submit runs: reads the control log, installs the gate, runs the user's script unmodified.
 
     launcher.py --control URL --stream NAME --deployment ID -- SCRIPT ARGS...
 
@@ -41,14 +41,14 @@ def main(argv: Sequence[str]) -> int:
     log = open_log(options.control, options.stream)
     deployment = log.refresh().deployments.get(options.deployment)
     if deployment is None or deployment.ended:
-        # A late relaunch of something that is over: nothing is imported, nothing is touched (rule 9).
+        # A late relaunch of a deployment that has ended: import nothing, touch nothing (rule 9).
         print(
             f"Deployment {options.deployment} is {deployment.ended if deployment else 'not declared'}: nothing to do."
         )
         return 0
     incarnation = f"{options.deployment}.{secrets.token_hex(4)}"
     if _twin_lives(log, incarnation):
-        print(f"Another driver of {options.deployment} is alive: this one is not needed.")
+        print(f"Another driver of {options.deployment} is alive: this one exits.")
         return 0
     verify(log.store.folder, deployment.release)
     return _run(log, incarnation, deployment.release, deployment.policy, options)
@@ -89,7 +89,7 @@ def _run(log: ControlLog, incarnation: str, release: Release, policy: Policy, op
     except SystemExit as error:
         if error.code not in (None, 0):
             agent.script_failed(f"The script left with code {error.code}", error)
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it stands in the log before we leave
+    except BaseException as error:  # noqa: BLE001 - recorded in the control log before the process ends
         agent.script_failed("The script failed", error)
     if not gate.queries:
         agent.script_failed("The script ended without starting a query", RuntimeError("no query was started"))
@@ -100,7 +100,7 @@ def _run(log: ControlLog, incarnation: str, release: Release, policy: Policy, op
 
 
 def _twin_lives(log: ControlLog, incarnation: str) -> bool:
-    """Whether another driver of this deployment beats: a submit that was repeated, or an orphan that dies just now."""
+    """Whether another driver of this deployment is alive, after a repeated submit or as an orphan; waits up to 13 s."""
     deployment = incarnation.rpartition(".")[0]
 
     def counters() -> dict[str, int]:
@@ -110,7 +110,7 @@ def _twin_lives(log: ControlLog, incarnation: str) -> bool:
     first = counters()
     if not first:
         return False
-    # An orphan's Python ends within a second or two of its JVM; whoever beats after ten is really there.
+    # The Python of an orphan ends within two seconds of its JVM; a heartbeat that moves after ten is a live driver's.
     time.sleep(10)
     middle = counters()
     time.sleep(3)

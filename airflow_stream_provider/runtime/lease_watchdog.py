@@ -1,11 +1,11 @@
-"""The dead-man switch: a driver that can no longer prove that it holds its stream stops existing.
+"""The lease watchdog: ends a driver that can no longer prove that it holds its stream.
 
-Two halves, since either of a driver's two processes can freeze or die alone:
+It has two halves, because either of a driver's two processes can freeze or die alone:
 
 - in the JVM, a timer that halts it unless Python postpones that in time: Python frozen or stuck, or the whole
   process tree frozen and woken again;
-- in Python, a thread that ends the process when the JVM is gone: a killed driver's Python otherwise goes on with
-  the user's code for as long as that does not call into Spark.
+- in Python, a thread that ends the process when the JVM is gone: the Python process of a killed driver otherwise
+  runs the user's code for as long as that does not call Spark.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ TICK_SECONDS = 0.2
 class LeaseWatchdog:
     """A timer inside the driver's JVM that halts it with exit code 50 once the lease has run out; armed at once.
 
-    The deadline is one absolute time, kept in the JVM and compared there with the monotonic clock every 0.2 s:
-    a renewal that a freeze overtook brings no driver back. It is built from the JDK's method handles; there is
-    no jar to ship. One thread postpones.
+    The deadline is one absolute time, kept in the JVM and compared there with the monotonic clock every 0.2 s: a
+    renewal from before a freeze cannot revive a driver after it. The timer is built from the JDK's method handles, so
+    that there is no jar to ship. One thread postpones.
 
     :param lease_seconds: time from the moment a renewal was sent until the JVM halts.
     """
@@ -40,7 +40,7 @@ class LeaseWatchdog:
         # One element, since py4j turns an AtomicLong into a Python int.
         self._nanos = jvm.java.util.concurrent.atomic.AtomicLongArray(1)
         check = _halt_when_past(jvm, self._nanos)  # takes seconds in a cold JVM, so only then the lease begins
-        self._timer = jvm.org.apache.spark.util.ThreadUtils.newDaemonSingleThreadScheduledExecutor("dead-man")
+        self._timer = jvm.org.apache.spark.util.ThreadUtils.newDaemonSingleThreadScheduledExecutor("lease-watchdog")
         self._deadline = time.monotonic() + lease_seconds
         self._nanos.set(0, self._in_jvm(self._deadline))
         tick = int(TICK_SECONDS * 1000)
@@ -51,7 +51,7 @@ class LeaseWatchdog:
 
         :param sent_at_monotonic: `time.monotonic()` from before the renewal was sent, so that others, who saw it
             later, wait longer than this driver lives.
-        :raises LeaseOver: it is too late; nothing can be done but end.
+        :raises LeaseOver: the lease has run out; the JVM halts within 0.2 s.
         """
         if time.monotonic() >= self._deadline:
             raise LeaseOver("The lease had run out before it was renewed: this driver halts.")
@@ -59,7 +59,7 @@ class LeaseWatchdog:
         self._nanos.set(0, self._in_jvm(self._deadline))
 
     def disarm(self) -> None:
-        """Never halt: the stream was released, or the driver ends by itself."""
+        """Stop the timer: the driver exits by itself."""
         self._timer.shutdownNow()
 
     def _in_jvm(self, monotonic: float) -> int:
@@ -67,9 +67,9 @@ class LeaseWatchdog:
 
 
 def _clock_difference(jvm: Any) -> int:
-    """Return by how many nanoseconds the JVM's monotonic clock is ahead of Python's, never too many.
+    """Return by how many nanoseconds the JVM's monotonic clock is ahead of Python's, rounded down.
 
-    Both are the system's monotonic clock, and so tick alike; only their zero may differ.
+    Both are the system's monotonic clock, so that they run at the same rate; only their zero may differ.
     """
     best = None
     for _ in range(5):
@@ -129,7 +129,7 @@ def end_with_jvm(pid: int | None = None) -> threading.Thread:
     """Start the thread that ends this Python process, with exit code 50, within a second of the JVM's end.
 
     Works whichever of the two started the other: under spark-submit the JVM is the parent, under
-    `python script.py` Python is. Nothing is cleaned up on the way out: whatever user code still runs must stop.
+    `python script.py` Python is. Nothing is cleaned up: user code that is still running must stop.
 
     :param pid: the JVM's process id; default: that of this driver's gateway.
     """
@@ -166,4 +166,4 @@ def _runs(pid: int) -> bool:
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
     except ChildProcessError:
-        return True  # not a child of ours, so nobody leaves it unburied for our sake
+        return True  # not a child of this process, so it cannot be a zombie that waits for us

@@ -1,4 +1,4 @@
-"""The script's own StreamingQueryListeners, kept from seeing rehearsals."""
+"""Hides rehearsals from the script's own StreamingQueryListeners."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 
 class RealRunsOnly(StreamingQueryListener):
-    """Passes on to the script's listener what happens to real queries, not to rehearsals."""
+    """Passes the events of real queries, not of rehearsals, on to the script's listener."""
 
     def __init__(self, inner: StreamingQueryListener, hidden: set[str]) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""The query that the script gets from `start()`."""
+"""The query object that a script gets from `start()`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Observer(Protocol):
 
 
 class ManagedQuery(StreamingQuery):
-    """What the script gets from `start()`: a query that can be started, released and started again in one driver.
+    """A query that can be started, stopped for a hand-over and started again in one driver.
 
-    To the script it is one query that is active from `start()` to the deployment's end. `real` is Spark's query
-    while one runs.
+    The script sees one query that is active from `start()` to the deployment's end. `real` is the last query that
+    Spark started for it; None before the first one.
     """
 
     def __init__(self, observer: Observer, writer: DataStreamWriter, start: Callable[[], StreamingQuery]) -> None:
@@ -51,7 +51,7 @@ class ManagedQuery(StreamingQuery):
         self.real = self._start()
 
     def end(self, error: Exception | None = None) -> None:
-        """The query is over for good: let the script's waits return, or raise the error."""
+        """End the query for good: the script's waits return, or raise the error."""
         self._error = error
         self._over.set()
         self._observer.query_ended()
@@ -75,28 +75,28 @@ class ManagedQuery(StreamingQuery):
 
     @property
     def id(self) -> str:
-        """Spark's id of the query; a made-up one until it first starts."""
+        """Spark's id of the query; a random one until it first starts."""
         return self.real.id if self.real else self._first_id
 
     @property
     def runId(self) -> str:
-        """Spark's id of the present run; a made-up one until it first starts."""
+        """Spark's id of the present run; a random one until it first starts."""
         return self.real.runId if self.real else self._first_id
 
     @property
     def name(self) -> str:
-        """The name the script gave the query."""
+        """The name that the script gave the query; empty when it gave none."""
         return self.writer_spec.name
 
     @property
     def isActive(self) -> bool:
-        """Whether the query has not ended for good: a standby's and a released query are active to the script."""
+        """Whether the query has not ended for good; True on a standby and after a release."""
         self._observer.script_waits()
         return not self.over
 
     @property
     def status(self) -> dict[str, Any]:
-        """Spark's status while the query runs."""
+        """Spark's status of the query; on a standby, that it waits to hold the stream."""
         self._observer.script_waits()
         if self.real:
             return self.real.status
@@ -115,7 +115,7 @@ class ManagedQuery(StreamingQuery):
         return self.real.recentProgress if self.real else []
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:
-        """Wait for the query's end for good, not for one run of it; raises what ended it."""
+        """Wait until the query ends for good, up to `timeout` seconds; raise the error that ended it."""
         self._observer.script_waits()
         self._over.wait(timeout)
         if self.over and self._error is not None:
@@ -123,7 +123,7 @@ class ManagedQuery(StreamingQuery):
         return None if timeout is None else self.over
 
     def processAllAvailable(self) -> None:
-        """Wait until Spark has processed what is there now; on a standby, until it holds."""
+        """Wait until Spark has processed all data that is there now; a standby waits to hold the stream first."""
         self._observer.script_waits()
         while self.real is None and not self.over:
             time.sleep(0.1)
@@ -131,16 +131,16 @@ class ManagedQuery(StreamingQuery):
             self.real.processAllAvailable()
 
     def stop(self) -> None:
-        """End the query for good, as the script wishes."""
+        """End the query for good, at the script's request."""
         if self.real is not None:
             self.real.stop()
         self.end()
 
     def exception(self) -> Any:
-        """Return what ended the query for good, None while it is active."""
+        """Return the error that ended the query for good; None while it is active, or when it ended without one."""
         return self._error
 
     def explain(self, extended: bool = False) -> None:
-        """Print the plan of the present run."""
+        """Print the plan of the present run; nothing on a standby."""
         if self.real is not None:
             self.real.explain(extended)

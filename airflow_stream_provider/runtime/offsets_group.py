@@ -1,8 +1,8 @@
-"""Commit what the stream has finished to a consumer group, so that Kafka's own tools see how far it is.
+"""Commits the offsets of finished batches to a consumer group, so that Kafka's own tools show the stream's lag.
 
-Spark commits nothing to Kafka. Where the stream's `offsets_group` names a group, its holder does: from a thread of its
-own, which takes what the heartbeat says of the queries. It never touches them: only the newest state of each query is
-kept, and a Kafka that is away is told once it is back.
+Spark commits nothing to Kafka. When the stream's `offsets_group` names a group, the holder commits to it in a thread of
+its own, from the progress that the heartbeat carries. The thread never touches the queries. It keeps only the newest
+progress of each query; when Kafka was unavailable, that is what it commits afterwards.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from airflow_stream_provider.checkpoint.logs import kafka_offsets
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.heartbeat import OffsetsGroupStatus, QueryProgress
 
-# Kafka is told no more often.
+# Commits are at least this far apart.
 PACE_SECONDS = 1.0
-# Kafka forgets a group without members `offsets.retention.minutes` (7 days) after its last commit, also when there was
-# nothing to commit. It also mends what a commit on its way during a hand-over may have set back.
+# Everything is committed again after this long: Kafka deletes a group without members `offsets.retention.minutes`
+# (7 days) after its last commit. It also repairs offsets that a late commit during a hand-over set back.
 AGAIN_SECONDS = 3600.0
-# Between two tries while Kafka is away or refuses: doubled from PACE_SECONDS up to this.
+# Pause between two tries while Kafka is unavailable or refuses: doubled from PACE_SECONDS up to this.
 LONGEST_PAUSE_SECONDS = 60.0
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedBatch:
     """The last batch that a query has committed, and by topic and partition the next offset that it will read."""
 
     batch: int
@@ -49,13 +49,13 @@ class Group(Protocol):
         """Commit (offset, metadata) by (topic, partition); blocks, and raises whatever went wrong."""
 
     def close(self) -> None:
-        """Give up what is under way, and disconnect until the next commit."""
+        """Abandon a commit that is under way, and disconnect until the next one."""
 
 
 class OffsetsGroup:
-    """Tells a consumer group how far the queries are, while this driver may speak for the stream.
+    """Commits the progress of the queries to a consumer group while this driver holds the stream.
 
-    :param group: None = nothing is committed. :param may: whether this driver holds the stream just now.
+    :param group: None = nothing is committed. :param may: whether this driver holds the stream now.
     """
 
     def __init__(self, group: Group | None, may: Callable[[], bool]) -> None:
@@ -65,15 +65,15 @@ class OffsetsGroup:
         self._wake = threading.Event()
         self._flushes = self._flushed = 0
         self._queries: Sequence[QueryProgress] = ()
-        self._another = False  # somebody else may have held since: what was known is out of date
-        self._finished: dict[str, Finished] = {}
+        self._another = False  # another driver may have held the stream since: forget what was committed
+        self._finished: dict[str, FinishedBatch] = {}
         self._sent: dict[Any, dict[tuple[str, int], tuple[int, str]]] = {}
         self._sent_all = 0.0
         self._failures = 0
         self._status = OffsetsGroupStatus()
 
     def start(self) -> None:
-        """Begin to commit what is offered, in a daemon thread."""
+        """Start the daemon thread that commits what is offered."""
         if self._group is not None:
             threading.Thread(target=self._run, name="stream-offsets-group", daemon=True).start()
 
@@ -83,17 +83,17 @@ class OffsetsGroup:
         return self._status
 
     def offer(self, queries: Sequence[QueryProgress]) -> None:
-        """Take what the queries have committed, as the heartbeat says it; at once, and in place of what was before."""
+        """Take the queries' newest progress, in place of what was offered before; returns at once."""
         with self._lock:
             self._queries = queries
 
     def flush(self, queries: Callable[[], Sequence[QueryProgress]], seconds: float) -> None:
-        """Commit what the queries have finished now, and wait for it no longer than so many seconds."""
+        """Commit the present progress of the queries, and wait for that no longer than so many seconds."""
         if self._group is None:
             return
         try:
             self.offer(queries())
-        except Exception as error:  # noqa: BLE001 - the stream ends well without its group
+        except Exception as error:  # noqa: BLE001 - the stream can end without its group
             self._note(f"{type(error).__name__}: {error}")
             return
         with self._lock:
@@ -103,7 +103,7 @@ class OffsetsGroup:
             self._lock.wait_for(lambda: self._flushed >= mine, seconds)
 
     def withdraw(self) -> None:
-        """This driver does not hold any more: nothing that it knows shall reach Kafka after what the next one says."""
+        """Stop committing: this driver does not hold the stream any more, and the next holder commits from now on."""
         with self._lock:
             self._queries, self._another = (), True
         if self._group is not None:
@@ -118,7 +118,7 @@ class OffsetsGroup:
             flushes = self._flushes
             try:
                 self._turn()
-            except Exception as error:  # noqa: BLE001 - the stream goes on without its group
+            except Exception as error:  # noqa: BLE001 - the stream can run without its group
                 self._note(f"{type(error).__name__}: {error}")
             with self._lock:
                 self._flushed = flushes
@@ -146,7 +146,7 @@ class OffsetsGroup:
                 continue
             try:
                 self._group.commit(cluster, news)
-            except Exception as error:  # noqa: BLE001 - whatever Kafka's client or py4j says; told in the heartbeat
+            except Exception as error:  # noqa: BLE001 - any error of Kafka's client or py4j; the heartbeat reports it
                 problems.append(str(error))
                 self._group.close()
             else:
@@ -156,35 +156,35 @@ class OffsetsGroup:
             self._sent_all = time.monotonic()
         self._note("; ".join(problems))
 
-    def _news(self, queries: Sequence[QueryProgress]) -> dict[str, Finished]:
-        """What is known of the queries: one that has run no batch in this driver stands where its checkpoint does."""
+    def _news(self, queries: Sequence[QueryProgress]) -> dict[str, FinishedBatch]:
+        """Return each query's newest finished batch; from its checkpoint if it has run none in this driver."""
         found = {}
         for query in queries:
             name = query.name
             if query.batch is not None:
                 parts = [kafka_offsets(json.dumps(source)) for source in query.committed]
-                found[name] = Finished(query.batch, checkpoints.merged(parts))
+                found[name] = FinishedBatch(query.batch, checkpoints.merged(parts))
             elif name not in self._finished:
                 try:
                     checkpoint = checkpoints.read(query.checkpoint)
                 except CheckpointError:
-                    continue  # kept where only the JVM can read, or not written yet
+                    continue  # only the JVM can read it, or it is not written yet
                 if checkpoint.last_commit is not None:
-                    found[name] = Finished(checkpoint.last_commit, checkpoint.committed)
+                    found[name] = FinishedBatch(checkpoint.last_commit, checkpoint.committed)
         return found
 
     def _note(self, problem: str) -> None:
         if problem:
             if not self._failures:
-                log.warning("The stream's offsets cannot be committed to its group; it runs on. %s", problem)
+                log.warning("The offsets cannot be committed to the stream's group; the stream goes on. %s", problem)
             self._failures += 1
             self._status = replace(self._status, problem=problem)
         elif self._failures:
-            log.info("The stream's offsets are committed to its group again.")
+            log.info("The offsets are committed to the stream's group again.")
             self._failures = 0
 
 
-def slowest(queries: Iterable[Finished]) -> dict[tuple[str, int], tuple[int, str]]:
+def slowest(queries: Iterable[FinishedBatch]) -> dict[tuple[str, int], tuple[int, str]]:
     """Return offset and batch by partition: of several queries that read it, those of the slowest."""
     found: dict[tuple[str, int], tuple[int, str]] = {}
     for query in queries:

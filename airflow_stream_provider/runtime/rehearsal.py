@@ -1,4 +1,4 @@
-"""The rehearsal: the user's real plans, on clones of the live checkpoints, with the sinks replaced."""
+"""The rehearsal: runs the user's query plans on clones of the live checkpoints, with other sinks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from airflow_stream_provider.runtime.spark_error import message_of
 from airflow_stream_provider.runtime.writer_spec import rehearsal_writer
 
 SENTINEL = "airflow-stream-rehearsal: the plan is accepted"
-# A source with nothing to read gives no batches; waiting longer than this for the next one warms nothing.
+# A source with nothing to read produces no batch, so that a longer wait for the next one would warm up nothing.
 IDLE_SECONDS = 10.0
 
 
@@ -44,7 +44,7 @@ class Rehearsal:
         self._process = process
         self._say: Callable[[str], None] = lambda message: None
         self._deadline = 0.0
-        # Spark 3 compares state schemas where the state is loaded, not while it plans: there one real batch is a must.
+        # Spark 3 compares state schemas when it loads the state, not when it plans: there one batch at least must run.
         self._batches = max(policy.rehearse_batches, 1 if pyspark.__version__.startswith("3.") else 0)
 
     def run(self, former: Sequence[Mapping[str, Any]], *, live: bool, say: Callable[[str], None]) -> dict[str, Any]:
@@ -63,7 +63,8 @@ class Rehearsal:
         refusals, notes = compare(former, [describe(q) for q in self._gate.queries], self._policy.changed_checkpoints)
         if refusals:
             raise RehearsalRefused(
-                " ".join(refusals), next_step="If it is meant, name the checkpoint in the form's `changed_checkpoints`."
+                " ".join(refusals),
+                next_step="If this is intended, name the checkpoint in the form's `changed_checkpoints`.",
             )
         found = {}
         runtime._rehearsing = True
@@ -81,7 +82,7 @@ class Rehearsal:
         try:
             summary: dict[str, Any] = {}
             if checkpoints.boundary(query.checkpoint).offsets is None:
-                return summary  # nothing to take over; its first batch is the real one, however large
+                return summary  # there is no batch to rehearse on; its first batch runs after the hand-over
             self._say(f"rehearsing the plan of {query.label}")
             summary["plan_seconds"] = self._plan(query, str(folder / "plan"))
             if self._batches:
@@ -93,7 +94,10 @@ class Rehearsal:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _plan(self, query: ManagedQuery, clone: str) -> float:
-        """Let Spark check plan, sources and state schema on the next batch; the sentinel means that it accepts."""
+        """Let Spark check plan, sources and state schema on the next batch; return the seconds that it took.
+
+        The sink raises the sentinel: an error with another text is a refusal by Spark.
+        """
         started = time.monotonic()
         checkpoints.clone_logs(query.checkpoint, clone, self._new_id())
 
@@ -117,7 +121,7 @@ class Rehearsal:
         )
 
     def _warm(self, query: ManagedQuery, clone: str) -> dict[str, Any]:
-        """Run real batches into nowhere: class loading, code generation, consumers and state are then warm."""
+        """Run real batches into a sink that drops them, to warm up classes, generated code, consumers and state."""
         source = self._prepare(query, clone)
         writer = rehearsal_writer(query.writer, clone)
         if query.writer_spec.foreach_batch is not None and self._policy.foreach_batch_safe:
@@ -142,10 +146,10 @@ class Rehearsal:
         }
 
     def _prepare(self, query: ManagedQuery, clone: str) -> str:
-        """Make the checkpoint to warm on and return what it is made of."""
+        """Make the checkpoint for the warm-up and return what it is made of."""
         limit = self._policy.state_limit_bytes
         try:
-            # Without the last commit: there is then one batch to run even when nothing new comes in.
+            # Without the last commit, so that there is a batch to run even when no new data arrives.
             checkpoints.clone_state(query.checkpoint, clone, self._new_id(), limit, drop_last_commit=True)
             return "a clone of the state"
         except checkpoints.StateTooLarge as error:
@@ -179,7 +183,7 @@ class Rehearsal:
             run.stop()
 
     def _warm_sink(self, query: ManagedQuery) -> None:
-        """Load the Kafka sink's classes and producers: a batch write of no rows sends nothing, creates no topic."""
+        """Warm up the Kafka sink's classes and producers: a write of no rows sends nothing and creates no topic."""
         if query.writer_spec.sink != "kafka":
             return
         spark = query.writer._df.sparkSession
@@ -197,7 +201,7 @@ class Rehearsal:
         if isinstance(error, RehearsalRefused):
             return error
         return RehearsalRefused(
-            f"Spark refuses the query {query.label} on the stream's checkpoint: {message_of(error)}",
-            next_step="The running release goes on untouched. Keep the state's shape, or deploy as a new stream.",
+            f"Spark refuses to run the query {query.label} on the stream's checkpoint: {message_of(error)}",
+            next_step="The running release was not touched. Keep the schema of the state, or deploy as a new stream.",
             query=query.label,
         )

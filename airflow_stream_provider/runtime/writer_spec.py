@@ -1,4 +1,4 @@
-"""What a script asked of a DataStreamWriter, noted so that the same query can be rehearsed with another sink."""
+"""Notes the calls of a script on its DataStreamWriters, so that a rehearsal can run the query with another sink."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 
-_NOTE = "_airflow_stream_recipe"
+_NOTE = "_airflow_stream_writer_spec"
 
 
 @dataclass
@@ -36,12 +36,12 @@ class WriterSpec:
 
     @property
     def sink_target(self) -> str:
-        """Where the sink writes: topic, path or table; empty when it is in the data or in user code."""
+        """Topic, path or table that the sink writes to; empty when the data or user code decide."""
         return self.target or self.options.get("topic", "") or self.options.get("path", "")
 
 
 def writer_spec_of(writer: DataStreamWriter) -> WriterSpec:
-    """Return the note that belongs to this writer."""
+    """Return what was noted for this writer; empty when nothing was called on it."""
     note: WriterSpec = writer.__dict__.setdefault(_NOTE, WriterSpec())
     return note
 
@@ -49,7 +49,7 @@ def writer_spec_of(writer: DataStreamWriter) -> WriterSpec:
 def checkpoint_of(writer: DataStreamWriter) -> str:
     """Return where this query keeps its checkpoint, as Spark would choose it (StreamingQueryManager).
 
-    :raises SpecError: the script names none, so that Spark would take a temporary folder and forget it.
+    :raises SpecError: the script names none; Spark would then use a temporary folder and delete it.
     """
     writer_spec = writer_spec_of(writer)
     location = writer_spec.options.get("checkpointlocation")
@@ -60,14 +60,14 @@ def checkpoint_of(writer: DataStreamWriter) -> str:
         return f"{root.rstrip('/')}/{writer_spec.name}"
     raise SpecError(
         f"The query {writer_spec.name or '(unnamed)'} has no checkpoint location.",
-        next_step="Set option('checkpointLocation', ...) on its writer, to a lasting place.",
+        next_step="Set option('checkpointLocation', ...) on its writer to a folder that is kept.",
     )
 
 
 def install(guard: Callable[[], None]) -> None:
-    """Make every DataStreamWriter note what is asked of it; `guard` runs around each call of a user's foreachBatch.
+    """Patch DataStreamWriter so that its calls are noted; `guard` runs before and after each foreachBatch call.
 
-    Patches the class, so a script that imported it before or under another name is covered too.
+    It patches the class, so that a script that imported it earlier or under another name is covered too.
     """
     _note_arguments("outputMode", lambda r, mode: setattr(r, "output_mode", mode.lower()))
     _note_arguments("format", lambda r, source: setattr(r, "format", source.lower()))
@@ -105,8 +105,8 @@ def _guard_foreach_batch(guard: Callable[[], None]) -> None:
 
     def foreach_batch(self: DataStreamWriter, func: Callable[[DataFrame, int], None]) -> DataStreamWriter:
         def guarded(batch: DataFrame, batch_id: int) -> None:
-            # Wrapped only to refuse: an exception keeps the batch from being committed (facts: never return
-            # without having done the work).
+            # The wrapper can only refuse: an exception keeps Spark from committing the batch. It must never return
+            # without having called the function, because Spark would then commit a batch that was not written.
             guard()
             func(batch, batch_id)
             guard()
@@ -118,13 +118,13 @@ def _guard_foreach_batch(guard: Callable[[], None]) -> None:
 
 
 def rehearsal_writer(writer: DataStreamWriter, checkpoint: str) -> DataStreamWriter:
-    """Return a new writer of the same plan in the same output mode, on another checkpoint, its sink still to be set."""
+    """Return a writer of the same plan and output mode on another checkpoint; the caller sets its sink."""
     copy = writer._df.writeStream.outputMode(writer_spec_of(writer).output_mode)
     return copy.option("checkpointLocation", checkpoint)
 
 
 def note_start(writer: DataStreamWriter, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Apply what `start` or `toTable` was given to the recipe now: a standby needs it long before Spark's start."""
+    """Note the arguments of `start` or `toTable`; a standby needs them long before it starts the query."""
     names = ("path" if method == "start" else "tableName", "format", "outputMode", "partitionBy", "queryName")
     given = {**dict(zip(names, args)), **kwargs}
     writer_spec = writer_spec_of(writer)

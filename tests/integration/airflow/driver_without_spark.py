@@ -29,8 +29,8 @@ from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.releases import verify
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.runtime import agent_thread
 from airflow_stream_provider.runtime.agent import Agent
-from airflow_stream_provider.runtime.agent_thread import AgentThread
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 
@@ -186,7 +186,8 @@ def main() -> None:
             raise RehearsalRefused("Spark refuses the plan.")
         return {"queries": {q: {"last_batch_seconds": 0.01, "batches": 3} for q in script["QUERIES"]}, "notes": []}
 
-    thread = AgentThread()
+    agent_thread.TICK_SECONDS = 0.1  # each test waits for many turns
+    thread = agent_thread.AgentThread()
     agent = Agent(
         ControlClient(log, f"{options.deployment}.{secrets.token_hex(4)}"),
         declared.policy,

@@ -1,4 +1,4 @@
-"""The dead-man switch against real processes: a frozen, stuck or half dead driver must end, all of it."""
+"""The lease watchdog against real processes: a frozen, stuck or half dead driver must end, all of it."""
 
 from __future__ import annotations
 
