@@ -34,10 +34,10 @@ def query(**changes: Any) -> dict[str, Any]:
             "would read its input again from the start",
         ),
         ([query()], [query(checkpoint="/data/totalz")], "is not started by this release"),
-        ([query()], [query(sources=["kafka:subscribe=orders,returns"])], "a topic added is read from its start"),
+        ([query()], [query(sources=["kafka:subscribe=orders,returns"])], "reads an added topic from its start"),
         ([query()], [query(fingerprint=["Aggregate(max)"])], "the results are wrong"),
-        ([query()], [query(sink="parquet", target="/out")], "a file sink skips the batches"),
-        ([query(sink="json", target="/a")], [query(sink="json", target="/b")], "a file sink skips the batches"),
+        ([query()], [query(sink="parquet", target="/out")], "a file sink skips the batch ids"),
+        ([query(sink="json", target="/a")], [query(sink="json", target="/b")], "a file sink skips the batch ids"),
         ([query()], [query(conf={SHUFFLE: "2", FORMAT: "2"})], "cannot be read with the other format"),
     ],
 )

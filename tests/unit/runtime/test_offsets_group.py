@@ -144,7 +144,10 @@ def test_one_cluster_that_is_away_does_not_keep_the_other_waiting(holder: Holder
 
 
 def test_two_queries_on_one_topic_stand_where_the_slower_is() -> None:
-    fast, slow = FinishedBatch(9, {"orders": {0: 90, 1: 10}}), FinishedBatch(3, {"orders": {0: 30, 1: 11}, "clicks": {0: 5}})
+    fast, slow = (
+        FinishedBatch(9, {"orders": {0: 90, 1: 10}}),
+        FinishedBatch(3, {"orders": {0: 30, 1: 11}, "clicks": {0: 5}}),
+    )
     assert slowest([fast, slow]) == {("orders", 0): (30, "3"), ("orders", 1): (10, "9"), ("clicks", 0): (5, "3")}
     assert slowest([]) == {}
 
