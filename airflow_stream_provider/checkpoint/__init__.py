@@ -13,16 +13,16 @@ from airflow_stream_provider.checkpoint.owner import (
     owner,
     refuse_if_being_written,
 )
-from airflow_stream_provider.checkpoint.read import Checkpoint, Operator, Source, merged, read, recent
+from airflow_stream_provider.checkpoint.read import Checkpoint, Source, StatefulOperator, merged, read, recent
 
 __all__ = [
     "Checkpoint",
     "Clone",
     "LogEnds",
-    "Operator",
     "Owner",
     "Source",
     "StateTooLarge",
+    "StatefulOperator",
     "boundary",
     "check_location",
     "check_owner",

@@ -13,10 +13,10 @@ from typing import Any
 from airflow_stream_provider.checkpoint.location import local_path
 from airflow_stream_provider.checkpoint.logs import (
     OffsetEntry,
+    check_commit,
     damaged,
     kafka_offsets,
     numeric_names,
-    read_commit_version,
     read_offsets,
     text,
     unreadable,
@@ -46,7 +46,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Operator:
+class StatefulOperator:
     """One stateful operator of the query.
 
     :param id: Spark's number of the operator.
@@ -68,8 +68,6 @@ class Checkpoint:
     :param path: the checkpoint's folder.
     :param id: Spark's id of the query, which stays the same over restarts; None if its file is missing.
     :param last_commit: the last committed batch; None before the first commit.
-    :param last_offsets: the last planned batch. It is larger than `last_commit` while a batch runs and after a batch
-        was interrupted.
     :param committed: Kafka offsets of the last committed batch; before the first commit, the starting offsets. A
         partition that is missing was not read yet; Spark reads new partitions from their earliest record.
     :param planned: Kafka offsets of the batch that is planned but not committed, None if there is no such batch.
@@ -78,22 +76,17 @@ class Checkpoint:
     :param sources: the sources of the query, in the order of the plan.
     :param operators: the stateful operators of the query.
     :param conf: the Spark conf in the newest offsets file, which Spark applies again on a restart.
-    :param offsets_version: format of the newest offsets file, 1 or 2; None without one.
-    :param commits_version: format of the newest commit file, 1, 2 or 3; None without one.
     """
 
     path: str
     id: str | None
     last_commit: int | None
-    last_offsets: int | None
     committed: Offsets
     planned: Offsets | None
     commits: tuple[tuple[int, float], ...]
     sources: tuple[Source, ...]
-    operators: tuple[Operator, ...]
+    operators: tuple[StatefulOperator, ...]
     conf: Mapping[str, str]
-    offsets_version: int | None
-    commits_version: int | None
 
 
 def read(location: str | os.PathLike[str]) -> Checkpoint:
@@ -185,34 +178,33 @@ def _read(root: Path) -> Checkpoint:
     latest = read_offsets(root / "offsets" / str(newest)) if newest is not None else None
     planned = latest if newest != done else None
     last_commit = commits[-1] if commits else None
+    if last_commit is not None:
+        check_commit(root / "commits" / str(last_commit))
     sources = _sources(root, committed, planned)
     return Checkpoint(
         path=str(root),
         id=query_id(root),
         last_commit=last_commit,
-        last_offsets=newest,
         committed=merged(source.topics for source in sources),
         planned=merged(kafka_offsets(source.planned) for source in sources) if planned else None,
         commits=tuple(_times(root / "commits", commits)),
         sources=sources,
         operators=tuple(_operators(root / "state")),
         conf=latest.conf if latest else {},
-        offsets_version=latest.version if latest else None,
-        commits_version=None if last_commit is None else read_commit_version(root / "commits" / str(last_commit)),
     )
 
 
 def _sources(root: Path, committed: OffsetEntry | None, planned: OffsetEntry | None) -> tuple[Source, ...]:
     done = committed.sources if committed else {}
-    next_step = planned.sources if planned else {}
+    planned_sources = planned.sources if planned else {}
     # In the order of the plan; before the first batch only the folders name the sources.
-    names = dict.fromkeys([*done, *next_step]) or [str(number) for number in numeric_names(root / "sources")]
+    names = dict.fromkeys([*done, *planned_sources]) or [str(number) for number in numeric_names(root / "sources")]
     found = []
     for name in names:
         topics: Offsets | None = kafka_offsets(done.get(name))
         if topics is None and done.get(name) is None:
             topics = _initial(root / "sources" / name / "0")
-        found.append(Source(name, done.get(name), next_step.get(name), topics))
+        found.append(Source(name, done.get(name), planned_sources.get(name), topics))
     return tuple(found)
 
 
@@ -228,12 +220,12 @@ def _initial(path: Path) -> Offsets | None:
 
 def _times(folder: Path, batches: Iterable[int]) -> Iterable[tuple[int, float]]:
     for batch in batches:
-        # Purged meanwhile. If it is the last one, reading its version fails.
+        # Purged meanwhile. If it is the last one, `check_commit` fails.
         with contextlib.suppress(FileNotFoundError):
             yield batch, (folder / str(batch)).stat().st_mtime
 
 
-def _operators(state: Path) -> Iterable[Operator]:
+def _operators(state: Path) -> Iterable[StatefulOperator]:
     for number in numeric_names(state):
         folder = state / str(number)
         path = folder / "_metadata" / "metadata"
@@ -244,16 +236,16 @@ def _operators(state: Path) -> Iterable[Operator]:
         try:
             found = text(path)
         except FileNotFoundError:
-            yield Operator(number, "", len(numeric_names(folder)))
+            yield StatefulOperator(number, "", len(numeric_names(folder)))
             continue
         yield _operator(path, number, found)
 
 
-def _operator(path: Path, number: int, found: str) -> Operator:
+def _operator(path: Path, number: int, found: str) -> StatefulOperator:
     try:
         value: dict[str, Any] = json.loads(found.partition("\n")[2])
         stores = value["stateStoreInfo"]
-        return Operator(
+        return StatefulOperator(
             number,
             str(value["operatorInfo"]["operatorName"]),
             max(int(store["numPartitions"]) for store in stores),

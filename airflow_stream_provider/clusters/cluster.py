@@ -99,9 +99,6 @@ class Cluster(Protocol):
     def status(self, submission: str) -> DriverState:
         """Return the driver's state, UNKNOWN if the cluster does not answer."""
 
-    def explain(self, submission: str) -> str:
-        """Return the driver's state as a sentence, with the cluster's own message if there is one."""
-
     def kill(self, submission: str) -> None:
         """Ask the cluster to kill the driver. Killing a driver that has ended is not an error.
 

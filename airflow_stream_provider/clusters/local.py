@@ -115,11 +115,6 @@ class LocalCluster:
             return DriverState.KILLED
         return DriverState.FAILED if code else DriverState.FINISHED
 
-    def explain(self, submission: str) -> str:
-        """Return the driver's state as a sentence, with its exit code."""
-        code = _exit_code(Path(submission))
-        return f"{self.status(submission).description} ({submission}{'' if code is None else f': exit code {code}'})"
-
     def kill(self, submission: str) -> None:
         """Kill the driver: its JVM and all Python processes below it; return when they are gone.
 

@@ -110,15 +110,6 @@ class StandaloneCluster:
         except ClusterError:
             return DriverState.UNKNOWN
 
-    def explain(self, submission: str) -> str:
-        """Return the driver's state as a sentence, with the worker's message if it could not start the driver."""
-        try:
-            answer = api.ask(api.find_master(self._masters), "status", submission)
-        except ClusterError as error:
-            return error.message
-        message = api.first_line(answer.get("message"))
-        return f"{_state(answer).description} ({submission}{': ' + message if message else ''})"
-
     def kill(self, submission: str) -> None:
         """Ask the master to kill the driver.
 

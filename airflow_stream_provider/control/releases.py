@@ -58,7 +58,7 @@ def publish(
 
 
 def verify(stream_folder: Path, release: Release) -> None:
-    """Check that the files of a release are those that were published (rule 8 of the design).
+    """Check that the files of a release are those that were published (rule 8 in docs/architecture.md).
 
     :raises StreamError: a file is missing or has changed.
     """

@@ -37,7 +37,8 @@ class QueryProgress:
     :param id: Spark's id of the query; empty before its first progress.
     :param batch: number of the last committed batch; None before the first one in this driver.
     :param batch_seconds: how long that batch took (``durationMs.triggerExecution``); None when it is not known.
-    :param input_rows: rows that it read. :param rows_per_second: ``processedRowsPerSecond``; None when it is not known.
+    :param input_rows: rows that it read.
+    :param rows_per_second: ``processedRowsPerSecond``; None when it is not known.
     :param triggered_at: when its trigger began, ISO 8601 in UTC, as Spark writes it.
     :param committed: end offsets by source, in Spark's own JSON; for Kafka by topic and partition.
     """
@@ -75,13 +76,17 @@ class Heartbeat:
     :param phase: see DriverPhase; a newer driver may have phases that are not known here.
     :param message: what a person should know of what goes on now.
     :param log_version: newest version of the control log's records that this driver understands.
-    :param seq: number of the last record that it has read. :param epoch: epoch of the stream at that record.
+    :param seq: number of the last record that it has read.
+    :param epoch: epoch of the stream at that record.
     :param queries: progress of the queries that it runs.
     :param rehearsal: summary of its rehearsal, empty before.
     :param started_at: when it last started the queries, seconds since 1970; None before.
-    :param pid: of the driver's Python. :param jvm_pid: of its JVM. :param host: where both run.
+    :param pid: of the driver's Python.
+    :param jvm_pid: of its JVM.
+    :param host: where both run.
     :param submission: the cluster's id of the driver; empty when the driver does not know it.
-    :param application_id: of the Spark application, :param ui_url: of its web UI; empty until the script has a session.
+    :param application_id: of the Spark application; empty until the script has a session.
+    :param ui_url: of the application's web UI; empty until the script has a session.
     """
 
     counter: int = 0

@@ -116,7 +116,7 @@ class DeploymentEnd(str, Enum):
 
 
 class HoldEnd(str, Enum):
-    """How the last holder came to hold no more."""
+    """How the last hold ended."""
 
     STOPPED = "stopped"  # on request
     RELEASED = "released"  # to a standby, or on SIGTERM
@@ -192,7 +192,7 @@ class StreamState:
     :param epoch: grows by one with every change of holder.
     :param holder: incarnation that may run the queries now; None for nobody.
     :param last_holder: incarnation that holds now or held last.
-    :param last_end: how the last holder came to hold no more; None while there is a holder or never was one.
+    :param last_end: how the last hold ended; None while there is a holder or never was one.
     """
 
     seq: int = 0

@@ -16,7 +16,7 @@ from airflow_stream_provider.lifecycle.heartbeat import DriverPhase
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
 from airflow_stream_provider.lifecycle.rules import may_acquire, may_release
-from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.lifecycle.state import DeploymentEnd, StreamState
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.heartbeat import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
@@ -200,7 +200,7 @@ class Acts:
     def exit(self, state: StreamState) -> None:
         """Send a last heartbeat and end the process with code 0."""
         deployment = state.deployments.get(self._deployment)
-        if deployment is not None and deployment.ended == "finished":
+        if deployment is not None and deployment.ended is DeploymentEnd.FINISHED:
             return  # the script ends by itself
         self._heartbeat.phase = DriverPhase.ENDED
         with contextlib.suppress(ControlUnavailable):
@@ -234,6 +234,8 @@ class Acts:
     def fail(self, reason: str, error: BaseException) -> None:
         """Stop everything, append `failed`, halt the process with code 50."""
         log.error("%s: %s", reason, error)
+        # In a `failed` record, `completed` says that no task of a batch can still write, `interrupted` that something
+        # may still write. Unlike in `released`, a batch that was cut off and whose tasks have ended is `completed`.
         boundary = Boundary.COMPLETED
         if self.running:
             ends, missed = self._queries.stop(TERMINATE_SECONDS)
@@ -241,7 +243,7 @@ class Acts:
                 self._queries.interrupt()
             self.running = False
             if missed is not None or any(end.running_tasks for end in ends.values()):
-                # Part of a batch may still be written: this driver has to be fenced before another one acquires.
+                # Something may still write: this driver has to be fenced before another one acquires.
                 boundary = Boundary.INTERRUPTED
         fields = {
             "boundary": boundary.value,

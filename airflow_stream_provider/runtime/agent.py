@@ -27,7 +27,8 @@ class Agent:
 
     `turn` is called again and again by one thread; `guard`, `script_failed` and `script_finished` by others.
 
-    :param spawn: begins background work. :param group: where the holder commits its finished batches; None = nowhere.
+    :param spawn: begins background work.
+    :param group: where the holder commits its finished batches; None = nowhere.
     """
 
     def __init__(

@@ -10,8 +10,8 @@ than its next write: there it queues, and its stack says which write that is. On
   the query ends;
 - queued for the offsets of a next batch: let it through and take the lock again (the lock is fair);
 - not queued, a batch planned: wait for its commit;
-- not queued, nothing planned: set the flag; wake the thread if it sleeps until the next trigger, otherwise it ends
-  by itself.
+- not queued, nothing planned: set the flag; wake the thread if it sleeps until the next trigger, otherwise it reads
+  the flag soon.
 
 All of this is internal to Spark. It works on 3.5, 4.0 and 4.2; run tests/integration/runtime/test_boundary.py
 against any other version.

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Query = Mapping[str, Any]
+QueryFacts = Mapping[str, Any]
 
 
-def compare(old: Sequence[Query], new: Sequence[Query], accepted: Sequence[str]) -> tuple[list[str], list[str]]:
+def compare(
+    old: Sequence[QueryFacts], new: Sequence[QueryFacts], accepted: Sequence[str]
+) -> tuple[list[str], list[str]]:
     """Compare the queries of the running release with a standby's; return (refusals, notes), one sentence each.
 
     :param accepted: checkpoints that the deployment's form names as added, dropped or changed on purpose.
@@ -37,7 +39,7 @@ def compare(old: Sequence[Query], new: Sequence[Query], accepted: Sequence[str])
     return refusals, notes
 
 
-def _compare_query(old: Query, new: Query) -> tuple[list[str], list[str]]:
+def _compare_query(old: QueryFacts, new: QueryFacts) -> tuple[list[str], list[str]]:
     name = new["name"]
     refusals = []
     if old["sources"] != new["sources"]:
@@ -66,7 +68,7 @@ def _compare_query(old: Query, new: Query) -> tuple[list[str], list[str]]:
     return refusals, notes
 
 
-def _kind(query: Query) -> str:
+def _kind(query: QueryFacts) -> str:
     return "file" if query["sink"] in ("parquet", "json", "csv", "orc", "text") else "other"
 
 

@@ -16,7 +16,7 @@ from airflow_stream_provider.runtime.managed_query import ManagedQuery
 
 # A source's options for the connection to Kafka; the others, such as fetch sizes, are for its consumers.
 CONNECTION = ("bootstrap.servers", "client.dns.lookup", "security.", "sasl.", "ssl.")
-# The client times out first, so that no call of it is still under way when we stop waiting.
+# Kafka's client times out before our wait does, so no commit is still running when we give up.
 CLIENT_SECONDS, GIVE_UP_SECONDS = 10, 15
 PATIENCE = {
     "default.api.timeout.ms": str(CLIENT_SECONDS * 1000),
@@ -26,7 +26,7 @@ PATIENCE = {
 
 log = logging.getLogger(__name__)
 
-Cluster = tuple[tuple[str, str], ...]
+ConnectionOptions = tuple[tuple[str, str], ...]
 
 
 class ConsumerGroup:
@@ -38,20 +38,20 @@ class ConsumerGroup:
     def __init__(self, name: str, queries: Callable[[], Sequence[ManagedQuery]]) -> None:
         self.name = name
         self._queries = queries
-        self._clusters: dict[str, Cluster | None] = {}
-        self._admins: dict[Cluster, Any] = {}
+        self._clusters: dict[str, ConnectionOptions | None] = {}
+        self._admins: dict[ConnectionOptions, Any] = {}
         self._places: dict[tuple[str, int], Any] = {}
         self._loader: Any = None
         self._lock = threading.Lock()
 
-    def clusters(self) -> Mapping[str, Cluster]:
+    def clusters(self) -> Mapping[str, ConnectionOptions]:
         """Return, by query, the connection options of its sources; they may contain secrets."""
         for query in self._queries():
             if query.label not in self._clusters:
                 self._clusters[query.label] = self._cluster(query)
         return {name: cluster for name, cluster in self._clusters.items() if cluster is not None}
 
-    def commit(self, cluster: Cluster, commits: Mapping[tuple[str, int], tuple[int, str]]) -> None:
+    def commit(self, cluster: ConnectionOptions, commits: Mapping[tuple[str, int], tuple[int, str]]) -> None:
         """Commit (offset, metadata) by (topic, partition).
 
         :raises StreamError: Kafka does not answer, or refuses; some of them may be committed.
@@ -82,7 +82,7 @@ class ConsumerGroup:
         for admin in admins.values():
             admin.close(jvm().java.time.Duration.ZERO)
 
-    def _admin(self, cluster: Cluster) -> Any:
+    def _admin(self, cluster: ConnectionOptions) -> Any:
         with self._lock:
             if cluster not in self._admins:
                 properties = jvm().java.util.Properties()
@@ -91,7 +91,7 @@ class ConsumerGroup:
                 self._admins[cluster] = jvm().org.apache.kafka.clients.admin.AdminClient.create(properties)
             return self._admins[cluster]
 
-    def _cluster(self, query: ManagedQuery) -> Cluster | None:
+    def _cluster(self, query: ManagedQuery) -> ConnectionOptions | None:
         relations = kafka_relations(query)
         found = {_connection(dict(relation.extraOptions())) for relation in relations}
         if len(found) > 1:
@@ -106,7 +106,7 @@ class ConsumerGroup:
         return found.pop()
 
 
-def _connection(options: Mapping[str, str]) -> Cluster:
+def _connection(options: Mapping[str, str]) -> ConnectionOptions:
     # Spark's options ignore case; what follows `kafka.` goes to the client unchanged.
     bare = {key.lower()[6:]: value for key, value in options.items() if key.lower().startswith("kafka.")}
     return tuple(sorted((key, value) for key, value in bare.items() if key.startswith(CONNECTION)))

@@ -128,7 +128,7 @@ def _submission() -> str:
 
 
 def _name_application(name: str) -> None:
-    """Name the script's Spark application after the deployment: it is found on the cluster by this name."""
+    """Force the deployment's application name on the script's session; the cluster is searched by it."""
     original = SparkSession.Builder.getOrCreate
 
     def get_or_create(self: SparkSession.Builder) -> SparkSession:

@@ -42,9 +42,8 @@ def main(argv: Sequence[str]) -> int:
     deployment = log.refresh().deployments.get(options.deployment)
     if deployment is None or deployment.ended:
         # A late relaunch of a deployment that has ended: import nothing, touch nothing (rule 9).
-        print(
-            f"Deployment {options.deployment} is {deployment.ended if deployment else 'not declared'}: nothing to do."
-        )
+        found = deployment.ended.value if deployment and deployment.ended else "not declared"
+        print(f"Deployment {options.deployment} is {found}: nothing to do.")
         return 0
     incarnation = f"{options.deployment}.{secrets.token_hex(4)}"
     if _twin_lives(log, incarnation):
@@ -100,7 +99,10 @@ def _run(log: ControlLog, incarnation: str, release: Release, policy: Policy, op
 
 
 def _twin_lives(log: ControlLog, incarnation: str) -> bool:
-    """Whether another driver of this deployment is alive, after a repeated submit or as an orphan; waits up to 13 s."""
+    """Whether another driver of this deployment is alive; waits up to 13 s.
+
+    There is one when the submission was repeated, or when an old driver is still ending.
+    """
     deployment = incarnation.rpartition(".")[0]
 
     def counters() -> dict[str, int]:
@@ -110,7 +112,7 @@ def _twin_lives(log: ControlLog, incarnation: str) -> bool:
     first = counters()
     if not first:
         return False
-    # The Python of an orphan ends within two seconds of its JVM; a heartbeat that moves after ten is a live driver's.
+    # An orphan's Python ends within two seconds; a counter that grows after ten belongs to a live driver.
     time.sleep(10)
     middle = counters()
     time.sleep(3)

@@ -1,4 +1,4 @@
-"""The lease watchdog: ends a driver that can no longer prove that it holds its stream.
+"""The lease watchdog ends a driver that can no longer prove that it holds its stream.
 
 It has two halves, because either of a driver's two processes can freeze or die alone:
 
@@ -16,7 +16,7 @@ import threading
 import time
 from typing import Any
 
-from airflow_stream_provider.runtime import jvm as driver
+from airflow_stream_provider.runtime import jvm
 from airflow_stream_provider.runtime.ports import LeaseOver
 
 HALT_CODE = 50
@@ -35,16 +35,16 @@ class LeaseWatchdog:
 
     def __init__(self, lease_seconds: float) -> None:
         self._lease = lease_seconds
-        jvm = driver.jvm()
-        self._ahead = _clock_difference(jvm)
+        view = jvm.jvm()
+        self._ahead = _clock_difference(view)
         # One element, since py4j turns an AtomicLong into a Python int.
-        self._nanos = jvm.java.util.concurrent.atomic.AtomicLongArray(1)
-        check = _halt_when_past(jvm, self._nanos)  # takes seconds in a cold JVM, so only then the lease begins
-        self._timer = jvm.org.apache.spark.util.ThreadUtils.newDaemonSingleThreadScheduledExecutor("lease-watchdog")
+        self._nanos = view.java.util.concurrent.atomic.AtomicLongArray(1)
+        check = _halt_when_past(view, self._nanos)  # takes seconds in a cold JVM, so only then the lease begins
+        self._timer = view.org.apache.spark.util.ThreadUtils.newDaemonSingleThreadScheduledExecutor("lease-watchdog")
         self._deadline = time.monotonic() + lease_seconds
         self._nanos.set(0, self._in_jvm(self._deadline))
         tick = int(TICK_SECONDS * 1000)
-        self._timer.scheduleAtFixedRate(check, tick, tick, jvm.java.util.concurrent.TimeUnit.MILLISECONDS)
+        self._timer.scheduleAtFixedRate(check, tick, tick, view.java.util.concurrent.TimeUnit.MILLISECONDS)
 
     def postpone(self, sent_at_monotonic: float) -> None:
         """Move the halt to one lease after a renewal of the heartbeat was sent.
@@ -66,7 +66,7 @@ class LeaseWatchdog:
         return int(monotonic * 1e9) + self._ahead
 
 
-def _clock_difference(jvm: Any) -> int:
+def _clock_difference(view: Any) -> int:
     """Return by how many nanoseconds the JVM's monotonic clock is ahead of Python's, rounded down.
 
     Both are the system's monotonic clock, so that they run at the same rate; only their zero may differ.
@@ -74,7 +74,7 @@ def _clock_difference(jvm: Any) -> int:
     best = None
     for _ in range(5):
         before = time.monotonic_ns()
-        there = int(jvm.java.lang.System.nanoTime())
+        there = int(view.java.lang.System.nanoTime())
         after = time.monotonic_ns()
         if best is None or after - before < best[0]:
             best = (after - before, there - after)
@@ -82,9 +82,9 @@ def _clock_difference(jvm: Any) -> int:
     return best[1]
 
 
-def _halt_when_past(jvm: Any, nanos: Any) -> Any:
+def _halt_when_past(view: Any, nanos: Any) -> Any:
     """Return a java.lang.Runnable: `if (nanos.get(0) - System.nanoTime() < 0) Runtime.getRuntime().halt(50)`."""
-    java, handles = jvm.java, jvm.java.lang.invoke.MethodHandles
+    java, handles = view.java, view.java.lang.invoke.MethodHandles
     lookup, method_type = handles.publicLookup(), java.lang.invoke.MethodType.methodType
     long, void = java.lang.Long.TYPE, java.lang.Void.TYPE
 
@@ -92,7 +92,7 @@ def _halt_when_past(jvm: Any, nanos: Any) -> Any:
         return java.lang.Class.forName(name)
 
     def bound(handle: Any, *values: Any) -> Any:
-        array = driver.gateway().new_array(java.lang.Object, len(values))
+        array = jvm.gateway().new_array(java.lang.Object, len(values))
         for index, value in enumerate(values):
             array[index] = value
         return handles.insertArguments(handle, 0, array)
@@ -119,7 +119,7 @@ def _halt_when_past(jvm: Any, nanos: Any) -> Any:
 
 
 def _classes(*classes: Any) -> Any:
-    array = driver.gateway().new_array(driver.jvm().java.lang.Class, len(classes))
+    array = jvm.gateway().new_array(jvm.jvm().java.lang.Class, len(classes))
     for index, value in enumerate(classes):
         array[index] = value
     return array
@@ -135,7 +135,7 @@ def end_with_jvm(pid: int | None = None) -> threading.Thread:
     """
     if pid is None:
         # Not ProcessHandle, which is not in Java 8; the name is "pid@host".
-        name = driver.jvm().java.lang.management.ManagementFactory.getRuntimeMXBean().getName()
+        name = jvm.jvm().java.lang.management.ManagementFactory.getRuntimeMXBean().getName()
         pid = int(name.partition("@")[0])
     thread = threading.Thread(target=_end_after, args=(pid,), name="end-with-jvm", daemon=True)
     thread.start()
@@ -166,4 +166,4 @@ def _runs(pid: int) -> bool:
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
     except ChildProcessError:
-        return True  # not a child of this process, so it cannot be a zombie that waits for us
+        return True  # not our child, so it is no zombie that waits for us

@@ -20,17 +20,17 @@ class RealRunsOnly(StreamingQueryListener):
             handler(event)
 
     def onQueryStarted(self, event: Any) -> None:
-        """Pass on."""
+        """Tell the script's listener that a real query started."""
         self._pass(event, event.id, "onQueryStarted")
 
     def onQueryProgress(self, event: Any) -> None:
-        """Pass on."""
+        """Give the script's listener the progress of a real query."""
         self._pass(event, event.progress.id, "onQueryProgress")
 
     def onQueryIdle(self, event: Any) -> None:
-        """Pass on."""
+        """Tell the script's listener that a real query found no new data."""
         self._pass(event, event.id, "onQueryIdle")
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Pass on."""
+        """Tell the script's listener that a real query ended."""
         self._pass(event, event.id, "onQueryTerminated")

@@ -55,7 +55,8 @@ class Group(Protocol):
 class OffsetsGroup:
     """Commits the progress of the queries to a consumer group while this driver holds the stream.
 
-    :param group: None = nothing is committed. :param may: whether this driver holds the stream now.
+    :param group: None = nothing is committed.
+    :param may: whether this driver holds the stream now.
     """
 
     def __init__(self, group: Group | None, may: Callable[[], bool]) -> None:
@@ -83,7 +84,7 @@ class OffsetsGroup:
         return self._status
 
     def offer(self, queries: Sequence[QueryProgress]) -> None:
-        """Take the queries' newest progress, in place of what was offered before; returns at once."""
+        """Remember the queries' newest progress. Never blocks."""
         with self._lock:
             self._queries = queries
 
@@ -103,7 +104,7 @@ class OffsetsGroup:
             self._lock.wait_for(lambda: self._flushed >= mine, seconds)
 
     def withdraw(self) -> None:
-        """Stop committing: this driver does not hold the stream any more, and the next holder commits from now on."""
+        """Stop committing: the next holder commits from now on, and an older offset must not overwrite its."""
         with self._lock:
             self._queries, self._another = (), True
         if self._group is not None:
@@ -157,7 +158,7 @@ class OffsetsGroup:
         self._note("; ".join(problems))
 
     def _news(self, queries: Sequence[QueryProgress]) -> dict[str, FinishedBatch]:
-        """Return each query's newest finished batch; from its checkpoint if it has run none in this driver."""
+        """Return the last commit of each query; for one that has run no batch in this driver, from its checkpoint."""
         found = {}
         for query in queries:
             name = query.name

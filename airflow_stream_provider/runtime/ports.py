@@ -57,7 +57,7 @@ class Clock(Protocol):
         """Block the calling thread."""
 
 
-class Query(Protocol):
+class LabelledQuery(Protocol):
     """One query of the script, as far as the agent knows it."""
 
     label: str
@@ -110,7 +110,7 @@ class Queries(Protocol):
     def resume(self) -> None:
         """Let the paused queries go on."""
 
-    def tend(self) -> tuple[Sequence[Any], tuple[Query, Exception] | None]:
+    def tend(self) -> tuple[Sequence[Any], tuple[LabelledQuery, Exception] | None]:
         """Return the failed queries to `restart` now, and one that no restart cures, with its error."""
 
     def restart(self, queries: Sequence[Any]) -> None:
@@ -143,7 +143,8 @@ class Rehearse(Protocol):
         """Return the summary that the `standby` record and the heartbeat carry.
 
         :param former: the queries of the release that runs or ran last, from its `standby` record.
-        :param live: whether a driver holds the stream now. :param say: takes one line for the heartbeat.
+        :param live: whether a driver holds the stream now.
+        :param say: takes one line for the heartbeat.
         :raises StreamError: this release cannot take over.
         """
 

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 class QueryFailures:
     """How often a query failed since its last commit, and when it may be tried again."""
 
-    failures: int = 0
+    count: int = 0
     at_batch: int | None = None
     retry_at: float = 0.0
 
@@ -159,12 +159,12 @@ class QueryGroup:
             if error is None:
                 query.end()
                 continue
-            failures_of = self._failures.setdefault(query.label, QueryFailures())
-            if not failures_of.retry_at:
-                self._note(query, failures_of, str(error))
-            if failures_of.failures >= ATTEMPTS:
+            failures = self._failures.setdefault(query.label, QueryFailures())
+            if not failures.retry_at:
+                self._note(query, failures, str(error))
+            if failures.count >= ATTEMPTS:
                 return [], (query, error)
-            if time.monotonic() >= failures_of.retry_at:
+            if time.monotonic() >= failures.retry_at:
                 due.append(query)
         return due, None
 
@@ -179,30 +179,31 @@ class QueryGroup:
         self.restart([query for query in self._gate.live() if query.real is not None and not query.real.isActive])
         self.start([query for query in self._gate.hold(self._start_one) if query.real is None])
 
-    def _note(self, query: ManagedQuery, failures_of: QueryFailures, error: str) -> None:
+    def _note(self, query: ManagedQuery, failures: QueryFailures, error: str) -> None:
         batch = checkpoints.boundary(query.checkpoint).commit
-        if batch != failures_of.at_batch:
-            failures_of.failures, failures_of.at_batch = 0, batch
-        failures_of.failures += 1
+        if batch != failures.at_batch:
+            failures.count, failures.at_batch = 0, batch
+        failures.count += 1
         if any(sign in error for sign in INCURABLE):
-            failures_of.failures = ATTEMPTS
+            failures.count = ATTEMPTS
         concurrent = any(sign in error for sign in CONCURRENT)
-        failures_of.retry_at = time.monotonic() + (0.0 if concurrent else 2.0 ** (failures_of.failures - 1))
-        log.warning(
-            "The query %s failed (%s since its last commit): %s", query.label, failures_of.failures, error[:500]
-        )
+        failures.retry_at = time.monotonic() + (0.0 if concurrent else 2.0 ** (failures.count - 1))
+        log.warning("The query %s failed (%s since its last commit): %s", query.label, failures.count, error[:500])
 
 
 def side_by_side(work: Callable[[ManagedQuery], T], queries: Sequence[ManagedQuery]) -> list[T]:
-    """Do the work for all queries at the same time; when all are done, raise the first error as a StreamError."""
+    """Do the work for all queries at the same time.
+
+    :raises StreamError: the work failed for some query; the first error of all, raised when all are done.
+    """
     results: list[Any] = [None] * len(queries)
-    errors: list[BaseException] = []
+    errors: list[tuple[str, BaseException]] = []
 
     def run(position: int) -> None:
         try:
             results[position] = work(queries[position])
         except BaseException as error:  # noqa: BLE001 - handed to the caller below
-            errors.append(error)
+            errors.append((queries[position].label, error))
 
     threads = [threading.Thread(target=run, args=(i,), name=f"stream-{q.label}") for i, q in enumerate(queries)]
     for thread in threads:
@@ -210,5 +211,12 @@ def side_by_side(work: Callable[[ManagedQuery], T], queries: Sequence[ManagedQue
     for thread in threads:
         thread.join()
     if errors:
-        raise errors[0] if isinstance(errors[0], StreamError) else StreamError(str(errors[0])) from errors[0]
+        label, error = errors[0]
+        if isinstance(error, StreamError):
+            raise error
+        raise StreamError(
+            f"The query {label} failed: {str(error) or type(error).__name__}",
+            next_step="Correct what the error names in the script, its sources or its sink. The driver's log has the "
+            "whole stack trace.",
+        ) from error
     return results

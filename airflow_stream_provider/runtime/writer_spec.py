@@ -69,13 +69,13 @@ def install(guard: Callable[[], None]) -> None:
 
     It patches the class, so that a script that imported it earlier or under another name is covered too.
     """
-    _note_arguments("outputMode", lambda r, mode: setattr(r, "output_mode", mode.lower()))
-    _note_arguments("format", lambda r, source: setattr(r, "format", source.lower()))
-    _note_arguments("queryName", lambda r, name: setattr(r, "name", name))
-    _note_arguments("option", lambda r, key, value: _note_options(r, {key: value}))
-    _note_arguments("options", lambda r, **options: _note_options(r, options))
-    _note_arguments("trigger", lambda r, **trigger: setattr(r, "trigger", _given(trigger)))
-    _note_arguments("foreach", lambda r, f: setattr(r, "foreach", True))
+    _note_arguments("outputMode", lambda spec, mode: setattr(spec, "output_mode", mode.lower()))
+    _note_arguments("format", lambda spec, source: setattr(spec, "format", source.lower()))
+    _note_arguments("queryName", lambda spec, name: setattr(spec, "name", name))
+    _note_arguments("option", lambda spec, key, value: _note_options(spec, {key: value}))
+    _note_arguments("options", lambda spec, **options: _note_options(spec, options))
+    _note_arguments("trigger", lambda spec, **trigger: setattr(spec, "trigger", _given(trigger)))
+    _note_arguments("foreach", lambda spec, f: setattr(spec, "foreach", True))
     _guard_foreach_batch(guard)
 
 
@@ -105,8 +105,8 @@ def _guard_foreach_batch(guard: Callable[[], None]) -> None:
 
     def foreach_batch(self: DataStreamWriter, func: Callable[[DataFrame, int], None]) -> DataStreamWriter:
         def guarded(batch: DataFrame, batch_id: int) -> None:
-            # The wrapper can only refuse: an exception keeps Spark from committing the batch. It must never return
-            # without having called the function, because Spark would then commit a batch that was not written.
+            # The wrapper may only raise: if it returned without calling the function, Spark would commit a batch that
+            # was never written.
             guard()
             func(batch, batch_id)
             guard()
@@ -124,7 +124,7 @@ def rehearsal_writer(writer: DataStreamWriter, checkpoint: str) -> DataStreamWri
 
 
 def note_start(writer: DataStreamWriter, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Note the arguments of `start` or `toTable`; a standby needs them long before it starts the query."""
+    """Note what `start` or `toTable` was given; the rehearsal needs it before Spark starts the query."""
     names = ("path" if method == "start" else "tableName", "format", "outputMode", "partitionBy", "queryName")
     given = {**dict(zip(names, args)), **kwargs}
     writer_spec = writer_spec_of(writer)

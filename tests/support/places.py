@@ -66,7 +66,7 @@ class Place:
         file = self.facts_file(job.deployment)
 
         def there() -> bool:
-            assert not self.cluster.status(submission).terminal, self.cluster.explain(submission)
+            assert not self.cluster.status(submission).terminal, self.cluster.status(submission).description
             return file.is_file()
 
         wait_for(f"{job.deployment} to run on executors", there)

@@ -222,7 +222,7 @@ class Runs(Task):
 
 
 class Watch(Airflow):
-    """Looks, asks `next_step`, does it, and knows at once who lives; two of them may run at a time."""
+    """Looks, asks `recovery_step`, does it, and knows at once who lives; two of them may run at a time."""
 
     def run(self) -> None:
         while True:

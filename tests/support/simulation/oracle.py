@@ -1,4 +1,4 @@
-"""The rules of design.md in other words than the product's: over the log as it is written, and over the truth."""
+"""The rules of docs/architecture.md in other words than the product's: over the log as written, and over the truth."""
 
 from __future__ import annotations
 

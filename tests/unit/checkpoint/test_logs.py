@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.checkpoint import boundary
-from airflow_stream_provider.checkpoint.logs import kafka_offsets, numeric_names, read_commit_version, read_offsets
+from airflow_stream_provider.checkpoint.logs import check_commit, kafka_offsets, numeric_names, read_offsets
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from tests.support import checkpoint_trees as trees
 
@@ -47,13 +47,13 @@ def test_a_purged_file_is_not_damage(root: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_the_format_of_a_commit(root: Path, version: int) -> None:
-    assert read_commit_version(trees.commit(root, 0, version=version)) == version
+def test_the_known_formats_of_a_commit(root: Path, version: int) -> None:
+    check_commit(trees.commit(root, 0, version=version))
 
 
 def test_a_newer_format_of_a_commit_is_refused(root: Path) -> None:
     with pytest.raises(CheckpointError, match="format v4, but only formats up to v3"):
-        read_commit_version(trees.commit(root, 0, version=4))
+        check_commit(trees.commit(root, 0, version=4))
 
 
 @pytest.mark.parametrize(

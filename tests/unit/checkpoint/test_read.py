@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.checkpoint import Operator, boundary, read, recent
+from airflow_stream_provider.checkpoint import StatefulOperator, boundary, read, recent
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from tests.support import checkpoint_trees as trees
 
@@ -27,11 +27,10 @@ def test_all_fields_of_a_checkpoint_with_committed_batches(root: Path) -> None:
     assert found.id == trees.QUERY
     assert found.committed == {"orders": {0: 57, 1: 43}, "prices": {0: 6}}
     assert found.planned is None
-    assert (found.last_commit, found.last_offsets) == (42, 42)
+    assert found.last_commit == 42
     assert found.commits == ((41, 1000.0), (42, 1001.5))
-    assert found.operators == (Operator(0, "stateStoreSave", 2), Operator(1, "symmetricHashJoin", 8))
+    assert found.operators == (StatefulOperator(0, "stateStoreSave", 2), StatefulOperator(1, "symmetricHashJoin", 8))
     assert found.conf == trees.CONF
-    assert (found.offsets_version, found.commits_version) == (1, 1)
     assert [source.name for source in found.sources] == ["0", "1"]
     assert found.sources[1].committed == '{"prices":{"0":6}}'
 
@@ -44,7 +43,7 @@ def test_a_planned_batch_is_not_committed(root: Path) -> None:
     found = read(root)
     assert found.committed == {"orders": {0: 10}, "gone": {0: 7}}
     assert found.planned == {"orders": {0: 12}}
-    assert (found.last_commit, found.last_offsets) == (3, 4)
+    assert found.last_commit == 3
     assert found.sources[0].planned == '{"orders":{"0":12}}'
 
 
@@ -66,7 +65,7 @@ def test_batch_numbers_may_have_gaps_with_asynchronous_progress(root: Path) -> N
     found = read(root)
     assert found.committed == {"orders": {0: 3}}
     assert found.planned == {"orders": {0: 6}}
-    assert (found.last_commit, found.last_offsets) == (4, 5)
+    assert found.last_commit == 4
 
 
 def test_format_2_names_its_sources_in_any_order(root: Path) -> None:
@@ -75,7 +74,6 @@ def test_format_2_names_its_sources_in_any_order(root: Path) -> None:
     found = read(root)
     assert found.committed == {"orders": {0: 57}, "prices": {0: 6}}
     assert {source.name: source.committed for source in found.sources}["idle"] is None
-    assert (found.offsets_version, found.commits_version) == (2, 3)
 
 
 @pytest.mark.parametrize("offset", ["-", "19", '{"logOffset":0}', '{"shard":{"0":"abc"}}', '{"a":{"0":true}}', "[1]"])
@@ -122,21 +120,22 @@ def test_only_integer_names_are_batches(root: Path) -> None:
     for name in (".10.crc", ".10.1a2b.tmp", "10.tmp", "9.compact", "x", "-1", "٣"):
         trees.put(root / "offsets" / name, "", checked=False)
         trees.put(root / "commits" / name, "", checked=False)
-    assert (read(root).last_commit, read(root).last_offsets) == (9, 9)
+    assert read(root).last_commit == 9
+    assert read(root).planned is None
     assert boundary(root).completed
 
 
 def test_spark_35_writes_no_operator_metadata(root: Path) -> None:
     for partition in range(3):
         trees.put(root / "state" / "0" / str(partition) / "1.delta", "x")
-    assert read(root).operators == (Operator(0, "", 3),)
+    assert read(root).operators == (StatefulOperator(0, "", 3),)
 
 
 def test_transform_with_state_keeps_its_metadata_by_batch(root: Path) -> None:
     for batch in (0, 12):
         value = f'v2\n{{"operatorInfo":{{"operatorName":"tws{batch}"}},"stateStoreInfo":[{{"numPartitions":4}}]}}'
         trees.put(root / "state" / "0" / "_metadata" / "v2" / str(batch), value)
-    assert read(root).operators == (Operator(0, "tws12", 4),)
+    assert read(root).operators == (StatefulOperator(0, "tws12", 4),)
 
 
 def test_a_file_url_is_the_same_folder(root: Path) -> None:
@@ -229,3 +228,10 @@ def test_reading_goes_on_while_a_query_writes_and_purges(root: Path) -> None:
     finally:
         over.set()
         writer.join()
+
+
+def test_a_last_commit_in_a_newer_format_is_refused(root: Path) -> None:
+    trees.plan(root, 0, "-")
+    trees.commit(root, 0, version=4)
+    with pytest.raises(CheckpointError, match="format v4, but only formats up to v3"):
+        read(root)

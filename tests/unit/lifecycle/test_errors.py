@@ -1,0 +1,36 @@
+"""The errors of this package: the next step is part of the text."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import airflow_stream_provider
+from airflow_stream_provider.lifecycle.errors import StreamError
+
+ROOT = Path(airflow_stream_provider.__file__).parent
+
+
+def test_the_next_step_ends_the_text() -> None:
+    error = StreamError("There is no session.", next_step="Create one.", host="spark")
+    assert str(error) == "There is no session. Create one."
+    assert (error.message, error.next_step, error.fields) == (
+        "There is no session.",
+        "Create one.",
+        {"host": "spark"},
+    )
+
+
+def test_no_call_passes_the_next_step_under_its_old_name() -> None:
+    """`StreamError` takes any keyword as a field; a misnamed next step would never be shown."""
+    assert calls_with("next_step"), "the search finds nothing at all"
+    assert calls_with("todo") == []
+
+
+def calls_with(keyword: str) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted(ROOT.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and any(given.arg == keyword for given in node.keywords)
+    ]
