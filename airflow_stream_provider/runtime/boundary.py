@@ -153,9 +153,8 @@ class _Stream:
                     raise self._missed("was always about to plan a batch")
                 self._unflag()
                 return False
-            if (
-                "runActivatedStream" in frames
-            ):  # otherwise it has ended by itself or failed, and is about to report that
+            # Without that frame the query has ended by itself or failed, and is about to report it.
+            if "runActivatedStream" in frames:
                 self._flag()
             return True
         except BaseException:

@@ -1,10 +1,10 @@
 """The model check: whatever comes between two steps, the rules hold, and some driver can run the stream again.
 
 Hypothesis chooses who takes the next step, what is lost on the way, who is killed, frozen or cut off there. The code
-that it drives is the product's: ControlLog, the rules, `decide` in the drivers, the operators' plans in Airflow's
-tasks and in the runs of the watch, `next_step` in a watch that knows at once who lives.
+that it drives is the product's: ControlLog, the rules, the agent in the drivers with its background work, the plans of
+the operators in Airflow's tasks and in the runs of the watch, `recovery_step` in a watch that knows at once who lives.
 
-    MODEL_CHECK_EXAMPLES=100000 pytest tests/unit/control/test_every_interleaving.py     # for hours
+    MODEL_CHECK_EXAMPLES=100000 pytest tests/unit/lifecycle/test_every_interleaving.py     # for hours
 
 Without it the examples are the same ones every time: a change is judged by itself, not by luck.
 """
