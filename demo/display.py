@@ -71,14 +71,14 @@ def summarise(console: Console, report: Report) -> None:
     queries = list(report.steady_seconds)
     table = Table(title="Upgrades under load: seconds from the old release's last commit to the new one's first")
     table.add_column("step")
-    table.add_column("outcome")
+    table.add_column("result")
     for query in queries:
         table.add_column(query, justify="right")
         table.add_column("batch")
     for step in report.steps:
         cells: list[RenderableType] = [
             step.name,
-            Text(step.outcome, style=_STYLES.get(StepResult(step.outcome), "green")),
+            Text(step.result, style=_STYLES.get(StepResult(step.result), "green")),
         ]
         for query in queries:
             gap = step.gap_seconds.get(query)
@@ -105,9 +105,9 @@ def _steps(story: Story) -> Table:
     for position, chapter in enumerate(story.chapters):
         if position < len(story.steps):
             step = story.steps[position]
-            style = _STYLES.get(step.outcome, "green")
+            style = _STYLES.get(step.result, "green")
             seconds = f"{step.ended - step.started:.0f} s"
-            table.add_row(Text("✓", style=style), chapter.name, Text(step.outcome.value, style=style), seconds)
+            table.add_row(Text("✓", style=style), chapter.name, Text(step.result.value, style=style), seconds)
         elif chapter is story.running:
             table.add_row(Text("▶", style="cyan"), chapter.name, "", f"{time.time() - story.step_started:.0f} s")
         else:

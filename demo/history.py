@@ -78,7 +78,7 @@ def max_holders(records: Iterable[Record]) -> int:
     return most
 
 
-def outcome(before: Sequence[Record], during: Sequence[Record]) -> StepResult:
+def result(before: Sequence[Record], during: Sequence[Record]) -> StepResult:
     """Return the result of one upgrade.
 
     :param before: the records before the upgrade.

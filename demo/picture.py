@@ -48,7 +48,7 @@ def draw(path: Path, commits: Mapping[str, Commits], steps: Sequence[Step]) -> N
                 gap = crossing(commit_times, change.at)
                 if gap is not None:
                     where = (change.at - origin, 0.93)
-                    panel.annotate(f" {gap:.1f} s", where, xycoords=_ACROSS, color=_COLOURS[step.outcome])
+                    panel.annotate(f" {gap:.1f} s", where, xycoords=_ACROSS, color=_COLOURS[step.result])
     name_steps(panels[0, 0], steps, origin)
     panels[-1, 0].set_xlabel(
         "seconds since the first commit; shaded: a DAG run; vertical line: another driver takes over, with its gap"
@@ -63,7 +63,7 @@ def mark(panel: Any, steps: Sequence[Step], origin: float) -> None:
     :param origin: the time of x = 0, in seconds since 1970.
     """
     for step in steps:
-        colour = _COLOURS[step.outcome]
+        colour = _COLOURS[step.result]
         panel.axvspan(step.started - origin, step.ended - origin, color=colour, alpha=0.12, linewidth=0)
         for change in step.changes:
             panel.axvline(change.at - origin, color=colour, linewidth=1.5)
@@ -73,7 +73,7 @@ def name_steps(panel: Any, steps: Sequence[Step], origin: float) -> None:
     """Write the name and the result of each step above a panel."""
     for step in steps:
         panel.annotate(
-            f"{step.name}\n{step.outcome.value}",
+            f"{step.name}\n{step.result.value}",
             ((step.started + step.ended) / 2 - origin, 1.02),
             xycoords=_ACROSS,
             ha="center",

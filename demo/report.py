@@ -21,14 +21,14 @@ class Step:
     :param name: what was requested.
     :param started: when it started, in seconds since 1970.
     :param ended: when it ended, in seconds since 1970.
-    :param outcome: its result.
+    :param result: its result.
     :param changes: the changes of holder in it.
     """
 
     name: str
     started: float
     ended: float
-    outcome: StepResult
+    result: StepResult
     changes: Sequence[Change] = ()
 
 
@@ -39,13 +39,13 @@ class StepReport:
     If the holder changed twice (upgrade and roll-back), the longer gap and the worse boundary count.
 
     :param name: what was requested.
-    :param outcome: its result.
+    :param result: its result.
     :param gap_seconds: by query, the seconds from the last commit before a change of holder to the first after it.
     :param boundary: ``completed`` or ``interrupted``, by query.
     """
 
     name: str
-    outcome: str
+    result: str
     gap_seconds: dict[str, float]
     boundary: dict[str, str]
 
@@ -90,7 +90,7 @@ def describe(step: Step, commits: Mapping[str, Commits]) -> StepReport:
         ends = [change.boundary[query] for change in takeovers if query in change.boundary]
         if ends:
             boundary[query] = max(ends)  # "interrupted" sorts after "completed"
-    return StepReport(step.name, step.outcome.value, gaps, boundary)
+    return StepReport(step.name, step.result.value, gaps, boundary)
 
 
 def steady(steps: Sequence[Step], commits: Mapping[str, Commits]) -> dict[str, dict[str, float]]:

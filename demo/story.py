@@ -14,7 +14,7 @@ from airflow_stream_provider.lifecycle.record import Record
 from demo.audit import Records, count, deliveries, end_offsets, final_totals, wrong_totals
 from demo.commits import CommitWatcher
 from demo.environment import DemoEnvironment, create_topics
-from demo.history import StepResult, changes, max_holders, outcome
+from demo.history import StepResult, changes, max_holders, result
 from demo.lag import LagWatcher, describe_lag
 from demo.producer import Producer
 from demo.report import Report, Step, describe, failure_times, steady
@@ -133,7 +133,7 @@ class Story:
         self._wait(f"the DAG run {run}", ended, STEP_SECONDS)
         records = self._read()
         during = records[before:]
-        found = outcome(records[:before], during)
+        found = result(records[:before], during)
         new = changes(records)[len(changes(records[:before])) :]
         self.steps.append(Step(chapter.name, self.step_started, time.time(), found, new))
         self.running = None

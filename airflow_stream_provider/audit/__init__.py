@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["AuditReport", "CheckResult", "Finding", "Requirements", "Severity", "audit", "tool_arguments"]
 
 
-def audit(client: KafkaClient, topics: Iterable[str], needs: Requirements, server: Sequence[str]) -> AuditReport:
+def audit(client: KafkaClient, topics: Iterable[str], requirements: Requirements, server: Sequence[str]) -> AuditReport:
     """Read the facts about topics and their cluster from Kafka, and run every check on them. Changes nothing.
 
     :param topics: names of the topics to audit.
-    :param needs: what the stream needs of Kafka, and the declared settings of its clients.
+    :param requirements: what the stream needs of Kafka, and the declared settings of its clients.
     :param server: arguments with which Kafka's command line tools reach the cluster, from `tool_arguments`.
     :raises StreamError: Kafka does not answer, or denies every request.
     """
-    return judge(gather(client, topics, server), needs)
+    return judge(gather(client, topics, server), requirements)

@@ -100,7 +100,7 @@ NAMED_TOPICS: Scope[Topic] = Scope(lambda facts, _: (*facts.topics, *(t for t in
 """`ALL_TOPICS` and the topics that cannot be read. An internal topic is left out until Kafka has created it."""
 BROKERS: Scope[BrokerFacts] = Scope(lambda facts, _: facts.live)
 CLUSTER: Scope[Facts] = Scope(lambda facts, _: (facts,))
-CLIENTS: Scope[Requirements] = Scope(lambda _, needs: (needs,))
+CLIENTS: Scope[Requirements] = Scope(lambda _, requirements: (requirements,))
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Finding:
 
     :param check: name of the check.
     :param severity: severity of the check.
-    :param outcome: whether the check does not hold, could not be read, or is not verifiable.
+    :param result: whether the check does not hold, could not be read, or is not verifiable.
     :param subject: what was examined, such as ``topic orders``.
     :param found: what is wrong, or why the check could not be decided.
     :param wanted: what the check wants.
@@ -119,7 +119,7 @@ class Finding:
 
     check: str
     severity: Severity
-    outcome: CheckResult
+    result: CheckResult
     subject: str
     found: str
     wanted: str
@@ -128,12 +128,12 @@ class Finding:
 
     def to_json(self) -> dict[str, str]:
         """Return the finding as a JSON object."""
-        return {**asdict(self), "severity": self.severity.label, "outcome": self.outcome.value}
+        return {**asdict(self), "severity": self.severity.label, "result": self.result.value}
 
     def __str__(self) -> str:
         text = f"{self.severity.label.upper()} {self.check}, {self.subject}"
-        if self.outcome is not CheckResult.BROKEN:
-            return f"{text}: {self.outcome}. {self.found}"
+        if self.result is not CheckResult.BROKEN:
+            return f"{text}: {self.result}. {self.found}"
         return f"{text}: {self.found}; wanted: {self.wanted}. Fix: {self.fix}"
 
 
@@ -159,26 +159,26 @@ class Check(Generic[S]):
     fix: str
     look: Callable[[S, Facts, Requirements], Broken | None]
 
-    def findings(self, facts: Facts, needs: Requirements, held: Counter[str]) -> Iterator[Finding]:
+    def findings(self, facts: Facts, requirements: Requirements, held: Counter[str]) -> Iterator[Finding]:
         """Yield a finding for each subject for which the check does not hold or cannot be decided.
 
         :param held: counts, by name of the check, the subjects for which it holds; updated here.
         """
-        for subject in self.scope.subjects(facts, needs):
+        for subject in self.scope.subjects(facts, requirements):
             fix, values = self.fix, _names(subject)
             try:
-                broken = self.look(subject, facts, needs)
+                broken = self.look(subject, facts, requirements)
                 if broken is None:
                     held[self.name] += 1
                     continue
-                outcome, found = CheckResult.BROKEN, broken.found
+                result, found = CheckResult.BROKEN, broken.found
                 fix, values = broken.fix or fix, {**values, **broken.values}
                 fix = fill_template(fix, facts.server, values)
             except NotRead as error:
-                outcome, found, fix = CheckResult.UNREAD, str(error), ""
+                result, found, fix = CheckResult.UNREAD, str(error), ""
             except NotVerifiable as error:
-                outcome, found, fix = CheckResult.UNVERIFIABLE, str(error), ""
-            yield Finding(self.name, self.severity, outcome, subject.title, found, self.wanted, self.why, fix)
+                result, found, fix = CheckResult.UNVERIFIABLE, str(error), ""
+            yield Finding(self.name, self.severity, result, subject.title, found, self.wanted, self.why, fix)
 
 
 def check(

@@ -37,7 +37,7 @@ class AuditReport:
         return tuple(
             finding
             for finding in self.findings
-            if finding.severity >= severity and finding.outcome is not CheckResult.UNVERIFIABLE
+            if finding.severity >= severity and finding.result is not CheckResult.UNVERIFIABLE
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -50,16 +50,16 @@ class AuditReport:
         }
 
     def __str__(self) -> str:
-        counts = Counter(finding.outcome for finding in self.findings)
-        parts = [f"{counts[outcome]} {outcome}" for outcome in CheckResult]
+        counts = Counter(finding.result for finding in self.findings)
+        parts = [f"{counts[result]} {result}" for result in CheckResult]
         return f"{', '.join(self.topics)}: {', '.join(parts)}, {sum(self.held.values())} hold"
 
 
-def judge(facts: Facts, needs: Requirements) -> AuditReport:
+def judge(facts: Facts, requirements: Requirements) -> AuditReport:
     """Run every check on the facts and return the report. Pure: no I/O."""
     held: Counter[str] = Counter()
-    findings = [finding for check in CHECKS for finding in check.findings(facts, needs, held)]
-    findings.sort(key=lambda finding: (-finding.severity, list(CheckResult).index(finding.outcome)))
+    findings = [finding for check in CHECKS for finding in check.findings(facts, requirements, held)]
+    findings.sort(key=lambda finding: (-finding.severity, list(CheckResult).index(finding.result)))
     return AuditReport(facts.at, tuple(topic.name for topic in facts.topics), tuple(findings), dict(held))
 
 

@@ -97,7 +97,7 @@ def _look(spec: StreamSpec) -> LagLook:
     try:
         return look_at_lag(lag_target(spec))
     except SpecError as error:
-        return LagLook(time.time(), None, str(error))
+        return LagLook.failed(error)
 
 
 def _to_json(spec: StreamSpec, look: LagLook) -> dict[str, Any]:

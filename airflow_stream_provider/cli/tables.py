@@ -35,7 +35,7 @@ def lag_view(stream: str, look: LagLook, judgement: LagJudgement, ceilings: Ceil
 
 def status_table(lines: Sequence[StreamStatus], now: float) -> RenderableType:
     """Return one row for each stream, and the problems below the table. `now`: seconds since 1970."""
-    table = Table("stream", "phase", "version", "behind", "oldest", "verdict", "measured")
+    table = Table("stream", "phase", "version", "behind", "oldest", "verdict, alarms", "measured")
     problems = []
     for line in lines:
         sample = line.sample
@@ -55,7 +55,7 @@ def status_table(lines: Sequence[StreamStatus], now: float) -> RenderableType:
 
 def history_table(stream: str, samples: Sequence[LagSample]) -> RenderableType:
     """Return one row for each sample, oldest first."""
-    table = Table("at", "phase", "version", "behind", "oldest", "verdict", "incidents", title=stream)
+    table = Table("at", "phase", "version", "behind", "oldest", "verdict, alarms", "incidents", title=stream)
     for sample in samples:
         table.add_row(
             f"{datetime.fromtimestamp(sample.at).astimezone():%Y-%m-%d %H:%M:%S}",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from airflow_stream_provider.hooks.connections import kafka_extra
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.reader import measure_lag
@@ -21,5 +19,5 @@ def look_at_lag(target: LagTarget) -> LagLook:
     except SpecError:
         raise
     except StreamError as error:
-        return LagLook(time.time(), None, str(error))
-    return LagLook(report.at, report)
+        return LagLook.failed(error)
+    return LagLook.of(report)

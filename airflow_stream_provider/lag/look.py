@@ -1,7 +1,8 @@
-"""One attempt to measure a lag: a report, or the reason why there is none. Pure."""
+"""One attempt to measure a lag: a report, or the reason why there is none."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLimits
@@ -20,6 +21,16 @@ class LagLook:
     at: float
     report: LagReport | None
     problem: str = ""
+
+    @classmethod
+    def of(cls, report: LagReport) -> LagLook:
+        """Build the look that found this report."""
+        return cls(report.at, report)
+
+    @classmethod
+    def failed(cls, error: Exception, at: float | None = None) -> LagLook:
+        """Build the look that found only this error. `at`: default now."""
+        return cls(time.time() if at is None else at, None, str(error))
 
     def judge(self, limits: LagLimits) -> LagJudgement:
         """Judge the report; UNKNOWN when there is none."""

@@ -216,8 +216,8 @@ class _Finder(Generic[K, P, G]):
 def _most_positions(unread: Mapping[K, UnreadRange[P, G]]) -> int:
     """Return the largest number of different positions in one partition."""
     positions: dict[P, set[int]] = defaultdict(set)
-    for unread_range in unread.values():
-        positions[unread_range.partition].add(unread_range.position)
+    for span in unread.values():
+        positions[span.partition].add(span.position)
     return max((len(found) for found in positions.values()), default=0)
 
 

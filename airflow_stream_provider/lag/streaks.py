@@ -19,7 +19,7 @@ class Streaks:
     unknown: float | None = None
 
     def add(self, health: Health, at: float) -> None:
-        """Take in one look."""
+        """Update the runs with the health of one look."""
         if health is Health.UNKNOWN:
             self.unknown = at if self.unknown is None else self.unknown
             return

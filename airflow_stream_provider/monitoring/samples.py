@@ -111,8 +111,8 @@ def read(store: Store) -> list[LagSample]:
     try:
         return [LagSample.from_json(sample) for sample in json.loads(data)["samples"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        # With the samples it is lost which alerts were delivered. A watch that fails here would be worse: it would not
-        # bring the stream back.
+        # The record of delivered alerts is lost with the samples, so some may be sent twice; failing here would also
+        # stop recovery.
         log.warning("The samples of the watch are damaged; starting without them: %s", error)
         return []
 
@@ -122,7 +122,7 @@ def append(store: Store, sample: LagSample) -> None:
 
     Of two writers at a time, one may lose its own sample; older samples are never lost.
 
-    :raises ControlUnavailable: it was not written, or perhaps not.
+    :raises ControlUnavailable: the sample may not have been written.
     """
     kept = [*read(store), sample][-KEPT:]
     store.put_samples(json.dumps({"samples": [each.to_json() for each in kept]}).encode())

@@ -1,1 +1,1 @@
-"""What tells people that a stream is behind."""
+"""A notifier that measures a lag and reports it."""

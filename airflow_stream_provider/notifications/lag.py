@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -93,8 +92,8 @@ class LagNotifier(BaseNotifier):
                 raise extra
             report = measure_lag(self.target, extra)
         except StreamError as error:
-            return LagLook(time.time(), None, str(error))
-        return LagLook(report.at, report)
+            return LagLook.failed(error)
+        return LagLook.of(report)
 
     def _samples(self) -> list[LagSample]:
         if not self.target.stream:

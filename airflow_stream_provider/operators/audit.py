@@ -25,9 +25,9 @@ class KafkaTopicAuditOperator(BaseOperator):
 
     :param conn_id: Airflow connection of type `kafka`.
     :param topics: names. (templated)
-    :param fail_on: fail when there is a finding of this severity or a worse one: info, low, medium, high, critical;
-        what could not be read counts as bad as the check that wanted it. Milder ones, and what no broker can know, are
-        warned of in the log. (templated)
+    :param fail_on: fail when there is a finding of this severity or a worse one: info, low, medium, high, critical.
+        A setting that cannot be read has the severity of its check. Milder findings, and settings that no broker knows,
+        are only logged as warnings. (templated)
     :param outage: the longest planned outage of the stream, in seconds.
     :param catch_up: seconds in which it then reads what has waited; default: as long as the outage.
     :param executor_cores: of all executors together.
@@ -61,7 +61,7 @@ class KafkaTopicAuditOperator(BaseOperator):
         self.conn_id = conn_id
         self.topics = topics
         self.fail_on = fail_on
-        self.needs = Requirements(outage, catch_up, executor_cores, compacted, producer, source, sink)
+        self.requirements = Requirements(outage, catch_up, executor_cores, compacted, producer, source, sink)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Audit, warn, and fail if it is bad enough."""
@@ -93,4 +93,4 @@ class KafkaTopicAuditOperator(BaseOperator):
             raise SpecError("No topic was given to audit.", next_step="Give topics=, a list of names.")
         extra = kafka_extra(self.conn_id)
         with KafkaClient(self.conn_id, extra) as client:
-            return audit(client, topics, self.needs, tool_arguments(extra))
+            return audit(client, topics, self.requirements, tool_arguments(extra))

@@ -119,7 +119,7 @@ class StreamOperator(BaseOperator):
         while True:
             snapshot = self.hook.observe()
             needs = self.needs(snapshot, identity)
-            if needs.drivers:
+            if needs != Needs():
                 snapshot = self.hook.observe(needs)
             step = self.plan(snapshot, identity, outcome)
             self.log.info("After record %s of %s: %s.", snapshot.state.seq, self.stream.name, step)
@@ -162,7 +162,7 @@ class StreamOperator(BaseOperator):
         says = "; ".join(f"{name} says {words!r}" for name, words in outcome.evidence.items())
         hint = self.timeout_hint(TaskIdentity.of(context))
         raise AirflowFailException(
-            f"{self.stream.name}: {outcome.reason} for {self.wait_seconds:.0f} s. {says} {hint} "
+            f"{self.stream.name}: {outcome.reason} The task waited {self.wait_seconds:.0f} s. {says} {hint} "
             "Clear the task to wait again: it continues from the control log."
         )
 

@@ -54,7 +54,7 @@ class CheckReleaseOperator(ReleaseOperator):
             "stream": self.stream.name,
             "version": release.version,
             "hash": release.hash,
-            "holder": snapshot.holder,
+            "holder": snapshot.holding,
         }
 
     def _check_room(self, release: Release, identity: TaskIdentity, *, crowded: bool) -> None:

@@ -92,4 +92,7 @@ class KafkaLagOperator(BaseOperator):
             return dict(outcome.evidence)
         if outcome.ended is Ended.LOST:
             raise AirflowFailException(outcome.reason)
-        raise StreamError(f"{outcome.subject}: {outcome.reason} for {self.wait_seconds:.0f} s.")
+        raise StreamError(
+            f"{outcome.subject}: {outcome.reason} The task waited {self.wait_seconds:.0f} s.",
+            next_step="Make Kafka answer, or give a larger wait_seconds.",
+        )

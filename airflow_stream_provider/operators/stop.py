@@ -62,7 +62,7 @@ class StopStreamOperator(StreamOperator):
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         """Ask the cluster which drivers are gone, once nobody holds."""
-        return Needs(drivers=() if snapshot.holder else stoppable(snapshot, identity))
+        return Needs(drivers=() if snapshot.holding else stoppable(snapshot, identity))
 
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
         """Add where each query stopped: `boundary`, `ends` and `offsets`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -91,9 +90,9 @@ class WatchStreamOperator(StreamOperator):
             report = measure_sources(kafka, kafka_extra(kafka), sources)
         except StreamError as error:
             self.log.warning("The lag of %s cannot be measured now: %s", self.stream.name, error)
-            return LagLook(time.time(), None, str(error))
+            return LagLook.failed(error)
         emit(self.stream.name, report)
-        return LagLook(report.at, report)
+        return LagLook.of(report)
 
     def _links(self) -> Mapping[str, str]:
         held = self.hook.control_log.state.holding_deployment

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import RequestStage
 from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges, silence_limit
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.soak import SoakLimits, SoakResult, SoakSample, judge_soak, soak_sample
+from airflow_stream_provider.planning.soak import SoakLimits, SoakLook, SoakResult, judge_soak, soak_look
 from airflow_stream_provider.planning.wait_loop import WaitCondition
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
@@ -20,7 +22,7 @@ class Observations:
     """What one observer of a stream has seen so far."""
 
     ages: HeartbeatAges = field(default_factory=HeartbeatAges)
-    samples: list[SoakSample] = field(default_factory=list)
+    samples: list[SoakLook] = field(default_factory=list)
     over: bool = False  # at the last look the soak's time was over
 
 
@@ -231,14 +233,15 @@ class Soaked(Condition):
         limits = SoakLimits.from_json(self.limits)
         holder = snapshot.state.holder
         silent = seen.ages.seconds(snapshot, holder) if holder else 0.0
-        seen.samples.append(soak_sample(snapshot, self.deployment, self.run, silent, limits))
+        seen.samples.append(soak_look(snapshot, self.deployment, self.run, silent, limits))
         found = judge_soak(self.deployment, seen.samples, limits)
         evidence = {"lag_records": seen.samples[-1].lag_records, "samples": len(seen.samples)}
         if found.result is SoakResult.BAD:
             return WaitOutcome(Ended.LOST, self.deployment, found.reason, evidence)
         if found.result is SoakResult.SUPERSEDED:
             return WaitOutcome(Ended.REACHED, self.deployment, found.reason, evidence)
-        # A driver that died just before the end has not been silent for long enough to be bad: wait for one more beat.
+        # A driver that died just before the end has not been silent for long enough to be bad: wait for one more
+        # heartbeat.
         was_over, seen.over = seen.over, snapshot.at >= self.until
         beats = was_over and seen.samples[-1].silent == 0.0
         measured = not self.needs(snapshot, seen).lag or len(seen.samples) >= limits.samples
@@ -261,8 +264,8 @@ class SignsOfLife(Condition):
     SUBJECT: ClassVar[str] = "signs of life"
 
     @property
+    @override
     def description(self) -> str:
-        """Names the drivers."""
         return f"a sign of life of {', '.join(self.counters)}"
 
     def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
@@ -291,8 +294,8 @@ class InPhase(Condition):
     version: str = ""
 
     @property
+    @override
     def description(self) -> str:
-        """Names the phases, and the release."""
         return f"the stream to be {' or '.join(self.phases)}" + (
             f" with release {self.version}" if self.version else ""
         )

@@ -11,16 +11,13 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 class HeartbeatAges:
     """Remembers when each heartbeat counter was first seen; never compares the clocks of two machines.
 
-    An observer that could not look in between has not seen any heartbeat stand still: call `forget` then.
+    An observer that could not look in between has not seen any heartbeat stand still: it starts with a new
+    instance then.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._seen: dict[str, tuple[int, float]] = {}
-
-    def forget(self) -> None:
-        """Start again from nothing, because the control log could not be read for a while."""
-        self._seen.clear()
 
     def seconds(self, snapshot: Snapshot, incarnation: str) -> float:
         """Return for how many seconds the counter of an incarnation has not changed; 0 at the first look."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from airflow_stream_provider.lag.formatting import count, duration
 from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.look import LagLook
@@ -57,8 +59,8 @@ class Measured(LagCondition):
     WAITS_FOR: ClassVar[str] = "Kafka to answer"
 
     @property
+    @override
     def ceilings(self) -> Ceilings:
-        """Those of the limits."""
         return LagLimits.from_json(self.limits).ceilings
 
     def check(self, look: LagLook, memory: Streaks) -> WaitOutcome | None:
@@ -82,8 +84,8 @@ class WithinLimits(LagCondition):
     WAITS_FOR: ClassVar[str] = "a lag within its limits"
 
     @property
+    @override
     def ceilings(self) -> Ceilings:
-        """Those of the limits."""
         return LagLimits.from_json(self.limits).ceilings
 
     def check(self, look: LagLook, memory: Streaks) -> WaitOutcome | None:

@@ -90,7 +90,7 @@ def _look_closer(
                 return Skip(f"{deployment.id} is about to be submitted.")
             # The task that declared it may submit it at the same moment; of two submissions one is killed.
             return stand_by(snapshot, deployment.id, outcome)
-    return Done({"stream": snapshot.stream, "holder": snapshot.holder, "phase": state.phase.value})
+    return Done({"stream": snapshot.stream, "holder": snapshot.holding, "phase": state.phase.value})
 
 
 def _appoint(snapshot: Snapshot, identity: TaskIdentity, standby: str, why: str) -> Step:

@@ -106,7 +106,9 @@ def _bring_back(state: StreamState, alive: Mapping[str, bool | None]) -> Recover
             return RecoveryStep(RecoveryAction.FAIL, deployment.id, "Nothing of it is left on the cluster.")
         return RecoveryStep(RecoveryAction.WAIT)
     return RecoveryStep(
-        RecoveryAction.DECLARE, _to_run_bring_back(state), "No driver of a release that has run before is left."
+        RecoveryAction.DECLARE,
+        _deployment_to_declare_again(state),
+        "No driver of a release that has run before is left.",
     )
 
 
@@ -118,7 +120,7 @@ def _proven(state: StreamState) -> set[str]:
     return {_hash(state, i.deployment) for i in state.incarnations.values() if i.epoch}
 
 
-def _to_run_bring_back(state: StreamState) -> str:
+def _deployment_to_declare_again(state: StreamState) -> str:
     """Return the deployment that held last; one that failed only when all did, since its release would fail again."""
     held = [i for i in state.incarnations.values() if i.epoch]
     sound = [i for i in held if state.deployments[i.deployment].ended is not DeploymentEnd.FAILED]

@@ -21,7 +21,7 @@ def ask(snapshot: Snapshot, request: str, to: str | None, reason: str) -> Append
 
     :param request: id of the request. :param to: standby that shall hold; None asks for a stop.
     """
-    policy = snapshot.policy(snapshot.holder or deployment_of(to or ""))
+    policy = snapshot.policy(snapshot.holding or deployment_of(to or ""))
     expires = snapshot.at + policy.boundary_seconds + ANSWER_SECONDS
     return Append(Kind.REQUESTED, {"request": request, "to": to, "expires": expires, "reason": reason})
 

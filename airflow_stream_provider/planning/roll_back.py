@@ -26,7 +26,7 @@ def roll_back(snapshot: Snapshot, identity: TaskIdentity, bad: str, outcome: Wai
     again = identity.deployment(snapshot.stream, state.deployments[previous].release.version) if previous else ""
     held = any(deployment_of(record["incarnation"]) == bad for record in snapshot.acquisitions())
     asked = any(request.by.startswith(identity.run) for request in state.requests.values())
-    if (snapshot.holder and not snapshot.holds(bad)) or not (held or asked):
+    if (snapshot.holding and not snapshot.holds(bad)) or not (held or asked):
         return Skip(f"Nothing to roll back: {snapshot.holder_sentence}")
     if not previous:
         return Skip(f"No release ran before {bad}, so there is none to go back to. {snapshot.holder_sentence}")

@@ -44,7 +44,7 @@ class Snapshot:
     lag: LagReport | None = None
 
     @property
-    def holder(self) -> str:
+    def holding(self) -> str:
         """The deployment that holds the stream, or an empty text."""
         return deployment_of(self.state.holder) if self.state.holder else ""
 
@@ -72,7 +72,7 @@ class Snapshot:
 
     def holds(self, deployment: str) -> bool:
         """Whether this deployment holds the stream."""
-        return bool(deployment) and self.holder == deployment
+        return bool(deployment) and self.holding == deployment
 
     def live_deployments(self) -> tuple[str, ...]:
         """The deployments that have not ended and do not hold the stream, oldest first."""
@@ -86,10 +86,10 @@ class Snapshot:
         """The deployment that held the stream before this one first did (before now, if it never did); or empty."""
         before = ""
         for record in self.acquisitions():
-            holder = deployment_of(record["incarnation"])
-            if holder == deployment:
+            holding = deployment_of(record["incarnation"])
+            if holding == deployment:
                 break
-            before = holder
+            before = holding
         return before
 
     def declared(self, deployment: str) -> Record:
@@ -113,7 +113,7 @@ class Snapshot:
             "deployment": deployment,
             "version": self.state.deployments[deployment].release.version,
             "previous": self.previous(deployment),
-            "holder": self.holder,
+            "holder": self.holding,
             "epoch": self.state.epoch,
         }
 

@@ -50,10 +50,10 @@ class SoakLimits:
 
 
 @dataclass(frozen=True)
-class SoakSample:
+class SoakLook:
     """One look of a soak.
 
-    :param holder: deployment that holds the stream; None for nobody.
+    :param holding: deployment that holds the stream; None for nobody.
     :param ended: how the soaking deployment ended; empty while it lives.
     :param reason: why it ended.
     :param superseded: another deployment took over on request.
@@ -62,7 +62,7 @@ class SoakSample:
     :param too_far: why the lag is beyond the limits; empty if it is not, or is unknown.
     """
 
-    holder: str | None
+    holding: str | None
     ended: str = ""
     reason: str = ""
     superseded: bool = False
@@ -79,7 +79,7 @@ class SoakJudgement:
     reason: str = ""
 
 
-def soak_sample(snapshot: Snapshot, deployment: str, run: str, silent: float, limits: SoakLimits) -> SoakSample:
+def soak_look(snapshot: Snapshot, deployment: str, run: str, silent: float, limits: SoakLimits) -> SoakLook:
     """Return what a look says about a soaking deployment.
 
     :param run: prefix of the authors of the soak's DAG run, whose own requests do not supersede the deployment.
@@ -92,18 +92,18 @@ def soak_sample(snapshot: Snapshot, deployment: str, run: str, silent: float, li
     acquired = snapshot.acquisitions()
     request = state.requests.get(acquired[-1]["request"]) if acquired else None
     requested = request is not None and request.stage is RequestStage.DONE and not request.by.startswith(run)
-    return SoakSample(
-        holder=snapshot.holder or None,
+    return SoakLook(
+        holding=snapshot.holding or None,
         ended=ended,
         reason=watched.reason,
-        superseded=bool(snapshot.holder) and not snapshot.holds(deployment) and requested,
+        superseded=bool(snapshot.holding) and not snapshot.holds(deployment) and requested,
         silent=silent,
         lag_records=snapshot.lag.records if snapshot.lag else None,
         too_far=too_far(snapshot.lag, limits),
     )
 
 
-def judge_soak(deployment: str, samples: Sequence[SoakSample], limits: SoakLimits) -> SoakJudgement:
+def judge_soak(deployment: str, samples: Sequence[SoakLook], limits: SoakLimits) -> SoakJudgement:
     """Judge a deployment by its samples so far, oldest first.
 
     A release that takes over a lag and catches up is not at fault: a sample counts as too far behind only if its lag in
@@ -115,9 +115,9 @@ def judge_soak(deployment: str, samples: Sequence[SoakSample], limits: SoakLimit
     if last.ended:
         return SoakJudgement(SoakResult.BAD, f"It {last.ended}: {last.reason or 'no reason given'}.".replace("..", "."))
     if last.superseded:
-        return SoakJudgement(SoakResult.SUPERSEDED, f"{last.holder} took over since.")
-    if last.holder != deployment:
-        return SoakJudgement(SoakResult.BAD, f"It does not hold the stream any more; {last.holder or 'nobody'} does.")
+        return SoakJudgement(SoakResult.SUPERSEDED, f"{last.holding} took over since.")
+    if last.holding != deployment:
+        return SoakJudgement(SoakResult.BAD, f"It does not hold the stream any more; {last.holding or 'nobody'} does.")
     if last.silent > limits.silent_seconds:
         return SoakJudgement(SoakResult.BAD, f"Its heartbeat has stood still for {last.silent:.0f} s.")
     return _judge_lag(samples, limits)
@@ -132,7 +132,7 @@ def too_far(report: LagReport | None, limits: SoakLimits) -> str:
     return str(found) if found.health is Health.FAIL else ""
 
 
-def _judge_lag(samples: Sequence[SoakSample], limits: SoakLimits) -> SoakJudgement:
+def _judge_lag(samples: Sequence[SoakLook], limits: SoakLimits) -> SoakJudgement:
     recent = samples[-limits.samples :]
     if len(recent) < limits.samples:
         return SoakJudgement(SoakResult.GOOD)
@@ -144,5 +144,5 @@ def _judge_lag(samples: Sequence[SoakSample], limits: SoakLimits) -> SoakJudgeme
     return SoakJudgement(SoakResult.GOOD)
 
 
-def _catching_up(sample: SoakSample, began: int | None) -> bool:
+def _catching_up(sample: SoakLook, began: int | None) -> bool:
     return began is not None and sample.lag_records is not None and sample.lag_records < began

@@ -25,7 +25,7 @@ def stop(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None
     asked = last is not None and last.stage is RequestStage.DONE
     if asked and (state.holder or state.open_request):
         return Done(
-            {"stream": snapshot.stream, "stopped": False, "holder": snapshot.holder, "note": snapshot.holder_sentence}
+            {"stream": snapshot.stream, "stopped": False, "holder": snapshot.holding, "note": snapshot.holder_sentence}
         )
     step = fence_first(snapshot, outcome)
     if step is not None:
@@ -36,7 +36,7 @@ def stop(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None
         if last is not None and last.source == state.holder:
             return GiveUp(
                 HandOverFailed(
-                    f"{snapshot.holder} did not stop at a batch boundary in time and goes on.",
+                    f"{snapshot.holding} did not stop at a batch boundary in time and goes on.",
                     next_step="Look at its batches in the Spark UI; raise `upgrade.boundary_seconds` and "
                     "stop it again.",
                 )

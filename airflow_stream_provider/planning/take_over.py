@@ -83,5 +83,5 @@ def _not_taken(snapshot: Snapshot, request: Request) -> StreamError:
         f"The hand-over to {request.to} {how}{': ' + why if why else ''}. {snapshot.holder_sentence}",
         next_step="Nothing was lost. Look at both drivers' logs, then start a new run.",
         request=request.id,
-        holder=snapshot.holder,
+        holder=snapshot.holding,
     )

@@ -30,7 +30,7 @@ class WaitCondition(Generic[Look, Memory]):
 
     @property
     def description(self) -> str:
-        """What is waited for, to follow on "waiting for"."""
+        """Completes the sentence "Waiting for …"."""
         return self.WAITS_FOR.format_map(vars(self))
 
     def new_memory(self) -> Memory:
@@ -143,5 +143,5 @@ async def _wait(
         if outcome is not None:
             return Waited(outcome, last)
         await looks.pause()
-    reason = f"waited in vain for {condition.description}" + (f"; {problem}" if problem else "")
+    reason = f"Timed out waiting for {condition.description}." + (f" Last problem: {problem}" if problem else "")
     return Waited(WaitOutcome(Ended.TIMEOUT, reason=reason), last)

@@ -78,7 +78,7 @@ class ReportUpgradeOperator(StreamOperator):
                 "stream": snapshot.stream,
                 "deployment": self.deployment,
                 "version": version,
-                "holder": snapshot.holder,
+                "holder": snapshot.holding,
             }
             return Done({**result, "result": self.soaked})
         if any(deployment_of(r["incarnation"]) == self.deployment for r in snapshot.acquisitions()):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from typing_extensions import override
 
 from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.hooks.lag import look_at_lag
@@ -116,7 +117,8 @@ class _LagSensor(BaseSensorOperator):
         sentence = f"{self.target.name}: {outcome.reason}".rstrip(".") + "."
         if self.soft_fail or (outcome.ended is Ended.UNKNOWN and self.skips_unknown):
             raise AirflowSkipException(sentence)
-        raise AirflowFailException(sentence)
+        again = "wait again, or give a larger timeout" if outcome.ended is Ended.TIMEOUT else "measure again"
+        raise AirflowFailException(f"{sentence} Clear the task to {again}.")
 
     @property
     def skips_unknown(self) -> bool:
@@ -189,8 +191,8 @@ class KafkaLagSensor(_LagSensor):
             self.ceilings,
         )
 
+    @override
     def condition(self) -> LagCondition:
-        """Return what to wait for: a lag within the limits."""
         return WithinLimits(self.limits.to_json(), self.for_at_least, self.unknown)
 
     @property
@@ -224,8 +226,8 @@ class StreamCaughtUpSensor(_LagSensor):
         """Compute the moment."""
         self._since = _seconds(self.moment) if self.moment else time.time()
 
+    @override
     def condition(self) -> LagCondition:
-        """Return what to wait for: everything up to the moment."""
         return CaughtUp(self._since)
 
 

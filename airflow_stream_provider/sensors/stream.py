@@ -80,4 +80,6 @@ class StreamSensor(BaseSensorOperator):
         """Finish; fail when the time is over."""
         outcome = WaitOutcome.from_event(event)
         if outcome.ended is not Ended.REACHED:
-            raise AirflowFailException(f"{self.stream.name}: {outcome.reason}.")
+            raise AirflowFailException(
+                f"{self.stream.name}: {outcome.reason} Clear the task to wait again, or give a larger timeout."
+            )

@@ -1,4 +1,4 @@
-"""The lag target that a DAG's author names: a stream's YAML, or a consumer group and its Kafka."""
+"""Turn an operator's `stream`, or `group` and `kafka`, into a LagTarget."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class RequestedRelease:
         arguments: Sequence[str] | str | None,
         changed_checkpoints: Sequence[str] | str | None,
     ) -> RequestedRelease:
-        """Return it from an operator's parameters; what is None or empty is as the YAML says.
+        """Build it from an operator's parameters; the YAML fills in what is None or empty.
 
         :raises SpecError: a list that is given as text is not a JSON list.
         """

@@ -117,7 +117,7 @@ class UpgradeSpec(_Part):
     take_back_seconds: Seconds = Policy.take_back_seconds
 
     def policy(self, changed_checkpoints: tuple[str, ...] = ()) -> Policy:
-        """Return what of this travels to the drivers."""
+        """Return the drivers' policy."""
         runbook_only = {"strategy", "soak", "keep_previous", "approval"}
         return Policy(**self.model_dump(exclude=runbook_only), changed_checkpoints=changed_checkpoints)
 
@@ -144,7 +144,7 @@ class WatchSpec(_Part):
     """How the stream is watched.
 
     `schedule`: how often, as a duration; null = only when a person triggers it. `for_at_least`: how long the lag must
-    be too much before people are told, and well before they are told that it is over.
+    stay beyond its limits before an alert opens, and within them before it closes.
     """
 
     schedule: Annotated[Seconds, Field(ge=5)] | None = 60.0
@@ -198,7 +198,7 @@ class StreamSpec(_Part):
         return self._source.parent.parent / name
 
     def policy(self, changed_checkpoints: tuple[str, ...] = ()) -> Policy:
-        """Return what of this travels to the drivers."""
+        """Return the drivers' policy."""
         return replace(self.upgrade.policy(changed_checkpoints), offsets_group=self.offsets_group or "")
 
 

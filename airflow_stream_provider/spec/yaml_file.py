@@ -68,10 +68,10 @@ class YamlFile:
         )
 
     def refuse(self, error: ValidationError, model: type[BaseModel]) -> SpecError:
-        """Return the first of pydantic's findings as one sentence of ours, without what was written there."""
+        """Return the first of pydantic's errors as one sentence of ours, without what was written there."""
         found = error.errors(include_url=False, include_context=False, include_input=False)
         # A mistyped field is both unknown and missing: the first says more.
-        first = min(found, key=lambda finding: finding["type"] != "extra_forbidden")
+        first = min(found, key=lambda each: each["type"] != "extra_forbidden")
         field: Field = tuple(first["loc"])
         if first["type"] == "missing":
             return self.error(field, "this field is missing.", next_step=f"Add `{field[-1]}: ...`.")

@@ -145,7 +145,7 @@ class LagEventTrigger(BaseEventTrigger):
         try:
             look = await reader.look(target, since)
         except SpecError as error:
-            look = LagLook(time.time(), None, str(error))
+            look = LagLook.failed(error)
         if look.problem:
             self.log.warning("The lag of %s cannot be measured now: %s", target.name, look.problem)
         return look

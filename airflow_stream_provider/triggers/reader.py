@@ -43,7 +43,6 @@ class SharedReader:
     def __init__(self, kafka: str) -> None:
         self.kafka = kafka
         self.users = 0
-        self.measurements = 0
         self._asked: dict[LagTarget, list[asyncio.Future[LagLook]]] = {}
         self._last: dict[LagTarget, LagLook] = {}
         self._task: asyncio.Task[None] | None = None
@@ -105,7 +104,6 @@ class SharedReader:
 
     async def _measure(self, targets: list[LagTarget]) -> dict[LagTarget, LagLook]:
         loop = asyncio.get_running_loop()
-        self.measurements += 1
         began = time.time()
         try:
             extra = {} if self._client is not None else await akafka_extra(self.kafka)
@@ -113,11 +111,11 @@ class SharedReader:
         except SpecError:
             raise
         except StreamError as error:
-            problem = str(error)
+            problem = error
         log.warning("The lag cannot be measured now with the connection %s: %s", self.kafka, problem)
         # The connection may be broken. The next look makes a new one, with the credentials as they are then.
         await loop.run_in_executor(self._thread, self._disconnect)
-        return {target: LagLook(began, None, problem) for target in targets}
+        return {target: LagLook.failed(problem, began) for target in targets}
 
     # -- in the thread -----------------------------------------------------------------------------------------------
 
@@ -130,13 +128,13 @@ class SharedReader:
         looks = {}
         for target, found in self._reader.read(targets).items():
             if isinstance(found, StreamError):
-                looks[target] = LagLook(time.time(), None, str(found))
+                looks[target] = LagLook.failed(found)
             else:
                 # The report caches its sums. Compute them here, not in the event loop: there may be thousands of
                 # partitions, and hundreds of triggers.
                 summary(found)
                 emit(target.name, found)
-                looks[target] = LagLook(found.at, found)
+                looks[target] = LagLook.of(found)
         return looks
 
     def _disconnect(self) -> None:

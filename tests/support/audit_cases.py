@@ -39,7 +39,7 @@ class Case:
     found: str
     fix: str
     facts: Facts = field(default_factory=facts)
-    needs: Requirements = NEEDS
+    requirements: Requirements = NEEDS
     besides: tuple[str, ...] = ()
 
 
@@ -203,7 +203,7 @@ CASES = [
         "message-size",
         "max.request.size 2000000",
         f"{SET} max.message.bytes=2000012",
-        needs=producer(max_request_size=2_000_000),
+        requirements=producer(max_request_size=2_000_000),
     ),
     Case(
         "fetch-size",
@@ -289,36 +289,39 @@ CASES = [
         "partitions",
         "6 partitions for 4 cores, 12 wanted",
         f"kafka-topics.sh {AT} --alter --topic orders --partitions 12",
-        needs=replace(NEEDS, executor_cores=4),
+        requirements=replace(NEEDS, executor_cores=4),
     ),
-    Case("producer-acks", "acks is 1", "acks=all", needs=producer(acks=1)),
+    Case("producer-acks", "acks is 1", "acks=all", requirements=producer(acks=1)),
     Case(
         "producer-idempotence",
         "is false",
         "enable.idempotence=true",
-        needs=producer(enable_idempotence=False),
+        requirements=producer(enable_idempotence=False),
         besides=("producer-in-flight",),
     ),
-    Case("producer-retries", "retries is 0", "delivery.timeout.ms=120000", needs=producer(retries=0)),
+    Case("producer-retries", "retries is 0", "delivery.timeout.ms=120000", requirements=producer(retries=0)),
     Case(
         "producer-in-flight",
         "is 6",
         "max.in.flight.requests.per.connection=5",
-        needs=producer(max_in_flight_requests_per_connection=6),
+        requirements=producer(max_in_flight_requests_per_connection=6),
     ),
     Case(
         "source-data-loss",
         "is false",
         '.option("failOnDataLoss", "true")',
-        needs=replace(NEEDS, source={"failondataloss": "False", "maxOffsetsPerTrigger": 1}),
+        requirements=replace(NEEDS, source={"failondataloss": "False", "maxOffsetsPerTrigger": 1}),
     ),
     Case(
         "source-batch-limit",
         "is not set",
         '.option("maxOffsetsPerTrigger", "1000000")',
-        needs=replace(NEEDS, source={}),
+        requirements=replace(NEEDS, source={}),
     ),
     Case(
-        "sink-acks", "kafka.acks is 1", '.option("kafka.acks", "all")', needs=replace(NEEDS, sink={"kafka.acks": "1"})
+        "sink-acks",
+        "kafka.acks is 1",
+        '.option("kafka.acks", "all")',
+        requirements=replace(NEEDS, sink={"kafka.acks": "1"}),
     ),
 ]

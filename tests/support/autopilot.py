@@ -1,4 +1,4 @@
-"""Carries out the operators' plans without Airflow: the same hook, goals and plans, polled instead of deferred."""
+"""Carries out the operators' plans without Airflow: the same hook, conditions and plans, polled instead of deferred."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_the_story_and_what_is_kept(tmp_path: Path) -> None:
     demo.send_signal(signal.SIGINT)
     assert demo.wait(120) == 0, output.read_text()
     report = json.loads((tmp_path / "report.json").read_text())
-    assert [step["outcome"] for step in report["steps"]] == ["deployed", "handed-over", "refused", "rolled-back"]
+    assert [step["result"] for step in report["steps"]] == ["deployed", "handed-over", "refused", "rolled-back"]
     assert set(report["steps"][1]["gap_seconds"]) == {"enrich", "totals"}
     assert report["steps"][1]["boundary"] == {"enrich": "completed", "totals": "completed"}
     assert report["records"]["produced"] == report["records"]["delivered"] > 0

@@ -19,20 +19,20 @@ DELIVERY_SECONDS = 60
     "because keys would move, set minPartitions on the source.",
     fix="kafka-topics.sh {server} --alter --topic {pattern} --partitions {count}",
 )
-def partitions(facts: Facts, _: Facts, needs: Requirements) -> Broken | None:
+def partitions(facts: Facts, _: Facts, requirements: Requirements) -> Broken | None:
     """Compare the number of partitions with three times the cores."""
-    if needs.executor_cores is None:
+    if requirements.executor_cores is None:
         raise NotVerifiable("The cores of all executors together were not declared (executor_cores=).")
     unread = [topic.name for topic in facts.topics if topic.problem]
     if unread:
         raise NotRead(f"The partitions of {', '.join(unread)} could not be read.")
     found = sum(len(topic.partitions) for topic in facts.topics)
-    wanted = PARTITIONS_PER_CORE * needs.executor_cores
+    wanted = PARTITIONS_PER_CORE * requirements.executor_cores
     if found >= wanted:
         return None
     largest = max(facts.topics, key=lambda topic: len(topic.partitions))
     return Broken(
-        f"{found} partitions for {needs.executor_cores} cores, {wanted} wanted",
+        f"{found} partitions for {requirements.executor_cores} cores, {wanted} wanted",
         {"topic": largest.name, "count": len(largest.partitions) + wanted - found},
     )
 
@@ -45,9 +45,9 @@ def partitions(facts: Facts, _: Facts, needs: Requirements) -> Broken | None:
     why="With any other value a write counts before a second broker has it, whatever min.insync.replicas is.",
     fix="acks=all  # in the producer's settings",
 )
-def producer_acks(needs: Requirements, facts: Facts, _: Requirements) -> Broken | None:
+def producer_acks(requirements: Requirements, facts: Facts, _: Requirements) -> Broken | None:
     """Check the declared acks."""
-    value = needs.option("producer", "acks")
+    value = requirements.option("producer", "acks")
     return None if value in ("all", "-1") else Broken(f"acks is {value}")
 
 
@@ -59,9 +59,13 @@ def producer_acks(needs: Requirements, facts: Facts, _: Requirements) -> Broken 
     why="Without it, a retry after a lost response writes the record twice (KIP-679).",
     fix="enable.idempotence=true  # in the producer's settings",
 )
-def producer_idempotence(needs: Requirements, facts: Facts, _: Requirements) -> Broken | None:
+def producer_idempotence(requirements: Requirements, facts: Facts, _: Requirements) -> Broken | None:
     """Check the declared enable.idempotence."""
-    return Broken("enable.idempotence is false") if needs.option("producer", "enable.idempotence") != "true" else None
+    return (
+        Broken("enable.idempotence is false")
+        if requirements.option("producer", "enable.idempotence") != "true"
+        else None
+    )
 
 
 @check(
@@ -73,10 +77,10 @@ def producer_idempotence(needs: Requirements, facts: Facts, _: Requirements) -> 
     "drops records (Amazon MSK's client settings).",
     fix="delivery.timeout.ms=120000  # in the producer's settings, and remove retries",
 )
-def producer_retries(needs: Requirements, facts: Facts, _: Requirements) -> Broken | None:
+def producer_retries(requirements: Requirements, facts: Facts, _: Requirements) -> Broken | None:
     """Check the declared timeout and retries; the defaults of all clients are enough."""
-    timeout = needs.number("producer", "delivery.timeout.ms", "120000")
-    retries = needs.number("producer", "retries", str(2**31 - 1))
+    timeout = requirements.number("producer", "delivery.timeout.ms", "120000")
+    retries = requirements.number("producer", "retries", str(2**31 - 1))
     if timeout < DELIVERY_SECONDS * 1000:
         return Broken(f"delivery.timeout.ms is {timeout}")
     return Broken(f"retries is {retries}") if retries < DELIVERY_SECONDS else None
@@ -90,11 +94,11 @@ def producer_retries(needs: Requirements, facts: Facts, _: Requirements) -> Brok
     why="Brokers keep the order of at most five batches that are retried.",
     fix="max.in.flight.requests.per.connection=5  # in the producer's settings",
 )
-def producer_in_flight(needs: Requirements, facts: Facts, _: Requirements) -> Broken | None:
+def producer_in_flight(requirements: Requirements, facts: Facts, _: Requirements) -> Broken | None:
     """Check the declared number; clients with idempotence limit it themselves."""
-    idempotent = needs.producer is not None and "enable.idempotence" in needs.producer
-    default = "5" if idempotent and needs.option("producer", "enable.idempotence") == "true" else None
-    value = needs.number("producer", "max.in.flight.requests.per.connection", default)
+    idempotent = requirements.producer is not None and "enable.idempotence" in requirements.producer
+    default = "5" if idempotent and requirements.option("producer", "enable.idempotence") == "true" else None
+    value = requirements.number("producer", "max.in.flight.requests.per.connection", default)
     return Broken(f"max.in.flight.requests.per.connection is {value}") if value > 5 else None
 
 
@@ -106,9 +110,13 @@ def producer_in_flight(needs: Requirements, facts: Facts, _: Requirements) -> Br
     why="With false, Spark silently skips records that Kafka deleted before they were read (Spark's Kafka guide).",
     fix='.option("failOnDataLoss", "true")  # on the stream\'s Kafka source',
 )
-def source_data_loss(needs: Requirements, facts: Facts, _: Requirements) -> Broken | None:
+def source_data_loss(requirements: Requirements, facts: Facts, _: Requirements) -> Broken | None:
     """Check the declared failOnDataLoss."""
-    return Broken("failOnDataLoss is false") if needs.option("source", "failOnDataLoss", "true") == "false" else None
+    return (
+        Broken("failOnDataLoss is false")
+        if requirements.option("source", "failOnDataLoss", "true") == "false"
+        else None
+    )
 
 
 @check(
@@ -120,9 +128,11 @@ def source_data_loss(needs: Requirements, facts: Facts, _: Requirements) -> Brok
     "for all of it.",
     fix='.option("maxOffsetsPerTrigger", "1000000")  # on the stream\'s Kafka source; as many as it reads in a minute',
 )
-def source_batch_limit(needs: Requirements, facts: Facts, _: Requirements) -> Broken | None:
+def source_batch_limit(requirements: Requirements, facts: Facts, _: Requirements) -> Broken | None:
     """Check that maxOffsetsPerTrigger is declared."""
-    return None if needs.option("source", "maxOffsetsPerTrigger", "") else Broken("maxOffsetsPerTrigger is not set")
+    return (
+        None if requirements.option("source", "maxOffsetsPerTrigger", "") else Broken("maxOffsetsPerTrigger is not set")
+    )
 
 
 @check(
@@ -134,11 +144,11 @@ def source_batch_limit(needs: Requirements, facts: Facts, _: Requirements) -> Br
     "least once: a batch that runs again is written again (Spark's Kafka guide).",
     fix='.option("kafka.acks", "all").option("kafka.enable.idempotence", "true")  # on the stream\'s Kafka sink',
 )
-def sink_acks(needs: Requirements, facts: Facts, _: Requirements) -> Broken | None:
+def sink_acks(requirements: Requirements, facts: Facts, _: Requirements) -> Broken | None:
     """Check the declared options; the defaults are right since Kafka 3."""
     acks, idempotence = (
-        needs.option("sink", "kafka.acks", "all"),
-        needs.option("sink", "kafka.enable.idempotence", "true"),
+        requirements.option("sink", "kafka.acks", "all"),
+        requirements.option("sink", "kafka.enable.idempotence", "true"),
     )
     if acks not in ("all", "-1"):
         return Broken(f"kafka.acks is {acks}")

@@ -16,7 +16,7 @@ from airflow_stream_provider.audit.fix import COPIES, broker_file
     "(Amazon MSK sets it to the zone).",
     fix=broker_file("broker.rack", "RACK"),
 )
-def broker_racks(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
+def broker_racks(broker: BrokerFacts, facts: Facts, requirements: Requirements) -> Broken | None:
     """Check that broker.rack is set."""
     return None if broker.rack else Broken("broker.rack is not set")
 
@@ -29,7 +29,7 @@ def broker_racks(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Brok
     why="A typo in a name, or a request for a deleted topic, creates a topic with the brokers' defaults.",
     fix=broker_file("auto.create.topics.enable", "false"),
 )
-def auto_create(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
+def auto_create(broker: BrokerFacts, facts: Facts, requirements: Requirements) -> Broken | None:
     """Check auto.create.topics.enable."""
     return Broken("auto.create.topics.enable is true") if broker.settings.flag("auto.create.topics.enable") else None
 
@@ -47,7 +47,7 @@ def _at_least(broker: BrokerFacts, key: str, wanted: int) -> Broken | None:
     why="Topics that are created without a replication factor get this one; Kafka's default is a single replica.",
     fix=broker_file("default.replication.factor", str(COPIES)),
 )
-def default_replication(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
+def default_replication(broker: BrokerFacts, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare the default replication factor with three."""
     return _at_least(broker, "default.replication.factor", COPIES)
 
@@ -60,7 +60,7 @@ def default_replication(broker: BrokerFacts, facts: Facts, needs: Requirements) 
     why="Topics that are created without min.insync.replicas get this value; Kafka's default is 1.",
     fix="kafka-configs.sh {server} --alter --entity-type brokers --entity-default --add-config min.insync.replicas=2",
 )
-def default_min_insync(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
+def default_min_insync(broker: BrokerFacts, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare the default min.insync.replicas with two."""
     return _at_least(broker, "min.insync.replicas", 2)
 
@@ -82,7 +82,7 @@ def _not_created(facts: Facts, name: str) -> bool:
     "groups lose their offsets.",
     fix=broker_file("offsets.topic.replication.factor", str(COPIES)),
 )
-def consumer_offsets_topic(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
+def consumer_offsets_topic(broker: BrokerFacts, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare the replication factor with three, until the topic exists; then it is audited like the others."""
     if not _not_created(facts, "__consumer_offsets"):
         return None
@@ -99,7 +99,7 @@ def consumer_offsets_topic(broker: BrokerFacts, facts: Facts, needs: Requirement
     fix=r"printf 'transaction.state.log.replication.factor=3\ntransaction.state.log.min.isr=2\n' >> server.properties"
     "  # of broker {broker}, then restart it",
 )
-def transaction_state_topic(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
+def transaction_state_topic(broker: BrokerFacts, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare the replication factor with three and min.isr with two, until the topic exists."""
     if not _not_created(facts, "__transaction_state"):
         return None

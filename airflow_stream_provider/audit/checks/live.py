@@ -36,7 +36,7 @@ def _of(partitions: Sequence[Partition], found: str, brokers: Iterable[int]) -> 
     why="A partition without a leader can be neither read nor written.",
     fix=_start("--unavailable-partitions"),
 )
-def offline_partitions(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def offline_partitions(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Find partitions without a leader."""
     bad = [partition for partition in topic.partitions if partition.leader < 0]
     return _of(bad, "no leader", {broker for partition in bad for broker in partition.replicas})
@@ -50,7 +50,7 @@ def offline_partitions(topic: Topic, facts: Facts, needs: Requirements) -> Broke
     why="Brokers refuse every write with acks=all until enough replicas are in sync.",
     fix=_start("--under-min-isr-partitions"),
 )
-def below_min_insync(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def below_min_insync(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Find partitions that refuse writes. Those without a leader are reported by `offline-partitions`."""
     wanted = topic.settings.number("min.insync.replicas")
     # With fewer replicas than min.insync.replicas, brokers want all of them (Kafka's Partition.effectiveMinIsr).
@@ -68,7 +68,7 @@ def below_min_insync(topic: Topic, facts: Facts, needs: Requirements) -> Broken 
     why="After one more failure brokers refuse writes (KIP-351).",
     fix=_start("--at-min-isr-partitions"),
 )
-def at_min_insync(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def at_min_insync(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Find partitions one failure away. If all their replicas are in sync, `min-insync-room` reports the cause."""
     wanted = topic.settings.number("min.insync.replicas")
     bad = [
@@ -87,7 +87,7 @@ def at_min_insync(topic: Topic, facts: Facts, needs: Requirements) -> Broken | N
     why="A replica that is behind does not protect the newest records.",
     fix=_start("--under-replicated-partitions"),
 )
-def under_replicated(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def under_replicated(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Find partitions with a replica that is not in sync."""
     bad = [partition for partition in topic.partitions if set(partition.replicas) - set(partition.in_sync)]
     return _short(bad, "replicas that are not in sync")
@@ -101,7 +101,7 @@ def under_replicated(topic: Topic, facts: Facts, needs: Requirements) -> Broken 
     why="Its broker is down or its disk has failed, so it does not catch up by itself.",
     fix=_start("--under-replicated-partitions"),
 )
-def offline_replicas(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def offline_replicas(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Find replicas on brokers that are down or whose disk failed."""
     bad = [partition for partition in topic.partitions if partition.offline]
     return _of(bad, "replicas offline", {broker for partition in bad for broker in partition.offline})
@@ -116,7 +116,7 @@ def offline_replicas(topic: Topic, facts: Facts, needs: Requirements) -> Broken 
     "every acknowledged record (KIP-966).",
     fix=_start("--under-min-isr-partitions"),
 )
-def eligible_leaders(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def eligible_leaders(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Find partitions with eligible leader replicas; a healthy partition has none."""
     facts.require_field("lost_leaders")
     bad = [partition for partition in topic.partitions if partition.lost_leaders]
@@ -131,7 +131,7 @@ def eligible_leaders(topic: Topic, facts: Facts, needs: Requirements) -> Broken 
     why="With fewer there is no broker for the third replica, nor for one that has to move.",
     fix="kafka-broker-api-versions.sh {server}  # lists live brokers; add or start some until there are {brokers}",
 )
-def enough_brokers(facts: Facts, _: Facts, needs: Requirements) -> Broken | None:
+def enough_brokers(facts: Facts, _: Facts, requirements: Requirements) -> Broken | None:
     """Count the live brokers."""
     copies = [len(partition.replicas) for topic in facts.topics for partition in topic.partitions]
     wanted = max([COPIES, *copies])
@@ -147,7 +147,7 @@ def enough_brokers(facts: Facts, _: Facts, needs: Requirements) -> Broken | None
     why="A fenced broker serves no clients: it is down, starting, or cut off from the controllers.",
     fix="kafka-cluster.sh list-endpoints {cluster} --include-fenced-brokers  # then start brokers {brokers}",
 )
-def fenced_brokers(facts: Facts, _: Facts, needs: Requirements) -> Broken | None:
+def fenced_brokers(facts: Facts, _: Facts, requirements: Requirements) -> Broken | None:
     """Find fenced brokers."""
     bad = [broker.id for broker in facts.brokers if broker.fenced]
     brokers = ",".join(str(each) for each in sorted(bad))

@@ -30,10 +30,10 @@ _NEVER = 2**63 - 1
     why="Otherwise brokers refuse batches that the producer may build, and the producer drops them.",
     fix=topic_setting("max.message.bytes"),
 )
-def message_size(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def message_size(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare the topic's limit with the producer's."""
     allowed = topic.settings.number("max.message.bytes")
-    made = needs.number("producer", "max.request.size", _MIB)
+    made = requirements.number("producer", "max.request.size", _MIB)
     if made <= allowed:
         return None
     return Broken(f"max.message.bytes is {allowed}, max.request.size {made}", {"value": made + BATCH_OVERHEAD})
@@ -47,10 +47,10 @@ def message_size(topic: Topic, facts: Facts, needs: Requirements) -> Broken | No
     why="A larger batch is still returned (KIP-74), but only one per request, which slows a stream that is behind.",
     fix='.option("kafka.max.partition.fetch.bytes", {value})  # on the stream\'s Kafka source',
 )
-def fetch_size(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def fetch_size(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare the source's fetch size with the topic's limit."""
     largest = topic.settings.number("max.message.bytes")
-    fetched = needs.number("source", "kafka.max.partition.fetch.bytes", _MIB)
+    fetched = requirements.number("source", "kafka.max.partition.fetch.bytes", _MIB)
     if fetched + BATCH_OVERHEAD >= largest:
         return None
     return Broken(f"{fetched} bytes are fetched, batches may have {largest}", {"value": largest})
@@ -64,7 +64,7 @@ def fetch_size(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None
     why="Followers fetch larger batches one by one, and fall out of sync under load.",
     fix=broker_file("replica.fetch.max.bytes"),
 )
-def replica_fetch_size(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
+def replica_fetch_size(broker: BrokerFacts, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare the followers' fetch size with the largest limit of the topics."""
     fetched = broker.settings.number("replica.fetch.max.bytes")
     largest = max((t.settings.number("max.message.bytes") for t in facts.topics if not t.problem), default=0)
@@ -81,7 +81,7 @@ def replica_fetch_size(broker: BrokerFacts, facts: Facts, needs: Requirements) -
     why="A record whose timestamp, set by the producer, is older than retention.ms is deleted before it is read.",
     fix=topic_setting("message.timestamp.before.max.ms"),
 )
-def timestamps_past(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def timestamps_past(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare the allowed age of a new record with the retention time."""
     kept = topic.settings.seconds("retention.ms")
     if topic.settings.text("message.timestamp.type") == "LogAppendTime":
@@ -106,7 +106,7 @@ def timestamps_past(topic: Topic, facts: Facts, needs: Requirements) -> Broken |
     "wrong.",
     fix=topic_setting("message.timestamp.after.max.ms", "3600000"),
 )
-def timestamps_future(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def timestamps_future(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Check how far in the future a timestamp may be."""
     if topic.settings.text("message.timestamp.type") == "LogAppendTime":
         return None
@@ -122,7 +122,7 @@ def timestamps_future(topic: Topic, facts: Facts, needs: Requirements) -> Broken
     why="Replication protects records. Forced flushes only slow down writes (Kafka's topic configuration).",
     fix=topic_setting("flush.messages", f"{_NEVER},flush.ms={_NEVER}"),
 )
-def flush(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def flush(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Check that flushes are not forced."""
     found = {key: topic.settings.number(key) for key in ("flush.messages", "flush.ms")}
     bad = [f"{key} is {value}" for key, value in found.items() if value != _NEVER]
@@ -137,7 +137,7 @@ def flush(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
     why="Consumers with read_committed stop before it, and no lag shows that (KIP-664).",
     fix="kafka-transactions.sh {server} abort --topic {topic} --partition {partition} --start-offset {offset}",
 )
-def open_transactions(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def open_transactions(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Find partitions whose last stable offset is held by a transaction that should have timed out."""
     facts.require_field("held")
     bad = [partition for partition in topic.partitions if partition.held is not None]
@@ -156,7 +156,7 @@ def open_transactions(topic: Topic, facts: Facts, needs: Requirements) -> Broken
     why="If a producer fails in a transaction, all consumers with read_committed wait that long.",
     fix=broker_file("transaction.max.timeout.ms", "900000"),
 )
-def transaction_timeout(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
+def transaction_timeout(broker: BrokerFacts, facts: Facts, requirements: Requirements) -> Broken | None:
     """Check how long a transaction may stay open."""
     limit = broker.settings.seconds("transaction.max.timeout.ms")
     return Broken(f"a transaction may be open for {format_duration(limit)}") if limit > TRANSACTION_SECONDS else None

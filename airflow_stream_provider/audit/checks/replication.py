@@ -15,7 +15,7 @@ from airflow_stream_provider.audit.fix import COPIES, REASSIGN, reassignment, to
     why="The topic could not be audited: no other check of the report covers it.",
     fix="kafka-topics.sh {server} --create --topic {topic} --replication-factor 3 --config min.insync.replicas=2",
 )
-def topic_readable(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def topic_readable(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Find topics that do not exist; a topic that may not be described counts as not read."""
     if topic.missing:
         return Broken("There is no such topic")
@@ -42,7 +42,7 @@ def _more_copies(found: str, topic: Topic, facts: Facts) -> Broken:
     "practices).",
     fix=REASSIGN,
 )
-def single_replica(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def single_replica(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Find partitions with one replica."""
     bad = [partition for partition in topic.partitions if len(partition.replicas) == 1]
     return _more_copies(f"{partition_numbers(bad)}: one replica", topic, facts) if bad else None
@@ -57,7 +57,7 @@ def single_replica(topic: Topic, facts: Facts, needs: Requirements) -> Broken | 
     "Cloud both ask for three).",
     fix=REASSIGN,
 )
-def replication_factor(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def replication_factor(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Find partitions with two replicas; `single-replica` reports those with one."""
     bad = [partition for partition in topic.partitions if 1 < len(partition.replicas) < COPIES]
     return _more_copies(f"{partition_numbers(bad)}: two replicas", topic, facts) if bad else None
@@ -72,7 +72,7 @@ def replication_factor(topic: Topic, facts: Facts, needs: Requirements) -> Broke
     "(Kafka's topic configuration: 3 replicas, min.insync.replicas 2, acks=all).",
     fix=topic_setting("min.insync.replicas", "2"),
 )
-def min_insync(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def min_insync(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare min.insync.replicas with 2."""
     value = topic.settings.number("min.insync.replicas")
     return Broken(f"min.insync.replicas is {value}") if value < 2 else None
@@ -87,7 +87,7 @@ def min_insync(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None
     "replicas - 1).",
     fix=topic_setting("min.insync.replicas"),
 )
-def min_insync_room(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def min_insync_room(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare min.insync.replicas with the number of replicas; `single-replica` reports partitions with one."""
     value, copies = topic.settings.number("min.insync.replicas"), topic.copies
     if copies < 2 or value < copies:
@@ -111,7 +111,7 @@ def _fewer(found: str, topic: Topic, facts: Facts) -> Broken:
     "configuration).",
     fix=topic_setting("unclean.leader.election.enable", "false"),
 )
-def unclean_election(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def unclean_election(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Check unclean.leader.election.enable."""
     on = topic.settings.flag("unclean.leader.election.enable")
     return Broken("unclean.leader.election.enable is true") if on else None
@@ -125,7 +125,7 @@ def unclean_election(topic: Topic, facts: Facts, needs: Requirements) -> Broken 
     why="A rack or zone may fail as a whole, with all replicas in it (Amazon MSK spreads brokers over zones for this).",
     fix=REASSIGN,
 )
-def replica_racks(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def replica_racks(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Count the racks of each partition's replicas."""
     racks = {broker.id: broker.rack for broker in facts.brokers}
     names = {broker.rack for broker in facts.live}

@@ -35,11 +35,11 @@ def _milliseconds(seconds: float) -> int:
     "has not read by then are deleted, and Spark fails or skips them.",
     fix=topic_setting("retention.ms"),
 )
-def retention_time(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def retention_time(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare retention.ms with the retention that the stream needs."""
     if not _deletes(topic):
         return None
-    kept, wanted = topic.settings.seconds("retention.ms"), needs.retention_needed
+    kept, wanted = topic.settings.seconds("retention.ms"), requirements.retention_needed
     if kept >= wanted:
         return None
     return Broken(
@@ -55,7 +55,7 @@ def retention_time(topic: Topic, facts: Facts, needs: Requirements) -> Broken | 
     why="The more is written, the sooner a limit in bytes deletes records, and a stream is behind just then.",
     fix=topic_setting("retention.bytes", "-1"),
 )
-def retention_size(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def retention_size(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare retention.bytes of each partition with the bytes per second that it has received so far."""
     limit = topic.settings.number("retention.bytes")
     if limit < 0 or not _deletes(topic):
@@ -67,7 +67,7 @@ def retention_size(topic: Topic, facts: Facts, needs: Requirements) -> Broken | 
         raise NotVerifiable(
             f"retention.bytes is {limit}; for how long that is enough is not known before there are records."
         )
-    wanted = needs.retention_needed
+    wanted = requirements.retention_needed
     bad = [partition for partition in topic.partitions if kept.get(partition.number, math.inf) < wanted]
     least = min(kept.values())
     return (
@@ -95,12 +95,12 @@ def _bytes_per_second(partition: Partition, now: float) -> float | None:
     "kafka-delete-records.sh.",
     fix=topic_setting("retention.ms", "{value},retention.bytes=-1"),
 )
-def retention_observed(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def retention_observed(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare the age of the oldest record with the needed retention, in logs that have lost their beginning."""
     facts.require_field("start")
     facts.require_field("oldest")
     ages = {each.number: facts.at - each.oldest for each in topic.partitions if each.start and each.oldest is not None}
-    wanted = needs.retention_needed
+    wanted = requirements.retention_needed
     bad = [partition for partition in topic.partitions if ages.get(partition.number, math.inf) < wanted]
     if not bad:
         return None
@@ -119,7 +119,7 @@ def retention_observed(topic: Topic, facts: Facts, needs: Requirements) -> Broke
     why="Older records come from the remote tier, so a stream that catches up reads slower than in its rehearsal.",
     fix=topic_setting("local.retention.ms"),
 )
-def local_retention(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def local_retention(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare local.retention.ms of a tiered topic with the retention that the stream needs."""
     # Brokers before 3.6 have neither the setting nor tiered storage.
     if topic.settings.values and topic.settings.values.get("remote.storage.enable") in (None, "false"):
@@ -128,7 +128,7 @@ def local_retention(topic: Topic, facts: Facts, needs: Requirements) -> Broken |
     # -2 means as long as retention.ms.
     if topic.settings.number("local.retention.ms") == -2:
         return None
-    kept, wanted = topic.settings.seconds("local.retention.ms"), needs.retention_needed
+    kept, wanted = topic.settings.seconds("local.retention.ms"), requirements.retention_needed
     if kept >= wanted:
         return None
     return Broken(
@@ -144,10 +144,10 @@ def local_retention(topic: Topic, facts: Facts, needs: Requirements) -> Broken |
     why="Compaction deletes older records of a key, which a stream that is behind then never reads.",
     fix=topic_setting("cleanup.policy", "delete"),
 )
-def compaction(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def compaction(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Check that a compacted topic was declared as such."""
     policy = topic.settings.text("cleanup.policy")
-    return Broken(f"cleanup.policy is {policy}") if "compact" in policy and not needs.compacted else None
+    return Broken(f"cleanup.policy is {policy}") if "compact" in policy and not requirements.compacted else None
 
 
 @check(
@@ -158,11 +158,11 @@ def compaction(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None
     why="A consumer that is further behind misses deletions and keeps deleted keys (Kafka's topic configuration).",
     fix=topic_setting("delete.retention.ms"),
 )
-def tombstones(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None:
+def tombstones(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare delete.retention.ms of a compacted topic with the retention that the stream needs."""
     if "compact" not in topic.settings.text("cleanup.policy"):
         return None
-    kept, wanted = topic.settings.seconds("delete.retention.ms"), needs.retention_needed
+    kept, wanted = topic.settings.seconds("delete.retention.ms"), requirements.retention_needed
     if kept >= wanted:
         return None
     return Broken(
@@ -180,9 +180,9 @@ def tombstones(topic: Topic, facts: Facts, needs: Requirements) -> Broken | None
     "commits to for monitoring has no members.",
     fix=broker_file("offsets.retention.minutes"),
 )
-def offsets_retention(broker: BrokerFacts, facts: Facts, needs: Requirements) -> Broken | None:
+def offsets_retention(broker: BrokerFacts, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare offsets.retention.minutes with the retention that the stream needs."""
-    kept, wanted = broker.settings.number("offsets.retention.minutes") * 60.0, needs.retention_needed
+    kept, wanted = broker.settings.number("offsets.retention.minutes") * 60.0, requirements.retention_needed
     if kept >= wanted:
         return None
     return Broken(

@@ -186,7 +186,7 @@ def test_stop_and_start(world: World) -> None:
     assert not world.drivers()
     missed = world.by_hand("sense", version="1")
     assert missed.state == "failed"
-    assert "waited in vain for the stream to be running with release 1" in missed.log
+    assert "Timed out waiting for the stream to be running with release 1" in missed.log
 
     started = world.by_hand("start", version="2")
     assert started.state == "success", started.log[-8000:]

@@ -85,7 +85,7 @@ def look_until(cluster: KafkaCluster, ready: Callable[[AuditReport], bool], *top
 
 
 def found(report: AuditReport) -> dict[str, CheckResult]:
-    return {finding.check: finding.outcome for finding in report.findings}
+    return {finding.check: finding.result for finding in report.findings}
 
 
 def create(admin: KafkaAdminClient, topic: str, *replicas: list[int], partitions: int = 6, **settings: str) -> None:
@@ -116,7 +116,7 @@ def test_a_healthy_topic_on_healthy_brokers_has_no_finding(cluster: KafkaCluster
 
 def test_a_missing_topic_is_reported_and_not_created(cluster: KafkaCluster, admin: KafkaAdminClient) -> None:
     worst = look(cluster, "nowhere").failing(Severity.CRITICAL)
-    assert [(finding.check, finding.outcome) for finding in worst] == [("topic-readable", CheckResult.BROKEN)]
+    assert [(finding.check, finding.result) for finding in worst] == [("topic-readable", CheckResult.BROKEN)]
     assert "nowhere" not in admin.list_topics()
 
 
@@ -218,7 +218,7 @@ def test_facts_that_may_not_be_read_are_reported(
         "ssl.ca.location": str(certificates.authority),
     }
     report = look_until(cluster, lambda now: "single-replica" in now.held, "seen", "hidden", **reader)
-    assert {finding.outcome for finding in report.findings} == {CheckResult.UNREAD}
+    assert {finding.result for finding in report.findings} == {CheckResult.UNREAD}
     worst = [(each.check, each.subject) for each in report.failing(Severity.CRITICAL)]
     assert ("topic-readable", "topic hidden") in worst
     assert ("below-min-insync", "topic seen") in worst, "the settings, and so min.insync.replicas, may not be read"
@@ -270,7 +270,7 @@ def test_a_stopped_broker_is_found_by_every_live_check(cluster: KafkaCluster, ad
         return {(each.check, each.subject) for each in now.findings}
 
     report = look_until(cluster, lambda now: set(wanted.items()) <= seen(now), *topics)
-    broken = {(each.check, each.subject): each for each in report.findings if each.outcome is CheckResult.BROKEN}
+    broken = {(each.check, each.subject): each for each in report.findings if each.result is CheckResult.BROKEN}
     assert set(wanted.items()) <= set(broken)
     assert "no leader" in broken["offline-partitions", "topic alone"].found
     assert broken["below-min-insync", "topic strict"].fix.endswith("start brokers 3")

@@ -27,10 +27,10 @@ def test_a_healthy_cluster_has_no_finding_and_every_check_looked_at_it() -> None
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.check)
 def test_a_check_finds_what_is_wrong_and_says_how_to_fix_it(case: Case) -> None:
-    report = judge(case.facts, case.needs)
+    report = judge(case.facts, case.requirements)
     assert found(report) == {case.check, *case.besides}
     mine = next(finding for finding in report.findings if finding.check == case.check)
-    assert mine.outcome is CheckResult.BROKEN
+    assert mine.result is CheckResult.BROKEN
     assert case.found in mine.found
     assert mine.fix.startswith(case.fix)
 
@@ -42,15 +42,15 @@ def test_every_check_has_its_case() -> None:
 def test_a_broker_that_does_not_answer_could_not_be_read() -> None:
     silent = replace(broker(2), settings=Settings("broker 2", problem="Broker 2 does not answer: KafkaTimeoutError."))
     report = judge(facts(brokers=(broker(1), silent, broker(3))), NEEDS)
-    assert {(finding.outcome, finding.subject) for finding in report.findings} == {(CheckResult.UNREAD, "broker 2")}
+    assert {(finding.result, finding.subject) for finding in report.findings} == {(CheckResult.UNREAD, "broker 2")}
     assert all("does not answer" in finding.found for finding in report.findings)
 
 
 def test_an_internal_topic_that_may_not_be_described_does_not_count_as_not_created() -> None:
     hidden = Topic("__consumer_offsets", problem="Kafka refuses it.")
     report = judge(facts(internal=(hidden,), brokers=(broker(1, offsets_topic_replication_factor="1"),)), NEEDS)
-    outcomes = {f.check: f.outcome for f in report.findings if f.check in ("topic-readable", "consumer-offsets-topic")}
-    assert outcomes == {"topic-readable": CheckResult.UNREAD, "consumer-offsets-topic": CheckResult.UNREAD}
+    results = {f.check: f.result for f in report.findings if f.check in ("topic-readable", "consumer-offsets-topic")}
+    assert results == {"topic-readable": CheckResult.UNREAD, "consumer-offsets-topic": CheckResult.UNREAD}
 
 
 @pytest.mark.parametrize("name", ["start", "oldest", "size", "held", "lost_leaders"])
@@ -58,7 +58,7 @@ def test_facts_that_could_not_be_read_are_reported_with_the_reason(name: str) ->
     limited = topic(retention_bytes="1000000000000")
     report = judge(facts(topics=(limited,), problems={name: "Kafka refuses it."}), NEEDS)
     assert report.findings
-    assert {(finding.outcome, finding.found) for finding in report.findings} == {
+    assert {(finding.result, finding.found) for finding in report.findings} == {
         (CheckResult.UNREAD, "Kafka refuses it.")
     }
 
@@ -74,7 +74,7 @@ def test_a_command_never_makes_retention_shorter(kept: str, fix: str) -> None:
 def test_a_declared_setting_that_is_not_a_number_is_not_verifiable(declared: dict[str, object]) -> None:
     report = judge(facts(), replace(NEEDS, producer={"acks": "all", "enable.idempotence": True, **declared}))
     (finding,) = report.findings
-    assert (finding.check, finding.outcome) == ("producer-retries", CheckResult.UNVERIFIABLE)
+    assert (finding.check, finding.result) == ("producer-retries", CheckResult.UNVERIFIABLE)
     assert "which is not a whole number" in finding.found
 
 
@@ -98,8 +98,8 @@ def test_unlimited_or_exactly_sufficient_retention_is_enough(kept: str) -> None:
 
 def test_replicas_on_brokers_without_rack_are_not_verifiable() -> None:
     bare = tuple(replace(broker(n), rack=None) for n in (1, 2, 3))
-    outcomes = {f.check: f.outcome for f in judge(facts(brokers=bare), NEEDS).findings}
-    assert outcomes == {"broker-racks": CheckResult.BROKEN, "replica-racks": CheckResult.UNVERIFIABLE}
+    results = {f.check: f.result for f in judge(facts(brokers=bare), NEEDS).findings}
+    assert results == {"broker-racks": CheckResult.BROKEN, "replica-racks": CheckResult.UNVERIFIABLE}
 
 
 def test_with_too_few_brokers_the_fix_is_to_add_brokers() -> None:

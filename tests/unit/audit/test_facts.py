@@ -55,13 +55,13 @@ def test_the_needed_retention_is_outage_and_time_to_catch_up() -> None:
 
 
 def test_declared_options_have_sparks_case_and_pythons_booleans() -> None:
-    needs = Requirements(source={"FailOnDataLoss": False, "maxOffsetsPerTrigger": 5})
-    assert needs.option("source", "failOnDataLoss") == "false"
-    assert needs.number("source", "maxoffsetspertrigger") == 5
-    assert needs.option("source", "other", "default") == "default"
+    requirements = Requirements(source={"FailOnDataLoss": False, "maxOffsetsPerTrigger": 5})
+    assert requirements.option("source", "failOnDataLoss") == "false"
+    assert requirements.number("source", "maxoffsetspertrigger") == 5
+    assert requirements.option("source", "other", "default") == "default"
     for client, reason in (("source", "was not declared for the source"), ("sink", "No settings of the sink")):
         with pytest.raises(NotVerifiable, match=reason):
-            needs.option(client, "other")
+            requirements.option(client, "other")
 
 
 def test_partitions_are_listed_up_to_ten() -> None:

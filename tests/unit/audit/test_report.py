@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[3]
 def test_a_check_never_holds_if_its_settings_could_not_be_read() -> None:
     blind = replace(topic(), settings=Settings("topic orders"))
     report = judge(facts(topics=(blind,), internal=()), NEEDS)
-    unread = {finding.check for finding in report.findings if finding.outcome is CheckResult.UNREAD}
-    assert {finding.outcome for finding in report.findings} == {CheckResult.UNREAD}
+    unread = {finding.check for finding in report.findings if finding.result is CheckResult.UNREAD}
+    assert {finding.result for finding in report.findings} == {CheckResult.UNREAD}
     assert {
         "min-insync",
         "retention-time",
@@ -45,7 +45,7 @@ def test_the_report_is_sorted_by_severity_and_is_json() -> None:
 
 def test_undeclared_settings_are_not_verifiable_and_do_not_fail() -> None:
     report = judge(facts(), Requirements())
-    assert {finding.outcome for finding in report.findings} == {CheckResult.UNVERIFIABLE}
+    assert {finding.result for finding in report.findings} == {CheckResult.UNVERIFIABLE}
     assert {finding.check for finding in report.findings} >= {
         "retention-time",
         "partitions",
@@ -61,7 +61,7 @@ def test_a_topic_that_may_not_be_described_is_one_finding_that_fails() -> None:
     denied = Topic("orders", problem="Kafka denies the connection's user access to the topic orders.")
     report = judge(facts(topics=(denied,)), replace(NEEDS, executor_cores=None))
     worst = report.failing(Severity.CRITICAL)
-    assert [(finding.check, finding.outcome, finding.subject) for finding in worst] == [
+    assert [(finding.check, finding.result, finding.subject) for finding in worst] == [
         ("topic-readable", CheckResult.UNREAD, "topic orders")
     ]
 

@@ -7,7 +7,7 @@ import pytest
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.record import Record
-from demo.history import Change, StepResult, changes, max_holders, outcome
+from demo.history import Change, StepResult, changes, max_holders, result
 
 ONE, TWO = "orders-1-aaaaaaaa.00000001", "orders-2-bbbbbbbb.00000002"
 
@@ -52,7 +52,7 @@ def handed_over() -> Story:
 def test_a_first_deployment_has_no_source() -> None:
     story = deployed()
     assert changes(story.records) == [Change(source=None, to=ONE, at=5.0)]
-    assert outcome([], story.records) is StepResult.DEPLOYED
+    assert result([], story.records) is StepResult.DEPLOYED
 
 
 def test_a_hand_over_has_both_holders_and_the_boundary_of_each_query() -> None:
@@ -60,13 +60,13 @@ def test_a_hand_over_has_both_holders_and_the_boundary_of_each_query() -> None:
     change = changes(story.records)[-1]
     assert (change.source, change.to, change.clean) == (ONE, TWO, True)
     assert change.boundary == {"enrich": "completed", "totals": "completed"}
-    assert outcome(story.records[:5], story.records[5:]) is StepResult.HANDED_OVER
+    assert result(story.records[:5], story.records[5:]) is StepResult.HANDED_OVER
     assert max_holders(story.records) == 1
 
 
 def test_a_second_change_back_to_the_old_holder_is_a_roll_back() -> None:
     story = handed_over().ask("r3", ONE).release("r3", TWO, ONE).acquire("r3", ONE, 3)
-    assert outcome(story.records[:5], story.records[5:]) is StepResult.ROLLED_BACK
+    assert result(story.records[:5], story.records[5:]) is StepResult.ROLLED_BACK
 
 
 def test_a_fenced_holder_leaves_every_query_interrupted() -> None:
@@ -75,7 +75,7 @@ def test_a_fenced_holder_leaves_every_query_interrupted() -> None:
     change = changes(story.records)[-1]
     assert change.boundary == {"enrich": "interrupted", "totals": "interrupted"}
     assert not change.clean
-    assert outcome(story.records[:5], story.records[5:]) is StepResult.ROLLED_BACK
+    assert result(story.records[:5], story.records[5:]) is StepResult.ROLLED_BACK
 
 
 def test_a_fence_after_an_interrupted_release_keeps_its_boundaries() -> None:
@@ -88,14 +88,14 @@ def test_a_fence_after_an_interrupted_release_keeps_its_boundaries() -> None:
 def test_a_failed_or_retired_standby_beside_the_holder_is_a_refused_upgrade(end: str) -> None:
     story = deployed().say("declared", deployment="orders-3-c", release={"version": "1"})
     story.say(end, deployment="orders-3-c", incarnation=None, reason="the state does not fit", error="")
-    assert outcome(story.records[:5], story.records[5:]) is StepResult.REFUSED
+    assert result(story.records[:5], story.records[5:]) is StepResult.REFUSED
 
 
 def test_any_other_history_is_an_error_with_the_reason_from_the_log() -> None:
     story = Story().say("declared", deployment="orders-1-a", release={"version": "1"})
     story.say("failed", deployment="orders-1-a", incarnation=None, reason="no cores", error="")
     with pytest.raises(StreamError, match="no cores"):
-        outcome([], story.records)
+        result([], story.records)
 
 
 def test_two_holders_at_the_same_time_are_counted() -> None:

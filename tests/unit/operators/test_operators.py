@@ -104,8 +104,11 @@ def test_an_event_that_is_not_ours_is_no_success(spec: StreamSpec, log: ControlL
 
 def test_a_timeout_fails_with_what_was_waited_for(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *BOTH)
-    timeout = WaitOutcome(Ended.TIMEOUT, reason="waited in vain for x", evidence={OLD: "running: batch 7"})
-    with pytest.raises(AirflowFailException, match=r"waited in vain for x for 900 s.*says 'running: batch 7'"):
+    timeout = WaitOutcome(
+        Ended.TIMEOUT, reason="Timed out waiting for x. Last problem: It is away.", evidence={OLD: "running: batch 7"}
+    )
+    expected = r"orders: Timed out waiting for x\. Last problem: It is away\. The task waited 900 s\. "
+    with pytest.raises(AirflowFailException, match=expected + ".*says 'running: batch 7'"):
         run(hand_over(spec), timeout)
 
 

@@ -120,7 +120,7 @@ def test_an_observer_that_could_not_look_forgets() -> None:
     condition, watch = Dead(OLD, 30.0), Watch()
     gone = {OLD_DEPLOYMENT: driver(DriverState.KILLED, gone=True)}
     condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen)
-    watch.seen.ages.forget()
+    watch.seen.ages = HeartbeatAges(lambda: watch.now)
     watch.now = 31.0
     assert condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen) is None
 

@@ -23,14 +23,5 @@ def test_an_age_counts_from_the_first_look_that_saw_the_counter() -> None:
     assert ages.seconds(beat(2), OLD) == 3.0
 
 
-def test_an_observer_that_forgets_counts_from_zero() -> None:
-    now = 100.0
-    ages = HeartbeatAges(lambda: now)
-    ages.seconds(beat(1), OLD)
-    ages.forget()
-    now = 200.0
-    assert ages.seconds(beat(1), OLD) == 0.0
-
-
 def test_a_driver_counts_as_lost_after_two_leases() -> None:
     assert silence_limit(30.0) == 60.0

@@ -7,7 +7,7 @@ import pytest
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag
 from airflow_stream_provider.lag.report import Verdict as Burrow
-from airflow_stream_provider.planning.soak import SoakLimits, SoakResult, SoakSample, judge_soak, too_far
+from airflow_stream_provider.planning.soak import SoakLimits, SoakLook, SoakResult, judge_soak, too_far
 
 LIMITS = SoakLimits(LagLimits(max_records=100, max_seconds=30.0), samples=3)
 
@@ -20,9 +20,9 @@ def report(records: int | None, **fields: Any) -> LagReport:
     return LagReport(1.0, (QueryLag("q", (known,), **query),))
 
 
-def samples(*records: int | None, late: bool = False) -> list[SoakSample]:
+def samples(*records: int | None, late: bool = False) -> list[SoakLook]:
     found = [(count, report(count, seconds=31.0 if late else 0.0)) for count in records]
-    return [SoakSample(holder="new", lag_records=count, too_far=too_far(lag, LIMITS)) for count, lag in found]
+    return [SoakLook(holding="new", lag_records=count, too_far=too_far(lag, LIMITS)) for count, lag in found]
 
 
 @pytest.mark.parametrize(
@@ -38,14 +38,14 @@ def samples(*records: int | None, late: bool = False) -> list[SoakSample]:
         (samples(10, 20, 30, late=True), SoakResult.BAD),  # few records, but old ones
         (samples(None, None, None), SoakResult.GOOD),  # unknown is not bad
         (samples(0, 101, None, 103), SoakResult.GOOD),
-        ([SoakSample(holder=None)], SoakResult.BAD),
-        ([SoakSample(holder="old")], SoakResult.BAD),  # taken back
-        ([SoakSample(holder="newer", superseded=True)], SoakResult.SUPERSEDED),
-        ([SoakSample(holder=None, ended="failed", reason="no memory")], SoakResult.BAD),
-        ([SoakSample(holder="new", silent=61.0)], SoakResult.BAD),
+        ([SoakLook(holding=None)], SoakResult.BAD),
+        ([SoakLook(holding="old")], SoakResult.BAD),  # taken back
+        ([SoakLook(holding="newer", superseded=True)], SoakResult.SUPERSEDED),
+        ([SoakLook(holding=None, ended="failed", reason="no memory")], SoakResult.BAD),
+        ([SoakLook(holding="new", silent=61.0)], SoakResult.BAD),
     ],
 )
-def test_verdicts(seen: list[SoakSample], result: SoakResult) -> None:
+def test_verdicts(seen: list[SoakLook], result: SoakResult) -> None:
     assert judge_soak("new", seen, LIMITS).result is result
 
 
@@ -75,4 +75,4 @@ def test_the_limits_survive_the_metadata_database() -> None:
 def test_the_reason_is_for_a_person() -> None:
     found = judge_soak("new", samples(0, 200, 300, 400), LIMITS)
     assert found.reason == "3 times in a row it was too far behind. q is behind by 400 records; 100 are allowed."
-    assert judge_soak("new", [SoakSample("old", ended="failed", reason="No.")], LIMITS).reason == "It failed: No."
+    assert judge_soak("new", [SoakLook("old", ended="failed", reason="No.")], LIMITS).reason == "It failed: No."

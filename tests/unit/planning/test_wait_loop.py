@@ -78,7 +78,7 @@ def test_what_could_not_be_watched_begins_anew() -> None:
 
 def test_a_deadline_that_has_passed_is_seen_before_the_first_look() -> None:
     numbers = Numbers(7)
-    assert waited(numbers, -1.0) == Waited(WaitOutcome(Ended.TIMEOUT, reason="waited in vain for a second 7"), None)
+    assert waited(numbers, -1.0) == Waited(WaitOutcome(Ended.TIMEOUT, reason="Timed out waiting for a second 7."), None)
     assert numbers.looks == 0
 
 
@@ -95,14 +95,14 @@ def test_a_timeout_names_what_was_in_the_way_and_each_problem_is_logged_once(
     found: int | Exception, last: int | None, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     numbers = Numbers(found)
-    outcome = WaitOutcome(Ended.TIMEOUT, reason=f"waited in vain for a second 7; {why}")
+    outcome = WaitOutcome(Ended.TIMEOUT, reason=f"Timed out waiting for a second 7. Last problem: {why}")
     assert waited(numbers, 0.3) == Waited(outcome, last)
     assert numbers.looks > 2
     assert caplog.text.count("Cannot look now: ") == 1
 
 
 def test_a_problem_that_is_over_is_not_named() -> None:
-    assert waited(Numbers(StreamError("It is away."), 1), 0.2).outcome.reason == "waited in vain for a second 7"
+    assert waited(Numbers(StreamError("It is away."), 1), 0.2).outcome.reason == "Timed out waiting for a second 7."
 
 
 def test_only_what_is_fatal_ends_the_wait(caplog: pytest.LogCaptureFixture) -> None:

@@ -90,7 +90,9 @@ def test_what_was_found_is_the_xcom_whatever_it_was(spec: StreamSpec) -> None:
     sensor, evidence = KafkaLagSensor(task_id="t", stream=spec), {"records": 5}
     assert sensor.resume(context(), WaitOutcome(Ended.REACHED, evidence=evidence).to_event()) == evidence
     ti = Ti()
-    with pytest.raises(AirflowFailException, match=r"^orders: enrich is behind by 50 records\.$"):
+    with pytest.raises(
+        AirflowFailException, match=r"^orders: enrich is behind by 50 records\. Clear the task to measure again\.$"
+    ):
         sensor.resume(context(ti), WaitOutcome(Ended.LOST, "", "enrich is behind by 50 records.", evidence).to_event())
     assert ti.xcoms == {"return_value": evidence}
 
@@ -161,8 +163,10 @@ def test_the_operator_is_tried_again_when_kafka_does_not_answer_and_not_without_
     operator = KafkaLagOperator(task_id="t", stream=spec)
     with pytest.raises(AirflowFailException, match="no connection"):
         operator.resume({}, WaitOutcome(Ended.LOST, reason="There is no connection.").to_event())
-    with pytest.raises(Exception, match="waited in vain") as found:
-        operator.resume({}, WaitOutcome(Ended.TIMEOUT, "orders", "waited in vain").to_event())
+    with pytest.raises(
+        Exception, match=r"Timed out waiting for Kafka to answer\. The task waited .* s\. .* wait_seconds"
+    ) as found:
+        operator.resume({}, WaitOutcome(Ended.TIMEOUT, "orders", "Timed out waiting for Kafka to answer.").to_event())
     assert not isinstance(found.value, AirflowFailException)
 
 

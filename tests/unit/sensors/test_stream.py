@@ -46,5 +46,5 @@ def test_a_phase_that_does_not_exist_is_refused_when_the_dag_is_parsed(spec: Str
 
 
 def test_time_that_is_over_fails(spec: StreamSpec) -> None:
-    with pytest.raises(AirflowFailException, match="orders: waited in vain"):
-        sensor(spec).resume({}, WaitOutcome(Ended.TIMEOUT, reason="waited in vain").to_event())
+    with pytest.raises(AirflowFailException, match=r"orders: Timed out waiting for x\. Clear the task"):
+        sensor(spec).resume({}, WaitOutcome(Ended.TIMEOUT, reason="Timed out waiting for x.").to_event())

@@ -175,7 +175,7 @@ def test_a_timeout_names_what_was_in_the_way(kafka: Kafka) -> None:
     kafka.finds = [BrokerUnreachable("Kafka does not answer.")]
     (found,) = outcomes(trigger(seconds=1.0))
     assert found.ended is Ended.TIMEOUT
-    assert found.reason == "waited in vain for a lag within its limits; Kafka does not answer."
+    assert found.reason == "Timed out waiting for a lag within its limits. Last problem: Kafka does not answer."
 
 
 def test_a_deadline_that_has_passed_is_seen_before_the_first_look(kafka: Kafka) -> None:

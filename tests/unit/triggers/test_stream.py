@@ -46,7 +46,7 @@ def test_what_is_reached_is_said_once_and_carries_the_deadline(tmp_path: Path) -
 def test_a_deadline_that_has_passed_is_seen_before_the_first_look(tmp_path: Path) -> None:
     (found,) = outcomes(tmp_path, InPhase(("empty",)), time.time() - 1)
     assert found.ended is Ended.TIMEOUT
-    assert found.reason == "waited in vain for the stream to be empty"
+    assert found.reason == "Timed out waiting for the stream to be empty."
 
 
 def test_a_log_that_cannot_be_read_is_waited_for_and_named_in_the_end(tmp_path: Path) -> None:
