@@ -106,4 +106,5 @@ def code_of_sample(spec: StreamSpec, sample: LagSample) -> Code:
     if not spec.kafka:
         return Code.WELL
     warned = any(query.verdict == GroupVerdict.WARN for query in sample.queries.values())
-    return Code.of(sample.health, GroupVerdict.WARN if warned else GroupVerdict.OK)
+    health = Health.PASS if sample.good else sample.health
+    return Code.of(health, GroupVerdict.WARN if warned else GroupVerdict.OK)

@@ -62,6 +62,8 @@ class ControlLog:
             raise _taken(expected_seq + 1)
         check(self.state, record)
         numbered = record.numbered(expected_seq + 1)
+        # Before it is written: a record that cannot be folded would make the whole log unreadable.
+        state = fold([numbered], self.state)
         try:
             self.store.create(numbered.seq, numbered.to_json())
         except (SeqTaken, ControlUnavailable) as error:
@@ -75,7 +77,7 @@ class ControlLog:
                 ) from error
             if Record.from_json(written, numbered.seq).nonce != record.nonce:
                 raise _taken(numbered.seq) from None
-        self.state = fold([numbered], self.state)
+        self.state = state
         return numbered
 
     def propose(self, build: Callable[[StreamState], Record | None]) -> StreamState:

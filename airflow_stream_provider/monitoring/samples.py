@@ -53,6 +53,17 @@ class LagSample:
     counters: Mapping[str, int] = field(default_factory=dict)
 
     @property
+    def good(self) -> bool:
+        """Whether nothing is wrong with the lag as far as it is known.
+
+        Also when the judgement is UNKNOWN though every lag and verdict is known: without DESCRIBE_CONFIGS, say, it is
+        unknown only when Kafka deletes unread records.
+        """
+        known = all(query.records is not None and query.verdict != "UNKNOWN" for query in self.queries.values())
+        measured = bool(self.queries) and known and not self.problem
+        return self.health is Health.PASS or (self.health is Health.UNKNOWN and measured)
+
+    @property
     def records(self) -> int | None:
         """Largest known lag of a query, in records; None when none is known."""
         return max((q.records for q in self.queries.values() if q.records is not None), default=None)
@@ -131,11 +142,11 @@ def append(store: Store, sample: LagSample) -> None:
 def bad_since(samples: Sequence[LagSample], at: float) -> float:
     """Return when the present run of bad samples began, or `at` when the last sample is not bad; seconds since 1970.
 
-    :param samples: oldest first; unknown ones do not end the run.
+    :param samples: oldest first; one that shows nothing of the lag does not end the run.
     """
     since = at
     for sample in reversed(samples):
-        if sample.health is Health.PASS:
+        if sample.good:
             break
         since = sample.at if sample.health is Health.FAIL else since
     return since

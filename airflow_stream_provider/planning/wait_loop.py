@@ -127,6 +127,8 @@ async def _wait(
         try:
             async with asyncio.timeout(left) as limit:
                 last = await looks.look(memory)
+            problem = condition.problem(last)
+            outcome = condition.check(last, memory)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -135,9 +137,6 @@ async def _wait(
             return Waited(WaitOutcome(Ended.LOST, reason=str(error)), last)
         except StreamError as error:
             memory, problem = condition.new_memory(), str(error)
-        else:
-            problem = condition.problem(last)
-            outcome = condition.check(last, memory)
         if problem and problem != before:
             log.warning("Cannot look now: %s", problem)
         if outcome is not None:

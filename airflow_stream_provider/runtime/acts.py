@@ -90,8 +90,8 @@ class Acts:
             self._last_tend = self._clock.monotonic()
             due, lost = self._queries.tend()
             if lost is not None:
-                self.fail(f"The query {lost[0].label} failed and no restart cures it", lost[1])
-            if due:
+                self.end_as_failed(f"The query {lost[0].label} failed and no restart cures it", lost[1])
+            elif due:
                 self._in_background(lambda: self._queries.restart(due))
 
     def announce(self, state: StreamState) -> None:
@@ -230,6 +230,10 @@ class Acts:
         self._offsets.flush(self._queries.progress, FLUSH_SECONDS)
         record = self._control.record(Kind.FINISHED, incarnation=self._incarnation)
         self._control.append_patiently(lambda state: record if state.holder == self._incarnation else None)
+
+    def end_as_failed(self, reason: str, error: BaseException) -> None:
+        """`fail` in the background: the agent goes on renewing the lease, however long stop and log take."""
+        self._in_background(lambda: self.fail(reason, error))
 
     def fail(self, reason: str, error: BaseException) -> None:
         """Stop everything, append `failed`, halt the process with code 50."""

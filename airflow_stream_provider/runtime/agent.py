@@ -92,7 +92,7 @@ class Agent:
         The thread of the turns does it: in another thread, this driver could acquire the stream between the look at
         what runs here and the record that says that it has ended.
         """
-        self._failure = (reason, error)
+        self._failure = self._failure or (reason, error)
         while True:
             self._clock.sleep(1.0)
 
@@ -109,15 +109,16 @@ class Agent:
 
     def turn(self) -> None:
         """Renew the lease, decide and act once; an unexpected error ends the driver as `failed`."""
-        if self._failure is not None and not self._acts.starts_or_stops:
-            self._acts.fail(*self._failure)
+        # Paused queries cannot be stopped: they go on first, once the log is back and this driver still holds.
+        if self._failure is not None and not self._acts.starts_or_stops and not self._queries.paused:
+            self._acts.end_as_failed(*self._failure)
         try:
             self._renew_and_act()
         except LeaseOver:
             self._process.halt()
         except Exception as error:
             log.exception("The agent failed")
-            self._failure = ("The runtime itself failed", error)
+            self._failure = self._failure or ("The runtime itself failed", error)
 
     def _renew_and_act(self) -> None:
         sent = self._clock.monotonic()
@@ -160,6 +161,11 @@ class Agent:
                 acts.exit(state)  # nothing that a rehearsal does is worth waiting for
             return
         acts.work = None
+        if self._failure is not None:
+            # It does nothing more for the stream than to end; the next turn sees to that.
+            if acts.running and state.holder != self._control.incarnation:
+                acts.halt(state)
+            return
         # Read again after the work is seen to be over: it may have written `released` since this turn began.
         state = self._control.state
         if state.open_request is None:

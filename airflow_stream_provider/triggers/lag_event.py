@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ from airflow_stream_provider.triggers.reader import SharedReader, next_tick, sha
 if TYPE_CHECKING:
     from airflow_stream_provider.spec.stream import StreamSpec
 
+log = logging.getLogger(__name__)
+
 STATE = "lag_incident"
 
 
@@ -41,7 +44,12 @@ class _Event:
     def from_json(cls, data: Any) -> _Event | None:
         if not data:
             return None
-        return cls(str(data["kind"]), Incident.from_json(data["incident"]), bool(data["sent"]))
+        try:
+            return cls(str(data["kind"]), Incident.from_json(data["incident"]), bool(data["sent"]))
+        except (KeyError, TypeError, ValueError) as error:
+            # An asset's store outlives upgrades, and nobody can clear it: a trigger that fails here never runs again.
+            log.warning("What was kept of the last lag event is not readable; it begins anew: %r", error)
+            return None
 
 
 class LagEventTrigger(BaseEventTrigger):

@@ -286,6 +286,8 @@ class Queries:
         driver.here.point()
         if not self.started:
             return {}, None
+        if self.paused:
+            return {}, BoundaryMissed("Its lock is held.")
         broken = driver.mishap in ("failed", "torn", "curable")
         if not broken and driver.world_says(Luck.BOUNDARY_MISSED):
             return {}, BoundaryMissed("Still inside a batch.")

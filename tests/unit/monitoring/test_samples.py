@@ -111,3 +111,14 @@ def test_it_is_bad_since_the_first_sample_of_the_last_run() -> None:
 def test_a_sample_of_a_version_that_kept_no_health_is_unknown() -> None:
     older = {key: value for key, value in BEHIND.to_json().items() if key != "health"}
     assert LagSample.from_json(older).health is Health.UNKNOWN
+
+
+def test_a_healthy_look_without_the_right_to_see_retention_ends_a_run_of_bad_ones() -> None:
+    def at(seconds: float, health: Health, **more: object) -> LagSample:
+        queries = {"enrich": QuerySample(records=5, seconds=1.0, verdict="OK")}
+        return LagSample(seconds, queries=queries, health=health, **more)  # type: ignore[arg-type]
+
+    healthy = [at(60.0 * n, Health.UNKNOWN) for n in range(1, 9)]
+    assert bad_since([at(0, Health.FAIL), *healthy, at(540, Health.FAIL)], 600.0) == 540
+    blind = [LagSample(60.0 * n, health=Health.UNKNOWN, problem="Kafka does not answer.") for n in range(1, 9)]
+    assert bad_since([at(0, Health.FAIL), *blind, at(540, Health.FAIL)], 600.0) == 0

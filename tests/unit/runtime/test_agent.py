@@ -106,6 +106,7 @@ def cure(driver: FakeDriver) -> None:
 def lose(driver: FakeDriver) -> None:
     driver.queries.lost = (driver.queries, ValueError("Partitions Set(1) are gone"))
     look_again(driver)
+    driver.work()
 
 
 def lose_with_tasks(driver: FakeDriver) -> None:
@@ -270,6 +271,7 @@ def test_a_script_that_fails_during_a_start_is_recorded_once_that_is_over() -> N
     assert driver.did == ["acquired", "hold"]
     driver.work()
     driver.turn()
+    driver.work()
     assert driver.did == ["acquired", "hold", "start", QUICK_STOP, "failed", "halt"]
 
 
@@ -279,7 +281,54 @@ def test_a_script_that_fails_during_its_rehearsal_is_recorded_at_once() -> None:
     with pytest.raises(Waits):
         driver.agent.script_failed("The script failed", ValueError("x"))
     driver.turn()
+    driver.work()
     assert driver.did == ["failed", "halt"]
+
+
+def test_a_script_that_fails_while_the_log_is_away_is_recorded_when_it_is_back() -> None:
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.store.away = True
+    with pytest.raises(Waits):
+        driver.agent.script_failed("The script failed", ValueError("x"))
+    driver.turn()
+    with pytest.raises(Waits):
+        driver.work()  # it has stopped, and waits for the log
+    for _ in range(5):
+        driver.clock.now += 20.0
+        driver.turn()
+    assert driver.did == [QUICK_STOP]
+    driver.store.away = False
+    driver.work()
+    assert driver.did == [QUICK_STOP, "failed", "halt"]
+    assert driver.record()["reason"] == "The script failed"
+
+
+def test_a_script_that_fails_while_its_queries_are_paused_lets_them_go_on_before_it_stops_them() -> None:
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.turn()
+    driver.store.away = True
+    driver.clock.now += 16.0
+    driver.turn()
+    with pytest.raises(Waits):
+        driver.agent.script_failed("The script failed", ValueError("x"))
+    driver.turn()
+    assert driver.did == ["pause"]
+    driver.store.away = False
+    driver.turn(2)
+    driver.work()
+    assert driver.did == ["pause", "resume", QUICK_STOP, "failed", "halt"]
+
+
+def test_a_driver_whose_script_has_failed_answers_nobody_and_keeps_its_first_reason() -> None:
+    driver = FakeDriver(NEW, REQUESTED)
+    driver.store.put_heartbeat = None  # type: ignore[method-assign, assignment]
+    for error in ("x", "y"):
+        with pytest.raises(Waits):
+            driver.agent.script_failed(error, ValueError(error))
+    driver.turn(2)
+    driver.work()
+    assert driver.did == ["failed", "halt"]
+    assert driver.record()["reason"] == "x"
 
 
 def test_a_script_that_ends_is_recorded_by_the_holder_only() -> None:
@@ -371,5 +420,6 @@ def test_an_unexpected_error_ends_the_driver() -> None:
     driver.turn()
     driver.store.put_heartbeat = None  # type: ignore[method-assign, assignment]
     driver.turn(2)
+    driver.work()
     assert driver.did == [QUICK_STOP, "failed", "halt"]
     assert driver.record()["reason"] == "The runtime itself failed"

@@ -21,7 +21,7 @@ from airflow_stream_provider.planning.lag_conditions import CaughtUp, Measured, 
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.triggers import reader
 from airflow_stream_provider.triggers.lag import LagTrigger
-from airflow_stream_provider.triggers.lag_event import LagEventTrigger
+from airflow_stream_provider.triggers.lag_event import LagEventTrigger, _Event
 
 LIMITS = LagLimits(max_records=10)
 
@@ -367,3 +367,8 @@ def test_a_group_needs_limits_without_verdicts(limits: LagLimits | None) -> None
     with pytest.raises(SpecError, match="The group g needs limits without verdicts"):
         LagEventTrigger.of(group="g", kafka="k", limits=limits)
     assert LagEventTrigger.of(group="g", kafka="k", limits=LagLimits(max_records=5, verdicts=())).target["group"] == "g"
+
+
+@pytest.mark.parametrize("kept", [{"kind": "open"}, {"kind": "open", "incident": {"id": "x", "since": "y"}, "sent": 1}])
+def test_what_another_version_kept_of_an_event_is_begun_anew(kept: dict[str, Any]) -> None:
+    assert _Event.from_json(kept) is None

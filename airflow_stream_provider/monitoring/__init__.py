@@ -1,0 +1,1 @@
+"""What the watch says of a stream: health, incidents, samples, alerts, metrics."""

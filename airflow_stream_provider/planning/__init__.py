@@ -1,0 +1,1 @@
+"""What an operator does next, and what a task waits for."""

@@ -1,0 +1,1 @@
+"""The stream's YAML file, and the release that a person requests."""

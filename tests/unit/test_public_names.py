@@ -1,0 +1,34 @@
+"""Names that stay importable, with their signatures, for people's own code."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import airflow_stream_provider
+from airflow_stream_provider import stream_dags
+from airflow_stream_provider.checkpoint import read
+from airflow_stream_provider.lag import evaluate
+
+
+def parameters(function: object) -> list[tuple[str, object]]:
+    found = inspect.signature(function).parameters.values()  # type: ignore[arg-type]
+    return [(each.name, each.default) for each in found]
+
+
+def test_the_promised_functions_have_their_signatures() -> None:
+    none = inspect.Parameter.empty
+    wanted = [("commits", none), ("end_offsets", none), ("current_lag", none), ("now", none), ("allowed_lag", 0)]
+    assert parameters(evaluate) == wanted
+    assert [name for name, _ in parameters(read)][:1] == [name for name, _ in parameters(read) if _ is none]
+    assert [name for name, _ in parameters(stream_dags)] == ["folder"]
+
+
+def test_evaluate_answers_by_burrows_rules() -> None:
+    assert evaluate([(1, 0, 5), (1, 1000, 6), (1, 2000, 7)], [9], 8, 2.5) == "STALL"
+    assert evaluate([(1, 0, 5)], [9], 0, 2.5) == "OK"
+
+
+def test_every_room_is_a_package() -> None:
+    root = Path(airflow_stream_provider.__file__).parent
+    assert [path for path in root.rglob("*") if any(path.glob("*.py")) and not (path / "__init__.py").is_file()] == []
