@@ -109,8 +109,11 @@ class AirflowApi:
         }
         self.call("POST", f"dags/{dag_id}/clearTaskInstances", json=body)
 
-    def task_log(self, dag_id: str, run_id: str, task_id: str, attempt: int = 1) -> str:
-        """Return the log of one try of a task, one line for each event."""
+    def task_log(self, dag_id: str, run_id: str, task_id: str, attempt: int | None = None) -> str:
+        """Return the log of a task's last try, or of another attempt (from 1), one line for each event."""
+        if attempt is None:
+            tasks = self.tasks(dag_id, run_id)
+            attempt = next(task["try_number"] for task in tasks if task["task_id"] == task_id)
         path = f"dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{attempt}"
         content = self.call("GET", path, full_content=True)["content"]
         return "\n".join(each if isinstance(each, str) else str(each.get("event")) for each in content)

@@ -180,7 +180,7 @@ def test_lag_that_acls_hide_is_unknown_and_never_zero(encrypted: dict[str, Any])
     group, refused, query = report.queries
     assert (group.records, group.partitions[0].state) == (1, PartitionState.OK)
     denied = "Kafka denies the connection's user access to the topic allowed: TopicAuthorizationFailedError."
-    assert group.problem.endswith(f"of the topic allowed is not known: {denied}")
+    assert group.problem.endswith(f"of the topic allowed is unknown: {denied}")
     assert (refused.records, refused.seconds, refused.verdict) == (None, None, GroupVerdict.UNKNOWN)
     assert "hidden-group" in refused.problem
     assert {p.topic: p.state for p in query.partitions} == {
