@@ -13,11 +13,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.links.stream import DriverLogLink, SparkUiLink, key
 from airflow_stream_provider.planning.conditions import Condition, Needs
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.stand_by import ask_again
+from airflow_stream_provider.planning.stand_by import ask_again, nobody_else_submitted
 from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Kill, Skip, Step, Submit, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
@@ -124,13 +123,15 @@ class StreamOperator(BaseOperator):
             step = self.plan(snapshot, identity, outcome)
             self.log.info("After record %s of %s: %s.", snapshot.state.seq, self.stream.name, step)
             if isinstance(step, Append):
-                written = self.hook.append(step.kind, identity.by, snapshot.state.seq, **step.fields)
-                first = written and step.kind == Kind.DECLARED
+                self.hook.append(step.kind, identity.by, snapshot.state.seq, **step.fields)
+                # Also after `declared`: another run of the watch may have submitted it since.
+                first = False
                 continue
             if isinstance(step, Declare):
                 first = self.declare(step, snapshot, identity)
                 continue
             if isinstance(step, Submit):
+                first = nobody_else_submitted(snapshot, step.deployment, first)
                 certain = self.hook.submit(step.deployment, identity.by, first=first)
                 first = False
                 if certain:

@@ -12,6 +12,8 @@ from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 ASK_AGAIN_SECONDS = 10.0
+# Well below recover.ADOPT_SECONDS, after which a run of the watch submits what nobody has: clocks differ.
+FIRST_SECONDS = 10.0
 
 
 def bring_up(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None, reason: str) -> Step:
@@ -29,6 +31,14 @@ def declare_again(snapshot: Snapshot, deployment: str, old: str, reason: str) ->
     declared = snapshot.declared(old)
     fields = {"release": declared["release"], "policy": declared.get("policy", {})}
     return Append(Kind.DECLARED, {"deployment": deployment, **fields, "reason": reason})
+
+
+def nobody_else_submitted(snapshot: Snapshot, deployment: str, just_declared: bool) -> bool:
+    """Return whether the caller may submit a deployment without asking the cluster whether somebody else has.
+
+    :param just_declared: the caller has declared it itself since its last wait. Another run may adopt it later.
+    """
+    return just_declared and snapshot.at < snapshot.state.deployments[deployment].declared_at + FIRST_SECONDS
 
 
 def stand_by(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None) -> Step:

@@ -25,7 +25,7 @@ from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
 from airflow_stream_provider.planning.recover import drivers_of_interest, recover
 from airflow_stream_provider.planning.recovery_decision import RecoveryStep, recovery_step
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
-from airflow_stream_provider.planning.steps import Append, Kill, Skip, Step, Submit, Wait
+from airflow_stream_provider.planning.steps import Append, Declare, Kill, Skip, Step, Submit, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 from tests.support.simulation.cluster import Reach
@@ -82,10 +82,17 @@ class Task(Airflow):
             try:
                 snapshot = self.observe(self.needs)
                 step = self.plan(snapshot, self.identity, outcome)
+                if isinstance(step, Declare):
+                    release = {"version": step.reason, "hash": step.reason}
+                    fields = {"deployment": step.deployment, "release": release, "policy": {}, "reason": ""}
+                    first = self._append(Append(Kind.DECLARED, fields), snapshot.state.seq)
+                    continue
                 if isinstance(step, Append):
-                    first = self._append(step, snapshot.state.seq) and step.kind == Kind.DECLARED
+                    self._append(step, snapshot.state.seq)
+                    first = False
                     continue
                 if isinstance(step, Submit):
+                    first = standing_by.nobody_else_submitted(snapshot, step.deployment, first)
                     unclear = not self.submit(step.deployment, first=first)
                     first = False
                     if unclear:
@@ -146,8 +153,7 @@ def stand_by(deployment: str, release: str) -> Plan:
 
     def plan(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         if deployment not in snapshot.state.deployments:
-            content = {"version": release, "hash": release}
-            return Append(Kind.DECLARED, {"deployment": deployment, "release": content, "policy": {}, "reason": ""})
+            return Declare(deployment, release)  # the release in place of the reason: the step names none
         return standing_by.stand_by(snapshot, deployment, outcome)
 
     return plan
@@ -272,4 +278,4 @@ class Watch(Airflow):
     def _declare(self, state: StreamState, step: RecoveryStep) -> None:
         new, release = f"watch-{state.seq}", state.deployments[step.subject].release.to_json()
         self.log.append(self.record(Kind.DECLARED, deployment=new, release=release), state.seq)
-        self.submit(new, first=True)
+        self.submit(new, first=False)

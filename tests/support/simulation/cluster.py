@@ -22,12 +22,15 @@ class Reach:
         self._world = actor.world
 
     def submit(self, job: Job) -> str:
+        there = job.deployment in self._world.submitted
         self._actor.point()
         self._answer()
         fault, self._actor.fault = self._actor.fault, Fault.NONE
         if fault is Fault.LOST:
             raise SubmitUnclear("The request was lost.")
         submission = f"driver-{len(self._world.submitted) + 1}"
+        if not there and job.deployment in self._world.submitted:
+            self._world.overlapping_submits += 1
         self._world.submitted.append(job.deployment)
         boot(self._world, job.deployment, submission)
         if fault is not Fault.NONE:

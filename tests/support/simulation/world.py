@@ -74,6 +74,8 @@ class World:
         self.actors: list[Actor] = []
         self.drivers: dict[str, Driver] = {}
         self.submitted: list[str] = []
+        # Two that asked the cluster before either submission had arrived; the second in the log kills its own.
+        self.overlapping_submits = 0
         self.late: list[tuple[int, bytes]] = []
         self.store_down = False
         self.cluster_down = False

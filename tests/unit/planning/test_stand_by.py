@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_stream_provider.planning.conditions import StandbyUp
-from airflow_stream_provider.planning.stand_by import stand_by
+from airflow_stream_provider.planning.stand_by import nobody_else_submitted, stand_by
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Submit, Wait
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from tests.support.snapshots import BOTH, RUNNING, UPGRADED, snapshot
@@ -47,3 +47,10 @@ def test_a_driver_that_died_without_a_word_is_put_on_record() -> None:
     assert isinstance(step, Append)
     assert step.kind == "failed"
     assert isinstance(stand_by(snapshot(*records, record(step.kind, **step.fields)), NEW_DEPLOYMENT, lost), GiveUp)
+
+
+def test_only_a_deployment_that_was_declared_just_now_is_submitted_without_a_look_at_the_cluster() -> None:
+    new = declared(NEW_DEPLOYMENT)  # at 100
+    assert nobody_else_submitted(snapshot(*RUNNING, new, at=105.0), NEW_DEPLOYMENT, True)
+    assert not nobody_else_submitted(snapshot(*RUNNING, new, at=105.0), NEW_DEPLOYMENT, False)
+    assert not nobody_else_submitted(snapshot(*RUNNING, new, at=110.0), NEW_DEPLOYMENT, True)

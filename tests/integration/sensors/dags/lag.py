@@ -33,7 +33,8 @@ with DAG(
     KafkaLagSensor(task_id="patient", max_records=5, unknown="wait", **group, poke_interval=1, timeout=4)
 
 with DAG("gate", schedule=None, default_args=retried):
-    StreamCaughtUpSensor(task_id="caught_up", stream=orders, **soon)
+    # Fixed for the run: by default it is when a try begins to wait, and a retry would wait for later records too.
+    StreamCaughtUpSensor(task_id="caught_up", stream=orders, moment="{{ dag_run.start_date }}", **soon)
 
 behind = Asset(
     "orders_behind", watchers=[AssetWatcher(name="lag", trigger=LagEventTrigger.of(stream=orders, interval=1))]
