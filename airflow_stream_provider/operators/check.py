@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import ClusterError, StreamError
 from airflow_stream_provider.lifecycle.release import Release
-from airflow_stream_provider.monitoring.delivery import recipient
 from airflow_stream_provider.operators.release import ReleaseOperator
 from airflow_stream_provider.planning.retire import leftovers
 from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -36,6 +35,9 @@ class CheckReleaseOperator(ReleaseOperator):
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
+        # Imported here: parsing a DAG file needs no notifiers.
+        from airflow_stream_provider.monitoring.delivery import recipient
+
         identity = TaskIdentity.of(context)
         try:
             requested = self.requested

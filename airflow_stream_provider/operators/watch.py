@@ -10,7 +10,6 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_stream_provider.lag.look import LagLook
-from airflow_stream_provider.lag.targets import stream_sources
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.samples import append, read
 from airflow_stream_provider.operators.base import StreamOperator
@@ -82,6 +81,7 @@ class WatchStreamOperator(StreamOperator):
         """Measure the lag; without the cluster's connection, whose absence must not hide the lag."""
         from airflow_stream_provider.hooks.connections import kafka_extra
         from airflow_stream_provider.lag.reader import measure_sources
+        from airflow_stream_provider.lag.targets import stream_sources
         from airflow_stream_provider.monitoring.metrics import emit
 
         kafka = self.stream.kafka or ""

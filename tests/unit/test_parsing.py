@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PARSED = """
 import sys
 import airflow_stream_provider.notifications.lag
@@ -17,12 +19,21 @@ stream_dags("dags/streams")
 print(sorted({"kafka", "pyspark", "py4j"} & set(sys.modules)))
 """
 
+RUNBOOK = """
+import sys
+from airflow_stream_provider import stream_dags
+stream_dags("dags/streams")
+ours = {"airflow_stream_provider.checkpoint", "airflow_stream_provider.monitoring.delivery"}
+print(sorted(ours & set(sys.modules)))
+"""
 
-def test_parsing_imports_neither_kafka_nor_spark(tmp_path: Path) -> None:
+
+@pytest.mark.parametrize("code", [PARSED, RUNBOOK], ids=["kafka and spark", "checkpoints and notifiers"])
+def test_parsing_imports_no_more_than_it_needs(code: str, tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     environment = {"AIRFLOW_HOME": str(tmp_path), "PYTHONPATH": str(root)}
     ran = subprocess.run(
-        [sys.executable, "-c", PARSED],
+        [sys.executable, "-c", code],
         env=environment,
         cwd=root,
         check=True,
