@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.results import machine, show, spread, write
-from devstack.drivers import Operator, operator, spark_submit, wait_for
+from devstack.drivers import HandRunStream, hand_run_stream, spark_submit, wait_for
 
 APP = Path(__file__).parent / "overhead_app.py"
 
@@ -34,15 +34,15 @@ def plain(folder: Path, batches: int) -> list[float]:
 def launched(folder: Path, batches: int) -> list[float]:
     """Run the same script through the launcher, appointed as holder, and return its batches' seconds."""
     result = folder / "seconds.json"
-    with operator(folder) as playing:
-        playing.deploy("overhead-1", APP, str(folder / "checkpoint"), str(result), str(batches))
-        _hold(playing)
-        wait_for("the script to end", lambda: playing.state.deployments["overhead-1"].ended == "finished", 600)
+    with hand_run_stream(folder) as stream:
+        stream.deploy("overhead-1", APP, str(folder / "checkpoint"), str(result), str(batches))
+        _hold(stream)
+        wait_for("the script to end", lambda: stream.state.deployments["overhead-1"].ended == "finished", 600)
     return list(json.loads(result.read_text()))
 
 
-def _hold(playing: Operator) -> None:
-    playing.hand_over(playing.standby("overhead-1"))
+def _hold(stream: HandRunStream) -> None:
+    stream.hand_over(stream.standby("overhead-1"))
 
 
 def main() -> int:

@@ -23,10 +23,10 @@ import psutil
 
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from benchmarks.results import machine, show, spread, write
-from demo.commits import crossing, intervals, largest_gap
-from demo.played_stream import QUERIES, Stream, stream
+from devstack.commits import crossing, intervals, largest_gap
 from devstack.drivers import wait_for
 from devstack.stack import LocalStack
+from devstack.stack_stream import QUERIES, StackStream, stack_stream
 
 RATE = 500
 WARM_SECONDS = 20.0
@@ -37,7 +37,7 @@ LARGE = {"spark.executor.memory": "2g"}
 class Gaps:
     """One stream, changed again and again, and what each change cost."""
 
-    def __init__(self, stream: Stream, conf: Mapping[str, str] | None = None) -> None:
+    def __init__(self, stream: StackStream, conf: Mapping[str, str] | None = None) -> None:
         self.stream = stream
         self._conf = conf
         self.sides: dict[str, list[float]] = {
@@ -146,7 +146,7 @@ class Gaps:
 
 def with_state(folder: Path, stack: LocalStack, keys: int) -> dict[str, Any]:
     """Measure hand-overs of a stream whose aggregation already has this many keys."""
-    with stream(folder, stack, f"keys-{keys}", rate=RATE) as opened:
+    with stack_stream(folder, stack, f"keys-{keys}", rate=RATE) as opened:
         _preload(stack, f"{opened.stream}-in", keys)
         gaps = Gaps(opened, LARGE)
         gaps.first()
@@ -173,7 +173,7 @@ def main() -> int:
     options = parser.parse_args()
     before = machine()
     with tempfile.TemporaryDirectory() as root, LocalStack(Path(root) / "stack", worker_memory="10g") as stack:
-        with stream(Path(root) / "main", stack, "gap", rate=RATE) as opened:
+        with stack_stream(Path(root) / "main", stack, "gap", rate=RATE) as opened:
             gaps = Gaps(opened)
             gaps.first()
             for number in range(options.rounds):

@@ -12,10 +12,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from demo.commits import Commits
 from demo.history import StepResult
 from demo.report import Report
 from demo.story import Story
+from devstack.commits import Commits
 
 _STYLES = {StepResult.REFUSED: "yellow", StepResult.ROLLED_BACK: "yellow"}
 _BARS = "▁▂▃▄▅▆▇█"

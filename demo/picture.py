@@ -7,9 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from demo.commits import Commits, crossing
 from demo.history import StepResult
 from demo.report import Step
+from devstack.commits import Commits, crossing
 
 _COLOURS = {
     StepResult.DEPLOYED: "#4c78a8",

@@ -9,9 +9,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from demo.audit import Records
-from demo.commits import Commits, crossing, intervals, percentiles
 from demo.history import Change, StepResult
+from devstack.audit import Records
+from devstack.commits import Commits, crossing, intervals, percentiles
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,15 @@ from airflow_stream_provider.checkpoint.read import read
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.record import Record
-from demo.audit import Records, count, deliveries, end_offsets, final_totals, wrong_totals
-from demo.commits import CommitWatcher
 from demo.environment import DemoEnvironment, create_topics
 from demo.history import StepResult, changes, max_holders, result
 from demo.lag import LagWatcher, describe_lag
-from demo.producer import Producer
 from demo.report import Report, Step, describe, failure_times, steady
-from demo.workload import Total, totals
 from devstack.airflow_api import FINAL
+from devstack.audit import Records, count, deliveries, end_offsets, final_totals, wrong_totals
+from devstack.commits import CommitWatcher
+from devstack.producer import Producer
+from devstack.workload import Total, totals
 
 DAG = "orders__upgrade"
 RATE = 500  # orders per second: two queries read each, on two cores

@@ -1,1 +1,1 @@
-"""Run a real Kafka, Spark and Airflow on this machine, for the demo, the tests and the benchmarks."""
+"""Run a real Kafka, Spark and Airflow on this machine, and a load on them, for demo, tests and benchmarks."""

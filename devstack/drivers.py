@@ -1,4 +1,4 @@
-"""Run drivers with spark-submit for tests that write the control log themselves, without Airflow."""
+"""Run a stream by hand: write its control log without Airflow, and start its drivers with spark-submit."""
 
 from __future__ import annotations
 
@@ -82,10 +82,11 @@ class SubmittedDriver:
         return self.output.read_text(errors="replace")
 
 
-class Operator:
-    """Does the work of the Airflow operators for one stream: writes records and starts drivers.
+class HandRunStream:
+    """A stream that is run by hand, without Airflow and without a cluster.
 
-    This is a test tool and not an Airflow operator. `spark_conf` is the Spark conf of its drivers.
+    Its methods write the records that Airflow's tasks would write, and start drivers with spark-submit on this machine.
+    `spark_conf` is the Spark conf of these drivers.
 
     :param root: folder for the control log and the drivers' output.
     :param stream: name of the stream.
@@ -210,10 +211,10 @@ def spark_submit(arguments: list[str]) -> Command:
 
 
 @contextmanager
-def operator(root: Path) -> Iterator[Operator]:
-    """Yield an `Operator`, and kill its drivers at the end."""
-    playing = Operator(root)
+def hand_run_stream(root: Path) -> Iterator[HandRunStream]:
+    """Yield a `HandRunStream`, and kill its drivers at the end."""
+    stream = HandRunStream(root)
     try:
-        yield playing
+        yield stream
     finally:
-        playing.stop_all()
+        stream.stop_all()

@@ -21,7 +21,7 @@ from airflow_stream_provider.planning.take_over import take_over
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.triggers.stream import StreamTrigger
-from demo.played_stream import Stream
+from devstack.stack_stream import StackStream
 
 Plan = Callable[[Snapshot, TaskIdentity, "WaitOutcome | None"], Step]
 
@@ -29,7 +29,7 @@ Plan = Callable[[Snapshot, TaskIdentity, "WaitOutcome | None"], Step]
 class Autopilot:
     """One task after the other on one stream; each call is a task of its own name."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: StackStream) -> None:
         # As a user would: Airflow reads connections from the environment.
         os.environ["AIRFLOW_CONN_SPARK_UNDER_TEST"] = json.dumps(stream.stack.spark.connection)
         self.hook = StreamHook(stream.stream, stream.url, "spark_under_test")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from demo.played_stream import Stream, stream
 from devstack.stack import LocalStack
+from devstack.stack_stream import StackStream, stack_stream
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
@@ -25,17 +25,17 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
 
 
 @pytest.fixture
-def orders(stack: LocalStack, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stream]:
+def orders(stack: LocalStack, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StackStream]:
     """A stream of the test's own, its producer running, no driver yet."""
     name = request.node.name.replace("test_", "", 1).replace("_", "-")[:40].rstrip("-")
-    with stream(tmp_path, stack, name) as opened:
+    with stack_stream(tmp_path, stack, name) as opened:
         yield opened
         for record in opened.log.records():  # shown when the test fails
             print(record.seq, record.kind, record.by, {k: v for k, v in record.fields.items() if k != "release"})
 
 
 @pytest.fixture
-def pair(orders: Stream) -> tuple[Stream, str, str]:
+def pair(orders: StackStream) -> tuple[StackStream, str, str]:
     """The stream with a holder that runs and a warm standby, both policy defaults."""
     orders.submit("one")
     orders.submit("two")

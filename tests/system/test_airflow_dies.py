@@ -15,10 +15,10 @@ from airflow_stream_provider.checkpoint.read import read
 from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
-from demo.audit import count, deliveries, end_offsets
 from demo.environment import DemoEnvironment, create_topics, lay_out
-from demo.producer import Producer
+from devstack.audit import count, deliveries, end_offsets
 from devstack.drivers import wait_for
+from devstack.producer import Producer
 from devstack.stack import LocalStack
 
 DAG = "orders__upgrade"

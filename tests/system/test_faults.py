@@ -14,11 +14,11 @@ import pytest
 
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused
 from airflow_stream_provider.lifecycle.state import RequestStage
-from demo.played_stream import Stream
 from devstack.drivers import wait_for
+from devstack.stack_stream import StackStream
 from tests.support.autopilot import Autopilot
 
-Pair = tuple[Stream, str, str]
+Pair = tuple[StackStream, str, str]
 # Short, so that a frozen driver is known for dead soon; the rules are the same.
 LEASE: Any = {"lease_seconds": 10.0}  # one of the keyword arguments that are the policy
 
@@ -30,7 +30,7 @@ def drag(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def pair(orders: Stream, drag: Path) -> Pair:
+def pair(orders: StackStream, drag: Path) -> Pair:
     """A holder that runs and a warm standby."""
     for name in ("one", "two"):
         orders.submit(name, "--drag", str(drag), boundary_seconds=20.0, **LEASE)
@@ -40,7 +40,7 @@ def pair(orders: Stream, drag: Path) -> Pair:
     return orders, one, two
 
 
-def hang(orders: Stream, drag: Path) -> None:
+def hang(orders: StackStream, drag: Path) -> None:
     """Make the holder hang in the middle of a batch of `out`."""
     drag.touch()
     at = time.time()
@@ -48,7 +48,7 @@ def hang(orders: Stream, drag: Path) -> None:
     wait_for("a batch that hangs", lambda: time.time() - at > 3 and orders.in_flight() > 0)
 
 
-def gone(orders: Stream, incarnation: str) -> None:
+def gone(orders: StackStream, incarnation: str) -> None:
     """Nothing of a dead driver may stay, neither JVM nor Python."""
     wait_for(f"every process of {incarnation} to be gone", lambda: not orders.processes(incarnation), 60)
 
@@ -56,12 +56,12 @@ def gone(orders: Stream, incarnation: str) -> None:
 class Death:
     """A holder is dead: how much its last batch may bring twice, seen before anybody takes over."""
 
-    def __init__(self, orders: Stream, incarnation: str) -> None:
+    def __init__(self, orders: StackStream, incarnation: str) -> None:
         gone(orders, incarnation)
         self.at = time.time()
         self.in_flight = orders.in_flight()
 
-    def audit(self, orders: Stream) -> None:
+    def audit(self, orders: StackStream) -> None:
         """Nothing lost; copies only of the one batch that ran when its driver died."""
         found = orders.audit(failures=((self.at - 60, time.time()),))
         print(f"{found.duplicated_by_failure} records twice; {self.in_flight} were in the batch that was cut off")
@@ -170,7 +170,7 @@ def test_a_query_that_misses_its_boundary_leaves_the_holder_as_it_was(pair: Pair
     assert (found.lost, found.duplicated) == (0, 0)
 
 
-def test_standby_dies_in_rehearsal(orders: Stream) -> None:
+def test_standby_dies_in_rehearsal(orders: StackStream) -> None:
     orders.submit("one")
     one = orders.standby("one")
     orders.hand_over(one)
@@ -227,7 +227,7 @@ def test_holder_that_wakes_after_its_lease_writes_nothing_more(pair: Pair) -> No
     death.audit(orders)
 
 
-def test_control_folder_away_for_half_a_minute(orders: Stream) -> None:
+def test_control_folder_away_for_half_a_minute(orders: StackStream) -> None:
     orders.submit("one")
     one = orders.standby("one")
     orders.hand_over(one)
@@ -250,7 +250,7 @@ def test_control_folder_away_for_half_a_minute(orders: Stream) -> None:
     assert (found.lost, found.duplicated) == (0, 0)
 
 
-def test_supervised_relaunch_beside_its_orphan(orders: Stream) -> None:
+def test_supervised_relaunch_beside_its_orphan(orders: StackStream) -> None:
     orders.submit("one", conf={"spark.driver.supervise": "true"}, **LEASE)
     one = orders.standby("one")
     orders.hand_over(one)

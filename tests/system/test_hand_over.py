@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from demo.played_stream import Stream
+from devstack.stack_stream import StackStream
 
 
 @pytest.mark.demo
-def test_handed_over_and_rolled_back_without_loss_or_duplicate(orders: Stream) -> None:
+def test_handed_over_and_rolled_back_without_loss_or_duplicate(orders: StackStream) -> None:
     orders.submit("one")
     one = orders.standby("one")
     orders.hand_over(one)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from devstack.drivers import Operator, operator, wait_for
+from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from tests.support.orders_files import Orders
 
 APP = Path(__file__).parents[2] / "support" / "app_orders_files.py"
@@ -23,8 +23,8 @@ def orders(tmp_path: Path) -> Iterator[Orders]:
 
 
 @pytest.fixture
-def playing(tmp_path: Path) -> Iterator[Operator]:
-    with operator(tmp_path) as found:
+def stream(tmp_path: Path) -> Iterator[HandRunStream]:
+    with hand_run_stream(tmp_path) as found:
         yield found
     for record in found.log.records():  # shown when the test fails
         print(record)
@@ -34,60 +34,60 @@ def playing(tmp_path: Path) -> Iterator[Operator]:
 
 @pytest.mark.system  # what `make test` runs of the whole stack is a hand-over, too
 def test_a_stream_is_handed_over_back_and_stopped_without_a_trace_in_its_output(
-    playing: Operator, orders: Orders
+    stream: HandRunStream, orders: Orders
 ) -> None:
     orders.flow()
-    first = playing.deploy("orders-1", APP, str(orders.root))
-    one = playing.standby("orders-1")
-    playing.hand_over(one)
+    first = stream.deploy("orders-1", APP, str(orders.root))
+    one = stream.standby("orders-1")
+    stream.hand_over(one)
     wait_for("the first orders", lambda: len(orders.delivered()) > 100)
 
-    second = playing.deploy("orders-2", APP, str(orders.root))
-    two = playing.standby("orders-2")
-    rehearsed = playing.state.incarnations[two].rehearsal["queries"]
+    second = stream.deploy("orders-2", APP, str(orders.root))
+    two = stream.standby("orders-2")
+    rehearsed = stream.state.incarnations[two].rehearsal["queries"]
     assert {name: summary["batches"] >= 1 for name, summary in rehearsed.items()} == {"lines": True, "totals": True}
-    playing.hand_over(two)
+    stream.hand_over(two)
     before = len(orders.delivered())
     wait_for("orders by the second", lambda: len(orders.delivered()) > before + 100)
 
-    playing.hand_over(one)
+    stream.hand_over(one)
     orders.dry()
     orders.check()
     # Idle now: nothing to read, the boundary is reached all the same.
-    playing.hand_over(two)
+    stream.hand_over(two)
     orders.flow()
     before = len(orders.delivered())
     wait_for("orders after the idle hand-over", lambda: len(orders.delivered()) > before + 50)
-    playing.request(None)
-    wait_for("the stop", lambda: playing.state.phase is StreamPhase.STOPPED)
+    stream.request(None)
+    wait_for("the stop", lambda: stream.state.phase is StreamPhase.STOPPED)
     orders.dry()
 
-    assert [r["boundary"] for r in playing.records("released")] == ["completed"] * 4
-    assert [r["epoch"] for r in playing.records("acquired")] == [1, 2, 3, 4]
-    playing.append("retired", deployment="orders-1", reason="test")
-    playing.append("retired", deployment="orders-2", reason="test")
+    assert [r["boundary"] for r in stream.records("released")] == ["completed"] * 4
+    assert [r["epoch"] for r in stream.records("acquired")] == [1, 2, 3, 4]
+    stream.append("retired", deployment="orders-1", reason="test")
+    stream.append("retired", deployment="orders-2", reason="test")
     assert (first.exit_code(), second.exit_code()) == (0, 0)
     wait_for("no process to be left", lambda: not first.tree() and not second.tree())
 
-    third = playing.deploy("orders-3", APP, str(orders.root))
-    playing.hand_over(playing.standby("orders-3"))
+    third = stream.deploy("orders-3", APP, str(orders.root))
+    stream.hand_over(stream.standby("orders-3"))
     orders.check()
     assert third.tree()
 
 
 @pytest.mark.system
 def test_a_query_that_the_script_starts_late_runs_in_the_driver_that_holds_and_in_no_other(
-    playing: Operator, orders: Orders
+    stream: HandRunStream, orders: Orders
 ) -> None:
     """The script is taken as ready when it has been quiet for a while, and starts its second query after that."""
     tell_one, tell_two = orders.root / "more-1", orders.root / "more-2"
-    playing.deploy("orders-1", LATE, str(orders.root), str(tell_one))
-    one = playing.standby("orders-1")
-    playing.hand_over(one)
+    stream.deploy("orders-1", LATE, str(orders.root), str(tell_one))
+    one = stream.standby("orders-1")
+    stream.hand_over(one)
     orders.write()
-    playing.deploy("orders-2", LATE, str(orders.root), str(tell_two))
-    two = playing.standby("orders-2")
-    playing.hand_over(two)
+    stream.deploy("orders-2", LATE, str(orders.root), str(tell_two))
+    two = stream.standby("orders-2")
+    stream.hand_over(two)
 
     # This one holds no more: the query is known to it from now on, and not started.
     tell_one.touch()
@@ -97,11 +97,11 @@ def test_a_query_that_the_script_starts_late_runs_in_the_driver_that_holds_and_i
     tell_two.touch()
     wait_for("the late query", lambda: last_batch(orders, "copies") is not None)
 
-    playing.hand_over(one)
+    stream.hand_over(one)
     orders.write()
     wait_for("the late query in the first driver", lambda: (last_batch(orders, "copies") or 0) > 0)
-    assert [r["boundary"] for r in playing.records("released")] == ["completed"] * 2
-    assert set(playing.records("released")[-1]["ends"]) == {"lines", "copies"}
+    assert [r["boundary"] for r in stream.records("released")] == ["completed"] * 2
+    assert set(stream.records("released")[-1]["ends"]) == {"lines", "copies"}
 
 
 def last_batch(orders: Orders, query: str) -> int | None:

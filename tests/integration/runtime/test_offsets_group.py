@@ -14,12 +14,12 @@ from kafka.structs import OffsetAndMetadata
 
 from airflow_stream_provider.checkpoint import read
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from devstack.drivers import Operator, operator, wait_for
+from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from devstack.jars import fetch, spark_connector
 from devstack.kafka_cluster import KafkaCluster
 from devstack.spark import bundled_spark
 
-APP = Path(__file__).parents[3] / "demo" / "app_orders_kafka.py"
+APP = Path(__file__).parents[3] / "devstack" / "app_orders_kafka.py"
 GROUP = "orders-stream"
 PARTITIONS = 2
 
@@ -32,8 +32,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 
 
 @pytest.fixture
-def playing(tmp_path: Path) -> Iterator[Operator]:
-    with operator(tmp_path) as found:
+def stream(tmp_path: Path) -> Iterator[HandRunStream]:
+    with hand_run_stream(tmp_path) as found:
         # As with --packages: the client's classes are known to Spark's own class loader only.
         jars = fetch(spark_connector(bundled_spark()))
         found.spark_conf["spark.jars"] = ",".join(str(jar) for jar in sorted(jars.glob("*.jar")))
@@ -82,19 +82,19 @@ class Orders:
 
 
 @pytest.mark.system
-def test_a_group_follows_the_holder_through_trouble_and_hand_over(playing: Operator, kafka: KafkaCluster) -> None:
-    group, orders, checkpoint = Group(kafka), Orders(kafka), playing.root / "checkpoint"
+def test_a_group_follows_the_holder_through_trouble_and_hand_over(stream: HandRunStream, kafka: KafkaCluster) -> None:
+    group, orders, checkpoint = Group(kafka), Orders(kafka), stream.root / "checkpoint"
     arguments = (kafka.servers, "orders", str(checkpoint))
-    playing.deploy("orders-1", APP, *arguments, offsets_group=GROUP)
-    one = playing.standby("orders-1")
+    stream.deploy("orders-1", APP, *arguments, offsets_group=GROUP)
+    one = stream.standby("orders-1")
     assert group.commits() == {}, "a standby commits nothing, nor does its rehearsal"
     orders.send(100)
-    playing.hand_over(one)
+    stream.hand_over(one)
     wait_for("the first batches in the group", lambda: group.total() == 100)
     assert {c.offset for c in group.commits().values()} == {50}
 
     def status() -> dict[str, object]:
-        heartbeat = playing.log.heartbeat(one)
+        heartbeat = stream.log.heartbeat(one)
         return {} if heartbeat is None else vars(heartbeat.offsets_group)
 
     assert not status()["problem"]
@@ -117,27 +117,27 @@ def test_a_group_follows_the_holder_through_trouble_and_hand_over(playing: Opera
     kafka.start(1)
     orders.send(100)
     wait_for("the group after the outage", lambda: group.total() == 300)
-    assert (playing.state.holder, playing.state.epoch) == (one, 1)
+    assert (stream.state.holder, stream.state.epoch) == (one, 1)
 
     before = group.batch()
-    playing.deploy("orders-2", APP, *arguments, offsets_group=GROUP)
-    playing.hand_over(playing.standby("orders-2"))
+    stream.deploy("orders-2", APP, *arguments, offsets_group=GROUP)
+    stream.hand_over(stream.standby("orders-2"))
     orders.send(100)
     wait_for("the group after the hand-over", lambda: group.total() == 400)
     assert group.batch() > before
 
     # Back to the driver that ran its last batch long ago: what it knew then is no news.
-    playing.hand_over(one)
+    stream.hand_over(one)
     orders.send(100)
     seen: set[int] = set()
     wait_for("the group after the hand-over back", lambda: seen.add(group.total()) or 500 in seen)
     assert min(seen) >= 400
     orders.send(7)
-    playing.request(None)
-    wait_for("the stop", lambda: playing.state.phase is StreamPhase.STOPPED)
+    stream.request(None)
+    wait_for("the stop", lambda: stream.state.phase is StreamPhase.STOPPED)
     # With the last word of the holder, the group stands where the slower query does.
     assert group.total() == min(committed(checkpoint))
-    released = playing.records("released")[-1]
+    released = stream.records("released")[-1]
     assert released["boundary"] == "completed"
     assert group.batch() <= max(end["batch"] for end in released["ends"].values())
 

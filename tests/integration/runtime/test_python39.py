@@ -16,7 +16,7 @@ from airflow_stream_provider.checkpoint import read
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.releases import RUNTIME_ZIP, publish
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from devstack.drivers import Operator, operator, wait_for
+from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from tests.support import checkpoint_trees as trees
 from tests.support import driver_part, story
 from tests.support.orders_files import Orders
@@ -73,26 +73,26 @@ def test_modules_control_log_and_checkpoint(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def playing(tmp_path: Path) -> Iterator[Operator]:
-    with operator(tmp_path) as found:
+def stream(tmp_path: Path) -> Iterator[HandRunStream]:
+    with hand_run_stream(tmp_path) as found:
         yield found
     for driver in found.drivers:  # shown when the test fails
         print(f"----- {driver.deployment}\n{driver.log()[-6000:]}")
 
 
 @pytest.mark.skipif(not SPARK_RUNS_ON_IT, reason="this Spark needs a later Python itself")
-def test_two_drivers_hand_over(playing: Operator, tmp_path: Path) -> None:
+def test_two_drivers_hand_over(stream: HandRunStream, tmp_path: Path) -> None:
     python = python39()
-    playing.spark_conf["spark.pyspark.python"] = str(python)
+    stream.spark_conf["spark.pyspark.python"] = str(python)
     orders = Orders(tmp_path)
     orders.flow()
     try:
-        drivers = [playing.deploy(name, APP, str(orders.root)) for name in ("orders-1", "orders-2")]
-        playing.hand_over(playing.standby("orders-1"))
+        drivers = [stream.deploy(name, APP, str(orders.root)) for name in ("orders-1", "orders-2")]
+        stream.hand_over(stream.standby("orders-1"))
         assert [Path(driver.python().exe()) for driver in drivers] == [python, python]
         wait_for("the first orders", lambda: len(orders.delivered()) > 50)
-        playing.hand_over(playing.standby("orders-2"))
+        stream.hand_over(stream.standby("orders-2"))
     finally:
         orders.dry()
     orders.check()
-    assert [r["boundary"] for r in playing.records("released")] == ["completed"]
+    assert [r["boundary"] for r in stream.records("released")] == ["completed"]

@@ -4,9 +4,9 @@ import io
 
 from rich.console import Console
 
-from demo.audit import Records
 from demo.display import Display, bars, summarise
 from demo.report import Report, StepReport
+from devstack.audit import Records
 
 
 def test_bars_show_the_last_intervals() -> None:

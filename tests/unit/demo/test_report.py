@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from demo.audit import Records
 from demo.report import Report, StepReport, describe, failure_times, steady
+from devstack.audit import Records
 from tests.support.demo_steps import BACK, COMMITS, STEPS, THERE
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from demo.audit import Records
 from demo.environment import DemoEnvironment, lay_out
 from demo.report import Report
 from demo.story import Story
-from demo.workload import Total
 from devstack.airflow_api import AirflowApi
+from devstack.audit import Records
+from devstack.workload import Total
 
 DAGS = Path(__file__).parents[3] / "dags"
 GOOD = Report([], {}, Records(10, 10, 0, 0, 0), max_holders=1, seconds_total=1.0, lag={})

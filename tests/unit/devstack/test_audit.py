@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import StreamError
-from demo.audit import Records, count, wrong_totals
-from demo.workload import Total
+from devstack.audit import Records, count, wrong_totals
+from devstack.workload import Total
 
 
 def test_every_order_once() -> None:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import StreamError
-from demo.workload import encode
+from devstack.workload import encode
 
 # Short, so that batches of one second get an even flow.
 TICK_SECONDS = 0.05

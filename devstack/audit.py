@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_stream_provider.lifecycle.errors import StreamError
-from demo.workload import Total
+from devstack.workload import Total
 
 
 @dataclass(frozen=True)

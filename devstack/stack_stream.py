@@ -1,4 +1,4 @@
-"""A stream on the local stack, without Airflow: drivers on a standalone cluster, and orders through Kafka."""
+"""A stream that is run by hand on the local stack: drivers on its standalone cluster, orders through its Kafka."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from airflow_stream_provider.control.releases import publish
 from airflow_stream_provider.hooks.submit import job_of, submit_once
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.policy import Policy
-from demo.audit import Records, count, deliveries, final_totals, wrong_totals
-from demo.commits import CommitWatcher
-from demo.producer import Producer
-from demo.workload import totals
-from devstack.drivers import Operator, wait_for
+from devstack.audit import Records, count, deliveries, final_totals, wrong_totals
+from devstack.commits import CommitWatcher
+from devstack.drivers import HandRunStream, wait_for
+from devstack.producer import Producer
 from devstack.stack import LocalStack
+from devstack.workload import totals
 
 APP = Path(__file__).with_name("app_orders_kafka.py")
 QUERIES = ("out", "totals")
 
 
-class Stream(Operator):
-    """A stream with its own topics, checkpoint, control folder and producer, on a shared stack.
+class StackStream(HandRunStream):
+    """A stream that is run by hand, with topics, checkpoint, control folder and producer of its own, on a shared stack.
 
     :param root: folder for the control log and the checkpoints.
     :param stack: the running local stack.
@@ -103,7 +103,7 @@ class Stream(Operator):
     def audit(self, *, failures: tuple[tuple[float, float], ...] = ()) -> Records:
         """Stop the producer, wait until every order is in the output, and count.
 
-        :param failures: intervals in which a batch ran again after a failure; see `demo.audit.count`.
+        :param failures: intervals in which a batch ran again after a failure; see `devstack.audit.count`.
         """
         produced = self.producer.stop()
         brokers = self.stack.bootstrap_servers
@@ -148,9 +148,9 @@ class Stream(Operator):
 
 
 @contextmanager
-def stream(root: Path, stack: LocalStack, name: str, *, rate: int = 300) -> Iterator[Stream]:
+def stack_stream(root: Path, stack: LocalStack, name: str, *, rate: int = 300) -> Iterator[StackStream]:
     """Yield a stream with a running producer, and kill its drivers at the end."""
-    opened = Stream(root, stack, name, rate=rate)
+    opened = StackStream(root, stack, name, rate=rate)
     try:
         with opened.watcher, opened.producer:
             yield opened

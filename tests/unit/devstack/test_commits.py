@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.commits import CommitWatcher, crossing, intervals, largest_gap, percentiles
+from devstack.commits import CommitWatcher, crossing, intervals, largest_gap, percentiles
 
 # One commit a second, but for 2.5 s between batch 2 and 3, where the holder changed at 2.4.
 COMMITS = {0: 0.0, 1: 1.0, 2: 2.0, 3: 4.5, 4: 5.5}

@@ -1,4 +1,4 @@
-"""The orders that the demo produces. Each is a pure function of its number, so the expected output is known."""
+"""Orders to produce. Each is a pure function of its number, so the expected output is known."""
 
 from __future__ import annotations
 

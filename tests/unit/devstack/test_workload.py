@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from demo.workload import Total, encode, order, totals
+from devstack.workload import Total, encode, order, totals
 
 
 def test_the_same_number_gives_the_same_order() -> None:

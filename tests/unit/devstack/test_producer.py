@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from demo.producer import Producer
+from devstack.producer import Producer
 
 
 def test_a_producer_that_was_not_started_has_sent_nothing() -> None:
