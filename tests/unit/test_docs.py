@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import os
 import re
 import subprocess
@@ -11,9 +13,15 @@ from pathlib import Path
 import pytest
 import yaml
 
+from airflow_stream_provider.get_provider_info import get_provider_info
+from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.operators.release import ReleaseOperator
 from airflow_stream_provider.spec.stream import load_spec
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = "airflow_stream_provider"
+REFERENCE = (ROOT / "docs" / "operators.md").read_text()
+SECTIONS = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", REFERENCE, re.M | re.S))
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -73,10 +81,56 @@ def test_the_dag_files_shown_give_their_dags(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert {"orders__upgrade", "orders__watch", "look", "stop", "start"} <= set(done.stdout.split())
+    wanted = {"orders__upgrade", "orders__watch", "look", "stop", "start", "caught_up", "hand_over", "fence"}
+    assert wanted <= set(done.stdout.split())
 
 
 def test_every_python_block_is_a_dag_file() -> None:
     for page in PAGES:
         for text in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S):
             assert text.startswith("# dags/"), "unnamed blocks would not be run by the test above"
+
+
+def offered() -> dict[str, type]:
+    """Return the classes that a DAG file uses, by name. The two triggers that tasks defer with are not among them."""
+    info = get_provider_info()
+    modules = [m for part in ("operators", "sensors") for entry in info[part] for m in entry["python-modules"]]
+    modules += [f"{PACKAGE}.triggers.lag_event", *(n.rpartition(".")[0] for n in info["notifications"])]
+    found = {}
+    for module in map(importlib.import_module, modules):
+        for name, value in vars(module).items():
+            public = re.fullmatch(r"[A-Z]\w+(Operator|Sensor|Trigger|Notifier)", name)
+            if public and inspect.isclass(value) and value.__module__ == module.__name__:
+                found[name] = value
+    return found
+
+
+def parameters(made_by: object) -> set[str]:
+    """Return what a class or method of this package takes, with what its bases take."""
+    made = [each for each in getattr(made_by, "__mro__", [made_by]) if each.__module__.startswith(PACKAGE)]
+    return {each for one in made for each in inspect.signature(one).parameters} - {"context", "kwargs"}
+
+
+def test_the_reference_has_a_section_for_each_class_and_no_other() -> None:
+    assert sorted(SECTIONS) == sorted(offered())
+
+
+@pytest.mark.parametrize(("name", "offer"), offered().items(), ids=list(offered()))
+def test_the_reference_names_module_parameters_and_templates(name: str, offer: type) -> None:
+    text = SECTIONS[name]
+    assert text.startswith(f"`{offer.__module__.partition('.')[2]}`")
+    base = next((base for base in (ReleaseOperator, StreamOperator) if issubclass(offer, base)), None)
+    asked = parameters(offer.of) if name == "LagEventTrigger" else parameters(offer)  # type: ignore[attr-defined]
+    assert [each for each in asked - parameters(base or object) if f"`{each}`" not in text] == []
+    assert (base is ReleaseOperator) == ("- Parameters: a release" in text)
+    templated = set(getattr(offer, "template_fields", ())) - set(getattr(base, "template_fields", ()))
+    line = re.search(r"^- Templated: (.*)$", text, re.M)
+    assert set(re.findall(r"`(\w+)`", line[1] if line else "")) == templated
+
+
+def test_what_the_reference_says_of_all_stream_operators_is_so() -> None:
+    shared = REFERENCE.partition("## An upgrade")[0]
+    assert set(re.findall(r"^- `(\w+)` \(templated\)", shared, re.M)) == set(StreamOperator.template_fields)
+    release = re.search(r"^- \*A release\*.*?(?=\n\n)", shared, re.M | re.S)
+    assert release is not None
+    assert set(re.findall(r"`(\w+)`", release[0])) == set(ReleaseOperator.template_fields) - {"reason"}
