@@ -18,7 +18,7 @@ class Policy:
     :param boundary_seconds: how long the holder may take to reach its batch boundary before a hand-over is aborted.
     :param lease_seconds: a holder that could not renew its lease for so long halts itself.
     :param take_back_seconds: how long a releaser waits for the new holder before it takes the stream back.
-    :param changed_checkpoints: query checkpoints that this deployment adds, drops or renames on purpose.
+    :param changed_checkpoints: query checkpoints that this deployment adds, drops or changes on purpose.
     :param offsets_group: consumer group that the holder commits its finished batches to; empty = none.
     """
 

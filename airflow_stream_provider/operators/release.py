@@ -22,7 +22,7 @@ class ReleaseOperator(StreamOperator):
     :param version: label of the release; default: the YAML's. (templated)
     :param application: script; relative paths as in the YAML, which is the default. (templated)
     :param arguments: of the script, a list or its JSON; default: the YAML's. (templated)
-    :param changed_checkpoints: query checkpoints that are added, dropped or renamed on purpose. (templated)
+    :param changed_checkpoints: query checkpoints that are added, dropped or changed on purpose. (templated)
     """
 
     template_fields: Sequence[str] = ("version", "application", "arguments", "changed_checkpoints", "reason")
