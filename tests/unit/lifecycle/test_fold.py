@@ -116,9 +116,3 @@ def test_folding_changes_no_state_that_somebody_holds() -> None:
 def test_a_record_that_cannot_be_there_is_named() -> None:
     with pytest.raises(StreamError, match=r"Record 4 .*'acquired'.* cannot follow"):
         fold([story.acquired(OLD, "start", 1).numbered(4)], StreamState(seq=3))
-
-
-def test_states_say_what_they_are() -> None:
-    assert {s for s in State if not s.terminal} == {State.STANDBY, State.HOLDER}
-    assert {s for s in Stage if s.open} == {Stage.REQUESTED, Stage.READY, Stage.RELEASED}
-    assert all(s.description.endswith(".") for s in State)

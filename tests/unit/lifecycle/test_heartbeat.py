@@ -1,0 +1,101 @@
+"""A heartbeat through its file, also of an older or newer driver; and files that are none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.heartbeat import DriverPhase, Heartbeat, OffsetsGroupStatus, QueryProgress
+from airflow_stream_provider.lifecycle.record import LOG_VERSION
+
+OUT = QueryProgress(
+    name="out",
+    checkpoint="/data/out",
+    sink="kafka",
+    id="0f3c",
+    batch=7,
+    batch_seconds=0.5,
+    input_rows=10,
+    rows_per_second=20.0,
+    triggered_at="2025-01-01T00:00:00.000Z",
+    committed=({"orders": {"0": 10}}, None, {"logOffset": 5}),
+)
+FULL = Heartbeat(
+    counter=9,
+    at=100.5,
+    phase=DriverPhase.RUNNING.value,
+    message="runs",
+    log_version=LOG_VERSION + 1,
+    seq=12,
+    epoch=2,
+    queries=(OUT, QueryProgress("totals")),
+    offsets_group=OffsetsGroupStatus(99.5, "no broker answers"),
+    rehearsal={"seconds": 3.5},
+    started_at=90.5,
+    pid=1,
+    jvm_pid=2,
+    host="here",
+    spark_version="4.0.0",
+    submission="driver-1",
+    application_id="app-1",
+    ui_url="http://127.0.0.1:4040",
+)
+
+
+@pytest.mark.parametrize("beat", [Heartbeat(), FULL])
+def test_what_was_written_is_read(beat: Heartbeat) -> None:
+    assert Heartbeat.from_json(beat.to_json(), "x.1") == beat
+
+
+@pytest.mark.parametrize(("full", "empty"), [(FULL, Heartbeat()), (OUT, QueryProgress(""))])
+def test_every_field_differs_from_its_default_above(full: Any, empty: Any) -> None:
+    """So that a field that gets lost on its way is noticed."""
+    assert [f.name for f in fields(full) if getattr(full, f.name) == getattr(empty, f.name)] == []
+
+
+@pytest.mark.parametrize(
+    ("stored", "beat"),
+    [
+        ({}, Heartbeat()),
+        ({"counter": 3, "of_next_year": [1]}, Heartbeat(counter=3)),
+        ({"phase": "dreaming"}, Heartbeat(phase="dreaming")),
+        ({"queries": [{"name": "a", "of_next_year": 1}]}, Heartbeat(queries=(QueryProgress("a"),))),
+        ({"offsets_group": {"at": 1.0, "of_next_year": 1}}, Heartbeat(offsets_group=OffsetsGroupStatus(1.0))),
+    ],
+)
+def test_a_driver_of_another_version_is_understood_as_far_as_it_is_known(
+    stored: dict[str, Any], beat: Heartbeat
+) -> None:
+    assert Heartbeat.from_json(json.dumps(stored).encode(), "x.1") == beat
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"3",
+        b"null",
+        b'{"counter": "many"}',
+        b'{"counter": null}',
+        b'{"queries": [{}]}',
+        b'{"queries": ["out"]}',
+        b'{"queries": 5}',
+        b'{"queries": [{"name": "a", "committed": 5}]}',
+        b'{"offsets_group": 5}',
+    ],
+)
+def test_what_is_no_heartbeat_is_said_with_whose_it_is(stored: bytes) -> None:
+    with pytest.raises(StreamError, match=r"The heartbeat of orders-1-a\.00000001 is not readable") as refused:
+        Heartbeat.from_json(stored, "orders-1-a.00000001")
+    assert refused.value.fields["incarnation"] == "orders-1-a.00000001"
+
+
+def test_a_query_is_found_by_its_name() -> None:
+    assert FULL.query("out") == OUT
+    assert FULL.query("none") is None

@@ -1,0 +1,98 @@
+"""Which names and ids pass, and that an id depends on what it is made of and on nothing else."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.ids import (
+    DEPLOYMENT,
+    INCARNATION,
+    check_id,
+    check_stream_name,
+    deployment_id,
+    deployment_of,
+    request_id,
+)
+
+
+@pytest.mark.parametrize("name", ["o", "orders", "0", "orders-eu_2", "a" * 63])
+def test_a_name_that_means_nothing_to_a_path_or_a_shell_passes(name: str) -> None:
+    assert check_stream_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", "Orders", "-orders", "_orders", ".orders", "a/b", "..", "a b", "a;b", "a$b", "orders\n", "é", "a" * 64]
+)
+def test_any_other_name_is_refused_and_shown(name: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(repr(name))) as refused:
+        check_stream_name(name)
+    assert refused.value.fields["name"] == name
+    assert "Rename the stream." in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "pattern", "fits"),
+    [
+        ("orders-1-aaaa", DEPLOYMENT, True),
+        ("a" * 128, DEPLOYMENT, True),
+        ("a" * 129, DEPLOYMENT, False),
+        ("orders-1-aaaa.00000001", DEPLOYMENT, False),
+        ("orders-1-aaaa.00000001", INCARNATION, True),
+        ("orders-1-aaaa.0000000g", INCARNATION, False),
+        ("orders-1-aaaa.0000001", INCARNATION, False),
+        ("orders-1-aaaa", INCARNATION, False),
+        ("orders-1-aaaa.00000001\n", INCARNATION, False),
+        ("../orders.00000001", INCARNATION, False),
+    ],
+)
+def test_an_id_fits_its_pattern_as_a_whole(value: str, pattern: re.Pattern[str], fits: bool) -> None:
+    if fits:
+        assert check_id(value, pattern) == value
+        return
+    with pytest.raises(SpecError, match="is not an id of the form"):
+        check_id(value, pattern)
+
+
+def test_a_requests_id_is_the_same_for_the_same_parts_only() -> None:
+    parts = ("dag", "run", "task", -1, "purpose")
+    assert request_id(*parts) == request_id(*parts)
+    assert re.fullmatch(r"[0-9a-f]{16}", request_id(*parts))
+    others = [("dag", "run", "task", 0, "purpose"), ("dagrun", "", "task", -1, "purpose"), parts[:-1], ()]
+    assert len({request_id(*parts), *(request_id(*other) for other in others)}) == 5
+
+
+@pytest.mark.parametrize(
+    ("version", "label"),
+    [
+        ("2.1.0", "2-1-0"),
+        ("V2 (hotfix)", "v2-hotfix"),
+        ("feature/x_y", "feature-x-y"),
+        ("..", ""),
+        ("a" * 40, "a" * 24),
+    ],
+)
+def test_a_deployment_is_named_by_stream_and_version_in_safe_characters(version: str, label: str) -> None:
+    found = deployment_id("orders", version, "dag", "run")
+    assert re.fullmatch(rf"orders-{label}-[0-9a-f]{{8}}", found)
+    assert check_id(found, DEPLOYMENT) == found
+    assert found == deployment_id("orders", version, "dag", "run")
+
+
+def test_versions_that_look_alike_are_two_deployments() -> None:
+    assert deployment_id("orders", "2.1") != deployment_id("orders", "2-1")
+    assert deployment_id("orders", "2.1", "run") != deployment_id("orders", "2.1", "other")
+
+
+def test_the_longest_names_still_make_ids() -> None:
+    deployment = deployment_id("a" * 63, "b" * 99)
+    assert check_id(f"{deployment}.0123abcd", INCARNATION)
+
+
+@pytest.mark.parametrize(
+    ("incarnation", "deployment"), [("orders-1-aaaa.00000001", "orders-1-aaaa"), ("orders-1-aaaa", ""), ("", "")]
+)
+def test_an_incarnation_names_its_deployment(incarnation: str, deployment: str) -> None:
+    assert deployment_of(incarnation) == deployment

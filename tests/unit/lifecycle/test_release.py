@@ -1,0 +1,39 @@
+"""A release through the `declared` record, also of a version that knows fewer or more fields."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.lifecycle.release import Release
+
+FULL = Release("2", "abc", "app.py", ("--from", "x y"), ("lib.zip", "b.py"), {"spark.cores.max": "2"})
+
+
+@pytest.mark.parametrize("release", [Release("1"), FULL])
+def test_what_was_declared_is_read(release: Release) -> None:
+    assert Release.from_json(json.loads(json.dumps(release.to_json()))) == release
+
+
+@pytest.mark.parametrize(
+    ("data", "release"),
+    [
+        ({"version": "1", "of_next_year": {}}, Release("1")),
+        ({"version": 2}, Release("2")),
+        ({"version": "1", "arguments": ["a"], "py_files": ["b"]}, Release("1", arguments=("a",), py_files=("b",))),
+    ],
+)
+def test_a_record_of_another_version_is_read_as_far_as_it_is_known(data: dict[str, Any], release: Release) -> None:
+    assert Release.from_json(data) == release
+
+
+def test_a_release_without_a_version_is_none() -> None:
+    with pytest.raises(KeyError, match="version"):
+        Release.from_json({"hash": "abc"})
+
+
+def test_its_folder_is_named_by_its_contents() -> None:
+    assert FULL.folder(Path("/control/orders")) == Path("/control/orders/releases/abc")

@@ -1,0 +1,102 @@
+"""What is read from a state; how records lead to one is in test_fold.py."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import pytest
+
+from airflow_stream_provider.lifecycle.state import HoldEnd, IncarnationState, RequestStage, StreamPhase, StreamState
+from tests.support.story import (
+    HANDED_OVER,
+    INTERRUPTED,
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    PREPARED,
+    REQUESTED,
+    RUNNING,
+    STARTED,
+    STOPPED,
+    STOPPING,
+    TWIN,
+    fenced,
+    play,
+    requested,
+    standby,
+)
+
+
+@pytest.mark.parametrize("kind", [IncarnationState, RequestStage, StreamPhase])
+def test_states_say_what_they_are(kind: type[Enum]) -> None:
+    said = [state.description for state in kind]  # type: ignore[attr-defined]
+    assert all(sentence.endswith(".") for sentence in said)
+    assert len(set(said)) == len(said)
+
+
+def test_a_driver_may_hold_later_only_if_it_has_not_ended() -> None:
+    living = {state for state in IncarnationState if not state.terminal}
+    assert living == {IncarnationState.STANDBY, IncarnationState.HOLDER}
+
+
+def test_a_request_is_open_until_it_is_done_taken_back_or_aborted() -> None:
+    closed = {stage for stage in RequestStage if not stage.open}
+    assert closed == {RequestStage.DONE, RequestStage.TAKEN_BACK, RequestStage.ABORTED}
+
+
+@pytest.mark.parametrize(
+    ("epoch", "last_end", "phase"),
+    [
+        (0, None, StreamPhase.EMPTY),
+        (0, HoldEnd.FAILED, StreamPhase.FAILED),
+        (1, None, StreamPhase.DOWN),
+        (1, HoldEnd.RELEASED, StreamPhase.DOWN),
+        (1, HoldEnd.FENCED, StreamPhase.DOWN),
+        (1, HoldEnd.STOPPED, StreamPhase.STOPPED),
+        (1, HoldEnd.FAILED, StreamPhase.FAILED),
+        (1, HoldEnd.FINISHED, StreamPhase.FINISHED),
+    ],
+)
+def test_the_phase_while_nobody_holds_is_how_the_last_hold_ended(
+    epoch: int, last_end: HoldEnd | None, phase: StreamPhase
+) -> None:
+    assert StreamState(epoch=epoch, last_end=last_end).phase is phase
+
+
+def test_an_open_request_says_more_than_the_holder() -> None:
+    assert play(RUNNING).phase is StreamPhase.RUNNING
+    assert play(REQUESTED).phase is StreamPhase.HANDING_OVER
+    assert play(STOPPING).phase is StreamPhase.STOPPING
+    assert play([*STARTED, requested("start", OLD)]).phase is StreamPhase.STARTING
+
+
+def test_only_the_newest_request_can_be_open() -> None:
+    assert StreamState().open_request is None
+    assert play(HANDED_OVER).open_request is None
+    request = play(REQUESTED).open_request
+    assert request is not None
+    assert (request.id, request.source, request.to) == ("up", OLD, NEW)
+    assert list(play(REQUESTED).requests) == ["start", "up"]
+
+
+def test_the_deployment_that_holds() -> None:
+    held = play(HANDED_OVER).holding_deployment
+    assert held is not None
+    assert held.id == NEW_DEPLOYMENT
+    assert play(STARTED).holding_deployment is None
+    assert play(STOPPED).holding_deployment is None
+
+
+def test_who_stopped_inside_a_batch_is_to_be_fenced_until_that_is_done() -> None:
+    assert play(INTERRUPTED).must_fence == (OLD,)
+    assert play([*INTERRUPTED, fenced(OLD)]).must_fence == ()
+    assert play(HANDED_OVER).must_fence == ()
+
+
+def test_drivers_are_listed_oldest_first() -> None:
+    state = play([*PREPARED, standby(TWIN)])
+    assert [each.id for each in state.standbys()] == [NEW, TWIN]
+    assert [each.id for each in state.of_deployment(NEW_DEPLOYMENT)] == [NEW, TWIN]
+    assert [each.id for each in state.of_deployment(OLD_DEPLOYMENT)] == [OLD]
+    assert state.of_deployment("none") == ()

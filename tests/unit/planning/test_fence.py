@@ -1,0 +1,89 @@
+"""Who is fenced, when, and what the record says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.planning.conditions import Dead
+from airflow_stream_provider.planning.fence import fence, fence_first, may_fence
+from airflow_stream_provider.planning.steps import Append, Kill
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from tests.support.snapshots import snapshot
+from tests.support.story import (
+    HANDED_OVER,
+    INTERRUPTED,
+    NEW,
+    OLD,
+    OLD_DEPLOYMENT,
+    PREPARED,
+    RUNNING,
+    failed,
+    fenced,
+    finished,
+    record,
+    retired,
+)
+
+GONE = {"counter": 3, "cluster": "gone"}
+HASTY = [record("declared", deployment="d", release={"version": "1"}, policy={"lease_seconds": 5.0}, reason="")]
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [None, WaitOutcome(Ended.SILENT, OLD), WaitOutcome(Ended.DEAD, NEW), WaitOutcome(Ended.LOST, OLD)],
+    ids=["before any wait", "silent", "another is dead", "lost"],
+)
+def test_a_driver_is_killed_until_it_is_this_driver_that_is_confirmed_dead(outcome: WaitOutcome | None) -> None:
+    assert fence(snapshot(*PREPARED), OLD, outcome, "why") == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
+
+
+def test_the_record_carries_the_evidence_and_the_reason() -> None:
+    step = fence(snapshot(*RUNNING), OLD, WaitOutcome(Ended.DEAD, OLD, evidence=GONE), "why")
+    assert step == Append("fenced", {"incarnation": OLD, "reason": "why", "evidence": GONE})
+
+
+def test_the_counter_is_watched_for_the_lease_of_that_driver() -> None:
+    step = fence(snapshot(*HASTY), "d.00000001", None, "why")
+    assert step == Kill("d", Dead("d.00000001", 5.0))
+
+
+@pytest.mark.parametrize(
+    ("records", "name", "may"),
+    [
+        (RUNNING, OLD, True),
+        (PREPARED, NEW, True),
+        (HANDED_OVER, OLD, True),
+        (INTERRUPTED, OLD, True),
+        ([*INTERRUPTED, fenced(OLD)], OLD, False),
+        ([*RUNNING, fenced(OLD)], OLD, False),
+        ([*RUNNING, finished(OLD)], OLD, False),
+        ([*PREPARED, failed(NEW)], NEW, False),
+        ([*HANDED_OVER, retired(OLD_DEPLOYMENT)], OLD, False),
+        (RUNNING, NEW, False),
+        ([], OLD, False),
+    ],
+)
+def test_only_a_driver_that_may_still_write_is_fenced(records: list[Record], name: str, may: bool) -> None:
+    assert may_fence(snapshot(*records), name) is may
+
+
+def test_what_stopped_inside_a_batch_comes_first() -> None:
+    assert fence_first(snapshot(*INTERRUPTED), None) == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
+    dead = WaitOutcome(Ended.DEAD, OLD, "its cluster says so", GONE)
+    step: Any = fence_first(snapshot(*INTERRUPTED), dead)
+    assert (step.kind, step.fields["incarnation"], step.fields["reason"]) == ("fenced", OLD, "its cluster says so")
+
+
+def test_a_driver_confirmed_dead_is_fenced_though_the_stream_has_gone_on() -> None:
+    step: Any = fence_first(snapshot(*HANDED_OVER), WaitOutcome(Ended.DEAD, OLD, "it is gone", GONE))
+    assert (step.kind, step.fields) == ("fenced", {"incarnation": OLD, "reason": "it is gone", "evidence": GONE})
+
+
+@pytest.mark.parametrize(
+    "outcome", [None, WaitOutcome(Ended.DEAD, OLD), WaitOutcome(Ended.DEAD, "unknown"), WaitOutcome(Ended.REACHED, OLD)]
+)
+def test_there_may_be_nobody_to_fence(outcome: WaitOutcome | None) -> None:
+    assert fence_first(snapshot(*RUNNING, fenced(OLD)), outcome) is None

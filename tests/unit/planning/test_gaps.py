@@ -1,0 +1,98 @@
+"""The gap between two holders by the times of real commit files, and how the old one stopped by the log."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.planning.gaps import boundary, gaps
+from airflow_stream_provider.planning.snapshot import Snapshot
+from tests.support.checkpoint_trees import commit, kafka, new, plan
+from tests.support.snapshots import snapshot
+from tests.support.story import (
+    HANDED_OVER,
+    INTERRUPTED,
+    NEW,
+    PREPARED,
+    REQUESTED,
+    STOPPED,
+    acquired,
+    ready,
+    record,
+    released,
+    requested,
+)
+
+
+def checkpoint(folder: Path, *times: float) -> str:
+    """Make a checkpoint whose batches were committed at these times."""
+    root = new(folder)
+    for batch, at in enumerate(times):
+        plan(root, batch, kafka(orders={0: batch}))
+        commit(root, batch)
+        os.utime(root / "commits" / str(batch), (at, at))
+    return str(folder)
+
+
+def taken_over(at: float, *queries: dict[str, Any]) -> tuple[Snapshot, Record]:
+    """A hand-over to a driver with these queries."""
+    up = record("standby", deployment=NEW.rpartition(".")[0], incarnation=NEW, queries=list(queries), rehearsal={})
+    asked = [requested("up", NEW), ready("up", NEW), released("orders-1-aaaa.00000001", "up", NEW)]
+    found = snapshot(*PREPARED[:-1], up, *asked, replace(acquired(NEW, "up", 2), at=at))
+    return found, found.acquisitions()[-1]
+
+
+def test_a_gap_is_from_the_last_commit_before_to_the_first_one_after(tmp_path: Path) -> None:
+    place = checkpoint(tmp_path / "a", 1000.0, 1010.0, 1012.5, 1020.0)
+    found = gaps(*taken_over(1011.0, {"name": "a", "checkpoint": place}))
+    assert found == {"a": 2.5}
+
+
+def test_a_commit_at_the_very_moment_is_of_the_old_holder(tmp_path: Path) -> None:
+    place = checkpoint(tmp_path / "a", 1011.0, 1013.0)
+    assert gaps(*taken_over(1011.0, {"name": "a", "checkpoint": place})) == {"a": 2.0}
+
+
+@pytest.mark.parametrize("times", [(), (1000.0,), (1020.0,), (1000.0, 1005.0)], ids=str)
+def test_without_a_commit_on_both_sides_the_gap_is_not_known(tmp_path: Path, times: tuple[float, ...]) -> None:
+    place = checkpoint(tmp_path / "a", *times)
+    assert gaps(*taken_over(1011.0, {"name": "a", "checkpoint": place})) == {}
+
+
+def test_a_query_whose_checkpoint_cannot_be_read_here_hides_no_other(tmp_path: Path) -> None:
+    place = checkpoint(tmp_path / "b", 1010.0, 1012.0)
+    queries = [
+        {"name": "nowhere", "checkpoint": f"{tmp_path}/none"},
+        {"name": "elsewhere", "checkpoint": "s3a://bucket/out"},
+        {"name": "unsaid"},
+        {"name": "b", "checkpoint": place},
+    ]
+    assert gaps(*taken_over(1011.0, *queries)) == {"b": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("records", "request_id", "found"),
+    [
+        (HANDED_OVER, "up", {"boundary": "completed", "ends": {"a": {"batch": 7}}}),
+        (INTERRUPTED, "up", {"boundary": "interrupted", "ends": {"a": {"batch": 7}}}),
+        (STOPPED, "stop", {"boundary": "completed", "ends": {"a": {"batch": 7}}}),
+        (HANDED_OVER, "start", {}),
+        (REQUESTED, "up", {}),
+        (HANDED_OVER, "none", {}),
+    ],
+)
+def test_how_the_old_holder_stopped_is_said_by_request(
+    records: list[Record], request_id: str, found: dict[str, Any]
+) -> None:
+    assert boundary(snapshot(*records), request_id) == found
+
+
+def test_a_release_that_names_no_batches_has_none() -> None:
+    silent = record("released", incarnation="orders-1-aaaa.00000001", request="up", to=NEW, boundary="completed")
+    records = [*REQUESTED, ready("up", NEW), silent]
+    assert boundary(snapshot(*records), "up") == {"boundary": "completed", "ends": {}}

@@ -1,0 +1,129 @@
+"""What is asked for, and what follows from whoever acts on it: a table of an open request on the left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.state import Request
+from airflow_stream_provider.planning.conditions import Dead, RequestOver
+from airflow_stream_provider.planning.requests import ANSWER_SECONDS, ask, follow
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Append, Kill, Step, Wait
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from tests.support.snapshots import snapshot
+from tests.support.story import (
+    INTERRUPTED,
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    PREPARED,
+    READY,
+    RELEASED,
+    REQUESTED,
+    RUNNING,
+    STARTED,
+    STOPPING,
+    failed,
+    fenced,
+    record,
+    requested,
+)
+
+
+def open_request(found: Snapshot) -> Request:
+    assert found.state.open_request is not None
+    return found.state.open_request
+
+
+def next_step(records: list[Record], outcome: WaitOutcome | None = None) -> Any:
+    found = snapshot(*records)
+    return follow(found, open_request(found), outcome)
+
+
+def patient(deployment: str, boundary_seconds: float) -> Record:
+    policy = {"boundary_seconds": boundary_seconds}
+    return record("declared", deployment=deployment, release={"version": "1"}, policy=policy, reason="")
+
+
+@pytest.mark.parametrize(
+    ("records", "to", "seconds"),
+    [
+        ([patient(OLD_DEPLOYMENT, 100.0), *RUNNING[1:], patient(NEW_DEPLOYMENT, 7.0)], NEW, 100.0),
+        ([patient(OLD_DEPLOYMENT, 100.0), *RUNNING[1:]], None, 100.0),
+        ([patient(OLD_DEPLOYMENT, 7.0), *STARTED[1:]], OLD, 7.0),
+        ([], None, 60.0),
+    ],
+    ids=["the holder's boundary counts", "also for a stop", "the appointed one's, when nobody holds", "the default"],
+)
+def test_a_request_has_time_for_the_answer_and_the_boundary(
+    records: list[Record], to: str | None, seconds: float
+) -> None:
+    found = ask(snapshot(*records, at=1000.0), "mine", to, "why")
+    expires = 1000.0 + seconds + ANSWER_SECONDS
+    assert found == Append("requested", {"request": "mine", "to": to, "expires": expires, "reason": "why"})
+
+
+@pytest.mark.parametrize(
+    ("records", "step"),
+    [
+        (REQUESTED, Wait(RequestOver("up", 200.0, (OLD, NEW), 30.0))),
+        (READY, Wait(RequestOver("up", 200.0, (OLD, NEW), 30.0))),
+        (RELEASED, Wait(RequestOver("up", 200.0, (OLD, NEW), 30.0))),
+        (STOPPING, Wait(RequestOver("stop", 200.0, (OLD,), 30.0))),
+        ([*STARTED, requested("start", OLD)], Wait(RequestOver("start", 200.0, (OLD,), 30.0))),
+        (INTERRUPTED, Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))),
+        ([*READY, fenced(OLD)], Wait(RequestOver("up", 200.0, (NEW,), 30.0))),
+    ],
+    ids=["asked", "answered", "released", "a stop", "an appointment", "inside a batch", "the old one is dead"],
+)
+def test_a_request_is_waited_for_with_the_drivers_that_it_needs(records: list[Record], step: Step) -> None:
+    assert next_step(records) == step
+
+
+@pytest.mark.parametrize("name", [OLD, NEW])
+def test_a_driver_of_it_that_is_silent_is_killed_and_then_fenced(name: str) -> None:
+    silent = WaitOutcome(Ended.SILENT, name, "It has not beaten for 30 s")
+    assert next_step(READY, silent) == Kill(name.rpartition(".")[0], Dead(name, 30.0))
+    dead = WaitOutcome(Ended.DEAD, name, "It has not beaten for 30 s", {"cluster": "gone"})
+    step = next_step(READY, dead)
+    assert (step.kind, step.fields["incarnation"]) == ("fenced", name)
+
+
+def test_the_silence_of_one_that_has_ended_since_means_nothing() -> None:
+    silent = WaitOutcome(Ended.SILENT, OLD, "It has not beaten for 30 s")
+    assert isinstance(next_step([*READY, fenced(OLD)], silent), Wait)
+    assert isinstance(next_step(READY, WaitOutcome(Ended.SILENT, "another.00000009")), Wait)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [*REQUESTED, failed(NEW)],
+        [*READY, fenced(NEW)],
+        [*RELEASED, fenced(NEW), fenced(OLD)],
+    ],
+)
+def test_a_request_that_nobody_can_act_on_any_more_is_aborted(records: list[Record]) -> None:
+    request = open_request(snapshot(*records)).id
+    reason = "no driver is left that could take over"
+    assert next_step(records) == Append("aborted", {"request": request, "reason": reason})
+
+
+def test_a_releaser_may_still_take_back_what_its_standby_cannot_take() -> None:
+    assert next_step([*RELEASED, fenced(NEW)]) == Wait(RequestOver("up", 200.0, (OLD,), 30.0))
+
+
+@pytest.mark.parametrize("records", [REQUESTED, READY, RELEASED, STOPPING])
+def test_a_request_that_has_expired_is_aborted(records: list[Record]) -> None:
+    request = open_request(snapshot(*records)).id
+    step = next_step(records, WaitOutcome(Ended.LOST, request))
+    assert step == Append("aborted", {"request": request, "reason": "it has expired"})
+    assert isinstance(next_step(records, WaitOutcome(Ended.LOST, "another")), Wait)
+
+
+def test_a_stop_without_a_holder_is_not_taken_for_one_without_a_standby() -> None:
+    assert isinstance(next_step([*PREPARED, requested("stop", None)]), Wait)
