@@ -43,11 +43,21 @@ class Recorder:
         self.closed += 1
 
 
+class CountedTurns(OffsetsGroup):
+    """Counts the turns of its thread that are over."""
+
+    turns = 0
+
+    def _turn(self) -> None:
+        super()._turn()
+        self.turns += 1
+
+
 class Holder:
     def __init__(self, group: Recorder) -> None:
         self.holds = True
         self.group = group
-        self.offsets = OffsetsGroup(group, lambda: self.holds)
+        self.offsets = CountedTurns(group, lambda: self.holds)
         self.offsets.start()
 
     def turn(self, *queries: QueryProgress) -> None:
@@ -171,8 +181,8 @@ def test_who_has_handed_over_forgets_what_it_knew_and_gives_up_what_is_under_way
     holder.offsets.withdraw()
     assert group.closed > closed
     group.away = set()
-    soon(lambda: group.tries)
-    time.sleep(0.2)
+    turns = holder.offsets.turns
+    soon(lambda: holder.offsets.turns >= turns + 2)  # one at least has begun since
     assert len(group.told) == 1, "the next holder has said more since"
     # Holding again: it says so even if nothing has changed here, for the other one may have.
     holder.turn(ran("out", 1, {"orders": {"0": 1}}))

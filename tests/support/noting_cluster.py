@@ -1,0 +1,63 @@
+"""A cluster that runs nothing: it notes what it is asked, and says what a test has told it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job
+from airflow_stream_provider.lifecycle.errors import ClusterError
+
+
+class NotingCluster:
+    """`did`: submissions and kills in order. `error` is raised by whatever is asked next."""
+
+    def __init__(self) -> None:
+        self.did: list[tuple[str, str]] = []
+        self.jobs: list[Job] = []
+        self.searched: list[tuple[str, float]] = []
+        self.found = FoundDrivers()
+        self.states: dict[str, DriverState] = {}
+        self.left: tuple[str, ...] = ()
+        self.full: ClusterError | None = None
+        self.error: ClusterError | None = None
+
+    def check(self, job: Job) -> None:
+        self._answer()
+        if self.full is not None:
+            raise self.full
+
+    def submit(self, job: Job) -> str:
+        self._answer()
+        self.jobs.append(job)
+        submission = f"driver-{len(self.jobs)}"
+        self.did.append(("submit", submission))
+        self.states[submission] = DriverState.RUNNING
+        return submission
+
+    def find(self, deployment: str, since: float) -> FoundDrivers:
+        self._answer()
+        self.searched.append((deployment, since))
+        return self.found
+
+    def status(self, submission: str) -> DriverState:
+        self._answer()
+        return self.states.get(submission, DriverState.UNKNOWN)
+
+    def kill(self, submission: str) -> None:
+        self._answer()
+        self.did.append(("kill", submission))
+
+    def remains(self, submission: str, deployment: str) -> tuple[str, ...]:
+        return self.left
+
+    def gone(self, submission: str, deployment: str) -> bool:
+        self._answer()
+        return self.status(submission).terminal and not self.left
+
+    def links(self, submission: str) -> Mapping[str, str]:
+        self._answer()
+        return {"driver log": f"http://worker/{submission}"}
+
+    def _answer(self) -> None:
+        if self.error is not None:
+            raise self.error

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.hooks import stream
+from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.noting_cluster import NotingCluster
+from tests.support.tasks import spec_in
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> StreamSpec:
+    return spec_in(tmp_path)
+
+
+@pytest.fixture
+def log(spec: StreamSpec) -> ControlLog:
+    return open_log(spec.control, spec.name, create=True)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> NotingCluster:
+    """The cluster that the spec's connection leads to."""
+    monkeypatch.setenv("AIRFLOW_CONN_NO_SUCH_CONNECTION", "spark://master")
+    monkeypatch.setenv("AIRFLOW_CONN_NO_SUCH_KAFKA", "kafka://")
+    found = NotingCluster()
+    monkeypatch.setattr(stream, "open_cluster", lambda connection: found)
+    return found

@@ -1,0 +1,215 @@
+"""The loop that every stream operator runs: observe, plan, carry out, defer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+
+from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.lifecycle.errors import ClusterError, HandOverFailed, SpecError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.operators.fence import FenceOperator
+from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
+from airflow_stream_provider.operators.soak import SoakOperator
+from airflow_stream_provider.operators.stop import StopStreamOperator
+from airflow_stream_provider.planning.conditions import Dead, InPhase, Needs
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Kill, Skip, Step, Submit, Wait
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.noting_cluster import NotingCluster
+from tests.support.snapshots import UPGRADED
+from tests.support.story import NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, RUNNING, STARTED, TWIN, standby, write
+from tests.support.tasks import IDENTITY, context, run
+
+FAR = 4e9
+RETIRE = Append("retired", {"deployment": NEW_DEPLOYMENT, "reason": "why"})
+
+
+class Planned(StreamOperator):
+    """Takes these steps one after the other, whatever it sees; `seen` is what it saw."""
+
+    def __init__(self, *, steps: list[Any], asks: Needs | None = None, **kwargs: Any) -> None:
+        super().__init__(task_id="t", **kwargs)
+        self.steps = steps
+        self.asks = asks or Needs()
+        self.seen: list[tuple[Snapshot, WaitOutcome | None]] = []
+
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        self.seen.append((snapshot, outcome))
+        assert identity == IDENTITY
+        step = self.steps.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        found: Step = step
+        return found
+
+    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
+        return self.asks
+
+
+def test_a_step_is_taken_and_the_stream_looked_at_again_until_one_ends_the_try(
+    spec: StreamSpec, log: ControlLog
+) -> None:
+    write(log, *UPGRADED[:9])
+    operator = Planned(stream=spec, steps=[RETIRE, Done({"all": "well"})])
+    assert run(operator) == {"all": "well"}
+    assert [snapshot.state.seq for snapshot, _ in operator.seen] == [9, 10]
+    last = log.records()[-1]
+    assert (last.kind, last.by, last["reason"]) == ("retired", IDENTITY.by, "why")
+
+
+def test_a_plan_that_something_came_between_is_made_anew(
+    spec: StreamSpec, log: ControlLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(log, *UPGRADED[:9])
+    operator = Planned(stream=spec, steps=[RETIRE, Done({})])
+    plan = operator.plan
+
+    def overtaken(*args: Any) -> Step:
+        step = plan(*args)
+        if isinstance(step, Append):
+            write(log, standby(TWIN))
+        return step
+
+    monkeypatch.setattr(operator, "plan", overtaken)
+    run(operator)
+    assert [record.kind for record in log.records()][9:] == ["standby"]
+    assert [snapshot.state.seq for snapshot, _ in operator.seen] == [9, 10]
+
+
+@pytest.mark.parametrize(
+    ("step", "error", "says"),
+    [
+        (Skip("It holds."), AirflowSkipException, "It holds."),
+        (GiveUp(HandOverFailed("It broke.", next_step="Mend it.")), AirflowFailException, r"It broke\. Mend it\."),
+        (SpecError("No such connection."), AirflowFailException, "No such connection"),
+        (ClusterError("The master is away."), ClusterError, "The master is away"),
+    ],
+    ids=["skipped", "failed", "a person must act first", "retried"],
+)
+def test_how_a_try_may_end(spec: StreamSpec, log: ControlLog, step: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        run(Planned(stream=spec, steps=[step]))
+
+
+def test_a_wait_has_one_deadline_for_all_tries_of_its_task(spec: StreamSpec, log: ControlLog) -> None:
+    condition = InPhase(("running",))
+    with pytest.raises(TaskDeferred) as deferred:
+        run(Planned(stream=spec, steps=[Wait(condition)]), WaitOutcome(Ended.REACHED, deadline=FAR))
+    path, trigger = deferred.value.trigger.serialize()
+    assert path == "airflow_stream_provider.triggers.stream.StreamTrigger"
+    assert trigger["deadline"] == FAR
+    assert trigger["condition"] == condition.to_json()
+    assert trigger["address"]["stream"] == "orders"
+    assert deferred.value.method_name == "resume"
+
+
+def test_what_is_killed_is_waited_for(spec: StreamSpec, log: ControlLog, cluster: NotingCluster) -> None:
+    write(log, *RUNNING)
+    with pytest.raises(TaskDeferred) as deferred:
+        run(Planned(stream=spec, steps=[Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))]))
+    assert cluster.did == [("kill", f"driver-{OLD_DEPLOYMENT}")]
+    assert deferred.value.trigger.serialize()[1]["condition"]["condition"] == "Dead"
+
+
+def test_the_cluster_is_asked_only_when_the_plan_needs_it(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster
+) -> None:
+    write(log, *RUNNING)
+    plain = Planned(stream=spec, steps=[Done({})])
+    run(plain)
+    assert plain.seen[0][0].drivers == {}
+    asking = Planned(stream=spec, steps=[Done({})], asks=Needs(drivers=(OLD_DEPLOYMENT,)))
+    run(asking)
+    assert asking.seen[0][0].drivers.keys() == {OLD_DEPLOYMENT}
+
+
+def test_a_submission_that_is_not_certain_is_asked_for_again_later(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster
+) -> None:
+    write(log, *STARTED[:1])
+    cluster.found = type(cluster.found)(certain=False)
+    with pytest.raises(TaskDeferred) as deferred:
+        run(Planned(stream=spec, steps=[Submit(OLD_DEPLOYMENT)]))
+    assert deferred.value.trigger.serialize()[1]["condition"]["condition"] == "Pause"
+    assert cluster.did == []
+
+
+def test_what_this_try_has_not_declared_itself_is_searched_for_before_it_is_submitted(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster
+) -> None:
+    write(log, *STARTED[:1])
+    run(Planned(stream=spec, steps=[Submit(OLD_DEPLOYMENT), Done({})]))
+    assert cluster.searched == [(OLD_DEPLOYMENT, 100.0)]
+    assert cluster.did == [("submit", "driver-1")]
+
+
+def test_links_are_left_before_a_wait_and_never_fail_a_task(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster
+) -> None:
+    write(log, *RUNNING)
+    log.beat(OLD, Heartbeat(ui_url="http://driver:4040"))
+    pushed: dict[str, Any] = {}
+
+    def leave(deployment: str) -> None:
+        with pytest.raises(TaskDeferred):
+            Planned(stream=spec, deployment=deployment, steps=[Wait(InPhase(("stopped",)))]).execute(context(pushed))
+
+    leave(OLD_DEPLOYMENT)
+    assert pushed == {
+        "link_driver_log": f"http://worker/driver-{OLD_DEPLOYMENT}",
+        "link_spark_ui": "http://driver:4040",
+    }
+    pushed.clear()
+    leave("")
+    assert pushed == {}
+    cluster.error = ClusterError("The master is away.")
+    leave(OLD_DEPLOYMENT)
+    assert pushed == {"link_spark_ui": "http://driver:4040"}
+
+
+@pytest.mark.parametrize("event", [None, {}, {"ended": "done"}])
+def test_an_event_that_is_not_ours_is_no_success(spec: StreamSpec, log: ControlLog, event: Any) -> None:
+    write(log, *UPGRADED)
+    with pytest.raises(Exception, match="instead of a stream event"):
+        HandOverOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT).resume(context(), event)
+
+
+@pytest.mark.parametrize(("wait_seconds", "waited"), [(None, 900), (60.0, 60)])
+def test_a_timeout_fails_with_what_was_waited_for(
+    spec: StreamSpec, log: ControlLog, wait_seconds: float | None, waited: int
+) -> None:
+    timeout = WaitOutcome(
+        Ended.TIMEOUT, reason="Timed out waiting for x. Last problem: It is away.", evidence={OLD: "running: batch 7"}
+    )
+    expected = rf"orders: Timed out waiting for x\. Last problem: It is away\. The task waited {waited} s\. "
+    operator = Planned(stream=spec, steps=[], wait_seconds=wait_seconds)
+    with pytest.raises(AirflowFailException, match=expected + ".*says 'running: batch 7'"):
+        run(operator, timeout)
+    assert operator.seen == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda operator: operator.plan(None, IDENTITY, None),
+        lambda operator: operator.declare(Declare("d", "why"), None, IDENTITY),
+    ],
+    ids=["plan", "declare"],
+)
+def test_what_an_operator_does_not_say_it_cannot_do(spec: StreamSpec, call: Callable[[StreamOperator], object]) -> None:
+    with pytest.raises(NotImplementedError):
+        call(StreamOperator(task_id="t", stream=spec))
+
+
+def test_no_operator_ends_a_stream_when_airflow_kills_its_task() -> None:
+    for operator in (HandOverOperator, RollBackOperator, StopStreamOperator, SoakOperator, FenceOperator):
+        assert not any(
+            "on_kill" in vars(cls) for cls in operator.__mro__ if cls.__module__.startswith("airflow_stream")
+        )

@@ -1,0 +1,52 @@
+"""A fence against a real control log: by a person's word, or by the cluster's."""
+
+from __future__ import annotations
+
+import pytest
+from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
+
+from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.operators.fence import FenceOperator
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.noting_cluster import NotingCluster
+from tests.support.snapshots import BOTH
+from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, TWIN, standby, write
+from tests.support.tasks import IDENTITY, run
+
+
+def test_a_person_can_say_that_a_driver_is_dead(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *BOTH)
+    operator = FenceOperator(
+        task_id="t", stream=spec, deployment=OLD_DEPLOYMENT, reason="The rack burnt down.", confirmed_by="Ada"
+    )
+    assert run(operator)["fenced"] == [OLD]
+    fenced = log.records()[-1]
+    assert (fenced.kind, fenced["reason"], fenced["evidence"]) == ("fenced", "The rack burnt down.", {"person": "Ada"})
+    assert run(operator)["fenced"] == [OLD]
+
+
+def test_a_person_speaks_for_every_driver_of_the_deployment(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *BOTH, standby(TWIN))
+    operator = FenceOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT, confirmed_by="Ada")
+    assert run(operator)["fenced"] == [NEW, TWIN]
+    assert {r["reason"] for r in log.records() if r.kind == "fenced"} == {IDENTITY.by}
+
+
+def test_without_a_person_the_driver_is_killed_and_the_cluster_has_to_confirm_it(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster
+) -> None:
+    write(log, *BOTH)
+    operator = FenceOperator(task_id="t", stream=spec, deployment=OLD_DEPLOYMENT)
+    with pytest.raises(TaskDeferred) as deferred:
+        run(operator)
+    assert cluster.did == [("kill", f"driver-{OLD_DEPLOYMENT}")]
+    assert deferred.value.trigger.serialize()[1]["condition"]["incarnation"] == OLD
+    assert log.records()[-1].kind != "fenced"
+    assert run(operator, WaitOutcome(Ended.DEAD, OLD, evidence={"cluster": "gone"}))["fenced"] == [OLD]
+    assert log.records()[-1]["evidence"] == {"cluster": "gone"}
+
+
+def test_a_deployment_that_is_not_known_is_skipped(spec: StreamSpec, log: ControlLog) -> None:
+    with pytest.raises(AirflowSkipException, match="There is no deployment 'none'"):
+        run(FenceOperator(task_id="t", stream=spec, deployment="none", confirmed_by="Ada"))

@@ -1,0 +1,68 @@
+"""A soak against a real control log: what it waits for, and what it makes of the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+
+from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.operators.soak import SoakOperator
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.snapshots import BOTH, UPGRADED
+from tests.support.story import NEW_DEPLOYMENT, write
+from tests.support.tasks import IDENTITY, context, run
+
+
+def soak(spec: StreamSpec, **settings: Any) -> SoakOperator:
+    return SoakOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT, **settings)
+
+
+def test_a_bad_soak_leaves_its_reason_for_the_roll_back(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *UPGRADED)
+    pushed: dict[str, Any] = {}
+    bad = WaitOutcome(Ended.LOST, NEW_DEPLOYMENT, "It is behind.", {"samples": 7})
+    with pytest.raises(AirflowFailException, match=r"Release 1 .* is no good: It is behind\. Roll back\."):
+        soak(spec).resume(context(pushed), bad.to_event())
+    assert pushed["fault"] == "It is behind."
+
+
+@pytest.mark.parametrize(("reason", "result"), [("", "good"), ("Another took over.", "superseded")])
+def test_a_soak_that_ends_well_leaves_no_fault(spec: StreamSpec, log: ControlLog, reason: str, result: str) -> None:
+    write(log, *UPGRADED)
+    pushed: dict[str, Any] = {}
+    event = WaitOutcome(Ended.REACHED, NEW_DEPLOYMENT, reason, {"samples": 7}).to_event()
+    found = soak(spec).resume(context(pushed), event)
+    assert (found["result"], found["samples"], found["note"]) == (result, 7, reason)
+    assert "fault" not in pushed
+
+
+def test_a_soak_counts_from_the_moment_the_release_took_over(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *UPGRADED)  # its records are of the second 100
+    with pytest.raises(TaskDeferred) as deferred:
+        run(soak(spec, seconds=60.0))
+    condition = deferred.value.trigger.serialize()[1]["condition"]
+    assert (condition["until"], condition["run"]) == (160.0, IDENTITY.run)
+    assert condition["limits"]["lag"]["max_seconds"] == 10
+
+
+def test_without_kafka_no_lag_is_judged(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *UPGRADED)
+    with pytest.raises(TaskDeferred) as deferred:
+        run(soak(spec.model_copy(update={"kafka": None})))
+    assert deferred.value.trigger.serialize()[1]["condition"]["limits"]["lag"] is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "waits"), [({}, 900.0), ({"seconds": 60.0}, 960.0), ({"seconds": 60.0, "wait_seconds": 70.0}, 70.0)]
+)
+def test_it_waits_longer_than_it_soaks(spec: StreamSpec, settings: dict[str, float], waits: float) -> None:
+    assert soak(spec, **settings).wait_seconds - (0 if settings else spec.upgrade.soak) == waits
+
+
+def test_a_release_that_never_held_has_no_soak(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *BOTH)
+    with pytest.raises(AirflowFailException, match=f"{NEW_DEPLOYMENT} never held the stream"):
+        run(soak(spec))

@@ -1,0 +1,56 @@
+"""A standby beside the holder, against a real control log: what is returned, and when it fails."""
+
+from __future__ import annotations
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+
+from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.operators.standby import SubmitStandbyOperator
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.noting_cluster import NotingCluster
+from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, declared, failed, record, standby, submitted, write
+from tests.support.tasks import IDENTITY, run
+
+MINE = IDENTITY.deployment("orders", "2")
+DRIVER = f"{MINE}.00000009"
+
+
+def submit(spec: StreamSpec) -> SubmitStandbyOperator:
+    return SubmitStandbyOperator(task_id="t", stream=spec)
+
+
+def test_it_waits_until_the_standby_is_up_and_leaves_the_holder_alone(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster
+) -> None:
+    write(log, *RUNNING, declared(MINE), submitted(MINE))
+    with pytest.raises(TaskDeferred) as deferred:
+        run(submit(spec))
+    condition = deferred.value.trigger.serialize()[1]["condition"]
+    assert (condition["condition"], condition["deployment"]) == ("StandbyUp", MINE)
+    rehearsal = {"seconds": 3.5}
+    write(log, record("standby", deployment=MINE, incarnation=DRIVER, queries=[], rehearsal=rehearsal))
+    result = run(submit(spec), WaitOutcome(Ended.REACHED, MINE))
+    assert (result["deployment"], result["incarnation"], result["rehearsal"]) == (MINE, DRIVER, rehearsal)
+    assert (result["holder"], log.refresh().holder, cluster.did) == (OLD_DEPLOYMENT, OLD, [])
+
+
+def test_a_refusal_fails_the_task_and_says_who_runs(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *RUNNING, declared(MINE), submitted(MINE), failed(None, MINE))
+    with pytest.raises(AirflowFailException, match=f"it broke {OLD_DEPLOYMENT} .*holds the stream"):
+        run(submit(spec))
+
+
+def test_a_driver_that_is_dead_before_it_was_up_is_put_on_record(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster
+) -> None:
+    write(log, *RUNNING, declared(MINE), submitted(MINE))
+    with pytest.raises(AirflowFailException, match="Its driver never came up: it is gone"):
+        run(submit(spec), WaitOutcome(Ended.LOST, MINE, "it is gone"))
+    assert log.records()[-1].kind == "failed"
+
+
+def test_a_standby_that_was_up_already_is_found(spec: StreamSpec, log: ControlLog, cluster: NotingCluster) -> None:
+    write(log, *RUNNING, declared(MINE), submitted(MINE), standby(DRIVER))
+    assert run(submit(spec))["incarnation"] == DRIVER
