@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaProducer, TopicPartition
 
 from airflow_stream_provider.kafka import connect
 from airflow_stream_provider.kafka.client import KafkaClient
@@ -178,32 +178,6 @@ def test_a_client_after_a_fork_raises_at_once(client: KafkaClient) -> None:
     assert os.read(read, 1000) == b"This Kafka client was opened in another process. Open one after the fork."
     os.close(read)
     assert client.describe_cluster()["brokers"], "the child's close() must not touch ours"
-
-
-def test_committed_offsets_of_groups(kafka: KafkaCluster, client: KafkaClient, new_topic: Callable[..., str]) -> None:
-    topic = new_topic(3)
-    produce(kafka, topic, 5)
-    offsets = {TopicPartition(topic, 0): 4, TopicPartition(topic, 2): 0}
-    client.commit_group("committed", offsets, "batch 7")
-    assert client.group_offsets("committed") == offsets
-    assert client.group_offsets("nobody") == {}
-    many = client.groups_offsets(["committed", "nobody"])
-    assert (many, many.problems) == ({"committed": offsets, "nobody": {}}, {})
-    with KafkaConsumer(bootstrap_servers=kafka.servers, group_id="committed", allow_auto_create_topics=False) as reader:
-        assert reader.committed(TopicPartition(topic, 0), metadata=True).metadata == "batch 7"
-
-
-def test_a_group_with_members_is_not_committed_for(
-    kafka: KafkaCluster, client: KafkaClient, new_topic: Callable[..., str]
-) -> None:
-    topic = new_topic()
-    produce(kafka, topic, 5)
-    with KafkaConsumer(
-        topic, bootstrap_servers=kafka.servers, group_id="busy", auto_offset_reset="earliest", max_poll_records=1
-    ) as reader:
-        assert next(reader).offset == 0
-        with pytest.raises(BrokerUnreachable, match=f"for the group busy: .*partition 0 of the topic {topic}"):
-            client.commit_group("busy", {TopicPartition(topic, 0): 3})
 
 
 def test_settings_include_defaults_and_a_missing_broker_is_reported(

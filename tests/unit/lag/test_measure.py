@@ -2,77 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from kafka import TopicPartition
-from kafka.structs import OffsetAndTimestamp
 
-from airflow_stream_provider.kafka.requests import Answers, Problem
+from airflow_stream_provider.kafka.requests import Problem
 from airflow_stream_provider.lag import partition_offsets as logs
 from airflow_stream_provider.lag.committed_offsets import Committed, GroupOffsets, Missing
 from airflow_stream_provider.lag.measure import measure, measure_each
 from airflow_stream_provider.lag.report import GroupVerdict, LagReport, PartitionState, QueryLag, Verdict
-
-LOST = Problem(5, "It has no leader.")
-
-
-@dataclass
-class Kafka:
-    """Partitions of the topic `t`, each with its log start and the ages in seconds of the records after it."""
-
-    logs: dict[int, tuple[int, Sequence[float]]]
-    problems: dict[int, Problem] = field(default_factory=dict)
-    lost_at: int | None = None
-    retention: str | None = "3600000"
-    ends: list[int] = field(default_factory=list)
-    questions: int = 0
-    now: float = field(default_factory=time.time)
-
-    def topics(self, names: Iterable[str]) -> Answers[str, Any]:
-        found: Answers[str, Any] = Answers()
-        for name in names:
-            if name == "t":
-                found[name] = {"partitions": [{"partition_index": number} for number in {**self.logs, **self.problems}]}
-            else:
-                found.problems[name] = Problem(3, f"There is no topic {name}.")
-        return found
-
-    def offsets(self, specs: Mapping[TopicPartition, int], read_committed: bool) -> Answers[TopicPartition, Any]:
-        self.questions += 1
-        found: Answers[TopicPartition, Any] = Answers()
-        for tp, spec in specs.items():
-            if tp.partition in self.problems or self.questions == self.lost_at:
-                found.problems[tp] = self.problems.get(tp.partition, LOST)
-            else:
-                found[tp] = OffsetAndTimestamp(*self._answer(tp.partition, spec), None)
-        return found
-
-    def _answer(self, partition: int, spec: int) -> tuple[int, int]:
-        start, ages = self.logs[partition]
-        if spec == logs.EARLIEST:
-            return start, -1
-        if spec == logs.LATEST:
-            return (self.ends.pop(0) if self.ends else start + len(ages)), -1
-        times = [round((self.now - age) * 1000) for age in ages]
-        return next(((start + n, at) for n, at in enumerate(times) if at >= spec), (-1, -1))
-
-    def configs(self, topics: Iterable[str], keys: Iterable[str]) -> Answers[str, Any]:
-        found: Answers[str, Any] = Answers()
-        for topic in topics:
-            if self.retention is None:
-                found.problems[topic] = Problem(29, "Kafka refuses us.")
-            else:
-                found[topic] = {"cleanup.policy": "delete", "retention.ms": self.retention}
-        return found
-
-    def groups_offsets(self, groups: Iterable[str]) -> Answers[str, dict[TopicPartition, int]]:
-        found: Answers[str, dict[TopicPartition, int]] = Answers()
-        found.problems = {group: Problem(30, f"Kafka refuses us the group {group}.") for group in groups}
-        return found
+from tests.support.kafka_logs import KafkaLogs
 
 
 @dataclass
@@ -85,11 +26,11 @@ class Known:
         return self.committed
 
 
-def report(kafka: Kafka, *queries: Committed) -> LagReport:
+def report(kafka: KafkaLogs, *queries: Committed) -> LagReport:
     return measure(kafka, [Known(query) for query in queries])  # type: ignore[arg-type]
 
 
-def one(kafka: Kafka, offsets: Mapping[int, int], **more: Any) -> QueryLag:
+def one(kafka: KafkaLogs, offsets: Mapping[int, int], **more: Any) -> QueryLag:
     (found,) = report(kafka, Committed("q", {"t": offsets}, **more)).queries
     return found
 
@@ -100,7 +41,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_lag_counts_from_what_is_committed_or_the_start_of_the_log() -> None:
-    found = one(Kafka({0: (0, [9, 8, 7]), 1: (5, [9, 8]), 2: (0, [4])}), {0: 1, 1: 2})
+    found = one(KafkaLogs({0: (0, [9, 8, 7]), 1: (5, [9, 8]), 2: (0, [4])}), {0: 1, 1: 2})
     assert [(p.lag, p.lost, p.state.value) for p in found.partitions] == [
         (2, 0, "ok"),
         (2, 3, "ok"),
@@ -110,7 +51,7 @@ def test_the_lag_counts_from_what_is_committed_or_the_start_of_the_log() -> None
 
 
 def test_what_some_queries_have_in_common_is_asked_once() -> None:
-    kafka = Kafka({0: (0, [9, 8, 7])})
+    kafka = KafkaLogs({0: (0, [9, 8, 7])})
     alone = one(kafka, {0: 1}) and kafka.questions
     kafka.questions = 0
     found = report(kafka, *(Committed(str(n), {"t": {0: 1}}) for n in range(50)))
@@ -118,10 +59,10 @@ def test_what_some_queries_have_in_common_is_asked_once() -> None:
 
 
 def test_the_oldest_unread_record_says_how_many_seconds() -> None:
-    found = one(Kafka({0: (0, [900, 600, 10]), 1: (0, [2000, 5])}), {0: 1, 1: 1})
+    found = one(KafkaLogs({0: (0, [900, 600, 10]), 1: (0, [2000, 5])}), {0: 1, 1: 1})
     assert found.seconds == pytest.approx(600, abs=3)
     assert found.retention_seconds == pytest.approx(3000, abs=3)
-    assert one(Kafka({0: (0, [900])}), {0: 1}).seconds == 0.0
+    assert one(KafkaLogs({0: (0, [900])}), {0: 1}).seconds == 0.0
 
 
 @pytest.mark.parametrize(
@@ -134,33 +75,33 @@ def test_the_oldest_unread_record_says_how_many_seconds() -> None:
     ],
 )
 def test_what_kafka_does_not_answer_is_unknown_and_said(code: int, state: PartitionState) -> None:
-    found = one(Kafka({0: (0, [9, 8])}, {1: Problem(code, "Because.")}), {0: 1, 1: 1})
+    found = one(KafkaLogs({0: (0, [9, 8])}, {1: Problem(code, "Because.")}), {0: 1, 1: 1})
     assert [p.state for p in found.partitions] == [PartitionState.OK, state]
     assert (found.records, found.seconds is not None, found.complete, found.problem) == (1, True, False, "Because.")
     assert found.verdict is GroupVerdict.UNKNOWN
 
 
 def test_a_topic_that_is_gone_is_unknown() -> None:
-    (found,) = report(Kafka({}), Committed("q", {"gone": {0: 5, 1: 5}})).queries
+    (found,) = report(KafkaLogs({}), Committed("q", {"gone": {0: 5, 1: 5}})).queries
     assert {p.state for p in found.partitions} == {PartitionState.UNKNOWN_TOPIC}
     assert (found.records, found.seconds, found.problem) == (None, None, "There is no topic gone.")
 
 
 def test_a_leader_lost_while_it_is_measured_is_never_no_lag() -> None:
-    whole = Kafka({0: (0, [900, 600, 10])})
+    whole = KafkaLogs({0: (0, [900, 600, 10])})
     assert one(whole, {0: 1}).complete
     assert whole.questions > 3, "its ends, and some times"
     for question in range(1, whole.questions + 1):
-        found = one(Kafka({0: (0, [900, 600, 10])}, lost_at=question, now=whole.now), {0: 1})
+        found = one(KafkaLogs({0: (0, [900, 600, 10])}, lost_at=question, now=whole.now), {0: 1})
         assert (found.records, found.seconds, found.complete) == (None, None, False)
         assert found.partitions[0].state is PartitionState.NO_LEADER
         assert found.verdict is GroupVerdict.UNKNOWN
 
 
 def test_a_commit_ahead_of_the_end_is_looked_at_twice() -> None:
-    again = one(Kafka({0: (0, [9, 8, 7])}, ends=[2]), {0: 3})
+    again = one(KafkaLogs({0: (0, [9, 8, 7])}, ends=[2]), {0: 3})
     assert (again.records, again.partitions[0].state) == (0, PartitionState.OK)
-    recreated = one(Kafka({0: (0, [9])}), {0: 3})
+    recreated = one(KafkaLogs({0: (0, [9])}), {0: 3})
     assert (recreated.partitions[0].raw_lag, recreated.records) == (-2, None)
     assert (recreated.partitions[0].verdict, recreated.verdict) == (Verdict.REWIND, GroupVerdict.ERR)
     assert recreated.problem == (
@@ -177,26 +118,26 @@ def test_a_commit_ahead_of_the_end_is_looked_at_twice() -> None:
     ],
 )
 def test_a_partition_without_a_commit_is_what_the_reader_makes_of_it(missing: Missing, states: list[str]) -> None:
-    found = one(Kafka({0: (0, [9]), 1: (0, [9]), 2: (7, [])}), {0: 0}, missing=missing)
+    found = one(KafkaLogs({0: (0, [9]), 1: (0, [9]), 2: (7, [])}), {0: 0}, missing=missing)
     assert [p.state.value for p in found.partitions] == states
 
 
 def test_retention_that_is_not_known_is_said_and_changes_nothing_else() -> None:
-    found = one(Kafka({0: (0, [9, 8])}, retention=None), {0: 1})
+    found = one(KafkaLogs({0: (0, [9, 8])}, retention=None), {0: 1})
     assert (found.retention_seconds, found.records, found.complete) == (None, 1, True)
     assert found.problem == "When Kafka deletes unread records of the topic t is unknown: Kafka refuses us."
-    assert one(Kafka({0: (0, [9, 8])}, retention="-1"), {0: 1}).retention_seconds is None
+    assert one(KafkaLogs({0: (0, [9, 8])}, retention="-1"), {0: 1}).retention_seconds is None
 
 
 def test_a_group_that_may_not_be_read_is_unknown() -> None:
-    kafka: Any = Kafka({})
+    kafka: Any = KafkaLogs({})
     found = measure(kafka, [GroupOffsets(kafka, "g")])
     assert found.verdict is GroupVerdict.UNKNOWN
     assert found.queries[0].problem == "Kafka refuses us the group g."
 
 
 def test_queries_of_one_name_are_told_apart_by_their_key() -> None:
-    kafka: Any = Kafka({0: (0, [9, 8, 7]), 1: (0, [9, 8])})
+    kafka: Any = KafkaLogs({0: (0, [9, 8, 7]), 1: (0, [9, 8])})
     sources = {
         "a": [Known(Committed("q", {"t": {0: 1}}, missing=Missing.NOT_READ))],
         "b": [
@@ -215,4 +156,4 @@ def test_queries_of_one_name_are_told_apart_by_their_key() -> None:
 
 
 def test_a_query_that_reads_no_kafka_has_no_lag() -> None:
-    assert report(Kafka({}), Committed("q")).queries == ()
+    assert report(KafkaLogs({}), Committed("q")).queries == ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,8 +33,7 @@ def checkpoint(folder: Path, *times: float) -> str:
     root = new(folder)
     for batch, at in enumerate(times):
         plan(root, batch, kafka(orders={0: batch}))
-        commit(root, batch)
-        os.utime(root / "commits" / str(batch), (at, at))
+        commit(root, batch, at=at)
     return str(folder)
 
 

@@ -1,0 +1,71 @@
+"""What Kafka answers about logs with these records; what the real one answers is in the integration tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka import TopicPartition
+from kafka.structs import OffsetAndTimestamp
+
+from airflow_stream_provider.kafka.requests import Answers, Problem
+from airflow_stream_provider.lag import partition_offsets as logs
+
+LOST = Problem(5, "It has no leader.")
+
+
+@dataclass
+class KafkaLogs:
+    """Partitions of the topic `t`, each with its log start and the ages in seconds of the records after it."""
+
+    logs: dict[int, tuple[int, Sequence[float]]]
+    problems: dict[int, Problem] = field(default_factory=dict)
+    lost_at: int | None = None
+    retention: str | None = "3600000"
+    ends: list[int] = field(default_factory=list)
+    questions: int = 0
+    now: float = field(default_factory=time.time)
+
+    def topics(self, names: Iterable[str]) -> Answers[str, Any]:
+        found: Answers[str, Any] = Answers()
+        for name in names:
+            if name == "t":
+                found[name] = {"partitions": [{"partition_index": number} for number in {**self.logs, **self.problems}]}
+            else:
+                found.problems[name] = Problem(3, f"There is no topic {name}.")
+        return found
+
+    def offsets(self, specs: Mapping[TopicPartition, int], read_committed: bool) -> Answers[TopicPartition, Any]:
+        self.questions += 1
+        found: Answers[TopicPartition, Any] = Answers()
+        for tp, spec in specs.items():
+            if tp.partition in self.problems or self.questions == self.lost_at:
+                found.problems[tp] = self.problems.get(tp.partition, LOST)
+            else:
+                found[tp] = OffsetAndTimestamp(*self._answer(tp.partition, spec), None)
+        return found
+
+    def _answer(self, partition: int, spec: int) -> tuple[int, int]:
+        start, ages = self.logs[partition]
+        if spec == logs.EARLIEST:
+            return start, -1
+        if spec == logs.LATEST:
+            return (self.ends.pop(0) if self.ends else start + len(ages)), -1
+        times = [round((self.now - age) * 1000) for age in ages]
+        return next(((start + n, at) for n, at in enumerate(times) if at >= spec), (-1, -1))
+
+    def configs(self, topics: Iterable[str], keys: Iterable[str]) -> Answers[str, Any]:
+        found: Answers[str, Any] = Answers()
+        for topic in topics:
+            if self.retention is None:
+                found.problems[topic] = Problem(29, "Kafka refuses us.")
+            else:
+                found[topic] = {"cleanup.policy": "delete", "retention.ms": self.retention}
+        return found
+
+    def groups_offsets(self, groups: Iterable[str]) -> Answers[str, dict[TopicPartition, int]]:
+        found: Answers[str, dict[TopicPartition, int]] = Answers()
+        found.problems = {group: Problem(30, f"Kafka refuses us the group {group}.") for group in groups}
+        return found

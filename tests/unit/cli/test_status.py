@@ -1,0 +1,155 @@
+"""The exit codes, and one line for each stream; what the commands print is in test_commands.py."""
+
+from __future__ import annotations
+
+import time
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.cli.status import (
+    STALE_SECONDS,
+    Code,
+    StreamStatus,
+    code_of_look,
+    code_of_sample,
+    status_of,
+)
+from airflow_stream_provider.control import open_log
+from airflow_stream_provider.lag.limits import Health
+from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.report import GroupVerdict, LagReport
+from airflow_stream_provider.lag.streaks import Streaks
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
+from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, append
+from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.lag_reports import partition, report
+from tests.support.story import OLD, RUNNING, STARTED, STOPPED, failed, fenced, write
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> StreamSpec:
+    control = f"file://{tmp_path}"
+    fields = {"name": "orders", "application": "a.py", "version": "1", "cluster": "c", "control": control, "kafka": "k"}
+    return StreamSpec.model_validate({**fields, "lag": {"max_records": 10}})
+
+
+@pytest.mark.parametrize(
+    ("codes", "worst"),
+    [
+        ([], Code.UNKNOWN),
+        ([Code.WELL], Code.WELL),
+        ([Code.WELL, Code.WARN], Code.WARN),
+        ([Code.UNKNOWN, Code.WARN], Code.UNKNOWN),
+        ([Code.UNKNOWN, Code.BAD, Code.WELL], Code.BAD),
+    ],
+)
+def test_a_stream_that_is_bad_outweighs_one_that_is_unknown(codes: list[Code], worst: Code) -> None:
+    assert Code.worst(codes) is worst
+
+
+@pytest.mark.parametrize(("health", "verdict"), list(product(Health, GroupVerdict)))
+def test_a_code_is_the_health_and_a_warning_of_burrows(health: Health, verdict: GroupVerdict) -> None:
+    wanted = {Health.PASS: Code.WELL, Health.FAIL: Code.BAD, Health.UNKNOWN: Code.UNKNOWN}[health]
+    if health is Health.PASS and verdict is GroupVerdict.WARN:
+        wanted = Code.WARN
+    assert Code.of(health, verdict) is wanted
+    assert Code.of(health, verdict.value) is wanted
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        (report(partition(5)), Code.WELL),
+        (report(partition(11)), Code.BAD),
+        (report(partition(None)), Code.UNKNOWN),
+        (None, Code.UNKNOWN),
+    ],
+)
+def test_a_look_is_judged_by_the_streams_limits(spec: StreamSpec, found: LagReport | None, code: Code) -> None:
+    look = LagLook.of(found) if found else LagLook.failed(StreamError("Away."))
+    assert code_of_look(spec, look) is code
+
+
+def sample(phase: str = "running", verdict: str = "OK", **more: object) -> LagSample:
+    fields = {"health": Health.PASS, "queries": {"q": QuerySample(5, 3.0, verdict)}, **more}
+    return LagSample(time.time(), phase, "1", **fields)  # type: ignore[arg-type]
+
+
+def opened(kind: str) -> dict[str, IncidentState]:
+    return {kind: IncidentState(Streaks(), Incident("orders-1", 1.0))}
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        (sample(), Code.WELL),
+        (sample(verdict="WARN"), Code.WARN),
+        (sample(verdict="WARN", health=Health.FAIL), Code.BAD),
+        (sample(health=Health.FAIL), Code.BAD),
+        (sample(health=Health.UNKNOWN, problem="Away."), Code.UNKNOWN),
+        (sample(health=Health.UNKNOWN), Code.WELL),  # every lag is known, only the retention is not
+        (sample(incidents=opened("down")), Code.BAD),
+        (sample(incidents=opened("lag")), Code.BAD),
+        (sample("stopped", health=Health.FAIL, incidents=opened("lag")), Code.WELL),
+    ],
+)
+def test_a_sample_is_as_bad_as_what_the_watch_has_opened(spec: StreamSpec, found: LagSample, code: Code) -> None:
+    assert code_of_sample(spec, found) is code
+
+
+def test_without_kafka_only_incidents_are_bad(spec: StreamSpec) -> None:
+    without = spec.model_copy(update={"kafka": None})
+    assert code_of_sample(without, sample(health=Health.UNKNOWN, queries={})) is Code.WELL
+    assert code_of_sample(without, sample(incidents=opened("down"))) is Code.BAD
+
+
+@pytest.mark.parametrize(
+    ("records", "phase", "version", "code"),
+    [
+        ([], "empty", "", Code.WELL),
+        (STARTED, "empty", "", Code.WELL),
+        (RUNNING, "running", "1", Code.UNKNOWN),
+        (STOPPED, "stopped", "", Code.WELL),
+        ([*RUNNING, fenced(OLD)], "down", "", Code.BAD),
+        ([*RUNNING, failed(OLD)], "failed", "", Code.BAD),
+    ],
+)
+def test_a_stream_without_a_sample_is_judged_by_its_phase(
+    spec: StreamSpec, records: list[Record], phase: str, version: str, code: Code
+) -> None:
+    write(open_log(spec.control, "orders", create=True), *records)
+    found = status_of(spec)
+    assert (found.phase, found.version, found.sample, found.code) == (phase, version, None, code)
+    assert found.to_json() == {
+        "stream": "orders",
+        "phase": phase,
+        "version": version,
+        "lag": None,
+        "problem": "",
+        "code": int(code),
+    }
+
+
+@pytest.mark.parametrize(
+    ("age", "kafka", "code"),
+    [(0.0, "k", Code.BAD), (STALE_SECONDS + 5, "k", Code.UNKNOWN), (STALE_SECONDS + 5, None, Code.WELL)],
+)
+def test_only_a_sample_of_late_says_how_it_is(spec: StreamSpec, age: float, kafka: str | None, code: Code) -> None:
+    log = open_log(spec.control, "orders", create=True)
+    write(log, *RUNNING)
+    append(log.store, LagSample(time.time() - age, "running", health=Health.FAIL, problem="Because."))
+    found = status_of(spec.model_copy(update={"kafka": kafka}))
+    assert (found.code, found.problem) == (code, "Because.")
+
+
+def test_what_cannot_be_read_is_a_line_of_its_own(spec: StreamSpec) -> None:
+    missing = status_of(spec)
+    assert (missing.stream, missing.code, missing.phase) == ("orders", Code.UNKNOWN, "")
+    assert "There is no control log" in missing.problem
+    broken = status_of(SpecError("It is broken.", file="/streams/broken.yaml"))
+    assert broken == StreamStatus("broken", problem="It is broken.")
+    assert status_of(SpecError("It is broken.")).stream == "?"

@@ -1,0 +1,242 @@
+"""The hook on a real control log: what it observes, and what it does only once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.clusters import DriverState, FoundDrivers
+from airflow_stream_provider.control import open_log
+from airflow_stream_provider.hooks import stream
+from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
+from airflow_stream_provider.lag import reader
+from airflow_stream_provider.lifecycle.errors import ClusterError, ControlUnavailable, RuleBroken, SpecError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.planning.conditions import Needs
+from airflow_stream_provider.spec.requested_release import RequestedRelease
+from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.checkpoint_trees import commit, kafka, new, plan
+from tests.support.lag_reports import partition, report
+from tests.support.noting_cluster import NotingCluster
+from tests.support.story import (
+    HANDED_OVER,
+    INTERRUPTED,
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    PREPARED,
+    RUNNING,
+    STARTED,
+    STOPPED,
+    acquired,
+    ready,
+    record,
+    requested,
+    retired,
+    write,
+)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> NotingCluster:
+    found = NotingCluster()
+    monkeypatch.setenv("AIRFLOW_CONN_HERE", "spark://master")
+    broker = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_BROKER", json.dumps(broker))
+    monkeypatch.setattr(stream, "open_cluster", lambda connection: found)
+    return found
+
+
+@pytest.fixture
+def hook(tmp_path: Path, cluster: NotingCluster) -> StreamHook:
+    found = StreamHook("orders", f"file://{tmp_path}", "here", "broker")
+    found.create()
+    return found
+
+
+def requested_release(tmp_path: Path, **more: Any) -> RequestedRelease:
+    (tmp_path / "a.py").write_text("x = 1\n")
+    control = f"file://{tmp_path}"
+    fields = {"name": "orders", "application": f"{tmp_path}/a.py", "version": "2", "cluster": "c", "control": control}
+    return RequestedRelease.of(StreamSpec.model_validate(fields), None, more.pop("application", None), None, ["/old"])
+
+
+def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
+    hook = StreamHook("orders", f"file://{tmp_path}/none", "no_connection", "none_either")
+    assert StreamHook(**hook.address).address == hook.address
+    assert hook.folder == tmp_path / "none" / "orders"
+    with pytest.raises(SpecError, match="cannot be a stream's name"):
+        StreamHook("../orders", f"file://{tmp_path}", "c")
+    with pytest.raises(ControlUnavailable, match="There is no control log"):
+        hook.observe()
+
+
+def test_a_look_reads_on_where_the_last_one_ended(hook: StreamHook) -> None:
+    write(hook.control_log, *RUNNING)
+    assert hook.observe().state.holder == OLD
+    write(open_log(hook.control, "orders"), *PREPARED[len(RUNNING) :])
+    found = hook.observe()
+    assert [r.seq for r in found.records] == list(range(1, len(PREPARED) + 1))
+    assert (found.stream, found.state.seq, found.drivers, found.lag) == ("orders", len(PREPARED), {}, None)
+
+
+@pytest.mark.parametrize(
+    ("records", "read"),
+    [
+        ([], {OLD, NEW}),
+        (PREPARED, {OLD, NEW}),
+        (INTERRUPTED, {OLD, NEW}),
+        ([*HANDED_OVER, retired(OLD_DEPLOYMENT)], {NEW}),
+        ([*STOPPED, retired(OLD_DEPLOYMENT), retired(NEW_DEPLOYMENT)], {OLD}),
+    ],
+    ids=["not announced yet", "alive", "to be fenced", "ended", "held last"],
+)
+def test_heartbeats_of_those_that_still_matter_are_read(hook: StreamHook, records: list[Any], read: set[str]) -> None:
+    write(hook.control_log, *records)
+    for name in (OLD, NEW):
+        hook.control_log.beat(name, Heartbeat(counter=1))
+    assert hook.observe().heartbeats.keys() == read
+
+
+@pytest.mark.parametrize(
+    ("state", "left", "gone"),
+    [
+        (DriverState.RUNNING, (), False),
+        (DriverState.UNKNOWN, (), False),
+        (DriverState.FINISHED, ("an executor",), False),
+        (DriverState.FINISHED, (), True),
+    ],
+)
+def test_a_driver_is_gone_only_when_its_cluster_says_so_of_all_of_it(
+    hook: StreamHook, cluster: NotingCluster, state: DriverState, left: tuple[str, ...], gone: bool
+) -> None:
+    write(hook.control_log, *RUNNING)
+    cluster.states[f"driver-{OLD_DEPLOYMENT}"], cluster.left = state, left
+    found = hook.observe(Needs(drivers=(OLD_DEPLOYMENT, "unknown"))).drivers
+    assert found.keys() == {OLD_DEPLOYMENT}
+    assert (found[OLD_DEPLOYMENT].state, found[OLD_DEPLOYMENT].gone) == (state, gone)
+
+
+def test_a_trigger_sees_what_a_task_sees(hook: StreamHook, cluster: NotingCluster) -> None:
+    write(hook.control_log, *RUNNING)
+    again = StreamHook(**hook.address)
+    found = asyncio.run(again.aobserve(Needs(drivers=(OLD_DEPLOYMENT,))))
+    assert (found.state.holder, set(found.drivers)) == (OLD, {OLD_DEPLOYMENT})
+
+
+def holding(hook: StreamHook, tmp_path: Path) -> None:
+    """Let a driver hold whose query has committed batch 1 at offset 20."""
+    root = new(tmp_path / "out")
+    for batch in (0, 1):
+        plan(root, batch, kafka(orders={0: 20 * batch}))
+        commit(root, batch)
+    query = {"name": "out", "checkpoint": str(tmp_path / "out"), "sources": ["kafka:subscribe=orders"]}
+    up = record("standby", deployment=OLD_DEPLOYMENT, incarnation=OLD, queries=[query], rehearsal={})
+    write(hook.control_log, *STARTED[:2], up, requested("a", OLD), ready("a", OLD), acquired(OLD, "a", 1))
+
+
+@pytest.mark.parametrize("error", [BrokerUnreachable("Away."), KafkaDenied("Denied.")])
+def test_a_lag_that_kafka_does_not_tell_is_unknown_and_hides_nothing_else(
+    hook: StreamHook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    holding(hook, tmp_path)
+    found = report(partition(5))
+    monkeypatch.setattr(reader, "measure_sources", lambda kafka, extra, sources: found)
+    assert hook.observe(Needs(lag=True)).lag is found
+    assert hook.observe().lag is None
+
+    def away(kafka: str, extra: Any, sources: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(reader, "measure_sources", away)
+    look = hook.observe(Needs(lag=True))
+    assert (look.lag, look.state.holder) == (None, OLD)
+
+
+def test_without_kafka_or_queries_nothing_is_measured(hook: StreamHook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "measure_sources", None)
+    assert hook.observe(Needs(lag=True)).lag is None
+    without = StreamHook("orders", hook.control, "here")
+    write(hook.control_log, *RUNNING)
+    assert without.observe(Needs(lag=True)).lag is None
+
+
+def test_what_is_committed_is_read_from_the_checkpoint(hook: StreamHook, tmp_path: Path) -> None:
+    holding(hook, tmp_path)
+    found = hook.observe()
+    assert hook.committed(found.state, found.heartbeats) == {"out": [{"orders": {0: 20}}]}
+    hook.control_log.beat(OLD, Heartbeat(queries=(QueryProgress("other"),)))
+    assert hook.committed(found.state, hook.observe().heartbeats).keys() == {"out"}
+
+
+def test_a_record_is_appended_only_if_nothing_came_between(hook: StreamHook) -> None:
+    write(hook.control_log, *STARTED)
+    fields = {"deployment": OLD_DEPLOYMENT, "reason": "why"}
+    assert not hook.append("retired", "me", 2, **fields)
+    assert hook.append("retired", "me", 3, **fields)
+    with pytest.raises(RuleBroken, match="retire-once"):
+        hook.append("retired", "me", 4, **fields)
+    last = hook.control_log.records()[-1]
+    assert (last.seq, last.by, last["reason"]) == (4, "me", "why")
+
+
+def test_a_release_is_published_and_declared_when_there_is_room(
+    hook: StreamHook, tmp_path: Path, cluster: NotingCluster
+) -> None:
+    cluster.full = ClusterError("No room.")
+    release = requested_release(tmp_path)
+    with pytest.raises(ClusterError, match=r"No room\."):
+        hook.declare(release, NEW_DEPLOYMENT, "why", "me", 0)
+    assert hook.control_log.records() == []
+    cluster.full = None
+    assert not hook.declare(release, NEW_DEPLOYMENT, "why", "me", 7), "the log does not end there"
+    assert hook.declare(release, NEW_DEPLOYMENT, "why", "me", 0)
+    (declared,) = hook.control_log.records()
+    found = hook.control_log.refresh().deployments[NEW_DEPLOYMENT]
+    assert (found.release.folder(hook.folder) / "a.py").read_text() == "x = 1\n"
+    assert (found.policy.changed_checkpoints, declared["reason"], declared.by) == (("/old",), "why", "me")
+    assert hook.publish(release) == found.release, "the same contents are the same release"
+
+
+def test_a_release_that_cannot_be_used_is_not_published(hook: StreamHook, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="There is no file"):
+        hook.declare(requested_release(tmp_path, application="none.py"), NEW_DEPLOYMENT, "why", "me", 0)
+    assert list((hook.folder / "releases").iterdir()) == []
+
+
+def test_a_submission_is_recorded(hook: StreamHook, cluster: NotingCluster) -> None:
+    write(hook.control_log, *STARTED[:1])
+    assert hook.submit(OLD_DEPLOYMENT, "me", first=True)
+    assert hook.control_log.refresh().deployments[OLD_DEPLOYMENT].submission == "driver-1"
+    assert cluster.jobs[0].arguments[:2] == ("--control", hook.control)
+
+
+def test_everything_that_is_known_of_a_deployment_is_killed_once(hook: StreamHook, cluster: NotingCluster) -> None:
+    write(hook.control_log, *PREPARED)
+    hook.control_log.beat(OLD, Heartbeat(submission="driver-5"))
+    hook.control_log.beat(NEW, Heartbeat(submission="driver-6"))
+    cluster.found = FoundDrivers(alive=("driver-5", "driver-9"), ended=("driver-4",))
+    hook.kill(OLD_DEPLOYMENT)
+    assert cluster.did == [("kill", name) for name in ("driver-5", "driver-9", f"driver-{OLD_DEPLOYMENT}")]
+
+
+def test_links_are_what_is_known_of_them(hook: StreamHook, cluster: NotingCluster) -> None:
+    write(hook.control_log, *STARTED[:1])
+    assert hook.links(OLD_DEPLOYMENT) == {}
+    write(hook.control_log, *STARTED[1:])
+    log = {"driver log": f"http://worker/driver-{OLD_DEPLOYMENT}"}
+    assert hook.links(OLD_DEPLOYMENT) == log
+    hook.control_log.beat(OLD, Heartbeat(ui_url="http://driver:4040"))
+    assert hook.links(OLD_DEPLOYMENT) == {**log, "Spark UI": "http://driver:4040"}
+    cluster.error = ClusterError("The master is away.")
+    assert hook.links(OLD_DEPLOYMENT) == {"Spark UI": "http://driver:4040"}
+
+
+def test_a_kafka_that_is_not_asked_for_is_reachable(tmp_path: Path, cluster: NotingCluster) -> None:
+    StreamHook("orders", f"file://{tmp_path}", "here").check_reachable()

@@ -1,0 +1,136 @@
+"""Exactly one submission, whatever was lost: a real log, and a cluster that says what it has found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.clusters import FoundDrivers, Job, SubmitUnclear
+from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.hooks.submit import job_of, submit_once
+from airflow_stream_provider.lifecycle.errors import ClusterError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.release import Release
+from tests.support.noting_cluster import NotingCluster
+from tests.support.story import OLD, OLD_DEPLOYMENT, STARTED, record, retired, submitted, write
+
+RELEASE = Release("2.1", "abc", "app.py", ("--from", "x y"), ("lib.zip",), {"spark.cores.max": "2"})
+JOB = job_of("orders", "file:///c", Path("/c/orders"), OLD_DEPLOYMENT, RELEASE)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> ControlLog:
+    found = open_log(f"file://{tmp_path}", "orders", create=True)
+    write(found, STARTED[0])
+    return found
+
+
+@pytest.fixture
+def cluster() -> NotingCluster:
+    return NotingCluster()
+
+
+def submissions(log: ControlLog) -> list[str]:
+    return [r["submission"] for r in log.records() if r.kind == "submitted"]
+
+
+def submit(log: ControlLog, cluster: NotingCluster, *, first: bool = False) -> bool:
+    return submit_once(log, cluster, JOB, "test", first=first)
+
+
+def test_a_job_is_the_launcher_of_the_release_with_what_names_the_deployment() -> None:
+    assert JOB.app_name == f"orders 2.1 [{OLD_DEPLOYMENT}]"
+    assert JOB.release_dir == "/c/orders/releases/abc"
+    launcher = ("--control", "file:///c", "--stream", "orders", "--deployment", OLD_DEPLOYMENT)
+    assert JOB.arguments == (*launcher, "--", "app.py", "--from", "x y")
+    assert (JOB.py_files, JOB.conf) == (("lib.zip",), {"spark.cores.max": "2"})
+
+
+@pytest.mark.parametrize(("first", "searched"), [(True, 0), (False, 1)])
+def test_only_who_has_just_declared_it_submits_without_a_search(
+    log: ControlLog, cluster: NotingCluster, first: bool, searched: int
+) -> None:
+    assert submit(log, cluster, first=first)
+    assert (submissions(log), len(cluster.searched)) == (["driver-1"], searched)
+    assert cluster.jobs == [JOB]
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("end", [submitted(OLD_DEPLOYMENT), retired(OLD_DEPLOYMENT)], ids=["submitted", "retired"])
+def test_what_was_submitted_or_has_ended_is_left_alone(
+    log: ControlLog, cluster: NotingCluster, end: object, first: bool
+) -> None:
+    write(log, end)  # type: ignore[arg-type]
+    assert submit(log, cluster, first=first)
+    assert (cluster.did, cluster.searched) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("found", "known"),
+    [
+        (FoundDrivers(alive=("driver-9",)), "driver-9"),
+        (FoundDrivers(alive=("driver-9",), certain=False), "driver-9"),
+        (FoundDrivers(ended=("driver-8",)), "driver-8"),
+        (FoundDrivers(alive=("driver-9",), ended=("driver-8",)), "driver-9"),
+    ],
+)
+def test_a_submission_whose_record_was_lost_is_found_and_recorded(
+    log: ControlLog, cluster: NotingCluster, found: FoundDrivers, known: str
+) -> None:
+    cluster.found = found
+    assert submit(log, cluster)
+    assert (submissions(log), cluster.did) == ([known], [])
+    assert cluster.searched == [(OLD_DEPLOYMENT, 100.0)]
+
+
+def test_a_driver_that_says_its_submission_is_believed_before_the_cluster(
+    log: ControlLog, cluster: NotingCluster
+) -> None:
+    log.beat(OLD, Heartbeat(submission="driver-7"))
+    assert submit(log, cluster)
+    assert (submissions(log), cluster.searched, cluster.did) == (["driver-7"], [], [])
+
+
+@pytest.mark.parametrize("ended", [(), ("driver-8",)])
+def test_while_the_cluster_is_not_certain_nothing_is_submitted(
+    log: ControlLog, cluster: NotingCluster, ended: tuple[str, ...]
+) -> None:
+    cluster.found = FoundDrivers(ended=ended, certain=False)
+    assert not submit(log, cluster)
+    assert (submissions(log), cluster.did) == ([], [])
+
+
+def test_a_submission_whose_answer_was_lost_is_asked_for_later(
+    log: ControlLog, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(job: Job) -> str:
+        raise SubmitUnclear("The master did not answer.")
+
+    monkeypatch.setattr(cluster, "submit", lost)
+    assert not submit(log, cluster, first=True)
+    assert submissions(log) == []
+
+
+def test_a_refusal_is_an_error_and_leaves_nothing(log: ControlLog, cluster: NotingCluster) -> None:
+    cluster.error = ClusterError("The master is away.")
+    for first in (True, False):
+        with pytest.raises(ClusterError, match="The master is away"):
+            submit(log, cluster, first=first)
+    assert submissions(log) == []
+
+
+def test_of_two_that_submit_at_once_the_second_in_the_log_kills_its_own(
+    log: ControlLog, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = cluster.submit
+
+    def overtaken(job: Job) -> str:
+        other = open_log(f"file://{log.store.folder.parent}", "orders")
+        write(other, record("submitted", deployment=OLD_DEPLOYMENT, submission="theirs", cluster=""))
+        return really(job)
+
+    monkeypatch.setattr(cluster, "submit", overtaken)
+    assert submit(log, cluster, first=True)
+    assert submissions(log) == ["theirs"]
+    assert cluster.did == [("submit", "driver-1"), ("kill", "driver-1")]

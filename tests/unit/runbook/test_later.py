@@ -1,0 +1,98 @@
+"""The end of an upgrade run: when the old release is retired, and what is reported of how the run ended."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from airflow_stream_provider.control import open_log
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
+from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.snapshots import UPGRADED
+from tests.support.story import (
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    PREPARED,
+    RUNNING,
+    acquired,
+    failed,
+    ready,
+    released,
+    requested,
+    write,
+)
+from tests.support.tasks import context, run, spec_in
+
+BACK = [*UPGRADED, requested("b", OLD), ready("b", OLD), released(NEW, "b", OLD), acquired(OLD, "b", 3)]
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> StreamSpec:
+    return spec_in(tmp_path)
+
+
+def report(spec: StreamSpec, records: list[Record], soaked: str = "", fault: str = "") -> Any:
+    write(open_log(spec.control, spec.name, create=True), *records)
+    return run(ReportUpgradeOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT, soaked=soaked, fault=fault))
+
+
+@pytest.mark.parametrize("soaked", ["good", "superseded"])
+def test_a_run_that_passed_its_soak_says_who_holds(spec: StreamSpec, soaked: str) -> None:
+    assert report(spec, UPGRADED, soaked) == {
+        "stream": "orders",
+        "deployment": NEW_DEPLOYMENT,
+        "version": "1",
+        "holder": NEW_DEPLOYMENT,
+        "result": soaked,
+    }
+
+
+@pytest.mark.parametrize(
+    ("records", "fault", "says"),
+    [
+        (RUNNING, "", "Nothing was submitted; the task that failed says why"),
+        (PREPARED, "", "Release 1 did not take over"),
+        ([*PREPARED, failed(NEW)], "", "Release 1 was refused: it broke"),
+        (UPGRADED, "It is behind.", r"Release 1 took over and did not stay\. It is behind\. It still holds"),
+        (BACK, "It is behind.", r"Release 1 took over and did not stay\. It is behind\. Rolled back"),
+    ],
+)
+def test_any_other_end_fails_and_says_who_holds(spec: StreamSpec, records: list[Record], fault: str, says: str) -> None:
+    holder = NEW_DEPLOYMENT if records is UPGRADED else OLD_DEPLOYMENT
+    with pytest.raises(AirflowFailException, match=rf"{says}.* {holder} \(release 1\) holds the stream"):
+        report(spec, records, fault=fault)
+
+
+def later(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch, **upgrade: float) -> RetireLaterOperator:
+    """Retire OLD later; what Airflow's own operator does with it is Airflow's."""
+    monkeypatch.setattr(TriggerDagRunOperator, "execute", lambda self, context: None)
+    spec = spec.model_copy(update={"upgrade": spec.upgrade.model_copy(update=upgrade)})
+    return RetireLaterOperator(task_id="t", stream=spec, previous=OLD_DEPLOYMENT, trigger_dag_id="orders__retire")
+
+
+@pytest.mark.parametrize(("keep", "soak", "left"), [(3600.0, 600.0, 3000.0), (600.0, 600.0, 0.0), (60.0, 600.0, 0.0)])
+def test_the_old_release_is_kept_from_the_hand_over_on_so_the_soak_counts(
+    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch, keep: float, soak: float, left: float
+) -> None:
+    operator = later(spec, monkeypatch, keep_previous=keep, soak=soak)
+    before = time.time()
+    operator.execute(context())
+    assert operator.conf == {"deployment": OLD_DEPLOYMENT}
+    assert isinstance(operator.run_after, datetime)
+    assert before + left <= operator.run_after.timestamp() <= time.time() + left
+
+
+def test_without_a_release_before_there_is_nothing_to_retire(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = later(spec, monkeypatch)
+    operator.previous = ""
+    with pytest.raises(AirflowSkipException, match="No release ran before this one"):
+        operator.execute(context())

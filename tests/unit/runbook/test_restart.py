@@ -1,0 +1,46 @@
+"""The strategy `restart` stops the old release first; any other leaves it running."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
+
+from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.runbook.restart import StopFirstOperator
+from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.story import OLD, RUNNING, write
+from tests.support.tasks import run, spec_in
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> StreamSpec:
+    return spec_in(tmp_path)
+
+
+@pytest.fixture
+def log(spec: StreamSpec) -> ControlLog:
+    found = open_log(spec.control, spec.name, create=True)
+    write(found, *RUNNING)
+    return found
+
+
+def test_restart_asks_the_holder_to_stop(spec: StreamSpec, log: ControlLog) -> None:
+    with pytest.raises(TaskDeferred):
+        run(StopFirstOperator(task_id="t", stream=spec, strategy="restart"))
+    request = log.refresh().open_request
+    assert request is not None
+    assert (request.source, request.to) == (OLD, None)
+
+
+@pytest.mark.parametrize("strategy", ["handover", "", "Restart"])
+def test_any_other_strategy_leaves_it_running(spec: StreamSpec, log: ControlLog, strategy: str) -> None:
+    with pytest.raises(AirflowSkipException, match="runs until the new one takes over"):
+        run(StopFirstOperator(task_id="t", stream=spec, strategy=strategy))
+    assert log.refresh().open_request is None
+
+
+def test_the_forms_strategy_is_a_template() -> None:
+    assert "strategy" in StopFirstOperator.template_fields
+    assert set(StopFirstOperator.template_fields) >= {"deployment", "reason"}

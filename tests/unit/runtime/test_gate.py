@@ -1,0 +1,132 @@
+"""Which queries the gate knows, and when they start. pyspark's classes are patched in a driver's process only."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.runtime import gate as gates
+from airflow_stream_provider.runtime.gate import Gate
+from airflow_stream_provider.runtime.managed_query import ManagedQuery
+from tests.support.real_run import real_run, writer
+
+
+def build(gate: Gate, name: str, checkpoint: str = "") -> ManagedQuery:
+    """What the script's `start()` does."""
+    return gate._register(writer(checkpoint or f"/data/{name}", name), real_run)
+
+
+def test_a_query_that_is_built_does_not_start() -> None:
+    gate = Gate()
+    query = build(gate, "a")
+    assert (gate.queries, gate.live(), query.real) == ([query], [query], None)
+
+
+def test_the_script_is_ready_once_it_waits_for_a_query_that_it_has_built() -> None:
+    empty, gate = Gate(), Gate()
+    empty.script_waits()
+    query = build(gate, "a")
+    before = gate.ready
+    query.awaitTermination(0)
+    assert (empty.ready, before, gate.ready) == (False, False, True)
+
+
+def test_a_script_that_goes_quiet_is_ready_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = Gate()
+    build(quiet, "a")
+    monkeypatch.setattr(gates, "QUIET_SECONDS", 0.0)
+    assert quiet.ready
+
+
+@pytest.mark.parametrize("checkpoint", ["/data/a", "/data/a/"])
+def test_two_queries_on_one_checkpoint_are_refused(checkpoint: str) -> None:
+    gate = Gate()
+    build(gate, "a")
+    with pytest.raises(SpecError, match="The queries a and b have the same checkpoint"):
+        build(gate, "b", checkpoint)
+    assert [query.label for query in gate.queries] == ["a"]
+
+
+def test_a_query_that_comes_after_the_script_has_waited_is_refused_on_a_standby_only() -> None:
+    gate = Gate()
+    build(gate, "a").awaitTermination(0)
+    with pytest.raises(SpecError, match="starts the query b only after it has waited for another"):
+        build(gate, "b")
+    started: list[ManagedQuery] = []
+    gate.hold(started.append)
+    late = build(gate, "c")
+    assert started == [late]
+    gate.let_go()
+    build(gate, "d")
+    assert started == [late]
+    assert [query.label for query in gate.queries] == ["a", "c", "d"]
+
+
+def test_the_holder_starts_what_is_there_and_what_has_not_ended() -> None:
+    gate = Gate()
+    first, second = build(gate, "a"), build(gate, "b")
+    first.end()
+    assert gate.hold(lambda query: None) == [second]
+
+
+def test_a_late_query_that_cannot_start_is_not_kept() -> None:
+    gate = Gate()
+    build(gate, "a")
+
+    def refuse(query: ManagedQuery) -> None:
+        raise SpecError(f"No {query.label}.")
+
+    gate.hold(refuse)
+    with pytest.raises(SpecError, match=r"No b\."):
+        build(gate, "b")
+    assert [query.label for query in gate.queries] == ["a"]
+
+
+def test_letting_go_waits_for_a_start_that_is_under_way() -> None:
+    gate = Gate()
+    starting, go_on = threading.Event(), threading.Event()
+
+    def slowly(query: ManagedQuery) -> None:
+        starting.set()
+        assert go_on.wait(30)
+
+    gate.hold(slowly)
+    script = threading.Thread(target=build, args=(gate, "a"), daemon=True)
+    script.start()
+    assert starting.wait(30)
+    letting_go = threading.Thread(target=gate.let_go, daemon=True)
+    letting_go.start()
+    assert letting_go.is_alive()
+    go_on.set()
+    letting_go.join(30)
+    assert not letting_go.is_alive()
+    assert [query.label for query in gate.queries] == ["a"]
+
+
+def test_waiting_for_all_ends_with_the_last_and_raises_what_failed() -> None:
+    gate = Gate()
+    first, second = build(gate, "a"), build(gate, "b")
+    first.end()
+    second.end(ValueError("it broke"))
+    with pytest.raises(ValueError, match="it broke"):
+        gate.await_all()
+
+
+def test_waiting_for_any_ends_with_the_first() -> None:
+    gate = Gate()
+    first, _ = build(gate, "a"), build(gate, "b")
+    assert gate._await_any(0) is False
+    threading.Thread(target=first.end, daemon=True).start()
+    assert gate._await_any(30) is True
+    assert gate._await_any(None) is None
+    gate._acknowledged = 1  # what resetTerminated() does
+    assert gate._await_any(0) is False
+
+
+def test_waiting_for_any_raises_what_failed() -> None:
+    gate = Gate()
+    build(gate, "a").end(ValueError("it broke"))
+    with pytest.raises(ValueError, match="it broke"):
+        gate._await_any(None)

@@ -1,0 +1,38 @@
+"""Which events reach the script's own listener."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.runtime.listeners import RealRunsOnly
+
+EVENTS = {
+    "onQueryStarted": lambda id: SimpleNamespace(id=id),
+    "onQueryProgress": lambda id: SimpleNamespace(progress=SimpleNamespace(id=id)),
+    "onQueryIdle": lambda id: SimpleNamespace(id=id),
+    "onQueryTerminated": lambda id: SimpleNamespace(id=id),
+}
+
+
+@pytest.mark.parametrize("method", EVENTS)
+def test_events_of_rehearsals_are_hidden_and_others_passed_on(method: str) -> None:
+    heard: list[Any] = []
+    inner: Any = SimpleNamespace(**{method: heard.append})
+    hidden = {"rehearsal"}
+    listener = RealRunsOnly(inner, hidden)
+    real = EVENTS[method]("real")
+    for event in (EVENTS[method]("rehearsal"), real):
+        getattr(listener, method)(event)
+    assert heard == [real]
+    hidden.add("real")
+    getattr(listener, method)(real)
+    assert heard == [real], "a rehearsal that is added later is hidden too"
+
+
+@pytest.mark.parametrize("method", EVENTS)
+def test_a_listener_of_an_older_spark_need_not_know_every_event(method: str) -> None:
+    nothing: Any = SimpleNamespace()
+    getattr(RealRunsOnly(nothing, set()), method)(EVENTS[method]("real"))

@@ -1,0 +1,120 @@
+"""The query that a script holds, before, between and after Spark's own runs of it; Spark's run is a stand-in."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.runtime.managed_query import ManagedQuery
+from airflow_stream_provider.runtime.writer_spec import writer_spec_of
+from tests.support.real_run import real_run, writer
+
+
+class Told:
+    def __init__(self) -> None:
+        self.waits = self.ended = 0
+
+    def script_waits(self) -> None:
+        self.waits += 1
+
+    def query_ended(self) -> None:
+        self.ended += 1
+
+
+def managed(told: Told | None = None, **spec: Any) -> ManagedQuery:
+    return ManagedQuery(told or Told(), writer("/data/out", **spec), real_run)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "name", "label"),
+    [("/data/out", "", "out"), ("/data/out/", "", "out"), ("/data/out", "orders", "orders"), ("out", "", "out")],
+)
+def test_it_is_named_by_the_script_or_by_its_checkpoint(checkpoint: str, name: str, label: str) -> None:
+    query = ManagedQuery(Told(), writer(checkpoint, name=name), real_run)
+    assert (query.label, query.name, query.checkpoint) == (label, name, checkpoint)
+
+
+def test_a_standby_looks_active_and_has_run_nothing() -> None:
+    query = managed()
+    assert (query.isActive, query.lastProgress, query.recentProgress, query.exception()) == (True, None, [], None)
+    assert query.status["message"] == "Waiting to hold the stream"
+    assert query.id == query.runId != managed().id
+    assert query.awaitTermination(0) is False
+    with pytest.raises(AttributeError, match="this driver is a standby"):
+        _ = query._jsq
+    query.explain()
+
+
+def test_once_it_runs_the_script_sees_sparks_run() -> None:
+    query = managed()
+    query.start_real()
+    real: Any = query.real
+    assert (query.id, query.runId, query.status) == (real.id, real.runId, real.status)
+    assert (query.lastProgress, query.recentProgress) == (real.lastProgress, real.recentProgress)
+    query.processAllAvailable()
+    query.explain(True)
+    assert real.did == ["processAllAvailable", "explain True"]
+
+
+def test_a_run_that_was_stopped_for_a_hand_over_leaves_the_query_active() -> None:
+    query = managed()
+    query.start_real()
+    first: Any = query.real
+    first.stop()
+    assert query.isActive
+    assert query.awaitTermination(0) is False
+    query.start_real()
+    assert query.real is not first
+
+
+@pytest.mark.parametrize("look", ["isActive", "status", "lastProgress", "recentProgress"])
+def test_a_look_at_it_says_that_the_script_has_built_its_queries(look: str) -> None:
+    told = Told()
+    query = managed(told)
+    _ = query.name, query.id
+    assert told.waits == 0
+    getattr(query, look)
+    assert told.waits == 1
+
+
+def test_its_end_wakes_whoever_waits() -> None:
+    told = Told()
+    query = managed(told)
+    found: list[Any] = []
+    waiting = threading.Thread(target=lambda: found.append(query.awaitTermination()), daemon=True)
+    waiting.start()
+    query.end()
+    waiting.join(30)
+    assert (found, query.over, query.isActive, told.ended) == ([None], True, False, 1)
+    assert query.awaitTermination(0) is True
+
+
+def test_an_error_that_ended_it_is_raised_where_the_script_waits() -> None:
+    query = managed()
+    error = ValueError("it broke")
+    query.end(error)
+    assert query.exception() is error
+    for timeout in (None, 0):
+        with pytest.raises(ValueError, match="it broke"):
+            query.awaitTermination(timeout)
+
+
+def test_a_script_that_stops_it_ends_it_for_good() -> None:
+    query = managed()
+    query.start_real()
+    real: Any = query.real
+    query.stop()
+    assert (real.did, query.over) == (["stop"], True)
+    never_started = managed()
+    never_started.stop()
+    never_started.processAllAvailable()
+    assert never_started.over
+
+
+def test_what_was_noted_of_its_writer_is_kept() -> None:
+    noted: Any = SimpleNamespace()
+    writer_spec_of(noted).options["checkpointlocation"] = "/data/out"
+    assert ManagedQuery(Told(), noted, real_run).writer_spec is writer_spec_of(noted)

@@ -1,0 +1,77 @@
+"""What is known of a writer; pyspark's writers are patched in a driver's process only."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.runtime.writer_spec import WriterSpec, checkpoint_of, note_start, writer_spec_of
+
+
+def writer(root: str | None = None, **spec: Any) -> Any:
+    """A writer of a session whose conf has this checkpoint root."""
+    conf = SimpleNamespace(get=lambda key, default: root or default)
+    made: Any = SimpleNamespace(_spark=SimpleNamespace(conf=conf))
+    for name, value in spec.items():
+        setattr(writer_spec_of(made), name, value)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("spec", "sink", "target"),
+    [
+        (WriterSpec(), "parquet", ""),
+        (WriterSpec(format="kafka", options={"topic": "out"}), "kafka", "out"),
+        (WriterSpec(format="json", options={"path": "/out"}), "json", "/out"),
+        (WriterSpec(format="json", options={"path": "/option"}, target="/start"), "json", "/start"),
+        (WriterSpec(foreach=True), "foreach", ""),
+        (WriterSpec(foreach_batch=lambda batch, number: None, format="kafka"), "foreachBatch", ""),
+    ],
+)
+def test_where_a_query_writes(spec: WriterSpec, sink: str, target: str) -> None:
+    assert (spec.sink, spec.sink_target) == (sink, target)
+
+
+@pytest.mark.parametrize(
+    ("made", "checkpoint"),
+    [
+        (writer(options={"checkpointlocation": "/own"}), "/own"),
+        (writer("/root/", options={"checkpointlocation": "/own"}, name="q"), "/own"),
+        (writer("/root/", name="q"), "/root/q"),
+        (writer("/root", name="q"), "/root/q"),
+    ],
+)
+def test_a_checkpoint_is_where_spark_would_put_it(made: Any, checkpoint: str) -> None:
+    assert checkpoint_of(made) == checkpoint
+
+
+@pytest.mark.parametrize(("made", "name"), [(writer(name="q"), "q"), (writer("/root"), r"\(unnamed\)")])
+def test_a_checkpoint_that_spark_would_delete_is_refused(made: Any, name: str) -> None:
+    with pytest.raises(SpecError, match=f"The query {name} has no checkpoint location"):
+        checkpoint_of(made)
+
+
+@pytest.mark.parametrize(
+    ("method", "args", "kwargs", "spec"),
+    [
+        ("start", (), {}, WriterSpec(format="kafka", name="before")),
+        ("start", ("/out", "JSON", "Update", None, "q"), {}, WriterSpec("update", "json", "q", target="/out")),
+        ("start", (), {"path": "/out", "queryName": "q"}, WriterSpec(format="kafka", name="q", target="/out")),
+        ("toTable", ("t",), {"outputMode": "complete"}, WriterSpec("complete", "kafka", "before", target="t")),
+        (
+            "start",
+            (),
+            {"checkpointLocation": "/c", "maxFilesPerTrigger": 5, "none": None},
+            WriterSpec(format="kafka", name="before", options={"checkpointlocation": "/c", "maxfilespertrigger": "5"}),
+        ),
+    ],
+)
+def test_what_start_is_given_overrides_what_was_said_before(
+    method: str, args: tuple[Any, ...], kwargs: dict[str, Any], spec: WriterSpec
+) -> None:
+    made = writer(format="kafka", name="before")
+    note_start(made, method, args, kwargs)
+    assert writer_spec_of(made) == spec

@@ -1,0 +1,101 @@
+"""The tests mirror the tree: who knows a module's path knows where its tests are."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import airflow_stream_provider
+
+ROOT = Path(airflow_stream_provider.__file__).parent
+TESTS = Path(__file__).parents[1]
+KINDS = ("unit", "integration", "system")
+
+# Modules without a test file of their name, each with the file that covers it and why it is there.
+ELSEWHERE = {
+    "audit/checks/clients.py": ("unit/audit/test_checks.py", "one table has a case for each check of every module"),
+    "audit/checks/defaults.py": ("unit/audit/test_checks.py", "as above"),
+    "audit/checks/live.py": ("unit/audit/test_checks.py", "as above"),
+    "audit/checks/records.py": ("unit/audit/test_checks.py", "as above"),
+    "audit/checks/replication.py": ("unit/audit/test_checks.py", "as above"),
+    "audit/checks/retention.py": ("unit/audit/test_checks.py", "as above"),
+    "audit/read.py": ("integration/audit/test_audit.py", "only real brokers say what can be read of them"),
+    "runtime/acts.py": ("unit/runtime/test_agent.py", "an act shows in what the agent that decides on it does"),
+    "runtime/driver_process.py": ("integration/runtime/test_hand_over.py", "it is a whole process with its JVM"),
+    "runtime/jvm.py": ("integration/runtime/test_boundary.py", "it is used by whatever runs beside a JVM"),
+    "runtime/rehearsal.py": ("integration/runtime/test_hand_over.py", "a standby that takes over has rehearsed"),
+}
+# Statements inside functions; a module with fewer has nothing that could be wrong by itself.
+FEW = 5
+
+
+def statements(path: Path) -> int:
+    """Return how many statements a module has inside functions, without docstrings."""
+    functions = [
+        node
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
+    inner = {id(node) for function in functions for node in ast.walk(function) if node is not function}
+    return sum(
+        isinstance(node, ast.stmt) and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        for function in functions
+        if id(function) not in inner
+        for line in function.body
+        for node in ast.walk(line)
+    )
+
+
+MODULES = {str(path.relative_to(ROOT)): path for path in sorted(ROOT.rglob("*.py"))}
+WITH_LOGIC = [name for name, path in MODULES.items() if statements(path) > FEW]
+
+
+def namesakes(module: str) -> list[Path]:
+    path = Path(module)
+    places = (TESTS / kind / path.parent / f"test_{path.name}" for kind in KINDS)
+    return [place for place in places if place.exists()]
+
+
+def names_imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{'.' * node.level}{node.module or ''}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("module", WITH_LOGIC)
+def test_a_module_has_its_test_file(module: str) -> None:
+    if module not in ELSEWHERE:
+        assert namesakes(module), f"write test_{Path(module).name}, or say in ELSEWHERE which test covers {module}"
+
+
+@pytest.mark.parametrize("module", ELSEWHERE)
+def test_an_exception_is_needed_and_names_a_test_that_is_there(module: str) -> None:
+    test, why = ELSEWHERE[module]
+    assert module in WITH_LOGIC
+    assert namesakes(module) == []
+    assert (TESTS / test).is_file()
+    assert why
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_test_file_imports_another(kind: str) -> None:
+    wrong = {
+        f"{path.relative_to(TESTS)} imports {name}"
+        for path in sorted((TESTS / kind).rglob("*.py"))
+        for name in names_imported(path)
+        if name.startswith(("tests.unit", "tests.integration", "tests.system", "."))
+        or any(part.startswith("test_") and not part.endswith("support") for part in name.split(".")[:-1])
+        or name.rpartition(".")[2].startswith("test_")
+    }
+    assert wrong == set()
+
+
+def test_what_has_few_lines_is_counted_without_its_docstrings(tmp_path: Path) -> None:
+    module = tmp_path / "m.py"
+    module.write_text('"""Doc."""\nA = 1\n\n\ndef f():\n    """Doc."""\n    if A:\n        return 1\n    return 2\n')
+    assert statements(module) == 3
