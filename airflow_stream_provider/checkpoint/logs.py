@@ -108,6 +108,10 @@ def check_commit(path: Path) -> None:
     _read(path, newest=3)
 
 
+# Of Kafka sources: by topic and partition the next offset to read.
+KafkaOffsets = Mapping[str, Mapping[int, int]]
+
+
 def kafka_offsets(text: str | None) -> dict[str, dict[int, int]] | None:
     """Return the offsets in a Kafka source's JSON; None for any other source.
 

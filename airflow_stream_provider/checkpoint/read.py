@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow_stream_provider.checkpoint.location import local_path
 from airflow_stream_provider.checkpoint.logs import (
+    KafkaOffsets,
     OffsetEntry,
     check_commit,
     damaged,
@@ -25,8 +26,6 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 # Tries. Spark keeps about 100 batches, so a file is purged between listing and reading only in rare cases.
 ATTEMPTS = 10
-
-Offsets = Mapping[str, Mapping[int, int]]
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Source:
     name: str
     committed: str | None
     planned: str | None
-    topics: Offsets | None
+    topics: KafkaOffsets | None
 
 
 @dataclass(frozen=True)
@@ -81,8 +80,8 @@ class Checkpoint:
     path: str
     id: str | None
     last_commit: int | None
-    committed: Offsets
-    planned: Offsets | None
+    committed: KafkaOffsets
+    planned: KafkaOffsets | None
     commits: tuple[tuple[int, float], ...]
     sources: tuple[Source, ...]
     operators: tuple[StatefulOperator, ...]
@@ -117,7 +116,7 @@ def read(location: str | os.PathLike[str]) -> Checkpoint:
     ) from missing
 
 
-def recent(checkpoint: Checkpoint, count: int) -> tuple[tuple[float, Offsets], ...]:
+def recent(checkpoint: Checkpoint, count: int) -> tuple[tuple[float, KafkaOffsets], ...]:
     """Return the times and Kafka offsets of the last committed batches, oldest first.
 
     Batches whose offsets file has been purged or never existed are left out.
@@ -126,7 +125,7 @@ def recent(checkpoint: Checkpoint, count: int) -> tuple[tuple[float, Offsets], .
     :return: pairs of time, in seconds since 1970, and offsets.
     :raises CheckpointError: an offsets file is damaged.
     """
-    found: list[tuple[float, Offsets]] = []
+    found: list[tuple[float, KafkaOffsets]] = []
     for batch, at in reversed(checkpoint.commits):
         if len(found) == count:
             break
@@ -141,7 +140,7 @@ def recent(checkpoint: Checkpoint, count: int) -> tuple[tuple[float, Offsets], .
     return tuple(reversed(found))
 
 
-def merged(parts: Iterable[Offsets | None]) -> Offsets:
+def merged(parts: Iterable[KafkaOffsets | None]) -> KafkaOffsets:
     """Merge the offsets of several sources. For a partition that several of them read, the smallest offset counts."""
     joined: dict[str, dict[int, int]] = {}
     for part in parts:
@@ -201,14 +200,14 @@ def _sources(root: Path, committed: OffsetEntry | None, planned: OffsetEntry | N
     names = dict.fromkeys([*done, *planned_sources]) or [str(number) for number in numeric_names(root / "sources")]
     found = []
     for name in names:
-        topics: Offsets | None = kafka_offsets(done.get(name))
+        topics: KafkaOffsets | None = kafka_offsets(done.get(name))
         if topics is None and done.get(name) is None:
             topics = _initial(root / "sources" / name / "0")
         found.append(Source(name, done.get(name), planned_sources.get(name), topics))
     return tuple(found)
 
 
-def _initial(path: Path) -> Offsets | None:
+def _initial(path: Path) -> KafkaOffsets | None:
     """Return the starting offsets of a Kafka source, which it writes before batch 0; None for another source."""
     try:
         # It begins with a zero byte and a version line (SPARK-19517). Other sources write other content.

@@ -31,8 +31,8 @@ from airflow_stream_provider.planning.conditions import Needs
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot, submission_of
 
 if TYPE_CHECKING:
+    from airflow_stream_provider.checkpoint.logs import KafkaOffsets
     from airflow_stream_provider.clusters import Job
-    from airflow_stream_provider.lag.committed_offsets import Offsets
     from airflow_stream_provider.lag.report import LagReport
     from airflow_stream_provider.spec.requested_release import RequestedRelease
 
@@ -147,7 +147,7 @@ class StreamHook(BaseHook):
             self.log.warning("The lag of %s cannot be measured now: %s", self.stream, error)
             return None
 
-    def committed(self, state: StreamState, heartbeats: Mapping[str, Heartbeat]) -> dict[str, list[Offsets]]:
+    def committed(self, state: StreamState, heartbeats: Mapping[str, Heartbeat]) -> dict[str, list[KafkaOffsets]]:
         """Return the committed Kafka offsets by query: the first offsets that a driver starting now would read.
 
         Queries whose offsets are not known are left out.

@@ -10,9 +10,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from airflow_stream_provider.checkpoint.logs import KafkaOffsets
 from airflow_stream_provider.lag.batched_lookup import OffsetSearch
 from airflow_stream_provider.lag.burrow import Verdict, evaluate
-from airflow_stream_provider.lag.committed_offsets import Offsets
 
 # Fewer commits show no pace to compare the present silence with.
 MIN_COMMITS = 3
@@ -20,7 +20,7 @@ MIN_COMMITS = 3
 RING_SECONDS = 100.0
 
 P = TypeVar("P", bound=tuple[str, int])
-Window = Sequence[tuple[float, Offsets]]
+Window = Sequence[tuple[float, KafkaOffsets]]
 
 
 def verdicts(

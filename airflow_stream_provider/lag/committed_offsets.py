@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_stream_provider.checkpoint import Owner, check_owner, merged, read, recent
-from airflow_stream_provider.checkpoint.logs import kafka_offsets
+from airflow_stream_provider.checkpoint.logs import KafkaOffsets, kafka_offsets
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 # Commits that Burrow looks at; Spark keeps the logs of at least 100 batches.
 WINDOW = 10
-
-Offsets = Mapping[str, Mapping[int, int]]
 
 
 class Missing(Enum):
@@ -47,8 +44,8 @@ class Committed:
     """
 
     query: str
-    offsets: Offsets = field(default_factory=dict)
-    window: tuple[tuple[float, Offsets], ...] = ()
+    offsets: KafkaOffsets = field(default_factory=dict)
+    window: tuple[tuple[float, KafkaOffsets], ...] = ()
     batch: int | None = None
     read_committed: bool = False
     missing: Missing = Missing.FROM_START

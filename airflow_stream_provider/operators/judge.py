@@ -33,7 +33,7 @@ class JudgeRehearsalOperator(StreamOperator):
                 )
             )
         holder = snapshot.heartbeats.get(snapshot.state.holder or "")
-        table = compare(standby.rehearsal.get("queries", {}), holder.queries if holder else ())
+        table = compare_speed(standby.rehearsal.get("queries", {}), holder.queries if holder else ())
         limit = self.stream.lag.max_seconds
         for name, row in table.items():
             self.log.info("%s: %s", name, row)
@@ -50,7 +50,7 @@ class JudgeRehearsalOperator(StreamOperator):
         return Done({"deployment": self.deployment, "queries": table, "notes": standby.rehearsal.get("notes", [])})
 
 
-def compare(
+def compare_speed(
     rehearsed: Mapping[str, Mapping[str, Any]], running: Sequence[QueryProgress]
 ) -> dict[str, dict[str, float | None]]:
     """Return seconds and rows per second of both sides by query's name; None for what is not known."""

@@ -8,7 +8,7 @@ from typing import Any
 QueryFacts = Mapping[str, Any]
 
 
-def compare(
+def compare_queries(
     old: Sequence[QueryFacts], new: Sequence[QueryFacts], accepted: Sequence[str]
 ) -> tuple[list[str], list[str]]:
     """Compare the queries of the running release with a standby's; return (refusals, notes), one sentence each.

@@ -18,7 +18,7 @@ import airflow_stream_provider.runtime as runtime
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused
 from airflow_stream_provider.lifecycle.policy import Policy
-from airflow_stream_provider.runtime.compatibility import compare
+from airflow_stream_provider.runtime.compatibility import compare_queries
 from airflow_stream_provider.runtime.describe import describe
 from airflow_stream_provider.runtime.driver_process import DriverProcess
 from airflow_stream_provider.runtime.gate import Gate, start_ungated
@@ -60,7 +60,9 @@ class Rehearsal:
         for query in self._gate.queries:
             self._process.check_checkpoint(query.checkpoint, live=live)
         started = time.monotonic()
-        refusals, notes = compare(former, [describe(q) for q in self._gate.queries], self._policy.changed_checkpoints)
+        refusals, notes = compare_queries(
+            former, [describe(q) for q in self._gate.queries], self._policy.changed_checkpoints
+        )
         if refusals:
             raise RehearsalRefused(
                 " ".join(refusals),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.runtime.compatibility import compare
+from airflow_stream_provider.runtime.compatibility import compare_queries
 from airflow_stream_provider.runtime.describe import fingerprint
 
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
@@ -44,7 +44,7 @@ def query(**changes: Any) -> dict[str, Any]:
 def test_a_difference_that_spark_would_accept_is_refused_by_name(
     old: list[dict[str, Any]], new: list[dict[str, Any]], says: str
 ) -> None:
-    refusals, _ = compare(old, new, ())
+    refusals, _ = compare_queries(old, new, ())
 
     assert says in refusals[0]
 
@@ -60,16 +60,16 @@ def test_a_difference_that_spark_would_accept_is_refused_by_name(
     ],
 )
 def test_what_spark_allows_passes(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> None:
-    assert compare(old, new, ()) == ([], [])
+    assert compare_queries(old, new, ()) == ([], [])
 
 
 def test_a_checkpoint_named_in_the_form_is_accepted() -> None:
-    assert compare([query()], [query(fingerprint=["Aggregate(max)"])], ["/data/totals"]) == ([], [])
-    assert compare([query()], [], ["/data/totals/"]) == ([], [])
+    assert compare_queries([query()], [query(fingerprint=["Aggregate(max)"])], ["/data/totals"]) == ([], [])
+    assert compare_queries([query()], [], ["/data/totals/"]) == ([], [])
 
 
 def test_a_setting_that_the_checkpoint_overrides_is_noted() -> None:
-    refusals, notes = compare([query()], [query(conf={SHUFFLE: "8", FORMAT: "1"})], ())
+    refusals, notes = compare_queries([query()], [query(conf={SHUFFLE: "8", FORMAT: "1"})], ())
 
     assert refusals == []
     assert notes == [
