@@ -185,8 +185,8 @@ class StreamHook(BaseHook):
     def declare(self, requested: RequestedRelease, deployment: str, reason: str, by: str, seq: int) -> bool:
         """Publish a release and declare a deployment of it; return False when the log no longer ends at `seq`.
 
-        :raises SpecError: the release cannot be used. :raises ClusterError: the cluster has no room or does not answer.
-            Nothing was declared in either case.
+        :raises SpecError: the release cannot be used; nothing was declared.
+        :raises ClusterError: the cluster has no room or does not answer; nothing was declared.
         """
         requested.check()
         release = self.publish(requested)
@@ -198,7 +198,8 @@ class StreamHook(BaseHook):
     def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
         """Append a record if the log still ends at `seq`, and return whether it was written.
 
-        :raises RuleBroken: it may not follow; nothing was written. :raises ControlUnavailable: not written or unknown.
+        :raises RuleBroken: it may not follow; nothing was written.
+        :raises ControlUnavailable: not written or unknown.
         """
         try:
             self.control_log.append(make_record(kind, by, **fields), seq)

@@ -81,7 +81,8 @@ def measure_lag(target: LagTarget, extra: Mapping[str, Any]) -> LagReport:
 def measure_sources(kafka: str, extra: Mapping[str, Any], sources: Iterable[CommittedOffsets]) -> LagReport:
     """Measure queries whose committed offsets are known already, with a connection to Kafka of its own.
 
-    :param kafka: Airflow connection id, for messages. :param extra: of that connection.
+    :param kafka: Airflow connection id, for messages.
+    :param extra: of that connection.
     :raises StreamError: Kafka does not answer, or refuses the connection.
     """
     from airflow_stream_provider.kafka.client import KafkaClient

@@ -90,7 +90,7 @@ class KafkaLagOperator(BaseOperator):
         outcome = WaitOutcome.from_event(event)
         if outcome.ended is Ended.REACHED:
             return dict(outcome.evidence)
-        if outcome.ended is Ended.LOST:
+        if outcome.ended is Ended.CANNOT_LOOK:
             raise AirflowFailException(outcome.reason)
         raise StreamError(
             f"{outcome.subject}: {outcome.reason} The task waited {self.wait_seconds:.0f} s.",

@@ -70,6 +70,6 @@ class SoakOperator(StreamOperator):
     def resume(self, context: Any, event: Any = None) -> Any:
         """Push the fault where the roll-back finds it, then go on."""
         outcome = WaitOutcome.from_event(event)
-        if outcome.ended is Ended.LOST:
+        if outcome.ended is Ended.BAD:
             context["ti"].xcom_push(key="fault", value=outcome.reason)
         return super().resume(context, event)

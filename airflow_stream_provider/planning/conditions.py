@@ -65,13 +65,13 @@ class StandbyUp(Condition):
         return Needs(drivers=(self.deployment,))
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return REACHED when it stands by, holds or has ended; LOST when its driver is dead and wrote no record."""
+        """Return REACHED when it stands by, holds or has ended; GONE when its driver is dead and wrote no record."""
         deployment = snapshot.state.deployments[self.deployment]
         if deployment.ended or snapshot.candidate(self.deployment) or snapshot.holds(self.deployment):
             return WaitOutcome(Ended.REACHED, self.deployment)
         driver = snapshot.drivers.get(self.deployment)
         if driver is not None and driver.state.terminal:
-            return WaitOutcome(Ended.LOST, self.deployment, f"its driver is gone ({driver.state.value})")
+            return WaitOutcome(Ended.GONE, self.deployment, f"its driver is gone ({driver.state.value})")
         return None
 
 
@@ -103,7 +103,7 @@ class RequestOver(Condition):
         return Needs(drivers=tuple(deployment_of(i) for i in silent))
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return REACHED when it is closed, SILENT for a silent driver, LOST when it expired though all are alive."""
+        """Return REACHED when it is closed, SILENT for a silent driver, EXPIRED though all are alive."""
         request = snapshot.state.requests[self.request]
         if not request.stage.open or any(self._ended(snapshot, incarnation) for incarnation in self.watched):
             return WaitOutcome(Ended.REACHED, self.request)
@@ -113,7 +113,7 @@ class RequestOver(Condition):
                 return WaitOutcome(Ended.SILENT, incarnation, f"no heartbeat for {silent:.0f} s")
         expired = snapshot.at > self.expires and request.stage is not RequestStage.RELEASED
         if expired and all(silent < self.MOVING for silent in seconds.values()):
-            return WaitOutcome(Ended.LOST, self.request, "it was not acted upon in time")
+            return WaitOutcome(Ended.EXPIRED, self.request, "it was not acted upon in time")
         return None
 
     def _ended(self, snapshot: Snapshot, incarnation: str) -> bool:
@@ -160,12 +160,12 @@ class DriversGone(Condition):
         return Needs(drivers=(self.deployment,))
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return REACHED, or LOST when they are still there after the grace time and must be killed."""
+        """Return REACHED, or EXPIRED when they are still there after the grace time and must be killed."""
         driver = snapshot.drivers.get(self.deployment)
         if driver is None or driver.gone:
             return WaitOutcome(Ended.REACHED, self.deployment)
         if snapshot.at > self.grace_until:
-            return WaitOutcome(Ended.LOST, self.deployment, "it did not exit by itself")
+            return WaitOutcome(Ended.EXPIRED, self.deployment, "it did not exit by itself")
         return None
 
 
@@ -229,7 +229,7 @@ class Soaked(Condition):
         return Needs(lag=SoakLimits.from_json(self.limits).lag is not None)
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return LOST with the reason to roll back, REACHED when the time is over or somebody else took over."""
+        """Return BAD with the reason to roll back, REACHED when the time is over or somebody else took over."""
         limits = SoakLimits.from_json(self.limits)
         holder = snapshot.state.holder
         silent = seen.ages.seconds(snapshot, holder) if holder else 0.0
@@ -237,7 +237,7 @@ class Soaked(Condition):
         found = judge_soak(self.deployment, seen.samples, limits)
         evidence = {"lag_records": seen.samples[-1].lag_records, "samples": len(seen.samples)}
         if found.result is SoakResult.BAD:
-            return WaitOutcome(Ended.LOST, self.deployment, found.reason, evidence)
+            return WaitOutcome(Ended.BAD, self.deployment, found.reason, evidence)
         if found.result is SoakResult.SUPERSEDED:
             return WaitOutcome(Ended.REACHED, self.deployment, found.reason, evidence)
         # A driver that died just before the end has not been silent for long enough to be bad: wait for one more

@@ -89,7 +89,7 @@ class WithinLimits(LagCondition):
         return LagLimits.from_json(self.limits).ceilings
 
     def check(self, look: LagLook, memory: Streaks) -> WaitOutcome | None:
-        """Return REACHED for a good lag, LOST for one that stays bad, UNKNOWN for one that stays unknown."""
+        """Return REACHED for a good lag, BAD for one that stays bad, UNKNOWN for one that stays unknown."""
         judgement = look.judge(LagLimits.from_json(self.limits))
         memory.add(judgement.health, look.at)
         if judgement.health is Health.PASS:
@@ -99,7 +99,7 @@ class WithinLimits(LagCondition):
             return None
         reason = str(judgement) + (f" This has lasted for {duration(look.at - since)}." if self.seconds else "")
         if judgement.health is Health.FAIL:
-            return WaitOutcome(Ended.LOST, reason=reason)
+            return WaitOutcome(Ended.BAD, reason=reason)
         return None if self.unknown == Unknown.WAIT else WaitOutcome(Ended.UNKNOWN, reason=reason)
 
 

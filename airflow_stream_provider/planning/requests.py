@@ -19,7 +19,8 @@ ANSWER_SECONDS = 30.0
 def ask(snapshot: Snapshot, request: str, to: str | None, reason: str) -> Append:
     """Append `requested`.
 
-    :param request: id of the request. :param to: standby that shall hold; None asks for a stop.
+    :param request: id of the request.
+    :param to: standby that shall hold; None asks for a stop.
     """
     policy = snapshot.policy(snapshot.holding or deployment_of(to or ""))
     expires = snapshot.at + policy.boundary_seconds + ANSWER_SECONDS
@@ -42,7 +43,7 @@ def follow(snapshot: Snapshot, request: Request, outcome: WaitOutcome | None) ->
     nobody_left = request.to is not None and not live_standby(snapshot.state, request.to)
     if request.stage is RequestStage.RELEASED:
         nobody_left = nobody_left and not live_standby(snapshot.state, request.source)
-    expired = outcome is not None and outcome.about(Ended.LOST, request.id)
+    expired = outcome is not None and outcome.about(Ended.EXPIRED, request.id)
     if nobody_left or expired:
         reason = "no driver is left that could take over" if nobody_left else "it has expired"
         return Append(Kind.ABORTED, {"request": request.id, "reason": reason})

@@ -40,7 +40,7 @@ def retire(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None, rea
         # Nothing of it is known to run. If a lost submission starts later, its launcher reads the log first and exits.
         return Done({"stream": snapshot.stream, "retired": deployment, "version": declared.release.version})
     gone = DriversGone(deployment, snapshot.at + GRACE_SECONDS)
-    stays = outcome is not None and outcome.about(Ended.LOST, deployment)
+    stays = outcome is not None and outcome.about(Ended.EXPIRED, deployment)
     # A driver that has not announced itself may be rehearsing for minutes and look at the log only then.
     busy = not snapshot.state.of_deployment(deployment)
     return Kill(deployment, gone) if stays or busy else Wait(gone)

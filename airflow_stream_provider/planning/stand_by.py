@@ -60,7 +60,7 @@ def stand_by(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None) -
         return Done(standby_result(snapshot, deployment))
     if not declared.submission:
         return Submit(deployment)
-    if outcome is not None and outcome.about(Ended.LOST, deployment):
+    if outcome is not None and outcome.about(Ended.GONE, deployment):
         reason = f"Its driver never came up: {outcome.reason}. Look at the driver's log on the cluster."
         return Append(Kind.FAILED, {"deployment": deployment, "reason": reason, "error": outcome.reason})
     return Wait(StandbyUp(deployment))

@@ -102,7 +102,7 @@ async def wait(
 
     :param deadline: seconds since 1970. Absolute, so that a wait that moves to another triggerer is not extended;
         checked before the first look, and a look that takes longer is cut off.
-    :param fatal: error that no later look can cure; it ends the wait as LOST.
+    :param fatal: error that no later look can cure; it ends the wait as CANNOT_LOOK.
     :param log: gets a line when the wait begins and ends, and for each new reason why nothing can be seen.
     """
     log.info("Waiting for %s.", condition.description)
@@ -134,7 +134,7 @@ async def _wait(
                 raise
             break
         except fatal as error:
-            return Waited(WaitOutcome(Ended.LOST, reason=str(error)), last)
+            return Waited(WaitOutcome(Ended.CANNOT_LOOK, reason=str(error)), last)
         except StreamError as error:
             memory, problem = condition.new_memory(), str(error)
         if problem and problem != before:

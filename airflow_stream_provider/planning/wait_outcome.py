@@ -16,9 +16,12 @@ class Ended(StrEnum):
     REACHED = "reached"  # what was waited for has happened
     DEAD = "dead"  # a driver is confirmed dead: it may be fenced
     SILENT = "silent"  # a driver gives no sign of life: it must be killed, and confirmed dead, before it is fenced
-    LOST = "lost"  # what was waited for cannot happen any more
-    UNKNOWN = "unknown"  # whether it has happened cannot be known
-    TIMEOUT = "timeout"
+    GONE = "gone"  # a driver that was to come up is gone, and has written nothing
+    EXPIRED = "expired"  # what was waited for had a time of its own, and it is over
+    BAD = "bad"  # what was watched is no good: a release in its soak, or a lag
+    UNKNOWN = "unknown"  # whether it is good cannot be known
+    CANNOT_LOOK = "cannot_look"  # nothing can be seen until a person mends the configuration
+    TIMEOUT = "timeout"  # the time of the whole task is over
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def soak(spec: StreamSpec, **settings: Any) -> SoakOperator:
 def test_a_bad_soak_leaves_its_reason_for_the_roll_back(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *UPGRADED)
     pushed: dict[str, Any] = {}
-    bad = WaitOutcome(Ended.LOST, NEW_DEPLOYMENT, "It is behind.", {"samples": 7})
+    bad = WaitOutcome(Ended.BAD, NEW_DEPLOYMENT, "It is behind.", {"samples": 7})
     with pytest.raises(AirflowFailException, match=r"Release 1 .* is no good: It is behind\. Roll back\."):
         soak(spec).resume(context(pushed), bad.to_event())
     assert pushed["fault"] == "It is behind."

@@ -47,7 +47,7 @@ def test_a_driver_that_is_dead_before_it_was_up_is_put_on_record(
 ) -> None:
     write(log, *RUNNING, declared(MINE), submitted(MINE))
     with pytest.raises(AirflowFailException, match="Its driver never came up: it is gone"):
-        run(submit(spec), WaitOutcome(Ended.LOST, MINE, "it is gone"))
+        run(submit(spec), WaitOutcome(Ended.GONE, MINE, "it is gone"))
     assert log.records()[-1].kind == "failed"
 
 

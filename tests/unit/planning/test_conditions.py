@@ -85,7 +85,7 @@ def test_standing_by_is_over_when_the_driver_is_up_or_dead() -> None:
     for state in (DriverState.FAILED, DriverState.KILLED, DriverState.LOST, DriverState.FINISHED):
         ended = condition.check(seen(starting, {}, {NEW_DEPLOYMENT: driver(state)}), Observations())
         assert ended is not None
-        assert ended.ended is Ended.LOST
+        assert ended.ended is Ended.GONE
     up = condition.check(seen(BOTH, {}), Observations())
     assert up is not None
     assert up.ended is Ended.REACHED
@@ -149,7 +149,7 @@ def test_a_request_expires_only_when_everybody_is_alive() -> None:
     late = seen(ASKED, {OLD: 1, NEW: 1}, at=201.0)
     expired = condition.check(late, watch.seen)
     assert expired is not None
-    assert expired.about(Ended.LOST, "mine")
+    assert expired.about(Ended.EXPIRED, "mine")
     watch.now = 10.0
     assert condition.check(late, watch.seen) is None  # one is silent: that is judged first
 
@@ -189,7 +189,7 @@ def test_a_soak_ends_good_bad_or_superseded() -> None:
     condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(50)), observations)
     bad = condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(60)), observations)
     assert bad is not None
-    assert bad.ended is Ended.LOST
+    assert bad.ended is Ended.BAD
     assert "60 records" in bad.reason
 
 
@@ -199,12 +199,10 @@ def test_a_soak_judges_the_age_of_the_oldest_record_too() -> None:
     assert condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(40)), observations) is None
     late = condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(50)), observations)
     assert late is not None
-    assert late.ended is Ended.LOST
+    assert late.ended is Ended.BAD
 
 
-@pytest.mark.parametrize(
-    ("by", "ended"), [("airflow:other/run/x", Ended.REACHED), ("airflow:dag/run/back", Ended.LOST)]
-)
+@pytest.mark.parametrize(("by", "ended"), [("airflow:other/run/x", Ended.REACHED), ("airflow:dag/run/back", Ended.BAD)])
 def test_whoever_took_over_since_is_judged_by_whose_wish_it_was(by: str, ended: Ended) -> None:
     from tests.support.story import acquired, ready, released, requested
 

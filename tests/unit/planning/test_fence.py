@@ -33,8 +33,8 @@ HASTY = [record("declared", deployment="d", release={"version": "1"}, policy={"l
 
 @pytest.mark.parametrize(
     "outcome",
-    [None, WaitOutcome(Ended.SILENT, OLD), WaitOutcome(Ended.DEAD, NEW), WaitOutcome(Ended.LOST, OLD)],
-    ids=["before any wait", "silent", "another is dead", "lost"],
+    [None, WaitOutcome(Ended.SILENT, OLD), WaitOutcome(Ended.DEAD, NEW), WaitOutcome(Ended.GONE, OLD)],
+    ids=["before any wait", "silent", "another is dead", "gone"],
 )
 def test_a_driver_is_killed_until_it_is_this_driver_that_is_confirmed_dead(outcome: WaitOutcome | None) -> None:
     assert fence(snapshot(*PREPARED), OLD, outcome, "why") == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))

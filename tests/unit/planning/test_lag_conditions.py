@@ -30,14 +30,14 @@ def test_a_good_lag_passes_at_once() -> None:
 
 
 def test_a_bad_lag_fails_at_once_unless_it_has_to_last() -> None:
-    assert ends(WithinLimits(LIMITS), (0.0, BAD)) == [Ended.LOST]
+    assert ends(WithinLimits(LIMITS), (0.0, BAD)) == [Ended.BAD]
     looks = [(0.0, BAD), (59.0, BAD), (60.0, BAD)]
-    assert ends(WithinLimits(LIMITS, 60.0), *looks) == [None, None, Ended.LOST]
+    assert ends(WithinLimits(LIMITS, 60.0), *looks) == [None, None, Ended.BAD]
 
 
 def test_a_look_that_shows_nothing_neither_ends_a_bad_run_nor_fails() -> None:
     looks = [(0.0, BAD), (30.0, None), (70.0, DARK), (80.0, BAD)]
-    assert ends(WithinLimits(LIMITS, 60.0), *looks) == [None, None, None, Ended.LOST]
+    assert ends(WithinLimits(LIMITS, 60.0), *looks) == [None, None, None, Ended.BAD]
 
 
 def test_what_is_not_known_waits_fails_or_skips() -> None:

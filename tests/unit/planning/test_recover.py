@@ -149,7 +149,7 @@ def test_that_of_an_upgrade_is_left_to_it_for_a_minute() -> None:
 
 
 def test_a_driver_that_never_came_up_is_given_up() -> None:
-    lost = WaitOutcome(Ended.LOST, AGAIN, "its driver is gone (failed)")
+    lost = WaitOutcome(Ended.GONE, AGAIN, "its driver is gone (failed)")
     step = take(*DOWN, again(), submitted(AGAIN), outcome=lost)
     assert isinstance(step, Append)
     assert (step.kind, step.fields["deployment"]) == ("failed", AGAIN)

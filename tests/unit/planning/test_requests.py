@@ -120,9 +120,9 @@ def test_a_releaser_may_still_take_back_what_its_standby_cannot_take() -> None:
 @pytest.mark.parametrize("records", [REQUESTED, READY, RELEASED, STOPPING])
 def test_a_request_that_has_expired_is_aborted(records: list[Record]) -> None:
     request = open_request(snapshot(*records)).id
-    step = next_step(records, WaitOutcome(Ended.LOST, request))
+    step = next_step(records, WaitOutcome(Ended.EXPIRED, request))
     assert step == Append("aborted", {"request": request, "reason": "it has expired"})
-    assert isinstance(next_step(records, WaitOutcome(Ended.LOST, "another")), Wait)
+    assert isinstance(next_step(records, WaitOutcome(Ended.EXPIRED, "another")), Wait)
 
 
 def test_a_stop_without_a_holder_is_not_taken_for_one_without_a_standby() -> None:

@@ -28,7 +28,9 @@ def test_a_retired_driver_that_stays_is_killed() -> None:
     retired = snapshot(*BOTH, record("retired", deployment=NEW_DEPLOYMENT, reason=""))
     gone = DriversGone(NEW_DEPLOYMENT, 170.0)
     assert retire(retired, NEW_DEPLOYMENT, None, "why") == Wait(gone)
-    assert retire(retired, NEW_DEPLOYMENT, WaitOutcome(Ended.LOST, NEW_DEPLOYMENT), "why") == Kill(NEW_DEPLOYMENT, gone)
+    assert retire(retired, NEW_DEPLOYMENT, WaitOutcome(Ended.EXPIRED, NEW_DEPLOYMENT), "why") == Kill(
+        NEW_DEPLOYMENT, gone
+    )
     assert isinstance(retire(retired, NEW_DEPLOYMENT, WaitOutcome(Ended.REACHED, NEW_DEPLOYMENT), "why"), Done)
 
 

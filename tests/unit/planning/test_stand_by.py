@@ -42,7 +42,7 @@ def test_a_refused_rehearsal_is_final_and_says_who_holds() -> None:
 
 def test_a_driver_that_died_without_a_word_is_put_on_record() -> None:
     records = [*RUNNING, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT)]
-    lost = WaitOutcome(Ended.LOST, NEW_DEPLOYMENT, "its driver is gone (failed)")
+    lost = WaitOutcome(Ended.GONE, NEW_DEPLOYMENT, "its driver is gone (failed)")
     step = stand_by(snapshot(*records), NEW_DEPLOYMENT, lost)
     assert isinstance(step, Append)
     assert step.kind == "failed"

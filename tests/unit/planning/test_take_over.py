@@ -120,6 +120,6 @@ def test_a_request_that_is_taken_back_is_not_repeated() -> None:
 
 
 def test_an_expired_request_is_aborted() -> None:
-    step = take(*ASKED, outcome=WaitOutcome(Ended.LOST, "mine", "late"))
+    step = take(*ASKED, outcome=WaitOutcome(Ended.EXPIRED, "mine", "late"))
     assert isinstance(step, Append)
     assert step.kind == "aborted"

@@ -108,8 +108,8 @@ def test_a_problem_that_is_over_is_not_named() -> None:
 def test_only_what_is_fatal_ends_the_wait(caplog: pytest.LogCaptureFixture) -> None:
     missing = SpecError("There is no connection.", next_step="Create it.")
     found = waited(Numbers(1, missing), fatal=SpecError)
-    assert found == Waited(WaitOutcome(Ended.LOST, reason="There is no connection. Create it."), 1)
-    assert "The wait is over (lost): There is no connection. Create it." in caplog.text
+    assert found == Waited(WaitOutcome(Ended.CANNOT_LOOK, reason="There is no connection. Create it."), 1)
+    assert "The wait is over (cannot_look): There is no connection. Create it." in caplog.text
     assert waited(Numbers(missing), 0.1).outcome.ended is Ended.TIMEOUT
 
 

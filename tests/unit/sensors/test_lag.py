@@ -93,7 +93,7 @@ def test_what_was_found_is_the_xcom_whatever_it_was(spec: StreamSpec) -> None:
     with pytest.raises(
         AirflowFailException, match=r"^orders: enrich is behind by 50 records\. Clear the task to measure again\.$"
     ):
-        sensor.resume(context(ti), WaitOutcome(Ended.LOST, "", "enrich is behind by 50 records.", evidence).to_event())
+        sensor.resume(context(ti), WaitOutcome(Ended.BAD, "", "enrich is behind by 50 records.", evidence).to_event())
     assert ti.xcoms == {"return_value": evidence}
 
 
@@ -102,7 +102,7 @@ def test_what_was_found_is_the_xcom_whatever_it_was(spec: StreamSpec) -> None:
     [
         ({}, Ended.UNKNOWN, AirflowFailException),
         ({"unknown": "skip"}, Ended.UNKNOWN, AirflowSkipException),
-        ({"unknown": "skip"}, Ended.LOST, AirflowFailException),
+        ({"unknown": "skip"}, Ended.BAD, AirflowFailException),
         ({}, Ended.TIMEOUT, AirflowFailException),
         ({"soft_fail": True}, Ended.TIMEOUT, AirflowSkipException),
     ],
@@ -162,7 +162,7 @@ def test_the_operator_returns_whatever_was_measured(spec: StreamSpec) -> None:
 def test_the_operator_is_tried_again_when_kafka_does_not_answer_and_not_without_a_connection(spec: StreamSpec) -> None:
     operator = KafkaLagOperator(task_id="t", stream=spec)
     with pytest.raises(AirflowFailException, match="no connection"):
-        operator.resume({}, WaitOutcome(Ended.LOST, reason="There is no connection.").to_event())
+        operator.resume({}, WaitOutcome(Ended.CANNOT_LOOK, reason="There is no connection.").to_event())
     with pytest.raises(
         Exception, match=r"Timed out waiting for Kafka to answer\. The task waited .* s\. .* wait_seconds"
     ) as found:

@@ -109,4 +109,4 @@ def test_a_stream_whose_log_cannot_be_read_is_unknown(kafka: WatchedKafka) -> No
 
 def test_a_connection_that_is_not_there_ends_the_wait_at_once(kafka: WatchedKafka) -> None:
     (found,) = outcomes(trigger(kafka="missing", seconds=600))
-    assert (found.ended, found.reason) == (Ended.LOST, "There is no connection. Create it.")
+    assert (found.ended, found.reason) == (Ended.CANNOT_LOOK, "There is no connection. Create it.")
