@@ -118,21 +118,6 @@ class KafkaClient:
 
         return self._run("for producers", self._requests.ask_leaders, dict.fromkeys(partitions), request, answers)
 
-    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """Return the committed offsets of a consumer group; empty for an unknown group.
-
-        :raises KafkaDenied: the user may not describe the group.
-        :raises BrokerUnreachable: the group's coordinator does not answer.
-        """
-        from kafka.errors import for_code
-
-        found = self.groups_offsets([group])
-        if group in found.problems:
-            problem = found.problems[group]
-            error = for_code(problem.code)(problem.reason if problem.code < 0 else "")
-            raise self._failure(f"to describe the group {group}", error)
-        return found[group]
-
     def groups_offsets(self, groups: Iterable[str]) -> Answers[str, dict[TopicPartition, int]]:
         """Return the committed offsets of several consumer groups, with one request to each coordinator.
 
@@ -225,10 +210,7 @@ class KafkaClient:
         try:
             yield
         except (KafkaError, OSError) as error:
-            raise self._failure(what, error) from error
-
-    def _failure(self, what: str, error: Exception) -> StreamError:
-        return stream_error(self.conn_id, self._admin.config["bootstrap_servers"], what, error)
+            raise stream_error(self.conn_id, self._admin.config["bootstrap_servers"], what, error) from error
 
     def _run(self, what: str, call: Callable[..., Awaitable[T]], *args: Any) -> T:
         with self._asking(what):

@@ -13,7 +13,6 @@ from enum import Enum
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.lifecycle.record import LOG_VERSION
 
 
 class DriverPhase(str, Enum):
@@ -75,7 +74,6 @@ class Heartbeat:
     :param at: seconds since 1970 by the driver's clock; for people.
     :param phase: see DriverPhase; a newer driver may have phases that are not known here.
     :param message: what a person should know of what goes on now.
-    :param log_version: newest version of the control log's records that this driver understands.
     :param seq: number of the last record that it has read.
     :param epoch: epoch of the stream at that record.
     :param queries: progress of the queries that it runs.
@@ -93,7 +91,6 @@ class Heartbeat:
     at: float = 0.0
     phase: str = DriverPhase.STARTING.value
     message: str = ""
-    log_version: int = LOG_VERSION
     seq: int = 0
     epoch: int = 0
     queries: tuple[QueryProgress, ...] = ()

@@ -11,10 +11,6 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 
-# Grows with every new kind of record. Drivers live for months, so nobody writes a kind that the oldest live driver does
-# not understand; each driver says in its heartbeat which version it understands.
-LOG_VERSION = 1
-
 _AUTHORSHIP = ("kind", "by", "at", "nonce")
 
 

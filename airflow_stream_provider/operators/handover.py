@@ -7,8 +7,8 @@ from typing import Any
 
 from typing_extensions import override
 
+from airflow_stream_provider.hooks.gaps import gaps
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.planning.gaps import boundary, gaps
 from airflow_stream_provider.planning.roll_back import roll_back
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Skip, Step
@@ -23,7 +23,7 @@ def with_gaps(snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
     acquired = next((record for record in snapshot.acquisitions() if request and record["request"] == request), None)
     if acquired is None:
         return dict(done)
-    return {**done, **boundary(snapshot, acquired["request"]), "gap_seconds": gaps(snapshot, acquired)}
+    return {**done, **snapshot.release_for(acquired["request"]), "gap_seconds": gaps(snapshot, acquired)}
 
 
 class HandOverOperator(StreamOperator):

@@ -11,7 +11,6 @@ from typing_extensions import override
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.planning.conditions import Needs
-from airflow_stream_provider.planning.gaps import boundary
 from airflow_stream_provider.planning.retire import leftovers, retire, retire_all
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Done, Step
@@ -69,7 +68,7 @@ class StopStreamOperator(StreamOperator):
         if not done["stopped"]:
             return dict(done)
         released = [r for r in snapshot.records if r.kind == Kind.RELEASED]
-        ends = boundary(snapshot, released[-1]["request"]) if released and released[-1].get("request") else {}
+        ends = snapshot.release_for(released[-1]["request"]) if released and released[-1].get("request") else {}
         offsets = self.hook.committed(snapshot.state, snapshot.heartbeats)
         # Through JSON: partitions are numbers here, and the keys of an XCom are text.
         return {**done, **ends, "offsets": json.loads(json.dumps(offsets))}

@@ -53,7 +53,7 @@ class WatchStreamOperator(StreamOperator):
         """Look, send the alerts that are due, and keep the sample."""
         # Imported here: parsing a DAG file needs neither notifiers nor metrics.
         from airflow_stream_provider.monitoring.delivery import ImportedRecipient
-        from airflow_stream_provider.monitoring.look import Alerts, sample_of
+        from airflow_stream_provider.monitoring.watch_look import Alerts, sample_of
 
         if not self.hook.folder.exists() and self.hook.folder.parent.is_dir():
             raise AirflowSkipException("This stream has never been deployed.")

@@ -82,6 +82,12 @@ class Snapshot:
         """Every change of holder, oldest first."""
         return tuple(record for record in self.records if record.kind == Kind.ACQUIRED)
 
+    def release_for(self, request: str) -> dict[str, Any]:
+        """How the old holder stopped for a request: `boundary`, and `ends` with the last batch by query; or {}."""
+        released = (r for r in self.records if r.kind == Kind.RELEASED and r.get("request") == request)
+        record = next(released, None)
+        return {} if record is None else {"boundary": record["boundary"], "ends": record.get("ends", {})}
+
     def previous(self, deployment: str) -> str:
         """The deployment that held the stream before this one first did (before now, if it never did); or empty."""
         before = ""

@@ -18,7 +18,7 @@ from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
 from airflow_stream_provider.lifecycle.rules import may_acquire, may_release
 from airflow_stream_provider.lifecycle.state import DeploymentEnd, StreamState
 from airflow_stream_provider.runtime.control_client import ControlClient
-from airflow_stream_provider.runtime.heartbeat import HeartbeatWriter
+from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
 from airflow_stream_provider.runtime.ports import BoundaryMissed, Clock, Process, Queries, Rehearse, Spawn, Work
 from airflow_stream_provider.runtime.spark_error import message_of

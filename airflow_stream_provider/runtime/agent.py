@@ -15,7 +15,7 @@ from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.acts import Acts
 from airflow_stream_provider.runtime.control_client import ControlClient
-from airflow_stream_provider.runtime.heartbeat import HeartbeatWriter
+from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import Group, OffsetsGroup
 from airflow_stream_provider.runtime.ports import BoundaryMissed, Clock, LeaseOver, Process, Queries, Rehearse, Spawn
 

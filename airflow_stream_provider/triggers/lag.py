@@ -15,7 +15,7 @@ from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.planning.lag_conditions import LagCondition
 from airflow_stream_provider.planning.wait_loop import Looks, condition_from_json, wait
-from airflow_stream_provider.triggers.reader import SharedReader, next_tick, shared_reader
+from airflow_stream_provider.triggers.shared_reader import SharedReader, next_tick, shared_reader
 
 # Triggers that start within this many seconds share their first look too.
 FRESH_SECONDS = 1.0

@@ -19,7 +19,7 @@ from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.monitoring.incidents import Incident, incident_now
 from airflow_stream_provider.spec.lag_target import lag_target
-from airflow_stream_provider.triggers.reader import SharedReader, next_tick, shared_reader
+from airflow_stream_provider.triggers.shared_reader import SharedReader, next_tick, shared_reader
 
 if TYPE_CHECKING:
     from airflow_stream_provider.spec.stream import StreamSpec

@@ -24,8 +24,7 @@ def test_committed_offsets_of_groups(kafka: KafkaCluster, client: KafkaClient, n
     produce(kafka, topic, 5)
     offsets = {TopicPartition(topic, 0): 4, TopicPartition(topic, 2): 0}
     client.commit_group("committed", offsets, "batch 7")
-    assert client.group_offsets("committed") == offsets
-    assert client.group_offsets("nobody") == {}
+    assert client.groups_offsets(["committed"]) == {"committed": offsets}
     many = client.groups_offsets(["committed", "nobody"])
     assert (many, many.problems) == ({"committed": offsets, "nobody": {}}, {})
     with KafkaConsumer(bootstrap_servers=kafka.servers, group_id="committed", allow_auto_create_topics=False) as reader:

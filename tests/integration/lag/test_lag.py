@@ -276,7 +276,7 @@ def test_lag_is_never_negative_while_the_stream_reads_and_commits(
     thread = threading.Thread(target=stream)
     thread.start()
     try:
-        kafka.wait(lambda: client.group_offsets("quick"))
+        kafka.wait(lambda: client.groups_offsets(["quick"]).get("quick"))
         for _ in range(60):
             report = measure(
                 client,

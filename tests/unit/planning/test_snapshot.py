@@ -173,3 +173,26 @@ def test_the_result_names_deployment_holder_and_who_came_before() -> None:
         "holder": NEW_DEPLOYMENT,
         "epoch": 2,
     }
+
+
+@pytest.mark.parametrize(
+    ("records", "request_id", "found"),
+    [
+        (HANDED_OVER, "up", {"boundary": "completed", "ends": {"a": {"batch": 7}}}),
+        (INTERRUPTED, "up", {"boundary": "interrupted", "ends": {"a": {"batch": 7}}}),
+        (STOPPED, "stop", {"boundary": "completed", "ends": {"a": {"batch": 7}}}),
+        (HANDED_OVER, "start", {}),
+        (REQUESTED, "up", {}),
+        (HANDED_OVER, "none", {}),
+    ],
+)
+def test_how_the_old_holder_stopped_is_said_by_request(
+    records: list[Record], request_id: str, found: dict[str, Any]
+) -> None:
+    assert snapshot(*records).release_for(request_id) == found
+
+
+def test_a_release_that_names_no_batches_has_none() -> None:
+    silent = record("released", incarnation="orders-1-aaaa.00000001", request="up", to=NEW, boundary="completed")
+    records = [*REQUESTED, ready("up", NEW), silent]
+    assert snapshot(*records).release_for("up") == {"boundary": "completed", "ends": {}}

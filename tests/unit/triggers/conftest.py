@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.triggers import reader
+from airflow_stream_provider.triggers import shared_reader as sharing
 from tests.support.watched_kafka import WatchedKafka
 
 
@@ -34,8 +34,8 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[WatchedKafka]:
         return {"of": kafka}
 
     monkeypatch.setattr("airflow_stream_provider.kafka.client.KafkaClient", Client)
-    monkeypatch.setattr(reader, "LagReader", Reader)
-    monkeypatch.setattr(reader, "akafka_extra", extra)
+    monkeypatch.setattr(sharing, "LagReader", Reader)
+    monkeypatch.setattr(sharing, "akafka_extra", extra)
     yield found
     found.answers.set()
     deadline = time.monotonic() + 10

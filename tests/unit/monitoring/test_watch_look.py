@@ -14,8 +14,8 @@ from airflow_stream_provider.lag.report import PartitionLag
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.monitoring.alert import Alert
-from airflow_stream_provider.monitoring.look import Alerts, sample_of
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample
+from airflow_stream_provider.monitoring.watch_look import Alerts, sample_of
 from tests.support.lag_reports import partition, report
 from tests.support.snapshots import snapshot
 from tests.support.story import OLD, RUNNING, STOPPED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.heartbeat import DriverPhase, QueryProgress
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.runtime.heartbeat import HeartbeatWriter
+from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
 from tests.support.fake_driver import FakeClock, FakeProcess, FakeQueries
 

@@ -12,8 +12,8 @@ import pytest
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError
-from airflow_stream_provider.triggers import reader
-from airflow_stream_provider.triggers.reader import next_tick, shared_reader
+from airflow_stream_provider.triggers import shared_reader as sharing
+from airflow_stream_provider.triggers.shared_reader import next_tick, shared_reader
 from tests.support.watched_kafka import WatchedKafka, target, until
 
 ALWAYS = float("inf")
@@ -82,7 +82,7 @@ def test_a_look_that_is_new_enough_is_not_made_again(kafka: WatchedKafka) -> Non
 
 
 def test_looks_of_those_who_have_left_are_forgotten(kafka: WatchedKafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(sharing, "KEPT_SECONDS", 0.0)
 
     async def watched() -> None:
         async with shared_reader("kafka_default") as found:

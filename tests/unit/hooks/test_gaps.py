@@ -1,4 +1,4 @@
-"""The gap between two holders by the times of real commit files, and how the old one stopped by the log."""
+"""The gap between two holders by the times of real commit files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.gaps import boundary, gaps
+from airflow_stream_provider.hooks.gaps import gaps
 from airflow_stream_provider.planning.snapshot import Snapshot
 from tests.support.checkpoint_trees import commit, kafka, new, plan
 from tests.support.snapshots import snapshot
@@ -71,26 +71,3 @@ def test_a_query_whose_checkpoint_cannot_be_read_here_hides_no_other(tmp_path: P
         {"name": "b", "checkpoint": place},
     ]
     assert gaps(*taken_over(1011.0, *queries)) == {"b": 2.0}
-
-
-@pytest.mark.parametrize(
-    ("records", "request_id", "found"),
-    [
-        (HANDED_OVER, "up", {"boundary": "completed", "ends": {"a": {"batch": 7}}}),
-        (INTERRUPTED, "up", {"boundary": "interrupted", "ends": {"a": {"batch": 7}}}),
-        (STOPPED, "stop", {"boundary": "completed", "ends": {"a": {"batch": 7}}}),
-        (HANDED_OVER, "start", {}),
-        (REQUESTED, "up", {}),
-        (HANDED_OVER, "none", {}),
-    ],
-)
-def test_how_the_old_holder_stopped_is_said_by_request(
-    records: list[Record], request_id: str, found: dict[str, Any]
-) -> None:
-    assert boundary(snapshot(*records), request_id) == found
-
-
-def test_a_release_that_names_no_batches_has_none() -> None:
-    silent = record("released", incarnation="orders-1-aaaa.00000001", request="up", to=NEW, boundary="completed")
-    records = [*REQUESTED, ready("up", NEW), silent]
-    assert boundary(snapshot(*records), "up") == {"boundary": "completed", "ends": {}}
