@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,7 +19,7 @@ from airflow_stream_provider.lifecycle.state import DeploymentEnd, StreamState
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
-from airflow_stream_provider.runtime.ports import BoundaryMissed, Clock, Process, Queries, Rehearse, Spawn, Work
+from airflow_stream_provider.runtime.ports import BoundaryMissed, Ports, Work
 from airflow_stream_provider.runtime.spark_error import message_of
 
 # Failed and ended queries are looked for this often.
@@ -46,14 +45,9 @@ class Acts:
         self,
         control: ControlClient,
         policy: Policy,
-        *,
-        queries: Queries,
-        process: Process,
-        rehearse: Rehearse,
-        spawn: Spawn,
+        ports: Ports,
         offsets: OffsetsGroup,
         heartbeat: HeartbeatWriter,
-        clock: Clock = time,
     ) -> None:
         self.running = False
         self.terminating = False
@@ -63,13 +57,13 @@ class Acts:
         self._rehearses = False
         self._control = control
         self._policy = policy
-        self._queries = queries
-        self._process = process
-        self._run_rehearsal = rehearse
-        self._spawn = spawn
+        self._queries = ports.queries
+        self._process = ports.process
+        self._run_rehearsal = ports.rehearse
+        self._spawn = ports.spawn
         self._offsets = offsets
         self._heartbeat = heartbeat
-        self._clock = clock
+        self._clock = ports.clock
         self._deployment = control.deployment
         self._incarnation = control.incarnation
         self._last_tend = 0.0

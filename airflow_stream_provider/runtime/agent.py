@@ -7,7 +7,6 @@ runs it in the threads of `agent_thread.py`, the model check in a simulation.
 from __future__ import annotations
 
 import logging
-import time
 
 from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
@@ -17,7 +16,7 @@ from airflow_stream_provider.runtime.acts import Acts
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import Group, OffsetsGroup
-from airflow_stream_provider.runtime.ports import BoundaryMissed, Clock, LeaseOver, Process, Queries, Rehearse, Spawn
+from airflow_stream_provider.runtime.ports import BoundaryMissed, LeaseOver, Ports
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +26,6 @@ class Agent:
 
     `turn` is called again and again by one thread; `guard`, `script_failed` and `script_finished` by others.
 
-    :param spawn: begins background work.
     :param group: where the holder commits its finished batches; None = nowhere.
     """
 
@@ -35,33 +33,18 @@ class Agent:
         self,
         control: ControlClient,
         policy: Policy,
-        *,
-        queries: Queries,
-        process: Process,
-        rehearse: Rehearse,
-        spawn: Spawn,
+        ports: Ports,
         group: Group | None = None,
-        clock: Clock = time,
     ) -> None:
         self.offsets = OffsetsGroup(group, self._holds)
         self._control = control
         self._policy = policy
-        self._queries = queries
-        self._process = process
-        self._clock = clock
-        self._heartbeat = HeartbeatWriter(queries, process, self.offsets, clock)
-        self._acts = Acts(
-            control,
-            policy,
-            queries=queries,
-            process=process,
-            rehearse=rehearse,
-            spawn=spawn,
-            offsets=self.offsets,
-            heartbeat=self._heartbeat,
-            clock=clock,
-        )
-        self._renewed = clock.monotonic()
+        self._queries = ports.queries
+        self._process = ports.process
+        self._clock = ports.clock
+        self._heartbeat = HeartbeatWriter(ports.queries, ports.process, self.offsets, ports.clock)
+        self._acts = Acts(control, policy, ports, self.offsets, self._heartbeat)
+        self._renewed = ports.clock.monotonic()
         self._failure: tuple[str, BaseException] | None = None
 
     @property

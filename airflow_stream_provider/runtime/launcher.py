@@ -60,6 +60,7 @@ def _run(log: ControlLog, incarnation: str, release: Release, policy: Policy, op
     from airflow_stream_provider.runtime.control_client import ControlClient
     from airflow_stream_provider.runtime.driver_process import DriverProcess
     from airflow_stream_provider.runtime.gate import Gate
+    from airflow_stream_provider.runtime.ports import Ports
     from airflow_stream_provider.runtime.query_group import QueryGroup
     from airflow_stream_provider.runtime.rehearsal import Rehearsal
 
@@ -70,10 +71,12 @@ def _run(log: ControlLog, incarnation: str, release: Release, policy: Policy, op
     agent = Agent(
         ControlClient(log, incarnation),
         policy,
-        queries=QueryGroup(gate, process.claim),
-        process=process,
-        rehearse=Rehearsal(gate, policy, incarnation, process).run,
-        spawn=thread.spawn,
+        Ports(
+            queries=QueryGroup(gate, process.claim),
+            process=process,
+            rehearse=Rehearsal(gate, policy, incarnation, process).run,
+            spawn=thread.spawn,
+        ),
         group=ConsumerGroup(policy.offsets_group, lambda: gate.queries) if policy.offsets_group else None,
     )
     gate.install(agent.guard)

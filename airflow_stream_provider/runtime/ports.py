@@ -6,6 +6,7 @@ here, nor in `agent.py`, needs pyspark or a JVM.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -158,3 +159,17 @@ class Work(Protocol):
 
 # Begins the work in the background, and lets the agent take its next turn as soon as the work is over.
 Spawn = Callable[[Callable[[], None]], Work]
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The surroundings of one agent.
+
+    :param spawn: begins background work.
+    """
+
+    queries: Queries
+    process: Process
+    rehearse: Rehearse
+    spawn: Spawn
+    clock: Clock = time

@@ -12,7 +12,7 @@ from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.control_client import ControlClient
-from airflow_stream_provider.runtime.ports import BoundaryMissed, LeaseOver, QueryEnd
+from airflow_stream_provider.runtime.ports import BoundaryMissed, LeaseOver, Ports, QueryEnd
 from tests.support.simulation.world import MemoryStore
 from tests.support.story import write
 
@@ -179,11 +179,13 @@ class FakeDriver:
         self.agent = Agent(
             ControlClient(ControlLog(self.store, "orders"), incarnation, clock=self.clock),
             Policy(),
-            queries=self.queries,
-            process=self.process,
-            rehearse=self._rehearse,
-            spawn=self._spawn,
-            clock=self.clock,
+            Ports(
+                queries=self.queries,
+                process=self.process,
+                rehearse=self._rehearse,
+                spawn=self._spawn,
+                clock=self.clock,
+            ),
         )
         self.did.clear()
 

@@ -32,7 +32,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.runtime import agent_thread
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.control_client import ControlClient
-from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
+from airflow_stream_provider.runtime.ports import BoundaryMissed, Ports, QueryEnd
 
 BATCH = 0.3
 
@@ -191,10 +191,12 @@ def main() -> None:
     agent = Agent(
         ControlClient(log, f"{options.deployment}.{secrets.token_hex(4)}"),
         declared.policy,
-        queries=queries,
-        process=Process(),
-        rehearse=rehearse,
-        spawn=thread.spawn,
+        Ports(
+            queries=queries,
+            process=Process(),
+            rehearse=rehearse,
+            spawn=thread.spawn,
+        ),
     )
 
     def terminate(*_: object) -> None:

@@ -20,7 +20,7 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.control_client import ControlClient
-from airflow_stream_provider.runtime.ports import BoundaryMissed, LeaseOver, QueryEnd
+from airflow_stream_provider.runtime.ports import BoundaryMissed, LeaseOver, Ports, QueryEnd
 from tests.support.simulation.world import Actor, Wire, World
 
 POLICY = Policy(take_back_seconds=10.0, lease_seconds=30.0)
@@ -155,11 +155,13 @@ class Driver(Actor):
         self.agent = Agent(
             ControlClient(self.log, self.incarnation, clock=clock, lock=Lock(self)),
             POLICY,
-            queries=self.queries,
-            process=self.jvm,
-            rehearse=self._rehearse,
-            spawn=self.spawn,
-            clock=clock,
+            Ports(
+                queries=self.queries,
+                process=self.jvm,
+                rehearse=self._rehearse,
+                spawn=self.spawn,
+                clock=clock,
+            ),
         )
         if self.terminating:
             self.agent.terminate()
