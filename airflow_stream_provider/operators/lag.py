@@ -11,14 +11,13 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.hooks.connections import kafka_extra
 from airflow_stream_provider.hooks.failing import failing_without_retry
-from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.reader import measure_lag
 from airflow_stream_provider.lag.summary import summary
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.planning.lag_conditions import Measured
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
-from airflow_stream_provider.spec.lag_target import lag_target
+from airflow_stream_provider.spec.lag_target import lag_target, own_limits
 from airflow_stream_provider.triggers.lag import LagTrigger
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class KafkaLagOperator(BaseOperator):
         self.kafka = kafka
         self.wait_seconds = wait_seconds
         self.deferrable = deferrable
-        self.limits = stream.lag.limits if stream else LagLimits()
+        self.limits = own_limits(stream)
         lag_target(stream, group, kafka)  # raises while the DAG is parsed
 
     def execute(self, context: Context) -> dict[str, Any]:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from typing_extensions import override
-
 from airflow_stream_provider.lag.formatting import count, duration
 from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.look import LagLook
@@ -27,8 +25,11 @@ class Unknown(StrEnum):
     SKIP = "skip"  # likewise, but skip
 
 
+@dataclass(frozen=True)
 class LagCondition(WaitCondition[LagLook, Streaks]):
-    """Base of the conditions on a lag."""
+    """Base of the conditions on a lag. `limits`: LagLimits as JSON; their ceilings raise the alarms."""
+
+    limits: Mapping[str, Any]
 
     def new_memory(self) -> Streaks:
         """Return streaks without any look."""
@@ -41,7 +42,7 @@ class LagCondition(WaitCondition[LagLook, Streaks]):
     @property
     def ceilings(self) -> Ceilings:
         """Ceilings beyond which the evidence shows alarms."""
-        return Ceilings()
+        return LagLimits.from_json(self.limits).ceilings
 
     def evidence(self, look: LagLook | None, *, partitions: bool = False) -> Mapping[str, Any]:
         """Return the look's report as a JSON object; empty when there is none."""
@@ -52,16 +53,9 @@ class LagCondition(WaitCondition[LagLook, Streaks]):
 
 @dataclass(frozen=True)
 class Measured(LagCondition):
-    """Kafka has answered, whatever the lag is. `limits`: LagLimits as JSON; their ceilings raise the alarms."""
-
-    limits: Mapping[str, Any]
+    """Kafka has answered, whatever the lag is."""
 
     WAITS_FOR: ClassVar[str] = "Kafka to answer"
-
-    @property
-    @override
-    def ceilings(self) -> Ceilings:
-        return LagLimits.from_json(self.limits).ceilings
 
     def check(self, look: LagLook, memory: Streaks) -> WaitOutcome | None:
         """Return REACHED with the first report."""
@@ -72,21 +66,14 @@ class Measured(LagCondition):
 class WithinLimits(LagCondition):
     """The lag is within its limits.
 
-    :param limits: LagLimits as JSON.
     :param seconds: how long the lag must be bad, or unknown, before the wait ends.
     :param unknown: see `Unknown`.
     """
 
-    limits: Mapping[str, Any]
     seconds: float = 0.0
     unknown: str = Unknown.WAIT.value
 
     WAITS_FOR: ClassVar[str] = "a lag within its limits"
-
-    @property
-    @override
-    def ceilings(self) -> Ceilings:
-        return LagLimits.from_json(self.limits).ceilings
 
     def check(self, look: LagLook, memory: Streaks) -> WaitOutcome | None:
         """Return REACHED for a good lag, BAD for one that stays bad, UNKNOWN for one that stays unknown."""

@@ -92,6 +92,7 @@ async def wait(
     looks: Looks[Look, Memory],
     deadline: float,
     *,
+    subject: str,
     fatal: type[StreamError] | tuple[()] = (),
     log: logging.Logger | Any,
 ) -> Waited[Look]:
@@ -102,13 +103,14 @@ async def wait(
 
     :param deadline: seconds since 1970. Absolute, so that a wait that moves to another triggerer is not extended;
         checked before the first look, and a look that takes longer is cut off.
+    :param subject: the stream or consumer group that the wait is about; begins each line of the log.
     :param fatal: error that no later look can cure; it ends the wait as CANNOT_LOOK.
     :param log: gets a line when the wait begins and ends, and for each new reason why nothing can be seen.
     """
-    log.info("Waiting for %s.", condition.description)
-    waited = await _wait(condition, looks, deadline, fatal, log)
+    log.info("%s: waiting for %s.", subject, condition.description)
+    waited = await _wait(condition, looks, deadline, subject, fatal, log)
     outcome = waited.outcome
-    log.info("The wait is over (%s): %s", outcome.ended.value, outcome.reason or condition.description)
+    log.info("%s: the wait is over (%s): %s", subject, outcome.ended.value, outcome.reason or condition.description)
     return waited
 
 
@@ -116,6 +118,7 @@ async def _wait(
     condition: WaitCondition[Look, Memory],
     looks: Looks[Look, Memory],
     deadline: float,
+    subject: str,
     fatal: type[StreamError] | tuple[()],
     log: logging.Logger | Any,
 ) -> Waited[Look]:
@@ -138,7 +141,7 @@ async def _wait(
         except StreamError as error:
             memory, problem = condition.new_memory(), str(error)
         if problem and problem != before:
-            log.warning("Cannot look now: %s", problem)
+            log.warning("%s: cannot look now: %s", subject, problem)
         if outcome is not None:
             return Waited(outcome, last)
         await looks.pause()

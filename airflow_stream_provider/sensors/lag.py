@@ -21,7 +21,7 @@ from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.planning.lag_conditions import CaughtUp, LagCondition, Unknown, WithinLimits
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
-from airflow_stream_provider.spec.lag_target import lag_target
+from airflow_stream_provider.spec.lag_target import lag_target, own_limits
 from airflow_stream_provider.triggers.lag import LagTrigger
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class KafkaLagSensor(_LagSensor):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        own = self.stream.lag.limits if self.stream else LagLimits()
+        own = own_limits(self.stream)
         self.max_records = own.max_records if max_records is None else max_records
         self.max_seconds = own.max_seconds if max_seconds is None else max_seconds
         self.per_partition = per_partition
@@ -228,7 +228,7 @@ class StreamCaughtUpSensor(_LagSensor):
 
     @override
     def condition(self) -> LagCondition:
-        return CaughtUp(self._since)
+        return CaughtUp(own_limits(self.stream).to_json(), self._since)
 
 
 def _seconds(moment: str) -> float:

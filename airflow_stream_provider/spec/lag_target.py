@@ -1,9 +1,10 @@
-"""Turn an operator's `stream`, or `group` and `kafka`, into a LagTarget."""
+"""Turn an operator's `stream`, or `group` and `kafka`, into a LagTarget and the limits that belong to it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import SpecError
 
@@ -41,3 +42,8 @@ def lag_target(stream: StreamSpec | None, group: str = "", kafka: str = "") -> L
             stream=stream.name,
         )
     return LagTarget(stream.kafka, stream.name, stream.control)
+
+
+def own_limits(stream: StreamSpec | None) -> LagLimits:
+    """Return the limits in the stream's YAML; for a consumer group, which has none, the defaults."""
+    return stream.lag.limits if stream else LagLimits()

@@ -68,7 +68,7 @@ class LagTrigger(BaseTrigger):
         async with shared_reader(target.kafka) as reader:
             looks = _LagLooks(reader, target, self.interval, self.deadline)
             # A connection that is missing stays so until a person creates it.
-            waited = await wait(condition, looks, self.deadline, fatal=SpecError, log=self.log)
+            waited = await wait(condition, looks, self.deadline, subject=target.name, fatal=SpecError, log=self.log)
         evidence = condition.evidence(waited.last, partitions=self.partitions)
         payload = replace(waited.outcome, subject=target.name, evidence=evidence, deadline=self.deadline).to_event()
         yield TriggerEvent(payload)  # type: ignore[no-untyped-call]

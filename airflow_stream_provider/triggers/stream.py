@@ -46,8 +46,9 @@ class StreamTrigger(BaseTrigger):
         from airflow_stream_provider.hooks.stream import StreamHook
 
         condition = condition_from_json(self.condition, Condition)
-        looks = _StreamLooks(StreamHook(**self.address), condition)
-        waited = await wait(condition, looks, self.deadline, log=self.log)
+        hook = StreamHook(**self.address)
+        looks = _StreamLooks(hook, condition)
+        waited = await wait(condition, looks, self.deadline, subject=hook.stream, log=self.log)
         outcome = waited.outcome
         if outcome.ended is Ended.TIMEOUT:
             outcome = replace(outcome, evidence=_last_messages(waited.last))

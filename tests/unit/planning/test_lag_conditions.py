@@ -61,7 +61,7 @@ def test_the_reason_says_how_long_it_lasted() -> None:
     ("seconds", "wanted"), [(0.0, Ended.REACHED), (99.0, Ended.REACHED), (100.0, Ended.REACHED), (101.0, None)]
 )
 def test_caught_up_is_when_no_record_of_that_time_waits(seconds: float, wanted: Ended | None) -> None:
-    outcome = CaughtUp(900.0).check(LagLook(1000.0, report(partition(5), seconds=seconds)), Streaks())
+    outcome = CaughtUp(LIMITS, 900.0).check(LagLook(1000.0, report(partition(5), seconds=seconds)), Streaks())
     assert (outcome and outcome.ended) == wanted
 
 
@@ -70,19 +70,19 @@ def test_caught_up_is_when_no_record_of_that_time_waits(seconds: float, wanted: 
     [None, DARK, LagReport(1000.0), report(partition(0), seconds=None), report(partition(None), seconds=None)],
 )
 def test_what_is_not_known_is_not_caught_up(found: LagReport | None) -> None:
-    assert CaughtUp(900.0).check(LagLook(1000.0, found), Streaks()) is None
+    assert CaughtUp(LIMITS, 900.0).check(LagLook(1000.0, found), Streaks()) is None
 
 
 def test_one_query_whose_age_is_not_known_keeps_the_gate_shut() -> None:
     known, unknown = QueryLag("a", (partition(0),), seconds=0.0), QueryLag("b", (partition(9),), seconds=None)
-    assert CaughtUp(900.0).check(LagLook(1000.0, LagReport(1000.0, (known, unknown))), Streaks()) is None
+    assert CaughtUp(LIMITS, 900.0).check(LagLook(1000.0, LagReport(1000.0, (known, unknown))), Streaks()) is None
 
 
 def test_a_moment_that_has_not_come_is_waited_for() -> None:
-    assert CaughtUp(1001.0).check(LagLook(1000.0, report(partition(0), seconds=0.0)), Streaks()) is None
+    assert CaughtUp(LIMITS, 1001.0).check(LagLook(1000.0, report(partition(0), seconds=0.0)), Streaks()) is None
 
 
-@pytest.mark.parametrize("condition", [Measured(LIMITS), WithinLimits(LIMITS, 5.0, "skip"), CaughtUp(7.0)])
+@pytest.mark.parametrize("condition", [Measured(LIMITS), WithinLimits(LIMITS, 5.0, "skip"), CaughtUp(LIMITS, 7.0)])
 def test_conditions_survive_the_metadata_database(condition: Any) -> None:
     assert condition_from_json(json.loads(json.dumps(condition.to_json())), LagCondition) == condition
 
@@ -96,6 +96,6 @@ def test_the_evidence_is_the_report_with_alarms_by_the_conditions_own_ceilings()
     look = LagLook(1000.0, report(partition(1), retention_seconds=3000.0))
     limits = LagLimits(ceilings=Ceilings(retention=60.0)).to_json()
     assert WithinLimits(limits).evidence(look)["queries"][0]["alarms"] == []
-    assert CaughtUp(1.0).evidence(look)["queries"][0]["alarms"] == ["RETENTION"]
+    assert CaughtUp(LIMITS, 1.0).evidence(look)["queries"][0]["alarms"] == ["RETENTION"]
     assert "partitions" in Measured(limits).evidence(look, partitions=True)["queries"][0]
     assert Measured(limits).evidence(LagLook(1.0, None, "Kafka is away.")) == Measured(limits).evidence(None) == {}

@@ -61,7 +61,7 @@ class Numbers:
 
 
 def waited(numbers: Numbers, seconds: float = 10.0, **more: Any) -> Waited[int]:
-    return asyncio.run(wait(SeenTwice(7), numbers, time.time() + seconds, log=log, **more))
+    return asyncio.run(wait(SeenTwice(7), numbers, time.time() + seconds, subject="orders", log=log, **more))
 
 
 def test_it_looks_until_the_condition_ends_the_wait() -> None:
@@ -98,7 +98,7 @@ def test_a_timeout_names_what_was_in_the_way_and_each_problem_is_logged_once(
     outcome = WaitOutcome(Ended.TIMEOUT, reason=f"Timed out waiting for a second 7. Last problem: {why}")
     assert waited(numbers, 0.3) == Waited(outcome, last)
     assert numbers.looks > 2
-    assert caplog.text.count("Cannot look now: ") == 1
+    assert caplog.text.count("orders: cannot look now: ") == 1
 
 
 def test_a_problem_that_is_over_is_not_named() -> None:
@@ -109,7 +109,7 @@ def test_only_what_is_fatal_ends_the_wait(caplog: pytest.LogCaptureFixture) -> N
     missing = SpecError("There is no connection.", next_step="Create it.")
     found = waited(Numbers(1, missing), fatal=SpecError)
     assert found == Waited(WaitOutcome(Ended.CANNOT_LOOK, reason="There is no connection. Create it."), 1)
-    assert "The wait is over (cannot_look): There is no connection. Create it." in caplog.text
+    assert "orders: the wait is over (cannot_look): There is no connection. Create it." in caplog.text
     assert waited(Numbers(missing), 0.1).outcome.ended is Ended.TIMEOUT
 
 

@@ -141,7 +141,7 @@ def test_the_gate_waits_for_what_was_there_when_it_began_or_at_a_moment(spec: St
     assert began <= condition["moment"] <= time.time()
     for moment in ("2026-01-31T12:00:00+00:00", "2026-01-31T12:00Z", "2026-01-31 12:00"):
         condition = deferred(StreamCaughtUpSensor(task_id="t", stream=spec, moment=moment))["condition"]
-        assert condition == {"condition": "CaughtUp", "moment": 1769860800.0}
+        assert condition == {"condition": "CaughtUp", "limits": spec.lag.limits.to_json(), "moment": 1769860800.0}
 
 
 def test_a_moment_that_is_none_fails_without_retries(spec: StreamSpec) -> None:
@@ -191,6 +191,14 @@ def test_without_deferring_it_looks_from_the_worker(spec: StreamSpec, monkeypatc
     with pytest.raises(AirflowFailException, match=r"11 records; 10 are allowed\. This has lasted for 1 min 30 s\."):
         at_once(spec, for_at_least=60).execute(context(ti))
     assert ti.xcoms["return_value"]["records"] == 11
+
+
+def test_the_gate_shows_alarms_by_the_streams_own_ceilings(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    looking(monkeypatch, LagLook(1000.0, report(partition(5), seconds=350.0, commit_age=350.0)))
+    gate = StreamCaughtUpSensor(task_id="t", stream=spec, moment="1970-01-01T00:10Z", deferrable=False)
+    assert gate.execute(context())["queries"][0]["alarms"] == ["COMMIT_AGE"]
+    gate = StreamCaughtUpSensor(task_id="t", group="g", kafka="k", moment="1970-01-01T00:10Z", deferrable=False)
+    assert gate.execute(context())["queries"][0]["alarms"] == []
 
 
 @pytest.mark.parametrize(("soft_fail", "error"), [(False, AirflowSensorTimeout), (True, AirflowSkipException)])

@@ -35,7 +35,7 @@ def outcomes(*triggers: LagTrigger) -> list[WaitOutcome]:
 
 
 def test_it_survives_the_metadata_database() -> None:
-    made = trigger(CaughtUp(5.0))
+    made = trigger(CaughtUp(LagLimits().to_json(), 5.0))
     path, kwargs = made.serialize()
     assert path == "airflow_stream_provider.triggers.lag.LagTrigger"
     assert LagTrigger(**json.loads(json.dumps(kwargs))).serialize() == (path, kwargs)
@@ -56,9 +56,10 @@ def test_what_is_found_is_said_once_with_the_evidence_and_the_deadline(kafka: Wa
 
 def test_five_hundred_triggers_ask_kafka_as_often_as_one(kafka: WatchedKafka) -> None:
     kafka.finds = [99, 99, 99, 0]
-    assert {found.ended for found in outcomes(*(trigger(CaughtUp(time.time() - 50)) for _ in range(500)))} == {
-        Ended.REACHED
-    }
+    assert {
+        found.ended
+        for found in outcomes(*(trigger(CaughtUp(LagLimits().to_json(), time.time() - 50)) for _ in range(500)))
+    } == {Ended.REACHED}
     # They begin within one gathering or two, and then look at the same ticks.
     assert 4 <= len(kafka.reads) <= 6
     assert kafka.opened == 1
