@@ -16,8 +16,8 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.links.stream import DriverLogLink, SparkUiLink, key
 from airflow_stream_provider.planning.conditions import Condition, Needs
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.stand_by import ask_again, nobody_else_submitted
-from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Kill, Skip, Step, Submit, Wait
+from airflow_stream_provider.planning.step_loop import End, carry_out
+from airflow_stream_provider.planning.steps import Declare, Done, GiveUp, Kill, Skip, Step
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.triggers.stream import StreamTrigger
@@ -110,50 +110,27 @@ class StreamOperator(BaseOperator):
                 self._timed_out(context, outcome)
             return self._go(context, outcome, outcome.deadline)
 
-    # -- the loop ----------------------------------------------------------------------------------------------------
+    # -- one try of the task -----------------------------------------------------------------------------------------
 
     def _go(self, context: Context, outcome: WaitOutcome | None, deadline: float) -> Any:
         identity = TaskIdentity.of(context)
-        first = False
-        while True:
-            snapshot = self.hook.observe()
-            needs = self.needs(snapshot, identity)
-            if needs != Needs():
-                snapshot = self.hook.observe(needs)
-            step = self.plan(snapshot, identity, outcome)
-            self.log.info("After record %s of %s: %s.", snapshot.state.seq, self.stream.name, step)
-            if isinstance(step, Append):
-                self.hook.append(step.kind, identity.by, snapshot.state.seq, **step.fields)
-                # Also after `declared`: another run of the watch may have submitted it since.
-                first = False
-                continue
-            if isinstance(step, Declare):
-                first = self.declare(step, snapshot, identity)
-                continue
-            if isinstance(step, Submit):
-                first = nobody_else_submitted(snapshot, step.deployment, first)
-                certain = self.hook.submit(step.deployment, identity.by, first=first)
-                first = False
-                if certain:
-                    continue
-                step = ask_again(snapshot, step.deployment)
-            self._leave_links(context, identity)
-            return self._end(step, snapshot, deadline)
+        end = carry_out(self, self.hook, identity, outcome, self.log)
+        self._leave_links(context, identity)
+        return self._end(end, deadline)
 
-    def _end(self, step: Step, snapshot: Snapshot, deadline: float) -> Any:
+    def _end(self, end: End, deadline: float) -> Any:
         """Carry out a step that ends this try of the task or defers it."""
+        step = end.step
         if isinstance(step, Done):
-            return self.result(snapshot, step.result)
+            return self.result(end.snapshot, step.result)
         if isinstance(step, Skip):
             raise AirflowSkipException(step.reason)
         if isinstance(step, GiveUp):
             raise AirflowFailException(str(step.error)) from step.error
         if isinstance(step, Kill):
             self.hook.kill(step.deployment)
-            self._defer(step.then, deadline)
-        if isinstance(step, Wait):
-            self._defer(step.condition, deadline)
-        raise TypeError(f"{step!r} is not an end")
+            return self._defer(step.then, deadline)
+        return self._defer(step.condition, deadline)
 
     def _defer(self, condition: Condition, deadline: float) -> NoReturn:
         trigger = StreamTrigger(self.hook.address, condition.to_json(), deadline)

@@ -66,7 +66,7 @@ def stand_by(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None) -
     return Wait(StandbyUp(deployment))
 
 
-def ask_again(snapshot: Snapshot, deployment: str) -> Step:
+def ask_again(snapshot: Snapshot, deployment: str) -> Wait:
     """Wait ASK_AGAIN_SECONDS, then ask the cluster again whether the submission arrived."""
     return Wait(Pause(deployment, snapshot.at + ASK_AGAIN_SECONDS))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -25,11 +26,14 @@ from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
 from airflow_stream_provider.planning.recover import drivers_of_interest, recover
 from airflow_stream_provider.planning.recovery_decision import RecoveryStep, recovery_step
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
-from airflow_stream_provider.planning.steps import Append, Declare, Kill, Skip, Step, Submit, Wait
+from airflow_stream_provider.planning.step_loop import carry_out
+from airflow_stream_provider.planning.steps import Declare, Kill, Skip, Step, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 from tests.support.simulation.cluster import Reach
 from tests.support.simulation.world import Actor, Wire, World
+
+log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 900.0
 REQUEST_SECONDS = 60.0
@@ -56,58 +60,53 @@ class Airflow(Actor):
     def record(self, kind: str, **fields: Any) -> Record:
         return Record(kind, fields, by=self.by, at=self.now)
 
-    def submit(self, deployment: str, *, first: bool) -> bool:
+    def submit(self, deployment: str, by: str, *, first: bool) -> bool:
         job = Job("orders", deployment, f"[{deployment}]", "", ("--deployment", deployment))
         # It has what a submit calls.
-        return submit_once(self.log, cast("Cluster", self.cluster), job, self.by, first=first)
+        return submit_once(self.log, cast("Cluster", self.cluster), job, by, first=first)
 
 
 class Task(Airflow):
-    """One try of a task, as StreamOperator and StreamTrigger run it; `again` is the next one."""
+    """One try of a task, in the operators' own loop, polled instead of deferred; `again` is the next one.
+
+    It is the loop's verb and its stream in one.
+    """
 
     def __init__(self, world: World, identity: TaskIdentity, plan: Plan, needs: Needs = Needs()) -> None:  # noqa: B008 - frozen
         super().__init__(world, identity.by)
         self.identity = identity
         self.plan = plan
-        self.needs = needs
+        self._needs = needs
 
     def again(self) -> Task:
-        return Task(self.world, self.identity, self.plan, self.needs)
+        return Task(self.world, self.identity, self.plan, self._needs)
 
     def run(self) -> None:
         outcome: WaitOutcome | None = None
-        first, deadline = False, self.now + WAIT_SECONDS
+        deadline = self.now + WAIT_SECONDS
         while self.now < deadline:
-            self.point()
             try:
-                snapshot = self.observe(self.needs)
-                step = self.plan(snapshot, self.identity, outcome)
-                if isinstance(step, Declare):
-                    release = {"version": step.reason, "hash": step.reason}
-                    fields = {"deployment": step.deployment, "release": release, "policy": {}, "reason": ""}
-                    first = self._append(Append(Kind.DECLARED, fields), snapshot.state.seq)
-                    continue
-                if isinstance(step, Append):
-                    self._append(step, snapshot.state.seq)
-                    first = False
-                    continue
-                if isinstance(step, Submit):
-                    first = standing_by.nobody_else_submitted(snapshot, step.deployment, first)
-                    unclear = not self.submit(step.deployment, first=first)
-                    first = False
-                    if unclear:
-                        step = standing_by.ask_again(snapshot, step.deployment)
+                step = carry_out(self, self, self.identity, outcome, log).step
                 if isinstance(step, Kill):
                     self._kill(step.deployment)
                     outcome = self._wait(step.then, deadline)
                 elif isinstance(step, Wait):
                     outcome = self._wait(step.condition, deadline)
-                elif not isinstance(step, Submit):
+                else:
                     return
             except (ControlUnavailable, ClusterError, RuleBroken):
-                outcome, first = None, False  # the task fails; Airflow tries it again
+                outcome = None  # the task fails; Airflow tries it again
 
-    def observe(self, needs: Needs) -> Snapshot:
+    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
+        return self._needs
+
+    def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
+        release = {"version": step.reason, "hash": step.reason}
+        fields = {"deployment": step.deployment, "release": release, "policy": {}, "reason": ""}
+        return self.append(Kind.DECLARED, identity.by, snapshot.state.seq, **fields)
+
+    def observe(self, needs: Needs = Needs()) -> Snapshot:  # noqa: B008 - frozen
+        self.point()
         facts = {}
         for deployment in needs.drivers:
             snapshot = Snapshot("orders", 0.0, self.log.refresh(), (), self.log.heartbeats())
@@ -118,9 +117,9 @@ class Task(Airflow):
         self._records += self.log.records(len(self._records) + 1)
         return Snapshot("orders", self.now, self.log.refresh(), tuple(self._records), self.log.heartbeats(), facts)
 
-    def _append(self, step: Append, seq: int) -> bool:
+    def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
         try:
-            self.log.append(self.record(step.kind, **step.fields), seq)
+            self.log.append(Record(kind, fields, by=by, at=self.now), seq)
         except SeqTaken:
             return False
         return True
@@ -134,7 +133,6 @@ class Task(Airflow):
         seen = self._observations()
         last: Snapshot | None = None
         while self.now < deadline:
-            self.point()
             try:
                 last = self.observe(condition.needs(last, seen))
                 outcome = condition.check(last, seen)
@@ -218,10 +216,8 @@ class Runs(Task):
             with contextlib.suppress(ControlUnavailable):
                 self._before = {name: beat.counter for name, beat in self.log.heartbeats().items()}
 
-    def observe(self, needs: Needs) -> Snapshot:
-        snapshot = super().observe(needs)
-        wanted = drivers_of_interest(snapshot)
-        return super().observe(Needs(drivers=wanted)) if wanted and not needs.drivers else snapshot
+    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
+        return Needs(drivers=drivers_of_interest(snapshot))
 
     def _recover(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         return recover(snapshot, identity, outcome, self._before)
@@ -278,4 +274,4 @@ class Watch(Airflow):
     def _declare(self, state: StreamState, step: RecoveryStep) -> None:
         new, release = f"watch-{state.seq}", state.deployments[step.subject].release.to_json()
         self.log.append(self.record(Kind.DECLARED, deployment=new, release=release), state.seq)
-        self.submit(new, first=False)
+        self.submit(new, self.by, first=False)

@@ -1,0 +1,78 @@
+"""The one loop that carries out the steps of a plan; the operators and the model check both run it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NamedTuple, Protocol
+
+from airflow_stream_provider.planning.conditions import Needs
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.stand_by import ask_again, nobody_else_submitted
+from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Kill, Skip, Step, Submit, Wait
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+
+
+class Verb(Protocol):
+    """What a task wants of its stream; a StreamOperator."""
+
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None, /) -> Step:
+        """Return the next step. `outcome`: how the last wait ended, None before the first."""
+
+    def needs(self, snapshot: Snapshot, identity: TaskIdentity, /) -> Needs:
+        """Return what `plan` needs beyond the control log and the heartbeats of the snapshot."""
+
+    def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity, /) -> bool:
+        """Carry out a Declare; return whether the record was written."""
+
+
+class Stream(Protocol):
+    """The stream as a task reaches it; a StreamHook."""
+
+    def observe(self, needs: Needs = ..., /) -> Snapshot:
+        """Look once."""
+
+    def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
+        """Append a record if the log still ends at `seq`; return whether it was written."""
+
+    def submit(self, deployment: str, by: str, /, *, first: bool) -> bool:
+        """Submit a declared deployment exactly once; return False when it is not known yet whether it arrived."""
+
+
+class End(NamedTuple):
+    """The step that ends a try of the task, and the snapshot that it was planned from."""
+
+    step: Done | Skip | GiveUp | Wait | Kill
+    snapshot: Snapshot
+
+
+def carry_out(
+    verb: Verb, stream: Stream, identity: TaskIdentity, outcome: WaitOutcome | None, log: logging.Logger | Any
+) -> End:
+    """Observe, plan and carry out one step after the other, until one ends this try of the task or defers it.
+
+    :param outcome: how the last wait ended, None before the first.
+    :param log: gets a line for each step.
+    """
+    first = False
+    while True:
+        snapshot = stream.observe()
+        needs = verb.needs(snapshot, identity)
+        if needs != Needs():
+            snapshot = stream.observe(needs)
+        step = verb.plan(snapshot, identity, outcome)
+        log.info("After record %s of %s: %s.", snapshot.state.seq, snapshot.stream, step)
+        if isinstance(step, Append):
+            stream.append(step.kind, identity.by, snapshot.state.seq, **step.fields)
+            # Also after `declared`: another run of the watch may have submitted it since.
+            first = False
+        elif isinstance(step, Declare):
+            first = verb.declare(step, snapshot, identity)
+        elif isinstance(step, Submit):
+            first = nobody_else_submitted(snapshot, step.deployment, first)
+            certain = stream.submit(step.deployment, identity.by, first=first)
+            first = False
+            if not certain:
+                return End(ask_again(snapshot, step.deployment), snapshot)
+        else:
+            return End(step, snapshot)

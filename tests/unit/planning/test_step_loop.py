@@ -1,0 +1,83 @@
+"""The loop that carries out steps; the model check and the operators' tests run it with real plans."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.planning.conditions import Needs, Pause
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.step_loop import carry_out
+from airflow_stream_provider.planning.steps import Append, Declare, Skip, Step, Submit, Wait
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+from tests.support.snapshots import snapshot
+from tests.support.story import NEW_DEPLOYMENT, declared
+
+WARM = Needs(drivers=(NEW_DEPLOYMENT,))
+DECLARED = snapshot(declared(NEW_DEPLOYMENT), at=105.0)
+
+
+class Noted:
+    """A verb with these steps, and a stream that notes what is done to it."""
+
+    def __init__(self, *steps: Step, needs: Needs = Needs(), certain: bool = True) -> None:  # noqa: B008 - frozen
+        self.did: list[str] = []
+        self._steps = list(steps)
+        self._needs = needs
+        self._certain = certain
+
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        return self._steps.pop(0)
+
+    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
+        return self._needs
+
+    def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
+        self.did.append("declare")
+        return True
+
+    def observe(self, needs: Needs = Needs()) -> Snapshot:  # noqa: B008 - frozen
+        if needs != Needs():
+            self.did.append(f"ask about {needs.drivers}")
+        return DECLARED
+
+    def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
+        self.did.append(f"append {kind} after {seq}")
+        return True
+
+    def submit(self, deployment: str, by: str, *, first: bool) -> bool:
+        self.did.append("submit" if first else "submit unless somebody has")
+        return self._certain
+
+    def end(self) -> Step:
+        return carry_out(self, self, TaskIdentity("dag", "run", "task"), None, logging.getLogger(__name__)).step
+
+
+DECLARE, SUBMIT, APPEND, SKIP = Declare(NEW_DEPLOYMENT, ""), Submit(NEW_DEPLOYMENT), Append("retired", {}), Skip("over")
+
+
+@pytest.mark.parametrize(
+    ("steps", "did"),
+    [
+        ((DECLARE, SUBMIT), ["declare", "submit"]),
+        ((SUBMIT,), ["submit unless somebody has"]),
+        ((DECLARE, APPEND, SUBMIT), ["declare", "append retired after 1", "submit unless somebody has"]),
+        ((DECLARE, SUBMIT, SUBMIT), ["declare", "submit", "submit unless somebody has"]),
+    ],
+)
+def test_only_who_has_just_declared_submits_without_asking(steps: tuple[Step, ...], did: list[str]) -> None:
+    noted = Noted(*steps, SKIP)
+    assert (noted.end(), noted.did) == (SKIP, did)
+
+
+def test_a_submission_that_is_not_known_yet_is_waited_for() -> None:
+    assert Noted(SUBMIT, certain=False).end() == Wait(Pause(NEW_DEPLOYMENT, DECLARED.at + 10.0))
+
+
+def test_it_looks_again_for_what_the_plan_needs() -> None:
+    noted = Noted(SKIP, needs=WARM)
+    noted.end()
+    assert noted.did == [f"ask about {WARM.drivers}"]
