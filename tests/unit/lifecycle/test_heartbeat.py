@@ -10,7 +10,6 @@ import pytest
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import DriverPhase, Heartbeat, OffsetsGroupStatus, QueryProgress
-from airflow_stream_provider.lifecycle.record import LOG_VERSION
 
 OUT = QueryProgress(
     name="out",
@@ -29,7 +28,6 @@ FULL = Heartbeat(
     at=100.5,
     phase=DriverPhase.RUNNING.value,
     message="runs",
-    log_version=LOG_VERSION + 1,
     seq=12,
     epoch=2,
     queries=(OUT, QueryProgress("totals")),

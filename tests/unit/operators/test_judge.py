@@ -9,7 +9,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
-from airflow_stream_provider.operators.judge import JudgeRehearsalOperator, compare
+from airflow_stream_provider.operators.judge import JudgeRehearsalOperator, compare_speed
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.snapshots import BOTH
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, record, write
@@ -65,7 +65,7 @@ def test_what_was_not_rehearsed_is_refused(spec: StreamSpec, log: ControlLog) ->
 
 
 def test_what_one_side_does_not_know_is_none() -> None:
-    found = compare({"new": {}, "a": {"last_batch_seconds": 1.0}}, [QueryProgress("a"), QueryProgress("gone")])
+    found = compare_speed({"new": {}, "a": {"last_batch_seconds": 1.0}}, [QueryProgress("a"), QueryProgress("gone")])
     assert list(found) == ["new", "a"]
     assert set(found["new"].values()) == {None}
     assert (found["a"]["rehearsed_seconds"], found["a"]["holder_seconds"]) == (1.0, None)

@@ -82,7 +82,7 @@ def test_a_kafka_that_did_not_answer_is_tried_again(spec: StreamSpec) -> None:
 
 def test_a_connection_that_is_missing_is_not(spec: StreamSpec) -> None:
     with pytest.raises(AirflowFailException, match="There is no connection"):
-        resumed(spec, WaitOutcome(Ended.LOST, "orders", "There is no connection."))
+        resumed(spec, WaitOutcome(Ended.CANNOT_LOOK, "orders", "There is no connection."))
 
 
 @pytest.mark.parametrize("given", [{}, {"group": "g"}, {"kafka": "k"}])

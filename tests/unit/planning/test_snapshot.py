@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,13 @@ from airflow_stream_provider.planning.snapshot import submission_of
 from tests.support.snapshots import snapshot
 from tests.support.story import (
     HANDED_OVER,
+    INTERRUPTED,
     NEW,
     NEW_DEPLOYMENT,
     OLD,
     OLD_DEPLOYMENT,
     PREPARED,
+    REQUESTED,
     RUNNING,
     STARTED,
     STOPPED,

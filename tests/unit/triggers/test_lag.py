@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
+from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.planning.lag_conditions import CaughtUp, Measured, WithinLimits
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
