@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -10,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.spec.plain_yaml import NotPlain, check_plain, read_text
 
 Field = tuple[str | int, ...]
 
@@ -27,25 +29,33 @@ class YamlFile:
 
     @classmethod
     def read(cls, path: Path) -> YamlFile:
-        """Read a file; raise SpecError, with the line, when it is not YAML or not a mapping."""
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-            raise SpecError(f"{path} cannot be read: {why}.", next_step="Check the file.", file=str(path)) from error
+        """Read a file.
+
+        :raises SpecError: it cannot be read, is not plain YAML within the limits (`plain_yaml`), or is not a mapping.
+        """
+        return cls.parse(path, read_text(path))
+
+    @classmethod
+    def parse(cls, path: Path, text: str) -> YamlFile:
+        """Return what a text means; `path` and the line are named in errors."""
         file = cls(path, {}, {})
         try:
+            check_plain(text)
             # Composed once and constructed from that: a folder of streams is read at every parse of its DAG file.
             loader = _Loader(text)
             node = loader.get_single_node()
+            fields = None
             if node is not None:
                 file._number(node, ())
-            fields = loader.construct_document(node) if node is not None else None
+                fields = file._construct(loader, node)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             file.lines[()] = mark.line + 1 if mark else 1
             # Without PyYAML's excerpt of the file, and not chained: the line may hold a password.
             raise file.error((), f"this is not YAML: {error.problem}.", next_step="Correct it there.") from None
+        except NotPlain as error:
+            file.lines[()] = error.line
+            raise file.error((), error.sentence, next_step=error.next_step) from None
         except yaml.YAMLError:
             raise file.error((), "this is not YAML.", next_step="Remove the characters that are not text.") from None
         if not isinstance(fields, dict):
@@ -87,6 +97,20 @@ class YamlFile:
             field, f"{sentence}.", next_step="" if first["type"] == "value_error" else "Correct it there."
         )
 
+    def _construct(self, loader: Any, node: yaml.Node) -> Any:
+        try:
+            return loader.construct_document(node)
+        except (ValueError, OverflowError):
+            # A date such as 2026-30-11, or a number of thousands of digits.
+            again = _Loader("")  # the first one is in the middle of this
+            for field, scalar in _scalars(node, ()):
+                try:
+                    again.construct_object(scalar)
+                except (ValueError, OverflowError):
+                    sentence = "this looks like a number or a date, and is none."
+                    raise self.error(field, sentence, next_step="Put it in quotes.") from None
+            raise self.error((), "a value cannot be read.", next_step="Put values in quotes.") from None
+
     def _number(self, node: yaml.Node, field: Field) -> None:
         self.lines.setdefault(field, node.start_mark.line + 1)
         if isinstance(node, yaml.SequenceNode):
@@ -94,12 +118,26 @@ class YamlFile:
                 self._number(item, (*field, position))
         elif isinstance(node, yaml.MappingNode):
             for key, value in node.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    raise self.error(field, "a field's name is not a word.", next_step="Correct it there.")
                 name = (*field, str(key.value))
                 if name in self.lines:
                     self.lines[name] = key.start_mark.line + 1
                     raise self.error(name, "this field is given twice.", next_step="Keep one of the two.")
                 self.lines[name] = key.start_mark.line + 1
                 self._number(value, name)
+
+
+def _scalars(node: yaml.Node, field: Field) -> Iterator[tuple[Field, yaml.ScalarNode]]:
+    if isinstance(node, yaml.ScalarNode):
+        yield field, node
+    elif isinstance(node, yaml.SequenceNode):
+        for position, item in enumerate(node.value):
+            yield from _scalars(item, (*field, position))
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield field, key
+            yield from _scalars(value, (*field, str(key.value)))
 
 
 def _fields_at(model: type[BaseModel], field: Field) -> list[str]:
