@@ -167,8 +167,9 @@ class StreamHook(BaseHook):
     def publish(self, requested: RequestedRelease) -> Release:
         """Copy the files of a release to the control folder, under their hash; the same contents give the same release.
 
-        :raises SpecError: a file is missing, or two files have one name.
+        :raises SpecError: the release cannot be used (`RequestedRelease.check`); nothing was copied.
         """
+        requested.check()
         return publish(
             self.folder,
             version=requested.version,
@@ -188,7 +189,6 @@ class StreamHook(BaseHook):
         :raises SpecError: the release cannot be used; nothing was declared.
         :raises ClusterError: the cluster has no room or does not answer; nothing was declared.
         """
-        requested.check()
         release = self.publish(requested)
         self.check_room(release, deployment)
         policy = requested.spec.policy(requested.changed_checkpoints)
@@ -210,7 +210,8 @@ class StreamHook(BaseHook):
     def submit(self, deployment: str, by: str, *, first: bool) -> bool:
         """Submit a declared deployment exactly once; see `submit_once` for `first`, the result and the errors."""
         release = self.control_log.refresh().deployments[deployment].release
-        return submit_once(self.control_log, self.cluster, self._job(release, deployment), by, first=first)
+        job = self._job(release, deployment)
+        return submit_once(self.control_log, self.cluster, job, by, first=first, connection=self.cluster_conn_id)
 
     def _job(self, release: Release, deployment: str) -> Job:
         return job_of(self.stream, self.control, self.folder, deployment, release)

@@ -26,9 +26,10 @@ def job_of(stream: str, control: str, folder: Path, deployment: str, release: Re
     )
 
 
-def submit_once(log: ControlLog, cluster: Cluster, job: Job, by: str, *, first: bool) -> bool:
+def submit_once(log: ControlLog, cluster: Cluster, job: Job, by: str, *, first: bool, connection: str = "") -> bool:
     """Make sure that a declared deployment has exactly one submission.
 
+    :param connection: Airflow connection of the cluster, for the record.
     :param first: the caller has just declared the deployment, so nobody can have submitted it before. Otherwise an
         earlier try may have died between submitting and recording it, and the heartbeats and the cluster are asked
         first (rule 5).
@@ -47,21 +48,21 @@ def submit_once(log: ControlLog, cluster: Cluster, job: Job, by: str, *, first: 
             # One that has ended counts too: the caller must see its death, and a second one would hide it.
             known = next(iter((*found.alive, *found.ended)), "")
         if known:
-            _record(log, job.deployment, known, by)
+            _record(log, job.deployment, known, by, connection)
             return True
     try:
         submission = cluster.submit(job)
     except SubmitUnclear:
         return False
-    if _record(log, job.deployment, submission, by) != submission:
+    if _record(log, job.deployment, submission, by, connection) != submission:
         # Another try of this task submitted at the same moment and was first in the log: this one is the duplicate.
         cluster.kill(submission)
     return True
 
 
-def _record(log: ControlLog, deployment: str, submission: str, by: str) -> str:
+def _record(log: ControlLog, deployment: str, submission: str, by: str, connection: str) -> str:
     """Append `submitted` unless one is there; return the submission that counts."""
-    record = make_record(Kind.SUBMITTED, by, deployment=deployment, submission=submission)
+    record = make_record(Kind.SUBMITTED, by, deployment=deployment, submission=submission, cluster=connection)
 
     def build(state: StreamState) -> Record | None:
         return None if state.deployments[deployment].submission else record

@@ -9,6 +9,8 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 
 STREAM = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 DEPLOYMENT = re.compile(r"[a-z0-9][a-z0-9_-]{0,127}")
+# Part of the Spark application's name, in which the cluster's pages are searched for deployments.
+VERSION = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 INCARNATION = re.compile(DEPLOYMENT.pattern + r"\.[0-9a-f]{8}")
 
 
@@ -21,6 +23,16 @@ def check_stream_name(name: str) -> str:
             name=name,
         )
     return name
+
+
+def check_version(version: str) -> str:
+    """Return the label of a release; raise SpecError when it has characters that mean something in a name or a page."""
+    if not VERSION.fullmatch(version):
+        raise SpecError(
+            f"{version!r:.80} cannot be a release's version: up to 64 of letters, digits, '_', '.', '+' and '-'.",
+            next_step="Choose another label, such as 2.1.0.",
+        )
+    return version
 
 
 def check_id(value: str, pattern: re.Pattern[str]) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from airflow.sdk import Context
+from airflow.sdk import DAG, Context
 from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import ClusterError
@@ -20,8 +21,10 @@ class ReleaseOperator(StreamOperator):
     """Base of the operators that take a release.
 
     :param version: label of the release; default: the YAML's. (templated)
-    :param application: script; relative paths as in the YAML, which is the default. (templated)
-    :param arguments: of the script, a list or its JSON; default: the YAML's. (templated)
+    :param application: script, a .py file inside the folder where the YAML's relative paths start; default: the
+        YAML's. (templated)
+    :param arguments: of the script, a list or its JSON; default: the YAML's. Others are refused unless the YAML says
+        `upgrade.free_arguments`. (templated)
     :param changed_checkpoints: query checkpoints that are added, dropped or changed on purpose. (templated)
     """
 
@@ -46,7 +49,12 @@ class ReleaseOperator(StreamOperator):
     def requested(self) -> RequestedRelease:
         """The release that the task's parameters and the YAML describe."""
         return RequestedRelease.of(
-            self.stream, self.version, self.application, self.arguments, self.changed_checkpoints
+            self.stream,
+            self.version,
+            self.application,
+            self.arguments,
+            self.changed_checkpoints,
+            _bundle(self.get_dag()),
         )
 
     def subject(self, identity: TaskIdentity) -> str:
@@ -74,3 +82,11 @@ class ReleaseOperator(StreamOperator):
         except ClusterError as error:
             return f"{state.description} {error.message}"
         return state.description
+
+
+def _bundle(dag: DAG | None) -> Path | None:
+    """Return the folder of the DAG bundle that a DAG was read from; None when Airflow has not said it."""
+    if dag is None or not dag.relative_fileloc or Path(dag.relative_fileloc).is_absolute():
+        return None
+    within = len(Path(dag.relative_fileloc).parts)
+    return Path(dag.fileloc).parents[within - 1]

@@ -6,18 +6,19 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, BaseOperator, Param, TriggerRule
 from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.ids import VERSION
 from airflow_stream_provider.operators.check import CheckReleaseOperator
 from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
 from airflow_stream_provider.operators.judge import JudgeRehearsalOperator
 from airflow_stream_provider.operators.soak import SoakOperator
 from airflow_stream_provider.operators.standby import SubmitStandbyOperator
 from airflow_stream_provider.operators.stop import MakeRoomOperator, RetireOperator
-from airflow_stream_provider.runbook.broken import broken_dag
+from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
+from airflow_stream_provider.runbook.broken import broken_dags
 from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
 from airflow_stream_provider.runbook.restart import StopFirstOperator
 from airflow_stream_provider.runbook.watch import watch_dag
@@ -40,24 +41,59 @@ _SOAKED = "{{ (ti.xcom_pull(task_ids='soak') or {}).get('result', '') }}"
 # Empty when the soak ended well: whoever took over since may keep this release warm for a roll-back.
 _UNFIT = "{% if not (ti.xcom_pull(task_ids='soak') or {}).get('result') %}" + _NEW + "{% endif %}"
 
+_REJECTED_BY = "{{ ti.xcom_pull(task_ids='approve', key='rejected_by') or '' }}"
+_WHY_DISCARDED = (
+    "{% set who = ti.xcom_pull(task_ids='approve', key='rejected_by') %}"
+    "{% if who %}Rejected by {{ who }}.{% else %}It did not stay.{% endif %}"
+)
+_ABOUT_UPGRADE = """\
+Upgrades the stream {spec.name}. The new release is warm before the old one stops:
+
+1. **check**: YAML, script, cluster and Kafka, before anything is touched
+2. **submit**: the new driver comes up and rehearses on a clone of the checkpoint
+3. **hand_over**: it takes over between two batches
+4. **soak**: it is watched; if it is no good, **roll_back** gives the stream back to the old one
+
+Every task may be cleared or retried at any time.
+"""
+
 
 def stream_dags(folder: str | Path) -> dict[str, DAG]:
     """Return the DAGs of every stream described in a folder, by DAG id; for `globals().update(...)` in a DAG file.
 
-    A file that cannot be used does not remove the other streams' DAGs: its stream gets a DAG whose one task fails with
-    the file, line and field to correct.
+    A file that cannot be used does not remove the other streams' DAGs: its stream keeps its watch, and its upgrade
+    fails with the file, line and field to correct. `check_stream_dags` makes an import error of it.
 
     :param folder: of the YAML files; relative to the file that calls this.
     :raises SpecError: the folder is not there.
     """
-    # The file that calls this; the lazy `airflow_stream_provider.stream_dags` adds no frame of its own.
-    caller = sys._getframe(1).f_globals.get("__file__")
-    base = Path(caller).parent if caller else Path.cwd()
+    specs = _read(folder)
     found: dict[str, DAG] = {}
-    for spec in load_specs(base / folder):
-        made = [broken_dag(spec, found)] if isinstance(spec, SpecError) else [make(spec) for make in _MAKERS]
-        found.update((dag.dag_id, dag) for dag in made)
+    for spec in (spec for spec in specs if not isinstance(spec, SpecError)):
+        found.update((dag.dag_id, dag) for dag in (make(spec) for make in _MAKERS))
+    # Afterwards: a file that cannot be used takes no name from one that can.
+    for error in (error for error in specs if isinstance(error, SpecError)):
+        found.update((dag.dag_id, dag) for dag in broken_dags(error, found))
     return found
+
+
+def check_stream_dags(folder: str | Path) -> None:
+    """Raise unless every stream described in a folder can be used: in a DAG file of its own, the import error of them.
+
+    `stream_dags` raises nothing: Airflow marks every DAG of a file with an import error as stale, watches included.
+
+    :param folder: of the YAML files; relative to the file that calls this.
+    :raises SpecError: names each file that cannot be used, with line and field.
+    """
+    errors = [error for error in _read(folder) if isinstance(error, SpecError)]
+    if errors:
+        raise SpecError("\n".join(str(error) for error in errors))
+
+
+def _read(folder: str | Path) -> list[StreamSpec | SpecError]:
+    # The file that calls the caller of this; the lazy names of `airflow_stream_provider` add no frame of their own.
+    caller = sys._getframe(2).f_globals.get("__file__")
+    return load_specs((Path(caller).parent if caller else Path.cwd()) / folder)
 
 
 def upgrade_dag(spec: StreamSpec) -> DAG:
@@ -71,7 +107,7 @@ def upgrade_dag(spec: StreamSpec) -> DAG:
         max_active_runs=1,
         default_args=RETRIES,
         tags=["stream", spec.name],
-        doc_md=upgrade_dag.__doc__,
+        doc_md=_ABOUT_UPGRADE.format(spec=spec),
     ) as dag:
         check = CheckReleaseOperator(
             task_id="check", stream=spec, room="{{ params.strategy == 'handover' }}", retries=0, **_RELEASE
@@ -96,7 +132,7 @@ def upgrade_dag(spec: StreamSpec) -> DAG:
             task_id="discard",
             stream=spec,
             deployment=_UNFIT,
-            reason="It did not stay.",
+            reason=_WHY_DISCARDED,
             trigger_rule=TriggerRule.ALL_DONE,
         )
         report = ReportUpgradeOperator(
@@ -105,6 +141,7 @@ def upgrade_dag(spec: StreamSpec) -> DAG:
             deployment=_NEW,
             soaked=_SOAKED,
             fault=_FAULT,
+            rejected_by=_REJECTED_BY,
             trigger_rule=TriggerRule.ALL_DONE,
         )
         steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge]
@@ -133,7 +170,7 @@ def retire_dag(spec: StreamSpec) -> DAG:
         default_args=RETRIES,
         params={"deployment": Param("", type="string", description="Deployment that does not hold the stream.")},
         tags=["stream", spec.name],
-        doc_md=retire_dag.__doc__,
+        doc_md=f"Ends a release of the stream {spec.name} that does not hold it any more. Upgrades start this DAG.",
     ) as dag:
         RetireOperator(task_id="retire", stream=spec, deployment="{{ params.deployment }}", reason="Kept long enough.")
     return dag
@@ -145,16 +182,16 @@ _MAKERS = (upgrade_dag, retire_dag, watch_dag)
 def _form(spec: StreamSpec) -> dict[str, Param]:
     strategies = " ".join(f"**{strategy.value}**: {strategy.description}" for strategy in Strategy)
     return {
-        "version": Param(spec.version, type="string", minLength=1, description="Label of the new release."),
+        "version": Param(
+            spec.version, type="string", pattern=f"^{VERSION.pattern}$", description="Label of the new release."
+        ),
         "application": Param(
-            spec.application, type="string", minLength=1, description="Script; relative paths start as in the YAML."
+            spec.application,
+            type="string",
+            minLength=1,
+            description="Script; a .py file inside the folder where the YAML's relative paths start.",
         ),
-        "arguments": Param(
-            list(spec.arguments),
-            type="array",
-            items={"type": "string"},
-            description="Arguments of the script, one a line.",
-        ),
+        "arguments": _arguments(spec),
         "strategy": Param(
             spec.upgrade.strategy.value, type="string", enum=[s.value for s in Strategy], description_md=strategies
         ),
@@ -167,10 +204,21 @@ def _form(spec: StreamSpec) -> dict[str, Param]:
     }
 
 
+def _arguments(spec: StreamSpec) -> Param:
+    about = "Arguments of the script, one a line."
+    wanted = list(spec.arguments)
+    if spec.upgrade.free_arguments:
+        return Param(wanted, type="array", items={"type": "string"}, description=about)
+    # The form does not show a constant, and Airflow refuses a run with another value.
+    return Param(wanted, type="array", const=wanted, description=about)
+
+
 def _approval(spec: StreamSpec) -> BaseOperator:
-    return ApprovalOperator(
+    return ApproveUpgradeOperator(
         task_id="approve",
+        stream=spec,
+        deployment=_NEW,
+        application=_RELEASE["application"],
+        rehearsal="{{ ti.xcom_pull(task_ids='judge') | tojson }}",
         subject=f"Hand {spec.name} over to release {{{{ params.version }}}}?",
-        body="```json\n{{ ti.xcom_pull(task_ids='judge') | tojson(indent=2) }}\n```",
-        retries=0,
     )

@@ -54,18 +54,24 @@ class RetireLaterOperator(TriggerDagRunOperator):
 
 
 class ReportUpgradeOperator(StreamOperator):
-    """Report from the control log how the run ended; fail unless the new release took over and passed its soak.
+    """Report from the control log how the run ended.
+
+    Fails unless the new release took over and passed its soak, or a person said no.
 
     :param soaked: result of the soak (good or superseded); empty when it failed or never began. (templated)
     :param fault: why the soak failed; empty when it did not. (templated)
+    :param rejected_by: who said no to the hand-over; empty when nobody did. (templated)
+
+    XCom: `deployment`, `version`, `holder` and `result` (good, superseded, rejected), with `by` when rejected.
     """
 
-    template_fields: Sequence[str] = ("deployment", "reason", "soaked", "fault")
+    template_fields: Sequence[str] = ("deployment", "reason", "soaked", "fault", "rejected_by")
 
-    def __init__(self, *, soaked: str, fault: str, **kwargs: Any) -> None:
+    def __init__(self, *, soaked: str, fault: str, rejected_by: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.soaked = soaked
         self.fault = fault
+        self.rejected_by = rejected_by
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
@@ -73,14 +79,16 @@ class ReportUpgradeOperator(StreamOperator):
         if declared is None:
             return self._failed("Nothing was submitted; the task that failed says why.", snapshot)
         version = declared.release.version
+        result = {
+            "stream": snapshot.stream,
+            "deployment": self.deployment,
+            "version": version,
+            "holder": snapshot.holding,
+        }
         if self.soaked:
-            result = {
-                "stream": snapshot.stream,
-                "deployment": self.deployment,
-                "version": version,
-                "holder": snapshot.holding,
-            }
             return Done({**result, "result": self.soaked})
+        if self.rejected_by:
+            return Done({**result, "result": "rejected", "by": self.rejected_by})
         if any(deployment_of(r["incarnation"]) == self.deployment for r in snapshot.acquisitions()):
             gone = "It still holds." if snapshot.holds(self.deployment) else "Rolled back."
             return self._failed(f"Release {version} took over and did not stay. {self.fault} {gone}", snapshot)

@@ -11,9 +11,13 @@ from airflow_stream_provider.spec.stream import StreamSpec
 
 # A run that brings a stream back waits for minutes; later runs must still be able to look.
 RUNS = 30
+_ABOUT = """\
+Looks after the stream {spec.name}: measures lag and health, tells people of incidents, and brings the stream back when
+it has lost its driver. It never puts a new release in charge, and leaves alone a stream that a person stopped.
+"""
 
 
-def watch_dag(spec: StreamSpec) -> DAG:
+def watch_dag(spec: StreamSpec, operator: type[WatchStreamOperator] = WatchStreamOperator) -> DAG:
     """Return ``NAME__watch``: measures lag and health, tells people, brings back a stream that has lost its driver."""
     every = spec.watch.schedule
     with DAG(
@@ -26,8 +30,8 @@ def watch_dag(spec: StreamSpec) -> DAG:
         is_paused_upon_creation=False,
         max_active_runs=RUNS,
         tags=["stream", spec.name],
-        doc_md=watch_dag.__doc__,
+        doc_md=_ABOUT.format(spec=spec),
     ) as dag:
         # One at a time: each look appends to the samples of the one before.
-        WatchStreamOperator(task_id="watch", stream=spec, max_active_tis_per_dag=1)
+        operator(task_id="watch", stream=spec, max_active_tis_per_dag=1)
     return dag

@@ -9,18 +9,24 @@ from pathlib import Path
 
 from airflow_stream_provider.clusters import refuse_secret_arguments, refuse_secret_conf
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.ids import check_version
+from airflow_stream_provider.spec.release_files import check_file, check_script
 from airflow_stream_provider.spec.stream import StreamSpec
 
 
 @dataclass(frozen=True)
 class RequestedRelease:
-    """What a person wants to run: the YAML, with what the form says instead."""
+    """What a person wants to run: the YAML, with what the form says instead.
+
+    :param bundle: folder of the DAG bundle; None: not known.
+    """
 
     spec: StreamSpec
     version: str
     application: str
     arguments: tuple[str, ...]
     changed_checkpoints: tuple[str, ...] = ()
+    bundle: Path | None = None
 
     @classmethod
     def of(
@@ -30,6 +36,7 @@ class RequestedRelease:
         application: str | None,
         arguments: Sequence[str] | str | None,
         changed_checkpoints: Sequence[str] | str | None,
+        bundle: Path | None = None,
     ) -> RequestedRelease:
         """Build it from an operator's parameters; the YAML fills in what is None or empty.
 
@@ -41,6 +48,7 @@ class RequestedRelease:
             application or spec.application,
             spec.arguments if arguments is None else _words("arguments", arguments),
             _words("changed_checkpoints", changed_checkpoints or ()),
+            bundle,
         )
 
     @property
@@ -53,20 +61,31 @@ class RequestedRelease:
         """Where the modules that go with it are."""
         return [self.spec.path(name) for name in self.spec.py_files]
 
+    @property
+    def folders(self) -> list[Path]:
+        """The folders that every file must be inside of: `root` of the stream, and the bundle that holds its YAML."""
+        root = self.spec.root
+        # The bundle lies deeper when the YAML files are in its topmost folder.
+        holds = self.bundle is not None and self.spec.source.resolve().is_relative_to(self.bundle.resolve())
+        return [root, self.bundle] if self.bundle is not None and holds else [root]
+
     def check(self) -> None:
-        """Raise SpecError unless every file is there and is Python, and nothing in it looks like a secret."""
+        """Raise SpecError unless this may be published.
+
+        Every file must be there, inside `folders` and Python; the version must be a plain label; other arguments than
+        the YAML's must be allowed there; and nothing may look like a secret.
+        """
+        check_version(self.version)
         refuse_secret_conf(self.spec.conf)
         refuse_secret_arguments(self.arguments)
-        for path in (self.application_path, *self.py_files):
-            if not path.is_file():
-                raise SpecError(
-                    f"There is no file {path}.",
-                    next_step="Check `application` and `py_files`: relative paths start at the folder that holds the "
-                    "folder of the YAML files.",
-                    path=str(path),
-                )
-            if path.suffix == ".py":
-                _compile(path)
+        if self.arguments != self.spec.arguments and not self.spec.upgrade.free_arguments:
+            raise SpecError(
+                f"The arguments are not those of {self.spec.source.name}, and it does not allow others.",
+                next_step="Change them there, or write upgrade: {free_arguments: true} there, then trigger again.",
+            )
+        check_script(self.application_path, self.folders)
+        for path in self.py_files:
+            check_file(path, self.folders)
 
 
 def _words(name: str, value: Sequence[str] | str) -> tuple[str, ...]:
@@ -82,14 +101,3 @@ def _words(name: str, value: Sequence[str] | str) -> tuple[str, ...]:
             f"`{name}` is not a JSON list.", next_step='Write it like ["--input", "orders"], or use `| tojson`.'
         ) from error
     return tuple(str(word) for word in words)
-
-
-def _compile(path: Path) -> None:
-    try:
-        compile(path.read_bytes(), str(path), "exec")
-    except (SyntaxError, ValueError) as error:
-        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        what = error.msg if isinstance(error, SyntaxError) else error
-        raise SpecError(
-            f"{path}{line}: this is not Python: {what}.", next_step="Correct the script; nothing was submitted."
-        ) from error

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
@@ -17,6 +17,7 @@ from pydantic import (
     PrivateAttr,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from airflow_stream_provider.clusters import refuse_secret_arguments, refuse_secret_conf
@@ -24,7 +25,7 @@ from airflow_stream_provider.control.files import local_folder
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.report import Ceilings
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.lifecycle.ids import check_stream_name
+from airflow_stream_provider.lifecycle.ids import check_stream_name, check_version
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.spec.yaml_file import YamlFile
 
@@ -56,7 +57,8 @@ def seconds(value: Any) -> Any:
         return sum(float(n) * _UNITS[unit] for n, unit in re.findall(r"(\d+(?:\.\d+)?)([smhd])", value))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError("is not a duration: write it like 90s, 10m or 1h30m")
-    return float(value)
+    # Not float(value): of an integer with hundreds of digits that is an OverflowError.
+    return value
 
 
 def _text(value: Any) -> Any:
@@ -85,10 +87,13 @@ def _sentence(check: Any) -> Any:
     return checked
 
 
-Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0)]
+# Dates and times are made of durations, and 64 bits hold what Kafka and the state can count.
+Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=3650 * 86400)]
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Text = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
 Word = Annotated[str, BeforeValidator(_words)]
 StreamName = Annotated[Text, AfterValidator(_sentence(check_stream_name))]
+Version = Annotated[Text, AfterValidator(_sentence(check_version))]
 ControlUrl = Annotated[Text, AfterValidator(_sentence(local_folder))]
 
 
@@ -101,24 +106,36 @@ class UpgradeSpec(_Part):
     """How upgrades go. Durations are seconds or text such as ``10m``; the other limits are those of Policy.
 
     `soak`: how long the new release is watched before the upgrade counts. `keep_previous`: how long after the
-    hand-over the old release stays warm. `approval`: a person says yes between rehearsal and hand-over.
+    hand-over the old release stays warm. `approval`: a person says yes between rehearsal and hand-over, one of
+    `approvers` (user ids of Airflow's auth manager; empty: everybody who may answer), within `approval_timeout`.
+    `free_arguments`: the form may say other arguments of the script than the YAML.
     """
 
     strategy: Strategy = Strategy.HANDOVER
     soak: Seconds = 600.0
     keep_previous: Seconds = 1800.0
     approval: bool = False
-    rehearse_batches: int = Field(default=Policy.rehearse_batches, ge=0)
+    approvers: tuple[Text, ...] = ()
+    approval_timeout: Annotated[Seconds, Field(ge=60)] = 3600.0
+    free_arguments: bool = False
+    rehearse_batches: Count = Policy.rehearse_batches
     rehearse_seconds: Seconds = Policy.rehearse_seconds
-    state_limit_bytes: int = Field(default=Policy.state_limit_bytes, ge=0)
+    state_limit_bytes: Count = Policy.state_limit_bytes
     foreach_batch_safe: bool = Policy.foreach_batch_safe
     boundary_seconds: Seconds = Policy.boundary_seconds
     lease_seconds: Annotated[Seconds, Field(ge=5)] = Policy.lease_seconds
     take_back_seconds: Seconds = Policy.take_back_seconds
 
+    @model_validator(mode="after")
+    def _approvers_are_asked(self) -> Self:
+        if self.approvers and not self.approval:
+            raise ValueError("approvers are named, but approval is false: nobody would be asked.")
+        return self
+
     def policy(self, changed_checkpoints: tuple[str, ...] = ()) -> Policy:
         """Return the drivers' policy."""
-        runbook_only = {"strategy", "soak", "keep_previous", "approval"}
+        runbook_only = {"strategy", "soak", "keep_previous", "free_arguments"}
+        runbook_only |= {"approval", "approvers", "approval_timeout"}
         return Policy(**self.model_dump(exclude=runbook_only), changed_checkpoints=changed_checkpoints)
 
 
@@ -129,7 +146,7 @@ class LagSpec(_Part):
     since its last commit, while records as old wait. `retention`: how long before Kafka deletes what is not read.
     """
 
-    max_records: int | None = Field(default=None, ge=0)
+    max_records: Count | None = None
     max_seconds: Seconds | None = None
     commit_age: Seconds | None = None
     retention: Seconds = Ceilings.retention
@@ -162,14 +179,14 @@ class StreamSpec(_Part):
     """A stream as its YAML describes it.
 
     `cluster` and `kafka` are Airflow connection ids; `control` is the URL of the control folder, which Airflow and all
-    drivers mount. Relative paths (`application`, `py_files`) start at the folder that holds the folder of the YAML
-    files: with `dags/streams/orders.yaml`, `apps/orders.py` is `dags/apps/orders.py`. `offsets_group`: a consumer group
-    that the stream's drivers commit their finished batches to, so that Kafka's own tools see them.
+    drivers mount. `application` and `py_files` lie in `root`, the folder that holds the folder of the YAML files, where
+    relative paths start: with `dags/streams/orders.yaml`, `apps/orders.py` is `dags/apps/orders.py`. `offsets_group`: a
+    consumer group that the stream's drivers commit their finished batches to, so that Kafka's own tools see them.
     """
 
     name: StreamName
     application: Text
-    version: Text
+    version: Version
     cluster: Text
     control: ControlUrl
     kafka: Text | None = None
@@ -193,9 +210,19 @@ class StreamSpec(_Part):
     def _no_secrets_in_arguments(cls, arguments: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(_sentence(refuse_secret_arguments)(arguments))
 
+    @property
+    def source(self) -> Path:
+        """The YAML file."""
+        return self._source
+
+    @property
+    def root(self) -> Path:
+        """The folder that all files of a release are in."""
+        return self._source.parent.parent
+
     def path(self, name: str) -> Path:
-        """Return where a file that the YAML or the form names is."""
-        return self._source.parent.parent / name
+        """Return where a file that the YAML or the form names is; it need not be there, nor in `root`."""
+        return self.root / name
 
     def policy(self, changed_checkpoints: tuple[str, ...] = ()) -> Policy:
         """Return the drivers' policy."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,7 +33,7 @@ def run(command: dict[str, Any]) -> dict[str, Any]:
     dag = {**stream_dags(folder), **by_hand_dags(folder)}[command["dag"]]
     for task in dag.tasks:
         task.retry_delay = task.retry_delay * 0
-    with crashing(command.get("crash")):
+    with crashing(command.get("crash")), answering(dag.dag_id, command.get("answer", "")):
         logical = datetime.fromisoformat(command["logical_date"])
         # The run's id is made of `run_after`: the same date again is the same run, cleared.
         made = dag.test(logical_date=logical, run_after=logical, run_conf=command.get("conf") or {})
@@ -50,6 +51,49 @@ def run(command: dict[str, Any]) -> dict[str, Any]:
             {"dag": r.dag_id, "state": str(r.state), "conf": r.conf, "at": r.run_after.timestamp()} for r in others
         ]
         return {"state": str(found.state), "states": states, "tries": tries, "xcoms": xcoms, "other_runs": queued}
+
+
+@contextmanager
+def answering(dag_id: str, answer: str) -> Iterator[None]:
+    """Answer what the run asks: Approve or Reject as the API server does, `timeout` as in the end the scheduler."""
+    from airflow.models.hitl import HITLDetail
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.models.trigger import handle_event_submit
+    from airflow.sdk.timezone import utcnow
+    from airflow.triggers.base import TriggerEvent
+    from airflow.utils.session import create_session
+    from airflow.utils.state import TaskInstanceState
+    from sqlalchemy import select
+
+    ended = threading.Event()
+    untyped: Any = TriggerEvent
+
+    def answer_all() -> None:
+        waiting = select(TaskInstance).where(
+            TaskInstance.dag_id == dag_id, TaskInstance.state == TaskInstanceState.AWAITING_INPUT
+        )
+        while not ended.wait(0.2):
+            with create_session() as session:
+                for ti in session.scalars(waiting).all():
+                    detail = session.get(HITLDetail, ti.id)
+                    assert detail is not None
+                    if answer == "timeout":
+                        event = {"error": "Nobody answered.", "error_type": "timeout"}
+                    else:
+                        detail.chosen_options, detail.params_input = [answer], {}
+                        detail.responded_at, detail.responded_by = utcnow(), {"id": "anna", "name": "anna"}
+                        event = detail.as_resume_event_payload()
+                    handle_event_submit(untyped(event), task_instance=ti, session=session)
+
+    thread = threading.Thread(target=answer_all, daemon=True)
+    if answer:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if answer:
+            thread.join(60)
 
 
 @contextmanager

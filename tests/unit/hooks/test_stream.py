@@ -63,8 +63,10 @@ def hook(tmp_path: Path, cluster: NotingCluster) -> StreamHook:
 def requested_release(tmp_path: Path, **more: Any) -> RequestedRelease:
     (tmp_path / "a.py").write_text("x = 1\n")
     control = f"file://{tmp_path}"
-    fields = {"name": "orders", "application": f"{tmp_path}/a.py", "version": "2", "cluster": "c", "control": control}
-    return RequestedRelease.of(StreamSpec.model_validate(fields), None, more.pop("application", None), None, ["/old"])
+    fields = {"name": "orders", "application": "a.py", "version": "2", "cluster": "c", "control": control}
+    spec = StreamSpec.model_validate(fields)
+    spec._source = tmp_path / "streams" / "orders.yaml"
+    return RequestedRelease.of(spec, None, more.pop("application", None), None, ["/old"])
 
 
 def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
@@ -207,6 +209,9 @@ def test_a_release_is_published_and_declared_when_there_is_room(
 def test_a_release_that_cannot_be_used_is_not_published(hook: StreamHook, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="There is no file"):
         hook.declare(requested_release(tmp_path, application="none.py"), NEW_DEPLOYMENT, "why", "me", 0)
+    assert list((hook.folder / "releases").iterdir()) == []
+    with pytest.raises(SpecError, match="There is no file"):
+        hook.publish(requested_release(tmp_path, application="none.py"))
     assert list((hook.folder / "releases").iterdir()) == []
 
 

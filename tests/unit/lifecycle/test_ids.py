@@ -12,6 +12,7 @@ from airflow_stream_provider.lifecycle.ids import (
     INCARNATION,
     check_id,
     check_stream_name,
+    check_version,
     deployment_id,
     deployment_of,
     request_id,
@@ -96,3 +97,16 @@ def test_the_longest_names_still_make_ids() -> None:
 )
 def test_an_incarnation_names_its_deployment(incarnation: str, deployment: str) -> None:
     assert deployment_of(incarnation) == deployment
+
+
+@pytest.mark.parametrize("version", ["1", "2.1.0-rc.1+build_7", "x" * 64])
+def test_a_version_is_a_plain_label(version: str) -> None:
+    assert check_version(version) == version
+
+
+@pytest.mark.parametrize(
+    "version", ["", "1 [payments-2-1a2b]", 'a"b', "a'b", "1\n", "a b", "x" * 65, "caf\u00e9", "a/b"]
+)
+def test_a_version_that_means_something_in_a_name_or_a_page_is_refused(version: str) -> None:
+    with pytest.raises(SpecError, match="cannot be a release's version"):
+        check_version(version)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import timeit
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.control import open_log
+from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.operators.check import CheckReleaseOperator
+from airflow_stream_provider.spec.release_files import MAX_SCRIPT_BYTES
+from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 
 
@@ -45,6 +51,43 @@ def refusal(spec: StreamSpec, **settings: Any) -> str:
 
 def test_a_missing_application(spec: StreamSpec) -> None:
     assert "There is no file" in refusal(spec, application="apps/none.py")
+
+
+@pytest.mark.parametrize(
+    "name", ["{lib}/timeit.py", "../secret.py", "link.py", "airflow.cfg", "large.py", "/proc/1/environ", "/a.py"]
+)
+def test_an_application_that_is_none_is_refused_and_nothing_is_copied(
+    spec: StreamSpec, tmp_path: Path, name: str
+) -> None:
+    (tmp_path.parent / "secret.py").write_text("x = 1\n")
+    (tmp_path / "link.py").symlink_to(tmp_path.parent / "secret.py")
+    (tmp_path / "airflow.cfg").write_text("[core]\n")
+    with open(tmp_path / "large.py", "wb") as file:
+        file.truncate(MAX_SCRIPT_BYTES + 1)
+    name = name.format(lib=Path(timeit.__file__).parent)
+    said = refusal(spec, application=name)
+    assert any(reason in said for reason in ("is outside", "is not a .py file", "are allowed"))
+    requested = RequestedRelease.of(spec, None, name, None, None)
+    hook = StreamHook(spec.name, spec.control, spec.cluster)
+    for act in (hook.publish, lambda each: hook.declare(each, "s-v1-1a2b3c4d", "", "t", 0)):
+        with pytest.raises(SpecError):
+            act(requested)
+    assert not (tmp_path / "control").exists()
+
+
+def test_a_task_knows_the_bundle_of_its_dag(spec: StreamSpec, tmp_path: Path) -> None:
+    with DAG("d") as dag:
+        task = CheckReleaseOperator(task_id="check", stream=spec)
+    found = []
+    # Nothing yet; in a bundle; what Airflow writes where there is none.
+    for relative in (None, "team/dag.py", f"{tmp_path}/team/dag.py"):
+        dag.fileloc, dag.relative_fileloc = f"{tmp_path}/team/dag.py", relative
+        found.append(task.requested.bundle)
+    assert found == [None, tmp_path, None]
+
+
+def test_other_arguments_are_refused(spec: StreamSpec) -> None:
+    assert "The arguments are not those of s.yaml" in refusal(spec, arguments='["-n1", "import os"]')
 
 
 def test_a_script_with_a_syntax_error(spec: StreamSpec) -> None:

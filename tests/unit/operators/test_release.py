@@ -24,7 +24,10 @@ TIMEOUT = WaitOutcome(Ended.TIMEOUT, reason="Timed out.")
 def spec(spec: StreamSpec, tmp_path: Path) -> StreamSpec:
     (tmp_path / "a.py").write_text("x = 1\n")
     (tmp_path / "b.py").write_text("x = 2\n")
-    return spec.model_copy(update={"application": f"{tmp_path}/a.py"})
+    free = spec.upgrade.model_copy(update={"free_arguments": True})
+    found = spec.model_copy(update={"application": "a.py", "upgrade": free})
+    found._source = tmp_path / "streams" / "orders.yaml"
+    return found
 
 
 def submit(spec: StreamSpec, **form: Any) -> SubmitStandbyOperator:

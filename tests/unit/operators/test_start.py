@@ -24,7 +24,8 @@ def start(spec: StreamSpec, version: str | None = None) -> StartStreamOperator:
 
 def test_a_release_is_submitted_and_then_appointed(spec: StreamSpec, tmp_path: Path, cluster: NotingCluster) -> None:
     (tmp_path / "a.py").write_text("x = 1\n")
-    spec = spec.model_copy(update={"application": f"{tmp_path}/a.py"})
+    spec = spec.model_copy(update={"application": "a.py"})
+    spec._source = tmp_path / "streams" / "orders.yaml"
     with pytest.raises(TaskDeferred):
         run(start(spec))
     log = open_log(spec.control, spec.name)

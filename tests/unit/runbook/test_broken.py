@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.runbook.broken import UnusableStreamOperator, broken_dag
+from airflow_stream_provider.runbook.broken import UnusableStreamOperator, broken_dags
 
 
 def error(file: str | None = "/streams/orders.yaml") -> SpecError:
@@ -29,13 +29,13 @@ def error(file: str | None = "/streams/orders.yaml") -> SpecError:
 def test_it_has_the_name_of_its_file_unless_another_has_it(
     file: str | None, taken: tuple[str, ...], dag_id: str
 ) -> None:
-    dag = broken_dag(error(file), taken)
+    [dag] = broken_dags(error(file), taken)
     assert dag.dag_id == dag_id
     dag.validate()
 
 
 def test_its_one_task_fails_with_the_error() -> None:
-    dag = broken_dag(error(), ())
+    [dag] = broken_dags(error(), ())
     schedule: Any = dag.schedule
     assert schedule is None
     assert "line 3: this is not YAML. Correct it." in str(dag.doc_md)

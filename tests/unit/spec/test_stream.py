@@ -95,6 +95,9 @@ def test_what_yaml_makes_numbers_of_may_be_an_argument_or_a_setting(write: Write
         ("lag:", "watch: {schedule: '* * * * *'}\nlag:", 8, "watch.schedule: is not a duration"),
         ("lag:", "notify: [{cal: a.b}]\nlag:", 8, "notify.0.cal: there is no such field. Did you mean `call`?"),
         ("lag:", "notify: [{call: nothing}]\nlag:", 8, "notify.0.call: String should match pattern"),
+        ('"2.1.0"', '"2 [x]"', 3, "version: '2 [x]' cannot be a release's version"),
+        ("soak: 10m", "approvers: [anna]", 7, "upgrade: approvers are named, but approval is false"),
+        ("soak: 10m", "soak: 99999d", 7, "upgrade.soak: Input should be less than or equal to 315360000."),
         ("name: orders", "name: [orders", 2, "this is not YAML"),
         (
             "lease_seconds: 20",

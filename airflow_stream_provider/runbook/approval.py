@@ -1,0 +1,96 @@
+"""A person's yes between rehearsal and hand-over."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
+from typing_extensions import override
+
+from airflow_stream_provider.lifecycle.state import Deployment
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.spec.stream import StreamSpec
+
+
+class ApproveUpgradeOperator(ApprovalOperator):
+    """Ask a person whether a deployment shall take over, and show what it runs as the control log has it.
+
+    Who may answer and for how long is said by `upgrade.approvers` and `upgrade.approval_timeout`. Fails when the answer
+    is no, and when there is none in time: what cleans up after a failure then ends the standby.
+
+    :param stream: the stream, as read by `load_spec`.
+    :param deployment: deployment that waits for the answer. (templated)
+    :param application: script as it was asked for. (templated)
+    :param rehearsal: numbers of the rehearsal, as JSON. (templated)
+
+    XCom: the answer; under the key `rejected_by` who said no.
+    """
+
+    template_fields = (*ApprovalOperator.template_fields, "deployment", "application", "rehearsal")
+
+    def __init__(self, *, stream: StreamSpec, deployment: str, application: str, rehearsal: str, **kwargs: Any) -> None:
+        super().__init__(
+            assigned_users=[{"id": user, "name": user} for user in stream.upgrade.approvers] or None,
+            response_timeout=timedelta(seconds=stream.upgrade.approval_timeout),
+            **kwargs,
+        )
+        self.stream = stream
+        self.deployment = deployment
+        self.application = application
+        self.rehearsal = rehearsal
+
+    @override
+    def execute(self, context: Context) -> Any:
+        # Imported here: parsing a DAG file needs no hook, nor the clients behind it.
+        from airflow_stream_provider.hooks.failing import failing_without_retry
+        from airflow_stream_provider.hooks.stream import StreamHook
+
+        with failing_without_retry():
+            hook = StreamHook(self.stream.name, self.stream.control, self.stream.cluster)
+            declared = hook.control_log.refresh().deployments[self.deployment]
+            shown = self._facts(declared, str(declared.release.folder(hook.folder)))
+        shown["asked_by"] = getattr(context.get("dag_run"), "triggering_user_name", None)
+        shown["rehearsal"] = json.loads(self.rehearsal or "null")
+        # As JSON, in which no argument can end the block or pass for another line.
+        self.body = f"```json\n{json.dumps(shown, indent=2)}\n```"
+        return super().execute(context)
+
+    def _facts(self, declared: Deployment, folder: str) -> dict[str, Any]:
+        release, spec = declared.release, self.stream
+        same = {
+            "version": release.version == spec.version,
+            "application": self.application == spec.application,
+            "arguments": release.arguments == spec.arguments,
+        }
+        return {
+            "version": release.version,
+            "application": self.application,
+            "arguments": list(release.arguments),
+            "hash": release.hash,
+            "sources": {name: f"{folder}/{name}" for name in (release.application, *release.py_files)},
+            "conf": dict(release.conf),
+            "other_than_in_the_yaml": [name for name, is_same in same.items() if not is_same],
+            "changed_checkpoints": list(declared.policy.changed_checkpoints),
+            "deployment": declared.id,
+        }
+
+    @override
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        if event.get("chosen_options") == [self.REJECT]:
+            who = (event.get("responded_by_user") or {}).get("name") or "somebody"
+            context["ti"].xcom_push(key="rejected_by", value=who)
+            raise AirflowFailException(f"Rejected by {who}.")
+        return super().execute_complete(context, event)
+
+    @override
+    def process_trigger_event_error(self, event: dict[str, Any]) -> NoReturn:
+        if event["error_type"] == "timeout":
+            raise AirflowFailException(
+                f"Nobody answered within {self.response_timeout}. The standby is ended; trigger the upgrade again."
+            )
+        raise AirflowFailException(f"The answer cannot be used: {event['error']}")

@@ -1,0 +1,70 @@
+"""Which files may be part of a release.
+
+Whoever may trigger an upgrade names the script. That right must neither run nor read what else is on the machine:
+Python's own modules, Airflow's configuration, other people's files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+
+MAX_SCRIPT_BYTES = 5 * 1024 * 1024
+# Of a zip or wheel with dependencies.
+MAX_ARCHIVE_BYTES = 256 * 1024 * 1024
+
+
+def check_file(path: Path, folders: Sequence[Path]) -> None:
+    """Check that a file may be published.
+
+    :param folders: the file must be inside each of them once all symbolic links are followed.
+    :raises SpecError: it is elsewhere, not there, not a regular file, too large, or not Python where it says so.
+    """
+    try:
+        real = path.resolve()
+        inside = all(real.is_relative_to(folder.resolve()) for folder in folders)
+        size = path.stat().st_size if path.is_file() else None
+    except (OSError, ValueError, RuntimeError):  # a name with NUL, one that is too long, a circle of links
+        inside = False
+    if not inside:
+        raise SpecError(
+            f"{path} is outside {folders[-1]}, or leads out of it.",
+            next_step="Put it into that folder, which holds the folder of the YAML files. Links may not lead out.",
+            path=str(path),
+        )
+    if size is None:
+        raise SpecError(
+            f"There is no file {path}.",
+            next_step="Check `application` and `py_files`: relative paths start at the folder that holds the folder "
+            "of the YAML files.",
+            path=str(path),
+        )
+    limit = MAX_SCRIPT_BYTES if path.suffix == ".py" else MAX_ARCHIVE_BYTES
+    if size > limit:
+        raise SpecError(
+            f"{path} has {size} bytes; {limit} are allowed.",
+            next_step="Scripts hold code; give data to the stream by its arguments.",
+            path=str(path),
+        )
+    if path.suffix == ".py":
+        _compile(path)
+
+
+def check_script(path: Path, folders: Sequence[Path]) -> None:
+    """Check that a file may be the script of a release: as `check_file`, and its name ends in ``.py``."""
+    if path.suffix != ".py":
+        raise SpecError(f"{path} is not a .py file.", next_step="Name a PySpark script.", path=str(path))
+    check_file(path, folders)
+
+
+def _compile(path: Path) -> None:
+    try:
+        compile(path.read_bytes(), str(path), "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        what = error.msg if isinstance(error, SyntaxError) else error or "nested too deeply"
+        raise SpecError(
+            f"{path}{line}: this is not Python: {what}.", next_step="Correct the script; nothing was submitted."
+        ) from error

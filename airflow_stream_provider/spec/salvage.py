@@ -1,0 +1,60 @@
+"""What can still be read of a stream whose YAML file cannot be used: enough to go on watching it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.ids import STREAM
+from airflow_stream_provider.spec.plain_yaml import read_text
+from airflow_stream_provider.spec.stream import StreamSpec
+from airflow_stream_provider.spec.yaml_file import YamlFile
+
+# What a watch needs. What the stream runs is in the control log.
+_KEPT = ("name", "control", "cluster", "kafka", "lag", "watch", "notify")
+
+
+def salvage(path: Path) -> StreamSpec | None:
+    """Return a stream to watch, made of those fields of its YAML that are right; None when it has no `control`.
+
+    Without a right `name` it is that of the file. Without a right `cluster` it is empty. All other fields have their
+    defaults; nothing can be deployed with it.
+    """
+    fields: dict[str, Any] = {"name": path.stem} if STREAM.fullmatch(path.stem) else {}
+    try:
+        for block in _blocks(read_text(path)):
+            fields.update(_read(path, block))
+    except SpecError:
+        return None
+    placeholders = {"application": "none.py", "version": "none"}
+    while True:
+        try:
+            spec = StreamSpec.model_validate({"cluster": "none", **fields, **placeholders})
+        except ValidationError as error:
+            wrong = {str(each["loc"][0]) for each in error.errors(include_input=False, include_url=False)} & set(fields)
+            if not wrong:
+                return None
+            fields = {name: value for name, value in fields.items() if name not in wrong}
+            if "name" in wrong and STREAM.fullmatch(path.stem):
+                fields["name"] = path.stem
+        else:
+            spec._source = path.absolute()
+            return spec if "cluster" in fields else spec.model_copy(update={"cluster": ""})
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """Yield each top-level field with the lines that belong to it, so that a fault in one leaves the others."""
+    yield from re.findall(r"^[a-z_]+:.*\n?(?:(?:[ \t#\-\]}].*)?\n)*", text + "\n", flags=re.MULTILINE)
+
+
+def _read(path: Path, block: str) -> dict[str, Any]:
+    try:
+        found = YamlFile.parse(path, block).fields
+    except SpecError:
+        return {}
+    return {name: value for name, value in found.items() if name in _KEPT}

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.spec.salvage import salvage
+from airflow_stream_provider.spec.stream import WatchSpec
+
+GOOD = """\
+# The orders of the shop.
+name: orders
+application: apps/orders.py
+version: "2"
+cluster: spark_default
+kafka: kafka_default
+control: file:///data/streams
+conf:
+  # two cores
+  spark.cores.max: 2
+lag:
+  max_records: 100
+watch: {schedule: 5m,
+  for_at_least: 30s}
+notify:
+- call: builtins.print
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('version: "2"', "version: 2.1"),
+        ("version:", "versoin:"),
+        ("application: apps/orders.py\n", ""),
+        ("version:", "version: ["),
+        ("  spark.cores.max: 2", "  spark.cores.max: [2"),
+        ("conf:", "conf: }"),
+        ("conf:", "conf: &a"),
+        ("version:", "version: '"),
+        ("conf:", "name: again\nconf:"),
+    ],
+)
+def test_a_fault_in_one_field_leaves_the_others(tmp_path: Path, old: str, new: str) -> None:
+    path = tmp_path / "orders.yaml"
+    assert old in GOOD
+    path.write_text(GOOD.replace(old, new))
+    spec = salvage(path)
+    assert spec is not None
+    assert spec.name == ("again" if "again" in new else "orders")
+    assert (spec.cluster, spec.kafka, spec.control) == ("spark_default", "kafka_default", "file:///data/streams")
+    assert (spec.watch.schedule, spec.watch.for_at_least, spec.lag.max_records) == (300.0, 30.0, 100)
+    assert [each.call for each in spec.notify] == ["builtins.print"]
+
+
+def test_what_is_wrong_itself_has_its_default(tmp_path: Path) -> None:
+    path = tmp_path / "orders.yaml"
+    path.write_text(GOOD.replace("max_records", "max_rows").replace("schedule: 5m", "schedule: often"))
+    spec = salvage(path)
+    assert spec is not None
+    assert (spec.lag.max_records, spec.watch) == (None, WatchSpec())
+    assert spec.kafka == "kafka_default"
+
+
+@pytest.mark.parametrize("line", ["name: ../orders", "name: [", "nmae: orders"])
+def test_a_stream_without_its_name_has_that_of_the_file(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "payments.yaml"
+    path.write_text(GOOD.replace("name: orders", line))
+    spec = salvage(path)
+    assert spec is not None
+    assert spec.name == "payments"
+
+
+def test_without_a_cluster_it_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "orders.yaml"
+    path.write_text(GOOD.replace("cluster:", "clutser:"))
+    spec = salvage(path)
+    assert spec is not None
+    assert spec.cluster == ""
+
+
+@pytest.mark.parametrize("text", ["", "\0", "name: orders", GOOD.replace("file://", "s3://"), "control: [" * 30_000])
+def test_without_its_control_folder_nothing_can_be_watched(tmp_path: Path, text: str) -> None:
+    (tmp_path / "orders.yaml").write_text(text)
+    assert salvage(tmp_path / "orders.yaml") is None
+
+
+def test_a_file_that_is_gone_or_has_no_name_of_a_stream(tmp_path: Path) -> None:
+    assert salvage(tmp_path / "gone.yaml") is None
+    (tmp_path / "Not A Name.yaml").write_text(GOOD.replace("name: orders", "name: 7"))
+    assert salvage(tmp_path / "Not A Name.yaml") is None
