@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from airflow_stream_provider.control import make_root
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack.airflow_api import AirflowApi
@@ -55,6 +56,8 @@ class DemoEnvironment:
 def lay_out(source: Path, target: Path, *, brokers: str, data: Path, changes: Mapping[str, Any]) -> None:
     """Copy the repository's DAG folder, and change its stream to use other brokers and another data folder.
 
+    Makes the control root there, too.
+
     :param source: the DAG folder to copy.
     :param target: where to copy it.
     :param brokers: bootstrap servers of Kafka.
@@ -65,6 +68,7 @@ def lay_out(source: Path, target: Path, *, brokers: str, data: Path, changes: Ma
     path = target / "streams" / "orders.yaml"
     fields = yaml.safe_load(path.read_text())
     fields["control"] = (data / "streams").as_uri()
+    make_root(fields["control"])
     fields["arguments"] = ["--kafka", brokers, "--checkpoint", str(data / "checkpoints" / "orders")]
     for name, value in changes.items():
         fields[name] = {**fields.get(name, {}), **value} if isinstance(value, dict) else value

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control import ControlLog, make_root, open_log
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, publish
 from airflow_stream_provider.lifecycle.ids import request_id
@@ -97,6 +97,7 @@ class HandRunStream:
         self.spark_conf: dict[str, str] = {}
         self.stream = stream
         self.url = f"file://{root / 'control'}"
+        make_root(self.url)
         self.log: ControlLog = open_log(self.url, stream, create=True)
         self.drivers: list[SubmittedDriver] = []
         self._requests = 0

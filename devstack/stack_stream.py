@@ -13,7 +13,7 @@ import psutil
 
 from airflow_stream_provider.checkpoint.read import read
 from airflow_stream_provider.clusters import ClusterConnection, open_cluster
-from airflow_stream_provider.control.releases import publish
+from airflow_stream_provider.control.releases import publish, verify
 from airflow_stream_provider.hooks.submit import job_of, submit_once
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.policy import Policy
@@ -76,7 +76,9 @@ class StackStream(HandRunStream):
         settings = Policy.from_json({"rehearse_batches": 3, **policy}).to_json()
         self.append("declared", deployment=deployment, release=release.to_json(), policy=settings)
         job = job_of(self.stream, self.url, self.log.store.folder, deployment, release)
-        assert submit_once(self.log, self.cluster, job, "test", first=True)
+        assert submit_once(
+            self.log, self.cluster, job, "test", first=True, verify=lambda: verify(Path(job.release_dir), release)
+        )
 
     def beat(self, incarnation: str) -> Heartbeat:
         """Return the heartbeat of an incarnation, an empty one if it never wrote one."""

@@ -19,7 +19,7 @@ from rich.live import Live
 
 from airflow_stream_provider.cli.status import Code, code_of_look, code_of_sample, status_of
 from airflow_stream_provider.cli.tables import history_table, lag_view, status_table
-from airflow_stream_provider.control import open_log
+from airflow_stream_provider.control import make_root, open_log
 from airflow_stream_provider.hooks.lag import look_at_lag
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict
@@ -30,6 +30,16 @@ from airflow_stream_provider.spec.lag_target import lag_target
 from airflow_stream_provider.spec.stream import StreamSpec, load_specs
 
 WATCH_SECONDS = 5.0
+
+
+@suppress_logs_and_warning
+def init(args: Namespace) -> None:
+    """Make a folder a control root."""
+    try:
+        made = make_root(args.control)
+    except StreamError as error:
+        _fail(error)
+    print(f"{args.control} is {'now' if made else 'already'} a control root.")
 
 
 @suppress_logs_and_warning

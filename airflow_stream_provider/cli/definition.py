@@ -7,6 +7,7 @@ from airflow.cli.cli_config import ARG_VERBOSE, ActionCommand, Arg, CLICommand, 
 _COMMANDS = "airflow_stream_provider.cli.commands"
 
 _NAME = Arg(("name",), help="Name of the stream")
+_CONTROL = Arg(("control",), help="Control URL, such as file:///data/streams: `control` in the YAML")
 _FOLDER = Arg(
     ("-f", "--folder"),
     metavar="FOLDER",
@@ -27,6 +28,12 @@ def get_streams_cli_commands() -> list[CLICommand]:
             name="streams",
             help="Watch Spark streams",
             subcommands=(
+                ActionCommand(
+                    name="init",
+                    help="Make a folder a control root, once, before its first stream is deployed",
+                    func=lazy_load_command(f"{_COMMANDS}.init"),
+                    args=(_CONTROL, ARG_VERBOSE),
+                ),
                 ActionCommand(
                     name="lag",
                     help="Measure how far a stream is behind Kafka",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.log import ControlLog
+from airflow_stream_provider.control.root import make_root
 
-__all__ = ["ControlLog", "FilesStore", "open_log"]
+__all__ = ["ControlLog", "FilesStore", "make_root", "open_log"]
 
 
 def open_log(url: str, stream: str, *, create: bool = False) -> ControlLog:
@@ -14,9 +15,10 @@ def open_log(url: str, stream: str, *, create: bool = False) -> ControlLog:
     :param url: control URL.
     :param stream: name of the stream.
     :param create: create the folders of a new stream, after a test that of two exclusive creates only one succeeds.
-        Default False. Drivers never create them: for a driver, a missing folder means that it is not mounted.
+        Default False. Drivers never create them.
     :raises SpecError: the URL or the name is not valid.
-    :raises ControlUnavailable: the folder does not exist, or cannot be used now.
+    :raises ControlUnavailable: the URL is no control root here (`make_root` makes one), the stream's folder does not
+        exist, or it cannot be used now.
     """
     store = FilesStore.at(url, stream)
     if create:

@@ -6,14 +6,19 @@ import contextlib
 import os
 import threading
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, SpecError
+from airflow_stream_provider.control.disk import make_folder, read_file, sync_folder, unavailable, write_new
+from airflow_stream_provider.control.root import check_root, local_folder
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged, SeqTaken
 from airflow_stream_provider.lifecycle.ids import INCARNATION, check_id, check_stream_name
 
 SAMPLES = "lag.json"
+
+# Bytes; far beyond what is ever written, and little enough to be loaded. A larger file is damaged.
+RECORD_LIMIT = 4 * 2**20
+HEARTBEAT_LIMIT = 16 * 2**20
+SAMPLES_LIMIT = 64 * 2**20
 
 
 class FilesStore:
@@ -28,7 +33,7 @@ class FilesStore:
     Mount NFS with ``lookupcache=positive``. By default an NFS client may cache for half a minute that a number does
     not exist. That is safe, because the server makes the link, but it delays every hand-over by that time.
 
-    :param folder: the stream's folder.
+    :param folder: the stream's folder; its parent is the control root (see `control.root`).
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,41 +54,59 @@ class FilesStore:
     def initialise(self) -> None:
         """Create the folders of a new stream, and test once that exclusive creation works on this file system.
 
-        :raises ControlUnavailable: the folder cannot be written, or exclusive creation does not work.
+        :raises ControlUnavailable: there is no control root, the folder cannot be written, or exclusive creation does
+            not work.
         """
-        with _unavailable(self.folder):
-            for folder in (self._heartbeats, self._incoming, self.folder / "releases"):
-                folder.mkdir(parents=True, exist_ok=True)
+        check_root(self.folder.parent)
+        with unavailable(self.folder):
+            for folder in (self.folder, self._heartbeats, self._incoming, self.folder / "releases"):
+                make_folder(folder)
             if not self._log.is_dir():
                 self._race()
-                self._log.mkdir(exist_ok=True)
-            _sync_folder(self.folder)
+                make_folder(self._log)
+            sync_folder(self.folder)
+
+    def exists(self) -> bool:
+        """Whether the stream was ever deployed.
+
+        :raises ControlUnavailable: there is no control root here, so that nothing is known.
+        """
+        check_root(self.folder.parent)
+        with unavailable(self.folder):
+            return self.folder.is_dir()
 
     def check(self) -> None:
-        """Check that the stream's folder exists.
+        """Check that the stream's folder exists in a control root.
 
         :raises ControlUnavailable: it does not, or cannot be read.
         """
-        with _unavailable(self.folder):
+        check_root(self.folder.parent)
+        with unavailable(self.folder):
             found = self._log.is_dir()
         if not found:
             raise ControlUnavailable(
                 f"There is no control log in {self.folder}.",
-                next_step="Mount the control folder on this machine, or correct `control` or `name` in the YAML.",
+                next_step="Deploy the stream first, or correct `control` or `name` in the YAML.",
                 folder=str(self.folder),
             )
 
     def create(self, seq: int, data: bytes) -> None:
         """Create record `seq`; see `Store.create`."""
-        with _unavailable(self.folder):
+        if len(data) > RECORD_LIMIT:
+            raise Damaged(
+                f"Record {seq} would have {len(data)} bytes; nobody reads more than {RECORD_LIMIT}.",
+                next_step="Nothing was written. Look for what is so long: arguments, conf, or a script's error.",
+                seq=seq,
+            )
+        with unavailable(self.folder):
             self._create(self._path(seq), data)
             self._sweep(seq)
 
     def read(self, seq: int) -> bytes | None:
         """Return record `seq`, or None if it does not exist but the record before it does; see `Store.read`."""
-        with _unavailable(self.folder):
+        with unavailable(self.folder):
             try:
-                return self._path(seq).read_bytes()
+                return read_file(self._path(seq), RECORD_LIMIT)
             except FileNotFoundError:
                 # "There is no such record" is only certain if the record before it exists. A folder that is not
                 # mounted, or was restored from an older copy, must not look like a log that ends here.
@@ -92,45 +115,32 @@ class FilesStore:
 
     def put_heartbeat(self, incarnation: str, data: bytes) -> None:
         """Replace an incarnation's heartbeat; see `Store.put_heartbeat`."""
-        path = self._heartbeat_path(incarnation)
-        # Each incarnation has one writer, so a fixed name is enough; a killed writer leaves at most one file.
-        temporary = path.with_name(f".{path.name}.new")
-        with _unavailable(self.folder):
-            # Not synced: a heartbeat that is lost in a power cut counts as not written.
-            temporary.write_bytes(data)
-            temporary.replace(path)
+        self._replace(self._heartbeat_path(incarnation), data)
 
     def heartbeat(self, incarnation: str) -> bytes | None:
         """Return an incarnation's heartbeat, or None if it never wrote one."""
-        with _unavailable(self.folder):
+        with unavailable(self.folder):
             try:
-                return self._heartbeat_path(incarnation).read_bytes()
+                return read_file(self._heartbeat_path(incarnation), HEARTBEAT_LIMIT)
             except FileNotFoundError:
                 os.stat(self._heartbeats)
                 return None
 
     def heartbeats(self) -> list[str]:
         """Return the incarnations that have a heartbeat, sorted."""
-        with _unavailable(self.folder):
+        with unavailable(self.folder):
             names = (name.removesuffix(".json") for name in os.listdir(self._heartbeats))
             return sorted(name for name in names if INCARNATION.fullmatch(name))
 
     def put_samples(self, data: bytes) -> None:
         """Replace the lag samples; see `Store.put_samples`."""
-        temporary = self._incoming / f"{SAMPLES}.{uuid.uuid4().hex}"
-        with _unavailable(self.folder):
-            try:
-                # Not synced, like heartbeats.
-                temporary.write_bytes(data)
-                temporary.replace(self.folder / SAMPLES)
-            finally:
-                temporary.unlink(missing_ok=True)
+        self._replace(self.folder / SAMPLES, data)
 
     def samples(self) -> bytes | None:
         """Return the lag samples, or None if there are none yet."""
-        with _unavailable(self.folder):
+        with unavailable(self.folder):
             try:
-                return (self.folder / SAMPLES).read_bytes()
+                return read_file(self.folder / SAMPLES, SAMPLES_LIMIT)
             except FileNotFoundError:
                 os.stat(self._log)
                 return None
@@ -141,15 +151,25 @@ class FilesStore:
     def _heartbeat_path(self, incarnation: str) -> Path:
         return self._heartbeats / f"{check_id(incarnation, INCARNATION)}.json"
 
+    def _replace(self, path: Path, data: bytes) -> None:
+        # No number at its beginning: `_sweep` removes those that have one.
+        temporary = self._incoming / f"new.{path.name}.{uuid.uuid4().hex}"
+        with unavailable(self.folder):
+            try:
+                # Not synced: what is lost in a power cut counts as not written.
+                write_new(temporary, data)
+                temporary.replace(path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    temporary.unlink()
+                raise
+
     def _create(self, path: Path, data: bytes) -> None:
         temporary = self._incoming / f"{path.name}.{uuid.uuid4().hex}"
         try:
-            with open(temporary, "xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            write_new(temporary, data, sync=True)
             os.link(temporary, path)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
         except FileExistsError as error:
             raise SeqTaken(
                 f"{path.name} exists already.", next_step="Read the log again and decide again.", path=str(path)
@@ -200,39 +220,3 @@ class FilesStore:
                 "(local disk, NFS).",
                 winners=len(won),
             )
-
-
-def local_folder(url: str) -> Path:
-    """Return the folder of a control URL.
-
-    :raises SpecError: the URL is not ``file:///an/absolute/folder``.
-    """
-    parts = urlsplit(url)
-    path = unquote(parts.path)
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not os.path.isabs(path):
-        raise SpecError(
-            f"The control URL {parts.scheme or url!r} is not file:///an/absolute/folder.",
-            next_step="Use a folder that Airflow and the Spark drivers both mount.",
-        )
-    return Path(path)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-@contextlib.contextmanager
-def _unavailable(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ControlUnavailable(
-            f"The control folder {folder} cannot be used now: {error.strerror or error}.",
-            next_step="Check that it is mounted, writable and not full. Nothing is lost: the drivers wait for it.",
-            folder=str(folder),
-            errno=error.errno,
-        ) from error

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
 
 from airflow_stream_provider.control.store import Store
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged, SeqTaken
 from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.rules import check
 from airflow_stream_provider.lifecycle.state import StreamState
+
+_logger = logging.getLogger(__name__)
 
 
 class ControlLog:
@@ -26,6 +30,7 @@ class ControlLog:
         self.store = store
         self.stream = stream
         self.state = StreamState()
+        self._damaged: set[str] = set()
 
     def records(self, from_seq: int = 1) -> list[Record]:
         """Return all records from a number on, oldest first.
@@ -102,17 +107,31 @@ class ControlLog:
         self.store.put_heartbeat(incarnation, heartbeat.to_json())
 
     def heartbeat(self, incarnation: str) -> Heartbeat | None:
-        """Return an incarnation's heartbeat, or None if it never wrote one.
+        """Return an incarnation's heartbeat, or None if it never wrote one or it is damaged, which is logged once.
 
-        :raises StreamError: the heartbeat is damaged.
+        A driver replaces its heartbeat every second, so a damaged one is a dead driver's, or is mended soon: to an
+        observer both are a driver that gives no sign of life.
+
         :raises ControlUnavailable: the store cannot be read now.
         """
-        data = self.store.heartbeat(incarnation)
-        return None if data is None else Heartbeat.from_json(data, incarnation)
+        try:
+            data = self.store.heartbeat(incarnation)
+            beat = None if data is None else Heartbeat.from_json(data, incarnation)
+        except Damaged as error:
+            if incarnation not in self._damaged:
+                self._damaged.add(incarnation)
+                _logger.warning("A heartbeat counts as unknown: %s", error)
+            return None
+        self._damaged.discard(incarnation)
+        return beat
 
-    def heartbeats(self) -> dict[str, Heartbeat]:
-        """Return all heartbeats, by incarnation."""
-        found = ((name, self.heartbeat(name)) for name in self.store.heartbeats())
+    def heartbeats(self, deployment: str = "") -> dict[str, Heartbeat]:
+        """Return the heartbeats that can be read, by incarnation.
+
+        :param deployment: whose; default: all.
+        """
+        names = [name for name in self.store.heartbeats() if deployment in ("", deployment_of(name))]
+        found = ((name, self.heartbeat(name)) for name in names)
         return {name: beat for name, beat in found if beat is not None}
 
 

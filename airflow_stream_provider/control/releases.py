@@ -9,12 +9,14 @@ import io
 import json
 import os
 import shutil
+import stat
 import uuid
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from airflow_stream_provider.control.disk import make_folder, sync_folder, unavailable, write_new
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.release import Release
 
@@ -22,6 +24,9 @@ LAUNCHER = "launcher.py"
 RUNTIME_ZIP = "airflow_stream_runtime.zip"
 # The packages that are shipped to the driver; everything else here needs Airflow.
 _SHIPPED = ("lifecycle", "control", "checkpoint", "runtime")
+# Only the user that published a release may write in its folder, and nobody in its files.
+_FOLDER_MODE = 0o2750
+_FILE_MODE = 0o440
 
 
 def publish(
@@ -35,10 +40,12 @@ def publish(
 ) -> Release:
     """Copy a release's files into a folder named by their hash. The same contents give the same release.
 
-    The zip of the runtime and launcher.py are part of the release.
+    The zip of the runtime and launcher.py are part of the release. Nobody may write in its folder afterwards.
 
-    :param stream_folder: the stream's folder under the control URL.
+    :param stream_folder: the stream's folder under the control URL; it exists.
     :raises SpecError: a file is missing, or two files have the same name.
+    :raises StreamError: the release was published before, and its files have changed since.
+    :raises ControlUnavailable: the stream's folder cannot be written now.
     """
     sources = [application, *py_files]
     _check_sources(sources)
@@ -52,28 +59,38 @@ def publish(
         "py_files": [path.name for path in py_files],
         "conf": dict(conf or {}),
     }
-    release = Release.from_json({**settings, "hash": _digest(settings, files)})
-    _write(release.folder(stream_folder), files)
+    contents = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    release = Release.from_json({**settings, "hash": _digest(settings, contents)})
+    with unavailable(stream_folder):
+        _write(release.folder(stream_folder), files)
+    verify(release.folder(stream_folder), release)
     return release
 
 
-def verify(stream_folder: Path, release: Release) -> None:
-    """Check that the files of a release are those that were published (rule 8 in docs/architecture.md).
+def verify(folder: Path, release: Release) -> None:
+    """Check that a folder holds the files of a release as they were published, and nothing else (rule 8).
 
-    :raises StreamError: a file is missing or has changed.
+    :param folder: the release's folder, or a copy of it.
+    :raises StreamError: a file is missing, has changed, is no regular file, or does not belong there.
+    :raises ControlUnavailable: the folder cannot be read now.
     """
-    folder = release.folder(stream_folder)
-    names = [release.application, *release.py_files, LAUNCHER, RUNTIME_ZIP]
-    settings = {k: v for k, v in release.to_json().items() if k != "hash"}
-    try:
-        found = _digest(settings, {name: (folder / name).read_bytes() for name in names})
-    except FileNotFoundError as error:
-        found = f"no file {Path(error.filename).name}"
-    if found != release.hash:
+    names = {release.application, *release.py_files, LAUNCHER, RUNTIME_ZIP}
+    with unavailable(folder):
+        found = set(os.listdir(folder)) if folder.is_dir() and not folder.is_symlink() else set()
+        problems = [f"{name} is missing" for name in sorted(names - found)]
+        problems += [f"{name} does not belong there" for name in sorted(found - names)]
+        problems += [f"{name} is no regular file" for name in sorted(names & found) if not _is_plain(folder / name)]
+        if not problems:
+            settings = {k: v for k, v in release.to_json().items() if k != "hash"}
+            digest = _digest(settings, {name: _sha256_of(folder / name) for name in sorted(names)})
+            if digest != release.hash:
+                problems = [f"their hash is {digest} and was {release.hash}"]
+    if problems:
         raise StreamError(
             f"The files of release {release.version} in {folder} have changed since they were published: "
-            f"the hash was {release.hash}, found {found}.",
-            next_step="Deploy the release again. Never edit files under releases/.",
+            f"{', '.join(problems)}.",
+            next_step="Find out who changed them, move that folder away, and deploy the release again. Never edit "
+            "files under releases/.",
             hash=release.hash,
         )
 
@@ -92,9 +109,22 @@ def _check_sources(sources: Sequence[Path]) -> None:
         names.add(path.name)
 
 
-def _digest(settings: Mapping[str, Any], files: Mapping[str, bytes]) -> str:
-    contents = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-    return hashlib.sha256(json.dumps([settings, contents], sort_keys=True).encode()).hexdigest()[:16]
+def _digest(settings: Mapping[str, Any], contents: Mapping[str, str]) -> str:
+    """Return the hash of a release. `contents`: the SHA-256 of each file, by its name."""
+    return hashlib.sha256(json.dumps([settings, contents], sort_keys=True).encode()).hexdigest()
+
+
+def _sha256_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(handle, "rb") as file:
+        while chunk := file.read(2**20):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _is_plain(path: Path) -> bool:
+    return stat.S_ISREG(os.lstat(path).st_mode)
 
 
 @functools.cache
@@ -113,15 +143,22 @@ def runtime_zip() -> bytes:
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     if folder.is_dir():
+        # So that the clean-up, which knows of no deployment of it yet, takes it for a new one.
+        with contextlib.suppress(PermissionError):  # another of Airflow's users published it
+            os.utime(folder)
         return
     temporary = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
-    temporary.mkdir(parents=True)
-    for name, data in files.items():
-        with open(temporary / name, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    # Another process may have published the same contents meanwhile; rename never replaces its folder.
-    with contextlib.suppress(OSError):
-        temporary.rename(folder)
-    shutil.rmtree(temporary, ignore_errors=True)
+    make_folder(temporary, _FOLDER_MODE)
+    try:
+        for name, data in files.items():
+            write_new(temporary / name, data, mode=_FILE_MODE, sync=True)
+        sync_folder(temporary)
+        try:
+            temporary.rename(folder)
+            sync_folder(folder.parent)
+        except OSError:
+            # Another process may have published the same contents meanwhile; rename never replaces its folder.
+            if not folder.is_dir():
+                raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -12,8 +12,9 @@ class Store(Protocol):
     Records are numbered, created once and never changed. Each incarnation has one heartbeat, and the stream has one
     object of samples; both are replaced as a whole.
 
-    Every method raises ControlUnavailable if it cannot read or write now. None always means that the store is readable
-    and the object does not exist.
+    Every method raises ControlUnavailable if it cannot read or write now, and every method that reads raises Damaged,
+    before it loads anything, if what is there is too large or no regular file. None always means that the store is
+    readable and the object does not exist.
     """
 
     folder: Path
@@ -23,6 +24,7 @@ class Store(Protocol):
         """Create record `seq` exclusively and durably.
 
         :raises SeqTaken: the number exists.
+        :raises Damaged: the record is larger than what `read` reads; nothing was written.
         """
 
     def read(self, seq: int) -> bytes | None:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from airflow_stream_provider.clusters import Cluster, open_cluster
-from airflow_stream_provider.control import open_log
-from airflow_stream_provider.control.files import local_folder
+from airflow_stream_provider.control import FilesStore, open_log
 from airflow_stream_provider.control.log import ControlLog, make_record
-from airflow_stream_provider.control.releases import publish
+from airflow_stream_provider.control.releases import publish, verify
+from airflow_stream_provider.control.root import local_folder
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect
 from airflow_stream_provider.hooks.submit import job_of, submit_once
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
@@ -155,12 +155,19 @@ class StreamHook(BaseHook):
         found = (source.read() for source in stream_sources(self.stream, self.control, state, heartbeats))
         return {query.query: [query.offsets] for query in found if query.offsets}
 
+    def exists(self) -> bool:
+        """Whether the stream was ever deployed.
+
+        :raises ControlUnavailable: the control folder is no control root here: it is not mounted, say.
+        """
+        return FilesStore.at(self.control, self.stream).exists()
+
     # -- acting ----------------------------------------------------------------------------------------------------
 
     def create(self) -> None:
         """Create the control log of a new stream; does nothing when it exists.
 
-        :raises ControlUnavailable: the control folder cannot be used.
+        :raises ControlUnavailable: the control folder is no control root here, or cannot be used.
         """
         open_log(self.control, self.stream, create=True)
 
@@ -211,7 +218,15 @@ class StreamHook(BaseHook):
         """Submit a declared deployment exactly once; see `submit_once` for `first`, the result and the errors."""
         release = self.control_log.refresh().deployments[deployment].release
         job = self._job(release, deployment)
-        return submit_once(self.control_log, self.cluster, job, by, first=first, connection=self.cluster_conn_id)
+        return submit_once(
+            self.control_log,
+            self.cluster,
+            job,
+            by,
+            first=first,
+            verify=lambda: verify(release.folder(self.folder), release),
+            connection=self.cluster_conn_id,
+        )
 
     def _job(self, release: Release, deployment: str) -> Job:
         return job_of(self.stream, self.control, self.folder, deployment, release)
@@ -222,7 +237,7 @@ class StreamHook(BaseHook):
         :raises ClusterError: the cluster does not answer.
         """
         declared = self.control_log.refresh().deployments[deployment]
-        beats = (b for i, b in self.control_log.heartbeats().items() if deployment_of(i) == deployment)
+        beats = self.control_log.heartbeats(deployment).values()
         known = {declared.submission, *(beat.submission for beat in beats)}
         known.update(self.cluster.find(deployment, declared.declared_at).alive)
         for submission in sorted(known - {""}):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from airflow_stream_provider.clusters import Cluster, Job, SubmitUnclear
@@ -26,21 +27,32 @@ def job_of(stream: str, control: str, folder: Path, deployment: str, release: Re
     )
 
 
-def submit_once(log: ControlLog, cluster: Cluster, job: Job, by: str, *, first: bool, connection: str = "") -> bool:
+def submit_once(
+    log: ControlLog,
+    cluster: Cluster,
+    job: Job,
+    by: str,
+    *,
+    first: bool,
+    verify: Callable[[], None],
+    connection: str = "",
+) -> bool:
     """Make sure that a declared deployment has exactly one submission.
 
     :param connection: Airflow connection of the cluster, for the record.
     :param first: the caller has just declared the deployment, so nobody can have submitted it before. Otherwise an
         earlier try may have died between submitting and recording it, and the heartbeats and the cluster are asked
         first (rule 5).
+    :param verify: called right before the submission; raises StreamError when the files of the release have changed.
     :return: False when the cluster cannot tell yet whether it was submitted: ask again later.
+    :raises StreamError: as `verify`; nothing new runs.
     :raises ClusterError: the cluster refused or does not answer; nothing new runs.
     """
     deployment = log.refresh().deployments[job.deployment]
     if deployment.submission or deployment.ended:
         return True
     if not first:
-        known = submission_of(job.deployment, log.state, log.heartbeats())
+        known = submission_of(job.deployment, log.state, log.heartbeats(job.deployment))
         if not known:
             found = cluster.find(job.deployment, deployment.declared_at)
             if not found.alive and not found.certain:
@@ -50,6 +62,7 @@ def submit_once(log: ControlLog, cluster: Cluster, job: Job, by: str, *, first: 
         if known:
             _record(log, job.deployment, known, by, connection)
             return True
+    verify()
     try:
         submission = cluster.submit(job)
     except SubmitUnclear:

@@ -36,6 +36,10 @@ class ControlUnavailable(StreamError):
     """The control log cannot be read or written now, or it is unknown whether a write arrived."""
 
 
+class Damaged(StreamError):
+    """What is stored cannot be what was written: torn, too large, not a regular file, or not of its form."""
+
+
 class CheckpointError(StreamError):
     """A checkpoint cannot be read, belongs to another stream, or is being written by another job."""
 

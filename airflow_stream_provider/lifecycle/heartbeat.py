@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
-from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.errors import Damaged
+from airflow_stream_provider.lifecycle.stored import known_fields, parse_object
 
 
 class DriverPhase(str, Enum):
@@ -113,20 +114,17 @@ class Heartbeat:
     def from_json(cls, data: bytes, incarnation: str) -> Heartbeat:
         """Parse a stored heartbeat.
 
-        :raises StreamError: it is not a heartbeat; the message names the incarnation.
+        :raises Damaged: it is not a heartbeat; the message names the incarnation.
         """
         try:
-            body = dict(json.loads(data))
-            known = _known(cls, body)
-            known["counter"] = int(known.get("counter", 0))
-            known["queries"] = tuple(
-                QueryProgress(**{**_known(QueryProgress, query), "committed": tuple(query.get("committed", ()))})
-                for query in body.get("queries", ())
+            known = known_fields(cls, parse_object(data))
+            known["queries"] = tuple(_query(query) for query in known.get("queries", ()))
+            known["offsets_group"] = OffsetsGroupStatus(
+                **known_fields(OffsetsGroupStatus, known.get("offsets_group", {}))
             )
-            known["offsets_group"] = OffsetsGroupStatus(**_known(OffsetsGroupStatus, body.get("offsets_group", {})))
             return cls(**known)
-        except (ValueError, TypeError, AttributeError) as error:
-            raise StreamError(
+        except ValueError as error:
+            raise Damaged(
                 f"The heartbeat of {incarnation} is not readable: {error}.",
                 next_step="A living driver replaces it within a second. If it stays so, look at that driver's log.",
                 incarnation=incarnation,
@@ -137,5 +135,8 @@ class Heartbeat:
         return next((query for query in self.queries if query.name == name), None)
 
 
-def _known(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    return {f.name: data[f.name] for f in fields(cls) if f.name in data}
+def _query(data: Mapping[str, Any]) -> QueryProgress:
+    known = known_fields(QueryProgress, data)
+    if "name" not in known:
+        raise ValueError("a query has no name")
+    return QueryProgress(**{**known, "committed": tuple(known.get("committed", ()))})

@@ -12,6 +12,7 @@ DEPLOYMENT = re.compile(r"[a-z0-9][a-z0-9_-]{0,127}")
 # Part of the Spark application's name, in which the cluster's pages are searched for deployments.
 VERSION = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 INCARNATION = re.compile(DEPLOYMENT.pattern + r"\.[0-9a-f]{8}")
+RELEASE_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 def check_stream_name(name: str) -> str:
@@ -36,7 +37,7 @@ def check_version(version: str) -> str:
 
 
 def check_id(value: str, pattern: re.Pattern[str]) -> str:
-    """Return a deployment or incarnation id; raise SpecError when it does not match its pattern."""
+    """Return an id, or a release's hash; raise SpecError when it does not match its pattern."""
     if not pattern.fullmatch(value):
         raise SpecError(
             f"{value!r} is not an id of the form {pattern.pattern}.",

@@ -7,13 +7,16 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from airflow_stream_provider.lifecycle.ids import RELEASE_HASH, check_id
+
 
 @dataclass(frozen=True)
 class Release:
     """An immutable description of what to run; it travels in the `declared` record.
 
     :param version: label that a person gave it.
-    :param hash: over the description and the contents of all its files; empty until it is published.
+    :param hash: SHA-256 over the description and the contents of all its files, 64 hex digits; empty until it is
+        published.
     :param application: name of the script in the release's folder.
     :param arguments: of the script.
     :param py_files: names of the Python modules and zips that go with it.
@@ -43,5 +46,8 @@ class Release:
         return cls(**{**known, "version": str(data["version"]), "conf": dict(data.get("conf", {}))})
 
     def folder(self, stream_folder: Path) -> Path:
-        """Return the folder of this release's files under the stream's control folder."""
-        return stream_folder / "releases" / self.hash
+        """Return the folder of this release's files under the stream's control folder.
+
+        :raises SpecError: `hash` is no hash; a record that somebody else wrote could lead out of the folder.
+        """
+        return stream_folder / "releases" / check_id(self.hash, RELEASE_HASH)

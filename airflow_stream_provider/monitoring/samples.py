@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.report import Ceilings, LagReport
+from airflow_stream_provider.lifecycle.errors import Damaged
+from airflow_stream_provider.lifecycle.stored import known_fields, parse_object
 from airflow_stream_provider.monitoring.incidents import IncidentState
 
 log = logging.getLogger(__name__)
@@ -93,8 +95,13 @@ class LagSample:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LagSample:
-        """Return the sample that `to_json` wrote; fields that this version does not know are ignored."""
-        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        """Return the sample that `to_json` wrote; fields that this version does not know are ignored.
+
+        :raises ValueError, KeyError, TypeError, AttributeError: it is none.
+        """
+        known = known_fields(cls, data)
+        if not all(isinstance(count, int) for count in known.get("counters", {}).values()):
+            raise ValueError("a counter is no number")
         queries = {name: _query(query) for name, query in data.get("queries", {}).items()}
         incidents = {kind: IncidentState.from_json(state) for kind, state in data.get("incidents", {}).items()}
         health = Health(data.get("health", Health.UNKNOWN))
@@ -112,16 +119,16 @@ def queries_of(report: LagReport, ceilings: Ceilings) -> dict[str, QuerySample]:
 
 
 def read(store: Store) -> list[LagSample]:
-    """Return the samples, oldest first; none when there was no watch yet, or when a crash has left a damaged file.
+    """Return the samples, oldest first; none when there was no watch yet, or when the file is damaged.
 
     :raises ControlUnavailable: the control folder cannot be read now.
     """
-    data = store.samples()
-    if data is None:
-        return []
     try:
-        return [LagSample.from_json(sample) for sample in json.loads(data)["samples"]]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        data = store.samples()
+        if data is None:
+            return []
+        return [LagSample.from_json(sample) for sample in parse_object(data)["samples"]]
+    except (Damaged, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         # The record of delivered alerts is lost with the samples, so some may be sent twice; failing here would also
         # stop recovery.
         log.warning("The samples of the watch are damaged; starting without them: %s", error)
@@ -153,5 +160,5 @@ def bad_since(samples: Sequence[LagSample], at: float) -> float:
 
 
 def _query(data: Mapping[str, Any]) -> QuerySample:
-    known = {f.name: data[f.name] for f in fields(QuerySample) if f.name in data}
+    known = known_fields(QuerySample, data)
     return QuerySample(**{**known, "alarms": tuple(known.get("alarms", ()))})

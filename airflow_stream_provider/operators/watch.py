@@ -55,7 +55,7 @@ class WatchStreamOperator(StreamOperator):
         from airflow_stream_provider.monitoring.delivery import ImportedRecipient
         from airflow_stream_provider.monitoring.watch_look import Alerts, sample_of
 
-        if not self.hook.folder.exists() and self.hook.folder.parent.is_dir():
+        if not self.hook.exists():
             raise AirflowSkipException("This stream has never been deployed.")
         snapshot = self.hook.observe()
         store, limits = self.hook.control_log.store, self.stream.lag.limits

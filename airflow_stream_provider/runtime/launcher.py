@@ -2,16 +2,29 @@
 
     launcher.py --control URL --stream NAME --deployment ID -- SCRIPT ARGS...
 
-It is copied beside the script into the release's folder; the rest of the runtime travels as a zip of py-files.
+It is copied beside the script into the release's folder; the rest of the runtime travels as a zip of py-files. It first
+copies that folder to one that only its own user can change, imports and runs only that copy, and verifies the copy:
+what was verified is what runs. What Spark itself reads of the release's folder (this file, and the py-files that it
+sends to the executors) only the folder's modes protect.
 """
 
 from __future__ import annotations
 
+import sys
+
+# Python has put the release's folder at the head of its path: nothing in it may stand in for the standard library.
+if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
+    del sys.path[0]
+
 import argparse
+import fcntl
 import logging
+import os
 import runpy
 import secrets
-import sys
+import shutil
+import stat
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,9 +35,15 @@ if TYPE_CHECKING:
     from airflow_stream_provider.lifecycle.policy import Policy
     from airflow_stream_provider.lifecycle.release import Release
 
+_COPY = "airflow-stream-release-"
 
-def main(argv: Sequence[str]) -> int:
-    """Run one incarnation from start to end and return the process's exit code."""
+
+def main(argv: Sequence[str], folder: Path) -> int:
+    """Run one incarnation from start to end and return the process's exit code.
+
+    :param folder: holds the files of the release; nobody else can change it.
+    :raises StreamError: they are not those that were published, or the script named is not the release's.
+    """
     parser = argparse.ArgumentParser(prog="launcher.py")
     parser.add_argument("--control", required=True, help="control URL, such as file:///data/streams")
     parser.add_argument("--stream", required=True)
@@ -37,6 +56,7 @@ def main(argv: Sequence[str]) -> int:
 
     from airflow_stream_provider.control import open_log
     from airflow_stream_provider.control.releases import verify
+    from airflow_stream_provider.lifecycle.errors import StreamError
 
     log = open_log(options.control, options.stream)
     deployment = log.refresh().deployments.get(options.deployment)
@@ -49,11 +69,19 @@ def main(argv: Sequence[str]) -> int:
     if _twin_lives(log, incarnation):
         print(f"Another driver of {options.deployment} is alive: this one exits.")
         return 0
-    verify(log.store.folder, deployment.release)
-    return _run(log, incarnation, deployment.release, deployment.policy, options)
+    release = deployment.release
+    if options.script != release.application:
+        raise StreamError(
+            f"{options.deployment} runs {release.application}, and not {options.script}, which this driver was given.",
+            next_step="Find out who submitted this driver: Airflow does not do that.",
+        )
+    verify(folder, release)
+    return _run(log, incarnation, release, deployment.policy, options, folder)
 
 
-def _run(log: ControlLog, incarnation: str, release: Release, policy: Policy, options: argparse.Namespace) -> int:
+def _run(
+    log: ControlLog, incarnation: str, release: Release, policy: Policy, options: argparse.Namespace, folder: Path
+) -> int:
     from airflow_stream_provider.runtime.agent import Agent
     from airflow_stream_provider.runtime.agent_thread import AgentThread
     from airflow_stream_provider.runtime.consumer_group import ConsumerGroup
@@ -83,8 +111,8 @@ def _run(log: ControlLog, incarnation: str, release: Release, policy: Policy, op
     process.on_terminate(lambda: thread.terminate(agent))
     thread.start(agent)
 
-    script = Path(release.folder(log.store.folder)) / options.script
-    sys.argv = [str(script), *options.arguments]
+    script = folder / release.application
+    sys.argv = [str(script), *release.arguments]
     sys.path.insert(0, str(script.parent))
     try:
         runpy.run_path(str(script), run_name="__main__")
@@ -107,20 +135,53 @@ def _twin_lives(log: ControlLog, incarnation: str) -> bool:
     There is one when the submission was repeated, or when an old driver is still ending.
     """
     deployment = incarnation.rpartition(".")[0]
-
-    def counters() -> dict[str, int]:
-        beats = log.heartbeats().items()
-        return {name: beat.counter for name, beat in beats if name.startswith(f"{deployment}.")}
-
-    first = counters()
+    first = {name for name in log.store.heartbeats() if name.startswith(f"{deployment}.")}
     if not first:
         return False
-    # An orphan's Python ends within two seconds; a counter that grows after ten belongs to a live driver.
+    # An orphan's Python ends within two seconds; a counter that grows after ten belongs to a live driver, and so does a
+    # heartbeat that was damaged then and is not any more.
     time.sleep(10)
-    middle = counters()
+    middle = log.heartbeats(deployment)
     time.sleep(3)
-    return any(count > middle.get(name, count) for name, count in counters().items() if name in first)
+    last = log.heartbeats(deployment)
+    return any(name not in middle or last[name].counter > middle[name].counter for name in first & last.keys())
+
+
+def private_copy(folder: Path) -> Path:
+    """Copy a release's folder to one that only this user can change; import from that one from now on.
+
+    Copies of drivers that have ended, however they did, are removed.
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{_COPY}*"):
+        _remove_if_its_driver_has_ended(left)
+    private = Path(tempfile.mkdtemp(prefix=_COPY))
+    # Locked until this process ends, and from the moment at which others see it.
+    lock = os.open(private / "new", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.rename(private / "new", private / "lock")
+    # Symbolic links stay what they are, so that `verify` refuses them.
+    copy = Path(shutil.copytree(folder, private / "release", symlinks=True))
+    here = os.path.realpath(folder)
+    for number, entry in enumerate(sys.path):
+        if os.path.dirname(os.path.realpath(entry)) == here:
+            sys.path[number] = str(copy / os.path.basename(entry))
+    return copy
+
+
+def _remove_if_its_driver_has_ended(private: Path) -> None:
+    try:
+        found = os.lstat(private)
+        if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+            return
+        lock = os.open(private / "lock", os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(private, ignore_errors=True)
+        finally:
+            os.close(lock)
+    except OSError:
+        return  # its driver lives, or is only starting
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], private_copy(Path(__file__).parent)))

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from airflow_stream_provider.clusters import refuse_secret_arguments, refuse_secret_conf
-from airflow_stream_provider.control.files import local_folder
+from airflow_stream_provider.control.root import local_folder
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.report import Ceilings
 from airflow_stream_provider.lifecycle.errors import SpecError

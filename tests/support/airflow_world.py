@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from airflow_stream_provider.clusters.processes import MARK
-from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control import ControlLog, make_root, open_log
 from airflow_stream_provider.lifecycle.state import StreamState
 
 SPEC = """\
@@ -91,6 +91,7 @@ class World:
         self.name = name
         self.folder = folder
         self.control = f"file://{folder}/control"
+        make_root(self.control)
         self.data = folder / "data"
         self.data.mkdir()
         dags = airflow.home / "dags"

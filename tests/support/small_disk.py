@@ -13,10 +13,11 @@ from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 
-from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from tests.support.control_root import new_log
 
 OTHERS = ("writer-0", "writer-1")
 
@@ -108,8 +109,8 @@ def main(scratch: str, trouble: str) -> None:
     disk = folder / "disk"
     disk.mkdir()
     (folder / "elsewhere").mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], check=True)
-    log = open_log(disk.as_uri(), "orders", create=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m,mode=0770", "tmpfs", str(disk)], check=True)
+    log = new_log(disk.as_uri(), "orders")
     append(log)
     {"full": full, "read_only": read_only, "unmounted": unmounted}[trouble](log, disk, folder)
 

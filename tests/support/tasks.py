@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from airflow_stream_provider.control import make_root
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
@@ -17,6 +18,7 @@ IDENTITY = TaskIdentity("dag", "run", "t")
 
 def spec_in(folder: Path) -> StreamSpec:
     """A stream whose control log is in this folder, and whose connections do not exist."""
+    make_root(f"file://{folder}")
     return StreamSpec.model_validate(
         {
             "name": "orders",

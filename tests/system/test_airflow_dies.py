@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from airflow_stream_provider.checkpoint.read import read
-from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
 from demo.environment import DemoEnvironment, create_topics, lay_out
@@ -20,6 +20,7 @@ from devstack.audit import count, deliveries, end_offsets
 from devstack.drivers import wait_for
 from devstack.producer import Producer
 from devstack.stack import LocalStack
+from tests.support.control_root import new_log
 
 DAG = "orders__upgrade"
 ROOT = Path(__file__).parents[2]
@@ -31,7 +32,7 @@ class World:
     def __init__(self, stack: LocalStack, site: DemoEnvironment) -> None:
         self.stack = stack
         self.site = site
-        self.log: ControlLog = open_log(site.spec.control, site.spec.name, create=True)
+        self.log: ControlLog = new_log(site.spec.control, site.spec.name)
         self.producer = Producer(site.brokers, "orders", 300)
 
     def upgrade(self, version: str, *arguments: str) -> str:

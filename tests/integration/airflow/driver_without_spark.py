@@ -174,8 +174,9 @@ def main() -> None:
     if declared is None or declared.ended:
         return
     release = declared.release
-    verify(log.store.folder, release)
-    script = runpy.run_path(str(release.folder(log.store.folder) / release.application))
+    folder = release.folder(log.store.folder)
+    verify(folder, release)
+    script = runpy.run_path(str(folder / release.application))
     behaviour = script.get("BEHAVIOUR", "")
     if behaviour == "die-starting":
         os._exit(1)

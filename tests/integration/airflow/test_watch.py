@@ -89,10 +89,13 @@ def test_what_a_watch_that_died_had_begun_the_next_one_ends(world: World, call: 
 
 
 def test_a_release_that_never_comes_up_is_not_started_over_and_over(world: World) -> None:
+    broken = world.data / "broken"
+    world.application.write_text(
+        f"import os\nassert not os.path.exists({str(broken)!r})\nQUERIES = ('enrich', 'totals')\n"
+    )
     world.deploy("1")
     kill(world)
-    release = world.log.store.folder / "releases" / world.state.holding_deployment.release.hash  # type: ignore[union-attr]
-    (release / world.application.name).write_text("BEHAVIOUR = 'broken'\n")
+    broken.touch()
     first = world.by_hand("watch")
     assert first.state == "failed"
     assert "was started again and failed" in first.log

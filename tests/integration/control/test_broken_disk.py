@@ -17,11 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
+from tests.support.control_root import new_log
 
 ROOT = Path(__file__).parents[3]
 NAME = "orders-1-aaaa.00000001"
@@ -37,7 +38,7 @@ def names(log: ControlLog, folder: str) -> list[str]:
 
 @pytest.fixture
 def log(tmp_path: Path) -> ControlLog:
-    made = open_log(tmp_path.as_uri(), "orders", create=True)
+    made = new_log(tmp_path.as_uri(), "orders")
     made.append(note(), 0)
     return made
 

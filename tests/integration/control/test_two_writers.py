@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.lifecycle.record import Record
+from tests.support.control_root import new_log
 
 ROOT = Path(__file__).parents[3]
 KILLS = 12
@@ -26,7 +27,7 @@ class Writers:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.control = (folder / "control").as_uri()
-        self.log = open_log(self.control, "orders", create=True)
+        self.log = new_log(self.control, "orders")
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> str:

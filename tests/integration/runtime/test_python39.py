@@ -13,12 +13,12 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from airflow_stream_provider.checkpoint import read
-from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.releases import RUNTIME_ZIP, publish
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from tests.support import checkpoint_trees as trees
 from tests.support import driver_part, story
+from tests.support.control_root import new_log
 from tests.support.orders_files import Orders
 from tests.support.python39 import VERSION, python39
 
@@ -42,7 +42,7 @@ def test_modules_control_log_and_checkpoint(tmp_path: Path) -> None:
     """What Python 3.9 writes and reads is what the Python of Airflow reads."""
     python = python39()
     control = (tmp_path / "control").as_uri()
-    log = open_log(control, "orders", create=True)
+    log = new_log(control, "orders")
     release = publish(log.store.folder, version="1", application=APP)
     checkpoint = trees.new(tmp_path / "checkpoint")
     trees.plan(checkpoint, 7, trees.kafka(orders={0: 10, 1: 20}))

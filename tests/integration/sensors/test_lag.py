@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer, TopicPartition
 
-from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.kafka.client import KafkaClient
 from devstack.airflow_api import AirflowApi
 from devstack.stack import LocalStack
 from tests.support.checkpoint_trees import commit, new, plan
 from tests.support.checkpoint_trees import kafka as offsets
+from tests.support.control_root import new_log
 
 ROOT = Path(__file__).parents[3]
 DAGS = Path(__file__).parent / "dags"
@@ -51,7 +51,7 @@ class Stream:
         self.producer = KafkaProducer(bootstrap_servers=stack.bootstrap_servers, linger_ms=60_000)
         self.committed = {0: 0, 1: 0}
         stack.broker.create_topics({"orders": 2})
-        log = open_log(f"file://{folder}/control", "orders", create=True)
+        log = new_log(f"file://{folder}/control", "orders")
         query = {"name": "enrich", "checkpoint": str(self.checkpoint), "sources": ["kafka:subscribe=orders"]}
         records: tuple[tuple[str, dict[str, Any]], ...] = (
             ("declared", {"release": {"version": "1", "hash": "h"}, "policy": {}, "reason": "test"}),

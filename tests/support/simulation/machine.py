@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.log import ControlLog
+from airflow_stream_provider.control.root import make_root
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.conditions import Needs
@@ -268,6 +269,7 @@ class StreamsOnFiles(Streams):
 
     def new_store(self) -> Store:
         self.folder = TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+        make_root(Path(self.folder.name).as_uri())
         store = FilesStore(Path(self.folder.name) / "orders")
         store.initialise()
         return store

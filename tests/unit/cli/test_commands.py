@@ -23,6 +23,7 @@ from airflow_stream_provider.lag.report import LagReport, Verdict
 from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, append
+from tests.support.control_root import new_log
 from tests.support.lag_reports import partition, report
 from tests.support.snapshots import RUNNING
 
@@ -43,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
     streams.mkdir()
     for name in ("orders", "new"):
         (streams / f"{name}.yaml").write_text(YAML.format(name=name, control=f"file://{tmp_path}"))
-    log = open_log(f"file://{tmp_path}", "orders", create=True)
+    log = new_log(f"file://{tmp_path}", "orders")
     for seq, one in enumerate(RUNNING):
         log.append(one, seq)
     return streams
@@ -227,4 +228,16 @@ def test_the_commands_are_found_by_their_names() -> None:
         assert isinstance(command, ActionCommand)
         assert callable(getattr(commands, command.name))
         names.append(command.name)
-    assert names == ["lag", "status", "history"]
+    assert names == ["init", "lag", "status", "history"]
+
+
+def test_a_control_root_is_made_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = (tmp_path / "control").as_uri()
+    for word in ("now", "already"):
+        commands.init(Namespace(control=url, verbose=False))
+        assert capsys.readouterr().out == f"{url} is {word} a control root.\n"
+    open_log(url, "orders", create=True)
+    with pytest.raises(SystemExit) as refused:
+        commands.init(Namespace(control="s3://bucket", verbose=False))
+    assert refused.value.code == Code.UNKNOWN
+    assert "is not file:///an/absolute/folder" in capsys.readouterr().err

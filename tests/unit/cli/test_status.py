@@ -16,7 +16,7 @@ from airflow_stream_provider.cli.status import (
     code_of_sample,
     status_of,
 )
-from airflow_stream_provider.control import open_log
+from airflow_stream_provider.control import make_root
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict, LagReport
@@ -26,6 +26,7 @@ from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, append
 from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.control_root import new_log
 from tests.support.lag_reports import partition, report
 from tests.support.story import OLD, RUNNING, STARTED, STOPPED, failed, fenced, write
 
@@ -121,7 +122,7 @@ def test_without_kafka_only_incidents_are_bad(spec: StreamSpec) -> None:
 def test_a_stream_without_a_sample_is_judged_by_its_phase(
     spec: StreamSpec, records: list[Record], phase: str, version: str, code: Code
 ) -> None:
-    write(open_log(spec.control, "orders", create=True), *records)
+    write(new_log(spec.control, "orders"), *records)
     found = status_of(spec)
     assert (found.phase, found.version, found.sample, found.code) == (phase, version, None, code)
     assert found.to_json() == {
@@ -139,7 +140,7 @@ def test_a_stream_without_a_sample_is_judged_by_its_phase(
     [(0.0, "k", Code.BAD), (STALE_SECONDS + 5, "k", Code.UNKNOWN), (STALE_SECONDS + 5, None, Code.WELL)],
 )
 def test_only_a_sample_of_late_says_how_it_is(spec: StreamSpec, age: float, kafka: str | None, code: Code) -> None:
-    log = open_log(spec.control, "orders", create=True)
+    log = new_log(spec.control, "orders")
     write(log, *RUNNING)
     append(log.store, LagSample(time.time() - age, "running", health=Health.FAIL, problem="Because."))
     found = status_of(spec.model_copy(update={"kafka": kafka}))
@@ -149,7 +150,9 @@ def test_only_a_sample_of_late_says_how_it_is(spec: StreamSpec, age: float, kafk
 def test_what_cannot_be_read_is_a_line_of_its_own(spec: StreamSpec) -> None:
     missing = status_of(spec)
     assert (missing.stream, missing.code, missing.phase) == ("orders", Code.UNKNOWN, "")
-    assert "There is no control log" in missing.problem
+    assert "is not a control root" in missing.problem
+    make_root(spec.control)
+    assert "There is no control log" in status_of(spec).problem
     broken = status_of(SpecError("It is broken.", file="/streams/broken.yaml"))
     assert broken == StreamStatus("broken", problem="It is broken.")
     assert status_of(SpecError("It is broken.")).stream == "?"

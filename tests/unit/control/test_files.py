@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.control import open_log
-from airflow_stream_provider.control.files import FilesStore, local_folder
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, SpecError
+from airflow_stream_provider.control import make_root, open_log
+from airflow_stream_provider.control.files import HEARTBEAT_LIMIT, RECORD_LIMIT, SAMPLES_LIMIT, FilesStore
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged, SeqTaken, SpecError
 
 NAME = "orders-1-aaaa.00000001"
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> FilesStore:
+    make_root(tmp_path.as_uri())
     made = FilesStore(tmp_path / "orders")
     made.initialise()
     return made
@@ -51,6 +52,8 @@ def test_a_missing_folder_is_unavailable_and_not_an_empty_log(store: FilesStore)
         lambda: store.create(2, b"second"),
         lambda: store.put_heartbeat(NAME, b"{}"),
         lambda: store.heartbeat(NAME),
+        store.heartbeats,
+        store.samples,
         store.check,
     )
     for call in calls:
@@ -101,11 +104,78 @@ def test_heartbeats_are_replaced_as_a_whole(store: FilesStore) -> None:
     assert (store.heartbeat(NAME), store.heartbeats()) == (b'{"counter": 2}', [NAME])
 
 
-def test_the_temporary_file_of_a_killed_heartbeat_writer_is_reused(store: FilesStore) -> None:
-    (store.folder / "heartbeats" / f".{NAME}.json.new").write_bytes(b"{tor")
+def test_what_a_killed_writer_of_heartbeats_left_is_in_nobodys_way(store: FilesStore) -> None:
+    (store.folder / "incoming" / f"new.{NAME}.json.{'0' * 32}").write_bytes(b"{tor")
     assert store.heartbeats() == []
     store.put_heartbeat(NAME, b"{}")
     assert [path.name for path in (store.folder / "heartbeats").iterdir()] == [f"{NAME}.json"]
+
+
+def test_no_name_that_can_be_foreseen_is_written_through(store: FilesStore, tmp_path: Path) -> None:
+    """A symbolic link with the name of a heartbeat, of its temporary file of old, or of the samples."""
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"mine")
+    beat = store.folder / "heartbeats" / f"{NAME}.json"
+    for path in (beat, beat.with_name(f".{beat.name}.new"), store.folder / "lag.json"):
+        path.symlink_to(secret)
+    store.put_heartbeat(NAME, b"{}")
+    store.put_samples(b"{}")
+    assert secret.read_bytes() == b"mine"
+    assert (store.heartbeat(NAME), store.samples()) == (b"{}", b"{}")
+
+
+def read_each(store: FilesStore) -> dict[Path, tuple[Callable[[], object], int]]:
+    return {
+        store.folder / "log" / f"{1:020d}.json": (lambda: store.read(1), RECORD_LIMIT),
+        store.folder / "heartbeats" / f"{NAME}.json": (lambda: store.heartbeat(NAME), HEARTBEAT_LIMIT),
+        store.folder / "lag.json": (store.samples, SAMPLES_LIMIT),
+    }
+
+
+def test_what_is_too_large_is_not_loaded(store: FilesStore) -> None:
+    for path, (read, limit) in read_each(store).items():
+        path.touch()
+        os.truncate(path, limit)
+        assert len(read()) == limit  # type: ignore[arg-type]
+        os.truncate(path, 2**34)  # sparse; loading it would take all memory
+        with pytest.raises(Damaged, match=f"{path.name} is larger than {limit} bytes"):
+            read()
+
+
+def test_what_is_no_regular_file_is_not_read(store: FilesStore, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_bytes(b"{}")
+    for path, (read, _) in read_each(store).items():
+        for make in (lambda p: p.symlink_to(elsewhere), os.mkfifo, Path.mkdir):
+            make(path)
+            with pytest.raises(Damaged, match=f"{path.name} is not a regular file"):
+                read()
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def test_a_record_that_nobody_could_read_is_not_written(store: FilesStore) -> None:
+    with pytest.raises(Damaged, match="Nothing was written"):
+        store.create(1, b"x" * (RECORD_LIMIT + 1))
+    assert store.read(1) is None
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_the_group_can_write_and_others_can_do_nothing_whatever_the_umask_is(tmp_path: Path, umask: int) -> None:
+    root = tmp_path / "root"
+    before = os.umask(umask)
+    try:
+        make_root(root.as_uri())
+        store = FilesStore(root / "orders")
+        store.initialise()
+        store.create(1, b"{}")
+        store.put_heartbeat(NAME, b"{}")
+        store.put_samples(b"{}")
+    finally:
+        os.umask(before)
+    modes = {path: path.stat().st_mode & 0o7777 for path in [root, *root.rglob("*")]}
+    assert {mode for path, mode in modes.items() if path.is_dir()} == {0o2770}
+    assert {mode for path, mode in modes.items() if path.is_file()} == {0o660}
+    assert len(modes) == 10
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "orders", "orders.1", "", "orders-1.00000001/x"])
@@ -119,6 +189,7 @@ def test_a_file_system_where_both_creates_win_is_refused(tmp_path: Path, monkeyp
         target.write_bytes(source.read_bytes())
 
     monkeypatch.setattr(os, "link", overwrite)
+    make_root(tmp_path.as_uri())
     store = FilesStore(tmp_path / "orders")
     with pytest.raises(ControlUnavailable, match="2 succeeded instead of one") as refusal:
         store.initialise()
@@ -132,6 +203,7 @@ def test_a_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", unsupported)
+    make_root(tmp_path.as_uri())
     with pytest.raises(ControlUnavailable, match=r"0 succeeded instead of one \(Operation not permitted\)"):
         FilesStore(tmp_path / "orders").initialise()
 
@@ -147,23 +219,12 @@ def test_a_read_without_a_new_record_costs_one_open_and_one_stat(
 
     for name in ("open", "stat", "listdir", "scandir"):
         monkeypatch.setattr(os, name, counting(name, getattr(os, name)))
-    monkeypatch.setattr(Path, "read_bytes", counting("open", Path.read_bytes))
     assert store.read(2) is None
     assert calls == ["open", "stat"]
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/streams", "file://host/streams", "streams", "/data/streams", "file:data"])
-def test_only_file_urls_with_an_absolute_path_are_accepted(url: str) -> None:
-    with pytest.raises(SpecError, match="is not file:///an/absolute/folder"):
-        local_folder(url)
-
-
-def test_a_file_url_is_unquoted() -> None:
-    assert local_folder("file:///data/my%20streams") == Path("/data/my streams")
-    assert local_folder("file://localhost/data") == Path("/data")
-
-
 def test_opening_a_log(tmp_path: Path) -> None:
+    make_root(tmp_path.as_uri())
     with pytest.raises(ControlUnavailable, match="There is no control log"):
         open_log(tmp_path.as_uri(), "orders")
     open_log(tmp_path.as_uri(), "orders", create=True)

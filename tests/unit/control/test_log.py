@@ -146,6 +146,27 @@ def test_heartbeats(log: ControlLog) -> None:
     assert log.heartbeats() == {story.OLD: Heartbeat(counter=7)}
 
 
+def test_the_heartbeats_of_one_deployment(log: ControlLog) -> None:
+    for name in (story.OLD, story.NEW, story.TWIN):
+        log.beat(name, Heartbeat())
+    assert set(log.heartbeats(story.NEW_DEPLOYMENT)) == {story.NEW, story.TWIN}
+
+
+def test_a_damaged_heartbeat_is_unknown_and_said_once(
+    store: Faulty, log: ControlLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.beat(story.NEW, Heartbeat(counter=7))
+    for data in (b"", b'{"counter"', b"\xff", b"[" * 100_000):
+        store.beats[story.OLD] = data
+        assert log.heartbeat(story.OLD) is None
+        assert log.heartbeats() == {story.NEW: Heartbeat(counter=7)}
+    assert [record.getMessage() for record in caplog.records if story.OLD in record.getMessage()] == [
+        caplog.records[0].getMessage()
+    ]
+    log.beat(story.OLD, Heartbeat(counter=8))
+    assert log.heartbeat(story.OLD) == Heartbeat(counter=8)
+
+
 def test_records_are_dated_when_they_are_made() -> None:
     first, second = make_record("noted", "me", text="a"), make_record("noted", "me", text="b")
     assert 0 < first.at <= second.at

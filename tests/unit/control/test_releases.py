@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, publish, verify
-from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StreamError
 from airflow_stream_provider.lifecycle.release import Release
 
 
@@ -23,6 +25,7 @@ def script(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def stream(tmp_path: Path) -> Path:
+    (tmp_path / "orders" / "releases").mkdir(parents=True)
     return tmp_path / "orders"
 
 
@@ -37,7 +40,7 @@ def test_the_files_of_a_release_are_copied_under_its_hash(script: Path, stream: 
     assert {path.name for path in folder.iterdir()} == {"orders.py", "helper.py", LAUNCHER, RUNTIME_ZIP}
     assert (folder / "orders.py").read_text() == "print(1)\n"
     assert Release.from_json(release.to_json()) == release
-    verify(stream, release)
+    verify(folder, release)
 
 
 def test_the_same_contents_are_the_same_release(script: Path, stream: Path) -> None:
@@ -69,18 +72,22 @@ def test_only_the_packages_for_the_driver_are_shipped(script: Path, stream: Path
 def test_a_changed_or_missing_file_is_found(script: Path, stream: Path, name: str) -> None:
     release = publish(stream, version="2", application=script)
     path = release.folder(stream) / name
-    path.write_bytes(b"changed")
-    with pytest.raises(StreamError, match="have changed since they were published"):
-        verify(stream, release)
+    path.parent.chmod(0o770)
     path.unlink()
-    with pytest.raises(StreamError, match=f"found no file {name}"):
-        verify(stream, release)
+    with pytest.raises(StreamError, match=f"have changed since they were published: {name} is missing"):
+        verify(path.parent, release)
+    path.write_bytes(b"changed")
+    with pytest.raises(StreamError, match=f"their hash is .* and was {release.hash}"):
+        verify(path.parent, release)
+    with pytest.raises(StreamError, match="have changed since they were published"):
+        publish(stream, version="2", application=script)
+    assert path.read_bytes() == b"changed", "whoever looks into it finds it as it was"
 
 
 def test_changed_settings_are_found(script: Path, stream: Path) -> None:
     release = publish(stream, version="2", application=script)
     with pytest.raises(StreamError, match="have changed"):
-        verify(stream, dataclasses.replace(release, arguments=("--other",)))
+        verify(release.folder(stream), dataclasses.replace(release, arguments=("--other",)))
 
 
 def test_a_missing_file_and_two_files_of_one_name_are_refused(script: Path, stream: Path, tmp_path: Path) -> None:
@@ -93,4 +100,61 @@ def test_a_missing_file_and_two_files_of_one_name_are_refused(script: Path, stre
     for file in (twin, launcher):
         with pytest.raises(SpecError, match=f"Two files of the release are named {file.name}"):
             publish(stream, version="2", application=script, py_files=[file])
-    assert not stream.exists()
+    assert list((stream / "releases").iterdir()) == []
+
+
+@pytest.mark.parametrize("hash", ["", "a" * 16, "../../../tmp", "A" * 64, "a" * 64 + "/", "a" * 64 + "\n"])
+def test_what_is_no_hash_leads_nowhere(stream: Path, hash: str) -> None:
+    with pytest.raises(SpecError, match="is not an id"):
+        Release("1", hash).folder(stream)
+
+
+def test_the_hash_is_a_whole_sha_256(script: Path, stream: Path) -> None:
+    assert len(publish(stream, version="2", application=script).hash) == 64
+
+
+@pytest.mark.parametrize(
+    ("plant", "says"),
+    [
+        (lambda folder: (folder / "argparse.py").write_text(""), "argparse.py does not belong there"),
+        (lambda folder: (folder / "__pycache__").mkdir(), "__pycache__ does not belong there"),
+        (lambda folder: (folder / "x").symlink_to("/etc/passwd"), "x does not belong there"),
+        (lambda folder: replace_by_link(folder / "orders.py"), "orders.py is no regular file"),
+        (lambda folder: replace_by_link(folder / LAUNCHER), f"{LAUNCHER} is no regular file"),
+        (lambda folder: replace_by_link(folder), "orders.py is missing"),
+    ],
+)
+def test_what_does_not_belong_to_a_release_is_found(
+    script: Path, stream: Path, plant: Callable[[Path], object], says: str
+) -> None:
+    release = publish(stream, version="2", application=script)
+    folder = release.folder(stream)
+    folder.chmod(0o770)
+    plant(folder)
+    for act in (lambda: verify(folder, release), lambda: publish(stream, version="2", application=script)):
+        with pytest.raises(StreamError, match="have changed since they were published") as refusal:
+            act()
+        assert says in refusal.value.message
+
+
+def replace_by_link(path: Path) -> None:
+    """The same contents, but elsewhere: whoever owns that may change it later."""
+    path.rename(path.parent.parent.parent / "elsewhere")
+    path.symlink_to(path.parent.parent.parent / "elsewhere")
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_a_release_is_written_once_and_read_by_the_group(script: Path, stream: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        folder = publish(stream, version="2", application=script).folder(stream)
+    finally:
+        os.umask(before)
+    assert folder.stat().st_mode & 0o7777 == 0o2750
+    assert {path.stat().st_mode & 0o7777 for path in folder.iterdir()} == {0o440}
+
+
+def test_a_release_is_not_published_where_no_stream_is(script: Path, tmp_path: Path) -> None:
+    with pytest.raises(ControlUnavailable):
+        publish(tmp_path / "unmounted", version="2", application=script)
+    assert not (tmp_path / "unmounted").exists()

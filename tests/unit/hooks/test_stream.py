@@ -10,17 +10,24 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.clusters import DriverState, FoundDrivers
-from airflow_stream_provider.control import open_log
+from airflow_stream_provider.control import make_root, open_log
 from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
 from airflow_stream_provider.lag import reader
-from airflow_stream_provider.lifecycle.errors import ClusterError, ControlUnavailable, RuleBroken, SpecError
+from airflow_stream_provider.lifecycle.errors import (
+    ClusterError,
+    ControlUnavailable,
+    RuleBroken,
+    SpecError,
+    StreamError,
+)
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.planning.conditions import Needs
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.checkpoint_trees import commit, kafka, new, plan
+from tests.support.control_root import published
 from tests.support.lag_reports import partition, report
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import (
@@ -55,6 +62,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> NotingCluster:
 
 @pytest.fixture
 def hook(tmp_path: Path, cluster: NotingCluster) -> StreamHook:
+    make_root(f"file://{tmp_path}")
     found = StreamHook("orders", f"file://{tmp_path}", "here", "broker")
     found.create()
     return found
@@ -75,7 +83,7 @@ def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
     assert hook.folder == tmp_path / "none" / "orders"
     with pytest.raises(SpecError, match="cannot be a stream's name"):
         StreamHook("../orders", f"file://{tmp_path}", "c")
-    with pytest.raises(ControlUnavailable, match="There is no control log"):
+    with pytest.raises(ControlUnavailable, match="is not a control root"):
         hook.observe()
 
 
@@ -216,10 +224,29 @@ def test_a_release_that_cannot_be_used_is_not_published(hook: StreamHook, tmp_pa
 
 
 def test_a_submission_is_recorded(hook: StreamHook, cluster: NotingCluster) -> None:
-    write(hook.control_log, *STARTED[:1])
+    write(hook.control_log, published(hook.control_log, OLD_DEPLOYMENT))
     assert hook.submit(OLD_DEPLOYMENT, "me", first=True)
     assert hook.control_log.refresh().deployments[OLD_DEPLOYMENT].submission == "driver-1"
     assert cluster.jobs[0].arguments[:2] == ("--control", hook.control)
+
+
+def test_a_release_that_was_changed_is_not_submitted(hook: StreamHook, cluster: NotingCluster) -> None:
+    declared = published(hook.control_log, OLD_DEPLOYMENT)
+    write(hook.control_log, declared)
+    folder = hook.folder / "releases" / declared["release"]["hash"]
+    folder.chmod(0o770)
+    (folder / "argparse.py").write_text("")
+    with pytest.raises(StreamError, match=r"argparse\.py does not belong there"):
+        hook.submit(OLD_DEPLOYMENT, "me", first=True)
+    assert cluster.jobs == []
+
+
+def test_a_release_whose_hash_leads_elsewhere_is_not_submitted(hook: StreamHook, cluster: NotingCluster) -> None:
+    forged = {"version": "1", "hash": "../../../elsewhere", "application": "a.py"}
+    write(hook.control_log, record("declared", deployment=OLD_DEPLOYMENT, release=forged, policy={}, reason=""))
+    with pytest.raises(SpecError, match="is not an id"):
+        hook.submit(OLD_DEPLOYMENT, "me", first=True)
+    assert cluster.jobs == []
 
 
 def test_everything_that_is_known_of_a_deployment_is_killed_once(hook: StreamHook, cluster: NotingCluster) -> None:

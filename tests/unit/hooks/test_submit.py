@@ -9,19 +9,21 @@ import pytest
 from airflow_stream_provider.clusters import FoundDrivers, Job, SubmitUnclear
 from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.hooks.submit import job_of, submit_once
-from airflow_stream_provider.lifecycle.errors import ClusterError
+from airflow_stream_provider.lifecycle.errors import ClusterError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.release import Release
+from tests.support.control_root import new_log
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import OLD, OLD_DEPLOYMENT, STARTED, record, retired, submitted, write
 
-RELEASE = Release("2.1", "abc", "app.py", ("--from", "x y"), ("lib.zip",), {"spark.cores.max": "2"})
+HASH = "abc0" * 16
+RELEASE = Release("2.1", HASH, "app.py", ("--from", "x y"), ("lib.zip",), {"spark.cores.max": "2"})
 JOB = job_of("orders", "file:///c", Path("/c/orders"), OLD_DEPLOYMENT, RELEASE)
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> ControlLog:
-    found = open_log(f"file://{tmp_path}", "orders", create=True)
+    found = new_log(f"file://{tmp_path}", "orders")
     write(found, STARTED[0])
     return found
 
@@ -36,15 +38,25 @@ def submissions(log: ControlLog) -> list[str]:
 
 
 def submit(log: ControlLog, cluster: NotingCluster, *, first: bool = False) -> bool:
-    return submit_once(log, cluster, JOB, "test", first=first)
+    return submit_once(log, cluster, JOB, "test", first=first, verify=lambda: None)
 
 
 def test_a_job_is_the_launcher_of_the_release_with_what_names_the_deployment() -> None:
     assert JOB.app_name == f"orders 2.1 [{OLD_DEPLOYMENT}]"
-    assert JOB.release_dir == "/c/orders/releases/abc"
+    assert JOB.release_dir == f"/c/orders/releases/{HASH}"
     launcher = ("--control", "file:///c", "--stream", "orders", "--deployment", OLD_DEPLOYMENT)
     assert JOB.arguments == (*launcher, "--", "app.py", "--from", "x y")
     assert (JOB.py_files, JOB.conf) == (("lib.zip",), {"spark.cores.max": "2"})
+
+
+def test_a_release_whose_files_have_changed_is_not_submitted(log: ControlLog, cluster: NotingCluster) -> None:
+    def verify() -> None:
+        raise StreamError("The files have changed.")
+
+    for first in (True, False):
+        with pytest.raises(StreamError, match="have changed"):
+            submit_once(log, cluster, JOB, "test", first=first, verify=verify)
+    assert (cluster.jobs, submissions(log)) == ([], [])
 
 
 @pytest.mark.parametrize(("first", "searched"), [(True, 0), (False, 1)])

@@ -7,8 +7,10 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.heartbeat import DriverPhase, Heartbeat, OffsetsGroupStatus, QueryProgress
 
 OUT = QueryProgress(
@@ -86,12 +88,35 @@ def test_a_driver_of_another_version_is_understood_as_far_as_it_is_known(
         b'{"queries": 5}',
         b'{"queries": [{"name": "a", "committed": 5}]}',
         b'{"offsets_group": 5}',
+        b"[" * 100_000,
+        b'{"counter": 1, "rehearsal": ' + b'{"a": ' * 100_000 + b"1" + b"}" * 100_001,
+        b'{"counter": ' + b"9" * 5000 + b"}",
+        b'{"counter": Infinity}',
+        b'{"message": 5}',
+        b'{"queries": [{"name": "a", "batch": "1"}]}',
     ],
 )
 def test_what_is_no_heartbeat_is_said_with_whose_it_is(stored: bytes) -> None:
-    with pytest.raises(StreamError, match=r"The heartbeat of orders-1-a\.00000001 is not readable") as refused:
+    with pytest.raises(Damaged, match=r"The heartbeat of orders-1-a\.00000001 is not readable") as refused:
         Heartbeat.from_json(stored, "orders-1-a.00000001")
     assert refused.value.fields["incarnation"] == "orders-1-a.00000001"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*vars(FULL), "name"]), inner),
+    max_leaves=8,
+)
+
+
+@given(st.binary(max_size=50) | JSON.map(lambda value: json.dumps(value).encode()))
+def test_whatever_is_stored_is_a_heartbeat_or_damaged(stored: bytes) -> None:
+    try:
+        beat = Heartbeat.from_json(stored, "orders-1-a.00000001")
+    except Damaged:
+        return
+    assert isinstance(beat.counter, int)
+    beat.to_json()
 
 
 def test_a_query_is_found_by_its_name() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from airflow_stream_provider.lifecycle.release import Release
 
-FULL = Release("2", "abc", "app.py", ("--from", "x y"), ("lib.zip", "b.py"), {"spark.cores.max": "2"})
+HASH = "abc0" * 16
+FULL = Release("2", HASH, "app.py", ("--from", "x y"), ("lib.zip", "b.py"), {"spark.cores.max": "2"})
 
 
 @pytest.mark.parametrize("release", [Release("1"), FULL])
@@ -36,4 +37,4 @@ def test_a_release_without_a_version_is_none() -> None:
 
 
 def test_its_folder_is_named_by_its_contents() -> None:
-    assert FULL.folder(Path("/control/orders")) == Path("/control/orders/releases/abc")
+    assert FULL.folder(Path("/control/orders")) == Path(f"/control/orders/releases/{HASH}")

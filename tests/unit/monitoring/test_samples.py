@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.control.files import FilesStore
+from airflow_stream_provider.control.root import make_root
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.report import Ceilings, LagReport, PartitionLag, PartitionState, QueryLag, Verdict
 from airflow_stream_provider.lag.streaks import Streaks
@@ -36,6 +37,7 @@ BEHIND = LagSample(
 
 @pytest.fixture
 def store(tmp_path: Path) -> FilesStore:
+    make_root(tmp_path.as_uri())
     made = FilesStore(tmp_path / "orders")
     made.initialise()
     return made
@@ -66,7 +68,18 @@ def test_a_sample_of_a_newer_version_can_be_read(store: FilesStore) -> None:
     assert samples.read(store)[0].queries == {"hourly": QuerySample(1)}
 
 
-@pytest.mark.parametrize("damaged", [b"", b'{"samples": [{"at"', b"[]", b'{"samples": [1]}', b'{"samples": [{}]}'])
+ODD = [
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b'{"samples": [{"at": "noon"}]}',
+    b'{"samples": [{"at": 1, "counters": {"a": "b"}}]}',
+    b'{"samples": [{"at": 1, "queries": {"a": {"records": "many"}}}]}',
+]
+
+
+@pytest.mark.parametrize(
+    "damaged", [b"", b'{"samples": [{"at"', b"[]", b'{"samples": [1]}', b'{"samples": [{}]}', *ODD]
+)
 def test_what_a_crash_has_left_begins_anew(store: FilesStore, damaged: bytes) -> None:
     store.put_samples(damaged)
     assert samples.read(store) == []

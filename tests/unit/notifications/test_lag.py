@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from airflow.sdk import BaseNotifier
 
-from airflow_stream_provider.control import open_log
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.errors import StreamError
@@ -18,6 +17,7 @@ from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, a
 from airflow_stream_provider.notifications import lag
 from airflow_stream_provider.notifications.lag import LagNotifier
 from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.control_root import new_log
 from tests.support.lag_reports import partition, report
 
 
@@ -40,7 +40,7 @@ class Page(BaseNotifier):
 
 @pytest.fixture
 def spec(tmp_path: Path) -> StreamSpec:
-    log = open_log(f"file://{tmp_path}", "orders", create=True)
+    log = new_log(f"file://{tmp_path}", "orders")
     behind = {"enrich": QuerySample(20, 1.0, "OK")}
     append(log.store, LagSample(940.0, queries=behind, health=Health.FAIL))
     fields = {"name": "orders", "application": "a.py", "version": "2", "cluster": "c", "kafka": "k"}

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.control_root import new_log
 from tests.support.noting_cluster import NotingCluster
 from tests.support.tasks import spec_in
 
@@ -18,7 +19,7 @@ def spec(tmp_path: Path) -> StreamSpec:
 
 @pytest.fixture
 def log(spec: StreamSpec) -> ControlLog:
-    return open_log(spec.control, spec.name, create=True)
+    return new_log(spec.control, spec.name)
 
 
 @pytest.fixture

@@ -22,9 +22,10 @@ from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.control_root import published
 from tests.support.noting_cluster import NotingCluster
 from tests.support.snapshots import UPGRADED
-from tests.support.story import NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, RUNNING, STARTED, TWIN, standby, write
+from tests.support.story import NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, RUNNING, TWIN, standby, write
 from tests.support.tasks import IDENTITY, context, run
 
 FAR = 4e9
@@ -133,7 +134,7 @@ def test_the_cluster_is_asked_only_when_the_plan_needs_it(
 def test_a_submission_that_is_not_certain_is_asked_for_again_later(
     spec: StreamSpec, log: ControlLog, cluster: NotingCluster
 ) -> None:
-    write(log, *STARTED[:1])
+    write(log, published(log, OLD_DEPLOYMENT))
     cluster.found = type(cluster.found)(certain=False)
     with pytest.raises(TaskDeferred) as deferred:
         run(Planned(stream=spec, steps=[Submit(OLD_DEPLOYMENT)]))
@@ -144,7 +145,7 @@ def test_a_submission_that_is_not_certain_is_asked_for_again_later(
 def test_what_this_try_has_not_declared_itself_is_searched_for_before_it_is_submitted(
     spec: StreamSpec, log: ControlLog, cluster: NotingCluster
 ) -> None:
-    write(log, *STARTED[:1])
+    write(log, published(log, OLD_DEPLOYMENT))
     run(Planned(stream=spec, steps=[Submit(OLD_DEPLOYMENT), Done({})]))
     assert cluster.searched == [(OLD_DEPLOYMENT, 100.0)]
     assert cluster.did == [("submit", "driver-1")]

@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_stream_provider.control import open_log
+from airflow_stream_provider.control import make_root, open_log
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.operators.check import CheckReleaseOperator
@@ -38,6 +38,7 @@ def spec(tmp_path: Path) -> StreamSpec:
         f"name: s\napplication: apps/a.py\nversion: v1\ncluster: spark_nowhere\ncontrol: file://{tmp_path}/control\n"
     )
     (tmp_path / "streams" / "s.yaml").write_text(fields)
+    make_root(f"file://{tmp_path}/control")
     return load_spec(tmp_path / "streams" / "s.yaml")
 
 

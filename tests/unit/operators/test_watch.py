@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
-from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control import ControlLog, make_root
 from airflow_stream_provider.hooks import connections
 from airflow_stream_provider.lag import reader
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
-from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.operators.watch import WatchStreamOperator
 from airflow_stream_provider.spec.stream import NotifySpec, StreamSpec
-from tests.support.story import OLD, RUNNING, STOPPED, failed, write
+from tests.support.control_root import new_log
+from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, STOPPED, failed, write
 
 
 class Kafka:
@@ -64,7 +65,7 @@ def spec(tmp_path: Path) -> StreamSpec:
 
 @pytest.fixture
 def log(spec: StreamSpec) -> ControlLog:
-    return open_log(spec.control, spec.name, create=True)
+    return new_log(spec.control, spec.name)
 
 
 class Watch:
@@ -102,7 +103,13 @@ def watch(spec: StreamSpec, log: ControlLog, kafka: Kafka) -> Watch:
     return Watch(spec, log)
 
 
+def test_a_control_folder_that_is_not_mounted_is_an_error(spec: StreamSpec, kafka: Kafka) -> None:
+    with pytest.raises(ControlUnavailable, match="is not a control root"):
+        WatchStreamOperator(task_id="watch", stream=spec).execute({})
+
+
 def test_a_stream_that_was_never_deployed_is_nothing_to_watch(spec: StreamSpec, kafka: Kafka) -> None:
+    make_root(spec.control)
     with pytest.raises(AirflowSkipException, match="never been deployed"):
         WatchStreamOperator(task_id="watch", stream=spec).execute({})
 
@@ -159,6 +166,17 @@ def test_a_driver_that_is_silent_is_told_of_whatever_the_schedule_is(
     (alert,) = watch.told
     assert (alert.kind, alert.open) == ("down", True)
     assert "has given no sign of life for 1 min" in alert.text
+
+
+def test_a_holder_whose_heartbeat_is_damaged_is_looked_at_like_one_without(watch: Watch, kafka: Kafka) -> None:
+    """A driver that beats replaces it at once; that of a dead one stays as the crash has left it."""
+    write(watch.log, *RUNNING)
+    watch.log.store.put_heartbeat(OLD, b"")
+    for beating in (False, True):
+        with pytest.raises(TaskDeferred):
+            watch.look(beating=beating)
+    assert watch.look()["holder"] == OLD_DEPLOYMENT
+    assert [sample.counters for sample in watch.kept] == [{}, {OLD: 1}, {OLD: 2}]
 
 
 def test_a_kafka_that_is_away_is_not_zero_and_not_the_end_of_the_watch(watch: Watch, kafka: Kafka) -> None:

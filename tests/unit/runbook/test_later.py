@@ -11,10 +11,10 @@ import pytest
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_stream_provider.control import open_log
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
 from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.control_root import new_log
 from tests.support.snapshots import UPGRADED
 from tests.support.story import (
     NEW,
@@ -41,7 +41,7 @@ def spec(tmp_path: Path) -> StreamSpec:
 
 
 def report(spec: StreamSpec, records: list[Record], soaked: str = "", fault: str = "") -> Any:
-    write(open_log(spec.control, spec.name, create=True), *records)
+    write(new_log(spec.control, spec.name), *records)
     return run(ReportUpgradeOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT, soaked=soaked, fault=fault))
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
-from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.runbook.restart import StopFirstOperator
 from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.control_root import new_log
 from tests.support.story import OLD, RUNNING, write
 from tests.support.tasks import run, spec_in
 
@@ -21,7 +22,7 @@ def spec(tmp_path: Path) -> StreamSpec:
 
 @pytest.fixture
 def log(spec: StreamSpec) -> ControlLog:
-    found = open_log(spec.control, spec.name, create=True)
+    found = new_log(spec.control, spec.name)
     write(found, *RUNNING)
     return found
 

@@ -110,3 +110,18 @@ def test_a_new_request_counts_from_the_beginning(client: ControlClient, log: Con
     assert client.peer_moved(first)
     client.peer_moved(None)
     assert not client.peer_moved(first)
+
+
+def test_a_peer_whose_heartbeat_is_damaged_has_not_moved_until_it_writes_again(
+    client: ControlClient, log: ControlLog, store: NotingStore
+) -> None:
+    write(log, *READY)
+    log.beat(NEW, Heartbeat(counter=9))
+    assert not client.peer_moved(log.state.open_request)
+    for damaged in (b"", b"{torn", b"[" * 100_000):
+        store.beats[NEW] = damaged
+        assert not client.peer_moved(log.state.open_request)
+    log.beat(NEW, Heartbeat(counter=9))
+    assert not client.peer_moved(log.state.open_request), "as it was"
+    log.beat(NEW, Heartbeat(counter=10))
+    assert client.peer_moved(log.state.open_request)

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
-from airflow_stream_provider.control import open_log
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.sensors.stream import StreamSensor
 from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.control_root import new_log
 from tests.support.snapshots import RUNNING
 
 
 @pytest.fixture
 def spec(tmp_path: Path) -> StreamSpec:
     fields = {"name": "orders", "application": "a.py", "version": "2", "cluster": "c", "control": f"file://{tmp_path}"}
-    log = open_log(fields["control"], "orders", create=True)
+    log = new_log(fields["control"], "orders")
     for seq, one in enumerate(RUNNING):
         log.append(one, seq)
     return StreamSpec.model_validate(fields)

@@ -5,12 +5,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from airflow_stream_provider.control import open_log
+import pytest
+
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.planning.conditions import Condition, InPhase, StandbyUp
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.triggers.stream import StreamTrigger
+from tests.support.control_root import new_log
 
 
 def address(folder: Path) -> dict[str, Any]:
@@ -37,7 +39,7 @@ def test_it_never_acts_when_it_is_cleaned_up_or_killed() -> None:
 
 
 def test_what_is_reached_is_said_once_and_carries_the_deadline(tmp_path: Path) -> None:
-    open_log(f"file://{tmp_path}", "orders", create=True)
+    new_log(f"file://{tmp_path}", "orders")
     deadline = time.time() + 600
     (found,) = outcomes(tmp_path, InPhase(("empty",)), deadline)
     assert (found.ended, found.deadline) == (Ended.REACHED, deadline)
@@ -52,11 +54,20 @@ def test_a_deadline_that_has_passed_is_seen_before_the_first_look(tmp_path: Path
 def test_a_log_that_cannot_be_read_is_waited_for_and_named_in_the_end(tmp_path: Path) -> None:
     (found,) = outcomes(tmp_path, InPhase(("empty",)), time.time() + 0.5)
     assert found.ended is Ended.TIMEOUT
-    assert "There is no control log in" in found.reason
+    assert "is not a control root" in found.reason
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{torn", b"\xff", b"[" * 100_000])
+def test_a_damaged_heartbeat_keeps_nobody_from_looking(tmp_path: Path, damaged: bytes) -> None:
+    log = new_log(f"file://{tmp_path}", "orders")
+    log.append(make_record("declared", "test", deployment="orders-1", release={"version": "1"}), 0)
+    log.store.put_heartbeat("orders-1.00000001", damaged)
+    (found,) = outcomes(tmp_path, InPhase(("empty",)), time.time() + 600)
+    assert found.ended is Ended.REACHED
 
 
 def test_a_timeout_says_what_the_drivers_said_last(tmp_path: Path) -> None:
-    log = open_log(f"file://{tmp_path}", "orders", create=True)
+    log = new_log(f"file://{tmp_path}", "orders")
     log.append(make_record("declared", "test", deployment="orders-1", release={"version": "1"}), 0)
     log.beat("orders-1.00000001", Heartbeat(counter=1, phase="rehearsing", message="warming up totals"))
     (found,) = outcomes(tmp_path, InPhase(("running",)), time.time() + 3)

@@ -1,0 +1,21 @@
+"""A control root and a stream's control log in it, as `airflow streams init` and a first deployment make them."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.control import ControlLog, make_root, open_log
+from airflow_stream_provider.control.releases import publish
+from airflow_stream_provider.lifecycle.record import Record
+from tests.support.story import record
+
+
+def new_log(control: str, stream: str = "orders") -> ControlLog:
+    make_root(control)
+    return open_log(control, stream, create=True)
+
+
+def published(log: ControlLog, deployment: str) -> Record:
+    """Publish a release, and return a `declared` record of it that can be submitted."""
+    script = log.store.folder.with_name("app.py")
+    script.write_text("x = 1\n")
+    release = publish(log.store.folder, version="1", application=script)
+    return record("declared", deployment=deployment, release=release.to_json(), policy={}, reason="")
