@@ -17,6 +17,7 @@ from airflow_stream_provider.control import FilesStore, open_log
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.control.releases import publish, verify
 from airflow_stream_provider.control.root import local_folder
+from airflow_stream_provider.hooks.clean_up import clean_up
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect
 from airflow_stream_provider.hooks.submit import job_of, submit_once
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
@@ -170,6 +171,15 @@ class StreamHook(BaseHook):
         :raises ControlUnavailable: the control folder is no control root here, or cannot be used.
         """
         open_log(self.control, self.stream, create=True)
+
+    def clean_up(self) -> None:
+        """Remove what nobody needs any more from the stream's folder; what fails is logged, and tried the next time."""
+        try:
+            gone = clean_up(self.folder, self.control_log.refresh)
+        except StreamError as error:
+            self.log.warning("The folder of %s cannot be cleaned up now: %s", self.stream, error)
+        else:
+            self.log.info("Not needed any more: %d heartbeats, releases %s.", len(gone.heartbeats), [*gone.releases])
 
     def publish(self, requested: RequestedRelease) -> Release:
         """Copy the files of a release to the control folder, under their hash; the same contents give the same release.

@@ -31,6 +31,8 @@ class WatchStreamOperator(StreamOperator):
     fulfil any more, appoints a warm driver whose release has run the stream before, or else starts the last release
     that did. A new release is never put in charge; a stream that was stopped or has finished is left alone.
 
+    Once an hour it also removes heartbeats and releases that nobody needs any more; see `planning.clean_up`.
+
     :param notify: who is told: notifiers of Airflow, in whose templates `alert` is an Alert, or functions that take
         one; default: the YAML's `notify`.
     :param for_at_least: seconds that the lag must be bad, or good again, before it counts; default: the YAML's
@@ -67,6 +69,9 @@ class WatchStreamOperator(StreamOperator):
         alerts = Alerts(in_yaml if self.notify is None else self.notify, context, self._links)
         sample = alerts.send(self.stream.name, sample, lag, samples, limits)
         append(store, sample)
+        # The first look of every hour.
+        if not samples or samples[-1].at // 3600 != sample.at // 3600:
+            self.hook.clean_up()
         context["ti"].xcom_push(key="sample", value=sample.to_json())
 
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,16 @@ def test_a_release_whose_hash_leads_elsewhere_is_not_submitted(hook: StreamHook,
     with pytest.raises(SpecError, match="is not an id"):
         hook.submit(OLD_DEPLOYMENT, "me", first=True)
     assert cluster.jobs == []
+
+
+def test_the_folder_is_cleaned_up_and_a_failure_is_no_error(hook: StreamHook, tmp_path: Path) -> None:
+    hook.control_log.beat(OLD, Heartbeat())
+    beat = hook.folder / "heartbeats" / f"{OLD}.json"
+    os.utime(beat, times=(0, 0))
+    hook.clean_up()
+    assert not beat.exists()
+    hook.folder.rename(tmp_path / "unmounted")
+    hook.clean_up()
 
 
 def test_everything_that_is_known_of_a_deployment_is_killed_once(hook: StreamHook, cluster: NotingCluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
 from airflow_stream_provider.control import ControlLog, make_root
 from airflow_stream_provider.hooks import connections
+from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lag import reader
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
@@ -177,6 +179,17 @@ def test_a_holder_whose_heartbeat_is_damaged_is_looked_at_like_one_without(watch
             watch.look(beating=beating)
     assert watch.look()["holder"] == OLD_DEPLOYMENT
     assert [sample.counters for sample in watch.kept] == [{}, {OLD: 1}, {OLD: 2}]
+
+
+def test_the_folder_is_cleaned_up_once_an_hour(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(watch.log, *RUNNING)
+    now, looks = 3600.0 * 500_000, []
+    monkeypatch.setattr(StreamHook, "clean_up", lambda self: looks.append(time.time() - now))
+    for at in (0, 60, 3540, 3600, 3660, 4 * 3600):
+        monkeypatch.setattr(time, "time", lambda at=now + at: at)
+        with contextlib.suppress(TaskDeferred):
+            watch.look()
+    assert looks == [0, 3600, 4 * 3600]
 
 
 def test_a_kafka_that_is_away_is_not_zero_and_not_the_end_of_the_watch(watch: Watch, kafka: Kafka) -> None:

@@ -1,0 +1,116 @@
+"""The clean-up removes what is idle and not needed, and nothing that somebody is about to use."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.control.releases import publish, verify
+from airflow_stream_provider.hooks.clean_up import IDLE_SECONDS, clean_up
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning.clean_up import KEPT_RELEASES
+from tests.support.control_root import new_log
+from tests.support.story import play, record, retired, standby
+
+COUNT = 1000
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> ControlLog:
+    return new_log((tmp_path / "control").as_uri())
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "app.py"
+    path.write_text("x = 1\n")
+    return path
+
+
+def age(folder: Path) -> None:
+    """Let everything look as if it had been written the day before yesterday."""
+    for path in (*folder.glob("heartbeats/*"), *folder.glob("releases/*"), *folder.glob("incoming/*")):
+        os.utime(path, times=(time.time() - 2 * IDLE_SECONDS,) * 2, follow_symlinks=False)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_after_a_thousand_deployments_the_folder_is_small(log: ControlLog) -> None:
+    folder, state = log.store.folder, StreamState()
+    for number in range(COUNT):
+        deployment, hash = f"orders-{number}-cccc", f"{number:064x}"
+        incarnation = f"{deployment}.00000001"
+        release = {"version": "1", "hash": hash}
+        records = [
+            record("declared", deployment=deployment, release=release, policy={}, reason=""),
+            standby(incarnation),
+            *([retired(deployment)] if number < COUNT - 1 else []),
+        ]
+        state = play(records, state)
+        log.beat(incarnation, Heartbeat())
+        (folder / "releases" / hash).mkdir()
+        (folder / "releases" / hash / "app.py").write_text("x = 1\n")
+        (folder / "incoming" / f"new.{incarnation}.json.killed").write_text("")
+        (folder / "heartbeats" / f".{incarnation}.json.new").write_text("")  # of earlier versions
+        (folder / "releases" / f".{hash}.killed").mkdir()
+    age(folder)
+    clean_up(folder, lambda: state)
+    assert names(folder / "heartbeats") == {f"orders-{COUNT - 1}-cccc.00000001.json"}
+    assert names(folder / "releases") == {f"{number:064x}" for number in range(COUNT - KEPT_RELEASES, COUNT)}
+    assert names(folder / "incoming") == set()
+
+
+def test_what_is_new_stays(log: ControlLog, script: Path) -> None:
+    folder = log.store.folder
+    log.beat("orders-1-aaaa.00000001", Heartbeat())
+    (folder / "incoming" / "new.slow").write_text("")
+    release = publish(folder, version="1", application=script)
+    clean_up(folder, StreamState)
+    assert log.store.heartbeats() == ["orders-1-aaaa.00000001"]
+    assert names(folder / "incoming") == {"new.slow"}
+    verify(release.folder(folder), release)
+
+
+def test_an_old_release_that_is_published_again_stays(log: ControlLog, script: Path) -> None:
+    """`check` publishes it; `submit` declares it minutes later."""
+    folder = log.store.folder
+    release = publish(folder, version="1", application=script)
+    age(folder)
+    assert publish(folder, version="1", application=script) == release
+    clean_up(folder, StreamState)
+    verify(release.folder(folder), release)
+
+
+def test_a_release_that_nobody_needs_goes_whole(log: ControlLog, script: Path) -> None:
+    folder = log.store.folder
+    release: Release = publish(folder, version="1", application=script)
+    age(folder)
+    assert clean_up(folder, StreamState).releases == {release.hash}
+    assert names(folder / "releases") == set()
+
+
+def test_links_are_removed_and_not_followed(log: ControlLog, tmp_path: Path) -> None:
+    folder = log.store.folder
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").write_text("")
+    for path in (folder / "incoming" / "link", folder / "releases" / f".{'a' * 64}.link"):
+        path.symlink_to(tmp_path / "precious")
+    age(folder)
+    clean_up(folder, StreamState)
+    assert names(folder / "incoming") | names(folder / "releases") == set()
+    assert names(tmp_path / "precious") == {"file"}
+
+
+def test_a_folder_that_is_away_is_unavailable(log: ControlLog) -> None:
+    log.store.folder.rename(log.store.folder.with_name("unmounted"))
+    with pytest.raises(ControlUnavailable):
+        clean_up(log.store.folder, StreamState)
