@@ -227,11 +227,10 @@ class StreamHook(BaseHook):
     def submit(self, deployment: str, by: str, *, first: bool) -> bool:
         """Submit a declared deployment exactly once; see `submit_once` for `first`, the result and the errors."""
         release = self.control_log.refresh().deployments[deployment].release
-        job = self._job(release, deployment)
         return submit_once(
             self.control_log,
             self.cluster,
-            job,
+            self._job(release, deployment),
             by,
             first=first,
             verify=lambda: verify(release.folder(self.folder), release),

@@ -73,7 +73,7 @@ def test_an_application_that_is_none_is_refused_and_nothing_is_copied(
     for act in (hook.publish, lambda each: hook.declare(each, "s-v1-1a2b3c4d", "", "t", 0)):
         with pytest.raises(SpecError):
             act(requested)
-    assert not (tmp_path / "control").exists()
+    assert not (tmp_path / "control" / "orders").exists()
 
 
 def test_a_task_knows_the_bundle_of_its_dag(spec: StreamSpec, tmp_path: Path) -> None:

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
-from airflow_stream_provider.control import open_log
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
 from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.control_root import new_log
 
 TRICKY = '--note=`\n```\n| version | 1 |\n<img src="x">'
 RELEASE = {
     "version": "2.0",
-    "hash": "0123456789abcdef",
+    "hash": "0123456789abcdef" * 4,
     "application": "orders.py",
     "arguments": ["--limit", "5", TRICKY],
     "py_files": ["scoring.py"],
@@ -67,7 +67,7 @@ def asked(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, 
 
 
 def declare(spec: StreamSpec) -> None:
-    log = open_log(spec.control, spec.name, create=True)
+    log = new_log(spec.control, spec.name)
     policy = spec.policy(("/old",)).to_json()
     log.append(make_record("declared", "t", deployment="orders-2-1a2b", release=RELEASE, policy=policy, reason=""), 0)
 

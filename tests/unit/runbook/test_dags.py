@@ -13,7 +13,7 @@ from airflow.sdk import DAG, BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException, ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
-from airflow_stream_provider.control import open_log
+from airflow_stream_provider.control import make_root
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.operators.soak import SoakOperator
@@ -21,6 +21,7 @@ from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
 from airflow_stream_provider.runbook.broken import WatchUnusableStreamOperator
 from airflow_stream_provider.runbook.dags import check_stream_dags, stream_dags
 from airflow_stream_provider.spec.stream import load_spec
+from tests.support.control_root import new_log
 
 ROOT = Path(__file__).parents[3]
 SPEC = (
@@ -149,7 +150,7 @@ def test_the_watch_of_a_broken_yaml_finds_the_cluster_in_the_log(streams: Path, 
     (streams / "orders.yaml").write_text(good.replace("cluster:", "clutser:"))
     task = stream_dags(streams)["orders__watch"].get_task("watch")
     assert isinstance(task, WatchUnusableStreamOperator)
-    log = open_log(f"file://{tmp_path}/control", "orders", create=True)
+    log = new_log(f"file://{tmp_path}/control")
     release = {"version": "1", "hash": "a", "application": "a.py"}
     log.append(make_record("declared", "t", deployment="orders-1-1", release=release, policy={}, reason=""), 0)
     log.append(make_record("submitted", "t", deployment="orders-1-1", submission="s", cluster="spark_there"), 1)
@@ -161,6 +162,7 @@ def test_the_watch_of_a_broken_yaml_skips_a_stream_that_was_never_deployed(strea
     (streams / "orders.yaml").write_text(good.replace("cluster:", "clutser:"))
     task = stream_dags(streams)["orders__watch"].get_task("watch")
     assert isinstance(task, WatchUnusableStreamOperator)
+    make_root(f"file://{tmp_path}")
     with pytest.raises(AirflowSkipException, match="never been deployed"):
         task.begin(cast("Any", {}))
 
