@@ -55,6 +55,7 @@ $(SPARK_VERSIONS:%=test-spark-%): test-spark-%: .venv-spark-%/.ready
 .PHONY: bench
 bench: $(READY) ## the benchmarks; tables here, numbers in build/bench/
 	$(BIN)/python -m benchmarks.dag_parsing
+	$(BIN)/python -m benchmarks.open_log
 	$(BIN)/python -m benchmarks.upgrade_gap
 	$(BIN)/python -m benchmarks.lag
 	$(BIN)/python -m benchmarks.runtime_overhead

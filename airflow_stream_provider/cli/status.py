@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from airflow_stream_provider.control import open_log
+from airflow_stream_provider.lag.formatting import count
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
-from airflow_stream_provider.lifecycle.state import StreamPhase
+from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.monitoring.health import RESTING
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.monitoring.samples import LagSample, read
@@ -22,6 +23,7 @@ from airflow_stream_provider.spec.stream import StreamSpec
 
 # A sample of the watch that is older says nothing about the present.
 STALE_SECONDS = 900.0
+ILLEGAL_SHOWN = 5
 
 
 class Code(IntEnum):
@@ -89,7 +91,21 @@ def status_of(spec: StreamSpec | SpecError) -> StreamStatus:
         code = code_of_sample(spec, last)
     else:
         code = Code.UNKNOWN if spec.kafka else Code.WELL
-    return StreamStatus(spec.name, state.phase.value, version, last, last.problem if last else "", code)
+    problems = [problem for problem in (illegal_records(state), last.problem if last else "") if problem]
+    if state.illegal_count:
+        code = Code.worst((code, Code.WARN))
+    return StreamStatus(spec.name, state.phase.value, version, last, " ".join(problems), code)
+
+
+def illegal_records(state: StreamState) -> str:
+    """Return a sentence about the records that break a rule and are not obeyed; empty when there are none."""
+    if not state.illegal_count:
+        return ""
+    named = ", ".join(f"{record.seq} ({record.kind}: {record.rule})" for record in state.illegal[-ILLEGAL_SHOWN:])
+    return (
+        f"{count(state.illegal_count, 'record')} of its control log break the rules and are ignored, the last ones: "
+        f"{named}. Find out who wrote them."
+    )
 
 
 def code_of_look(spec: StreamSpec, look: LagLook) -> Code:

@@ -12,11 +12,12 @@ from airflow_stream_provider.control.disk import make_folder, read_file, sync_fo
 from airflow_stream_provider.control.root import check_root, local_folder
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged, SeqTaken
 from airflow_stream_provider.lifecycle.ids import INCARNATION, check_id, check_stream_name
+from airflow_stream_provider.lifecycle.record import MAX_BYTES
 
 SAMPLES = "lag.json"
+SAVED_STATE = "state.jsonl"
 
 # Bytes; far beyond what is ever written, and little enough to be loaded. A larger file is damaged.
-RECORD_LIMIT = 4 * 2**20
 HEARTBEAT_LIMIT = 16 * 2**20
 SAMPLES_LIMIT = 64 * 2**20
 
@@ -24,7 +25,8 @@ SAMPLES_LIMIT = 64 * 2**20
 class FilesStore:
     """A store in a folder; implements `Store`.
 
-    Records are ``log/<20 digits>.json``, heartbeats ``heartbeats/<incarnation>.json``, samples ``lag.json``.
+    Records are ``log/<20 digits>.json``, heartbeats ``heartbeats/<incarnation>.json``, samples ``lag.json``, the
+    saved state ``state.jsonl``.
 
     A record is written to a file in ``incoming/``, synced, and hard-linked to its number. The link fails if the number
     is taken, and no reader can see an empty or torn record. Hadoop's local file system does not guarantee this and is
@@ -92,25 +94,21 @@ class FilesStore:
 
     def create(self, seq: int, data: bytes) -> None:
         """Create record `seq`; see `Store.create`."""
-        if len(data) > RECORD_LIMIT:
-            raise Damaged(
-                f"Record {seq} would have {len(data)} bytes; nobody reads more than {RECORD_LIMIT}.",
-                next_step="Nothing was written. Look for what is so long: arguments, conf, or a script's error.",
-                seq=seq,
-            )
         with unavailable(self.folder):
             self._create(self._path(seq), data)
             self._sweep(seq)
 
     def read(self, seq: int) -> bytes | None:
-        """Return record `seq`, or None if it does not exist but the record before it does; see `Store.read`."""
+        """Return record `seq`, or None if it does not exist but the log's folder does; see `Store.read`."""
         with unavailable(self.folder):
             try:
-                return read_file(self._path(seq), RECORD_LIMIT)
+                return read_file(self._path(seq), MAX_BYTES)
+            except Damaged:
+                return b""  # unreadable to everybody, so that the log can go on past it
             except FileNotFoundError:
-                # "There is no such record" is only certain if the record before it exists. A folder that is not
-                # mounted, or was restored from an older copy, must not look like a log that ends here.
-                os.stat(self._path(seq - 1) if seq > 1 else self._log)
+                # A folder that is not mounted must not look like a log that ends here. One that was put back from an
+                # older copy does: ControlLog finds that the record before is missing or another one.
+                os.stat(self._log)
                 return None
 
     def put_heartbeat(self, incarnation: str, data: bytes) -> None:
@@ -138,9 +136,20 @@ class FilesStore:
 
     def samples(self) -> bytes | None:
         """Return the lag samples, or None if there are none yet."""
+        return self._read(SAMPLES)
+
+    def put_saved_state(self, data: bytes) -> None:
+        """Replace the saved state; see `Store.put_saved_state`."""
+        self._replace(self.folder / SAVED_STATE, data)
+
+    def saved_state(self) -> bytes | None:
+        """Return the saved state, or None if there is none yet."""
+        return self._read(SAVED_STATE)
+
+    def _read(self, name: str) -> bytes | None:
         with unavailable(self.folder):
             try:
-                return read_file(self.folder / SAMPLES, SAMPLES_LIMIT)
+                return read_file(self.folder / name, SAMPLES_LIMIT)
             except FileNotFoundError:
                 os.stat(self._log)
                 return None

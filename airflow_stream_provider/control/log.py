@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from airflow_stream_provider.control.store import Store
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged, SeqTaken
-from airflow_stream_provider.lifecycle.fold import fold
+from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, ControlUnavailable, Damaged, SeqTaken
+from airflow_stream_provider.lifecycle.fold import fold, follow
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.lifecycle.rules import check
+from airflow_stream_provider.lifecycle.saved_state import dump, load
 from airflow_stream_provider.lifecycle.state import StreamState
 
 _logger = logging.getLogger(__name__)
 
+# `history` goes back so far.
+HISTORY = 2000
+# The folded state is saved when the log has grown by so many records.
+SAVE_EVERY = 200
+# Read and folded at a time, so that a long log is not in memory as a whole.
+_CHUNK = 1000
+
 
 class ControlLog:
     """One stream's control log. It keeps the folded state and reads only new records. Not thread-safe.
+
+    The first read starts from the saved state, when there is one that fits the log, else from the first record.
 
     :param store: where the log is stored.
     :param stream: name of the stream.
@@ -31,26 +41,53 @@ class ControlLog:
         self.stream = stream
         self.state = StreamState()
         self._damaged: set[str] = set()
+        # The last record that was read or written, as it is stored.
+        self._tail: bytes | None = None
+        self._recent: list[Record] = []
+        self._saved = 0
 
     def records(self, from_seq: int = 1) -> list[Record]:
-        """Return all records from a number on, oldest first.
+        """Return all records from a number on, oldest first, also those that are illegal or unreadable.
 
         :raises ControlUnavailable: the store cannot be read now.
         """
-        found: list[Record] = []
-        while (data := self.store.read(from_seq + len(found))) is not None:
-            found.append(Record.from_json(data, from_seq + len(found)))
-        return found
+        return [Record.read(data, seq) for seq, data in self._stored(from_seq)]
+
+    def history(self) -> tuple[Record, ...]:
+        """Return the legal ones among the last HISTORY records up to that of `state`, oldest first.
+
+        :raises ControlUnavailable: the store cannot be read now.
+        :raises ControlLogReplaced: the log is not the one that was read before.
+        """
+        state = self.state
+        first = max(1, state.seq - HISTORY + 1)
+        known = self._recent[0].seq if self._recent else state.seq + 1
+        if first < known:
+            older = itertools.islice(self._stored(first), known - first)
+            self._recent[:0] = [Record.read(data, seq) for seq, data in older]
+            self._verify()
+        illegal = {record.seq for record in state.illegal}
+        if state.illegal_count > len(state.illegal):
+            first = state.illegal[0].seq  # of records before it, it is not known which are illegal
+        return tuple(record for record in self._recent if record.seq >= first and record.seq not in illegal)
 
     def refresh(self) -> StreamState:
         """Read the new records and return the folded state.
 
         :raises ControlUnavailable: the store cannot be read now.
+        :raises ControlLogReplaced: the log is not the one that was read before.
         """
-        news = self.records(self.state.seq + 1)
-        if news:
-            self.state = fold(news, self.state)
-        return self.state
+        if not self.state.seq:
+            self._restore()
+        while True:
+            stored = list(itertools.islice(self._stored(self.state.seq + 1), _CHUNK))
+            # After the read: had the log been replaced before it, the old tail would be gone now.
+            self._verify()
+            if stored:
+                news = [Record.read(data, seq) for seq, data in stored]
+                self._keep(fold(news, self.state), news, stored[-1][1])
+            if len(stored) < _CHUNK:
+                return self.state
 
     def append(self, record: Record, expected_seq: int) -> Record:
         """Write a record as the one that follows `expected_seq`, and return it with its number.
@@ -60,17 +97,19 @@ class ControlLog:
         :raises ControlUnavailable: the record was not written, or that is not known. After an error the number is read
             back, and the write counts only if the nonce is ours. Until a `refresh` shows the record, treat it as not
             written.
+        :raises ControlLogReplaced: the log is not the one that was read before. A record that was written is illegal.
         """
         if self.state.seq < expected_seq:
             self.refresh()
         if self.state.seq != expected_seq:
             raise _taken(expected_seq + 1)
-        check(self.state, record)
-        numbered = record.numbered(expected_seq + 1)
-        # Before it is written: a record that cannot be folded would make the whole log unreadable.
-        state = fold([numbered], self.state)
+        self._verify()
+        numbered = record.numbered(expected_seq + 1, self.state.nonce)
+        data = numbered.to_json()
+        # What is checked is the record as everybody will read it.
+        state = follow(self.state, Record.read(data, numbered.seq))
         try:
-            self.store.create(numbered.seq, numbered.to_json())
+            self.store.create(numbered.seq, data)
         except (SeqTaken, ControlUnavailable) as error:
             # After a time-out or a lost answer the record may exist: the answer was lost, or the store tried twice.
             written = self.store.read(numbered.seq)
@@ -80,17 +119,64 @@ class ControlLog:
                     next_step="Nothing to do: it counts as not written until it is read.",
                     seq=numbered.seq,
                 ) from error
-            if Record.from_json(written, numbered.seq).nonce != record.nonce:
+            if Record.read(written, numbered.seq).nonce != record.nonce:
                 raise _taken(numbered.seq) from None
-        self.state = state
+        self._verify()
+        self._keep(state, [numbered], data)
         return numbered
+
+    def save(self) -> None:
+        """Save the folded state when the log has grown enough since the last time; call it where nobody waits.
+
+        :raises ControlUnavailable: it was not saved; nothing is lost but time.
+        """
+        if self.state.seq - self._saved >= SAVE_EVERY:
+            self.store.put_saved_state(dump(self.state))
+            self._saved = self.state.seq
+
+    def _stored(self, seq: int) -> Iterator[tuple[int, bytes]]:
+        while (data := self.store.read(seq)) is not None:
+            yield seq, data
+            seq += 1
+
+    def _keep(self, state: StreamState, news: list[Record], tail: bytes) -> None:
+        self.state, self._tail = state, tail
+        self._recent = [*self._recent, *news][-HISTORY:]
+
+    def _restore(self) -> None:
+        """Start from the saved state, if the record that it was made after is in this log."""
+        try:
+            data = self.store.saved_state()
+        except Damaged:
+            return
+        found = None if data is None else load(data)
+        if found is None or not found.seq:
+            return
+        tail = self.store.read(found.seq)
+        if tail is not None and Record.read(tail, found.seq).nonce == found.nonce:
+            self.state, self._tail, self._saved = found, tail, found.seq
+
+    def _verify(self) -> None:
+        """Raise ControlLogReplaced unless the last record that was read is still where it was."""
+        if not self.state.seq:
+            return
+        tail = self.store.read(self.state.seq)
+        if tail != self._tail:
+            found = "is missing" if tail is None else "is another one"
+            raise ControlLogReplaced(
+                f"Record {self.state.seq} of the control log of {self.stream}, which was read before, {found} now: the "
+                "log was put back from a copy, or made anew.",
+                next_step="Make sure that the control folder is the right one, and that no driver of the stream from "
+                "before runs on; then clear the task. See docs/operations.md.",
+                seq=self.state.seq,
+            )
 
     def propose(self, build: Callable[[StreamState], Record | None]) -> StreamState:
         """Append the record that `build` makes from the newest state; if another writer is faster, try again.
 
         :param build: returns the record, or None if there is nothing to do in this state.
         :return: the state after the last read or write.
-        :raises RuleBroken, ControlUnavailable: as `append`.
+        :raises RuleBroken, ControlUnavailable, ControlLogReplaced: as `append`.
         """
         while True:
             record = build(self.refresh())
@@ -125,12 +211,9 @@ class ControlLog:
         self._damaged.discard(incarnation)
         return beat
 
-    def heartbeats(self, deployment: str = "") -> dict[str, Heartbeat]:
-        """Return the heartbeats that can be read, by incarnation.
-
-        :param deployment: whose; default: all.
-        """
-        names = [name for name in self.store.heartbeats() if deployment in ("", deployment_of(name))]
+    def heartbeats(self, deployment: str | None = None) -> dict[str, Heartbeat]:
+        """Return the heartbeats that can be read, by incarnation; of one deployment, or of all."""
+        names = (name for name in self.store.heartbeats() if deployment in (None, deployment_of(name)))
         found = ((name, self.heartbeat(name)) for name in names)
         return {name: beat for name, beat in found if beat is not None}
 

@@ -10,7 +10,7 @@ class Store(Protocol):
     """A stream's records, heartbeats and lag samples.
 
     Records are numbered, created once and never changed. Each incarnation has one heartbeat, and the stream has one
-    object of samples; both are replaced as a whole.
+    object of samples and one saved state; all are replaced as a whole.
 
     Every method raises ControlUnavailable if it cannot read or write now, and every method that reads raises Damaged,
     before it loads anything, if what is there is too large or no regular file. None always means that the store is
@@ -24,13 +24,12 @@ class Store(Protocol):
         """Create record `seq` exclusively and durably.
 
         :raises SeqTaken: the number exists.
-        :raises Damaged: the record is larger than what `read` reads; nothing was written.
         """
 
     def read(self, seq: int) -> bytes | None:
         """Return record `seq`, or None if it does not exist.
 
-        Only valid for a number up to one more than the last record.
+        Something that is no regular file, or larger than MAX_BYTES, is b"": a record that nobody can read.
         """
 
     def put_heartbeat(self, incarnation: str, data: bytes) -> None:
@@ -44,6 +43,12 @@ class Store(Protocol):
 
     def put_samples(self, data: bytes) -> None:
         """Replace the lag samples of the watch (see `monitoring.samples`) atomically."""
+
+    def put_saved_state(self, data: bytes) -> None:
+        """Replace the saved state (see `lifecycle.saved_state`) atomically."""
+
+    def saved_state(self) -> bytes | None:
+        """Return the saved state, or None if there is none yet."""
 
     def samples(self) -> bytes | None:
         """Return the lag samples of the watch, or None if there are none yet."""

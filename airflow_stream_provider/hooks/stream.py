@@ -22,10 +22,10 @@ from airflow_stream_provider.hooks.connections import Connected, aconnect, conne
 from airflow_stream_provider.hooks.submit import job_of, submit_once
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
 from airflow_stream_provider.lag.targets import stream_sources
-from airflow_stream_provider.lifecycle.errors import SeqTaken, SpecError, StreamError
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import check_stream_name, deployment_of
-from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.conditions import Needs
@@ -56,7 +56,6 @@ class StreamHook(BaseHook):
         self.cluster_conn_id = cluster
         self.kafka_conn_id = kafka
         self._connected: Connected | None = None
-        self._records: list[Record] = []
 
     @property
     def address(self) -> dict[str, Any]:
@@ -95,14 +94,15 @@ class StreamHook(BaseHook):
         """Return a snapshot of the stream; changes nothing.
 
         :raises ControlUnavailable: the control log cannot be read now.
+        :raises ControlLogReplaced: it is not the log that this hook read before.
         """
         # The cluster first, then the log: a driver that the cluster calls gone has then written its last record.
         drivers = self._drivers(needs.drivers)
-        self._records += self.control_log.records(len(self._records) + 1)
         state = self.control_log.refresh()
+        records = self.control_log.history()
         heartbeats = self._heartbeats(state)
         lag = self._lag(state, heartbeats) if needs.lag else None
-        return Snapshot(self.stream, time.time(), state, tuple(self._records), heartbeats, drivers, lag)
+        return Snapshot(self.stream, time.time(), state, records, heartbeats, drivers, lag)
 
     async def aobserve(self, needs: Needs) -> Snapshot:
         """Return a snapshot of the stream, from a trigger's event loop; see `observe`."""
@@ -115,7 +115,10 @@ class StreamHook(BaseHook):
         found = {}
         for name in self.control_log.store.heartbeats():
             known = state.incarnations.get(name)
-            wanted = known is None or not known.state.terminal or name in (*state.must_fence, state.last_holder)
+            # Of a deployment that the state has left out, nothing can matter.
+            coming = known is None and deployment_of(name) in state.deployments
+            ended = known is None or known.state.terminal
+            wanted = coming or not ended or name in (*state.must_fence, state.last_holder)
             beat = self.control_log.heartbeat(name) if wanted else None
             if beat is not None:
                 found[name] = beat
@@ -222,6 +225,9 @@ class StreamHook(BaseHook):
             self.control_log.append(make_record(kind, by, **fields), seq)
         except SeqTaken:
             return False
+        # Here and not in the drivers, who must not be late. What is not saved is read again.
+        with contextlib.suppress(ControlUnavailable):
+            self.control_log.save()
         return True
 
     def submit(self, deployment: str, by: str, *, first: bool) -> bool:

@@ -40,6 +40,10 @@ class Damaged(StreamError):
     """What is stored cannot be what was written: torn, too large, not a regular file, or not of its form."""
 
 
+class ControlLogReplaced(StreamError):
+    """The stored log is not the one that was read before: it is shorter, or another one. Nothing may go on from it."""
+
+
 class CheckpointError(StreamError):
     """A checkpoint cannot be read, belongs to another stream, or is being written by another job."""
 

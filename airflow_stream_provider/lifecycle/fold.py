@@ -1,19 +1,25 @@
-"""Fold the records of a control log into the state of its stream. The state itself is never stored."""
+"""Fold the records of a control log into the state of its stream."""
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.errors import RuleBroken, StreamError
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.lifecycle.prune import prune
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.lifecycle.rules import check
 from airflow_stream_provider.lifecycle.state import (
     Deployment,
     DeploymentEnd,
     HoldEnd,
+    IllegalRecord,
     Incarnation,
     IncarnationState,
     Request,
@@ -21,32 +27,69 @@ from airflow_stream_provider.lifecycle.state import (
     StreamState,
 )
 
+# So many illegal records are named; all are counted.
+ILLEGAL_NAMED = 100
+
 
 def fold(records: Iterable[Record], state: StreamState | None = None) -> StreamState:
     """Return the state after these records.
 
+    A record that breaks a rule, or cannot be read, is counted and named in the state, and changes nothing else: it is
+    in the log and stays there, but nobody obeys it. Records of unknown kinds are only counted.
+
     :param state: to start from; default: that of an empty log.
-    :raises StreamError: a record cannot follow those before it. Records of unknown kinds are only counted.
     """
-    draft = _Draft.of(state or StreamState())
+    state = state or StreamState()
     for record in records:
-        apply = _APPLY.get(record.kind)
         try:
-            if apply is not None:
-                apply(draft, record)
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
-            raise StreamError(
-                f"Record {record.seq} of the control log ({record.kind!r}) cannot follow those before it: {error!r}.",
-                next_step="If it was edited by hand, restore it; if a newer version wrote it, upgrade this one.",
+            state = follow(state, record)
+        except RuleBroken as broken:
+            kind = record.kind[:40].encode("ascii", "replace").decode()
+            named = IllegalRecord(record.seq, re.sub(r"[^ -~]", "?", kind), broken.fields["rule"])
+            carried = replace(
+                state,
                 seq=record.seq,
-            ) from error
-        draft.seq = record.seq
-    return StreamState(**vars(draft))
+                nonce=record.nonce,
+                illegal=(*state.illegal, named)[-ILLEGAL_NAMED:],
+                illegal_count=state.illegal_count + 1,
+            )
+            state = prune(carried)
+    return state
+
+
+def follow(state: StreamState, record: Record) -> StreamState:
+    """Return the state after one more record.
+
+    :raises RuleBroken: it may not follow this state.
+    """
+    if record.previous not in ("", state.nonce):
+        raise _broken(state, record, "chain", "it was written after another record than the one before it")
+    check(state, record)
+    draft = _Draft.of(state)
+    apply = _APPLY.get(record.kind)
+    try:
+        if apply is not None:
+            apply(draft, record)
+    except (StreamError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise _broken(state, record, "sound-fields", f"it cannot be applied: {error!r}") from error
+    draft.seq, draft.nonce = record.seq, record.nonce
+    after = StreamState(**vars(draft))
+    return prune(after)
+
+
+def _broken(state: StreamState, record: Record, rule: str, why: str) -> RuleBroken:
+    return RuleBroken(
+        f"{record.kind!r} refused by rule {rule!r}: {why} (record {state.seq}).",
+        next_step="Read the stream's status and decide again.",
+        rule=rule,
+        kind=record.kind,
+        holder=state.holder,
+    )
 
 
 @dataclass
 class _Draft:
-    """A state under construction. Its dicts are changed in place, so a long log is not copied for every record."""
+    """A state under construction, with dicts of its own: a record that fails half-way leaves nothing behind."""
 
     seq: int
     epoch: int
@@ -56,6 +99,10 @@ class _Draft:
     requests: dict[str, Request]
     last_holder: str | None
     last_end: HoldEnd | None
+    nonce: str
+    illegal: tuple[IllegalRecord, ...]
+    illegal_count: int
+    forgotten: tuple[str, ...]
 
     @classmethod
     def of(cls, state: StreamState) -> _Draft:
@@ -64,6 +111,9 @@ class _Draft:
 
     def deployment(self, name: str, **changes: Any) -> None:
         self.deployments[name] = replace(self.deployments[name], **changes)
+
+    def end(self, name: str, how: DeploymentEnd, seq: int, **changes: Any) -> None:
+        self.deployment(name, ended=how, ended_seq=seq, **changes)
 
     def incarnation(self, name: str, state: IncarnationState, **changes: Any) -> None:
         self.incarnations[name] = replace(self.incarnations[name], state=state, **changes)
@@ -76,7 +126,7 @@ class _Draft:
         if self.holder != name:
             return
         self.holder, self.last_end = None, how
-        for request in list(self.requests.values())[-1:]:  # only the newest can be open
+        for request in itertools.islice(reversed(self.requests.values()), 1):  # only the newest can be open
             if request.stage.open and request.to is None:
                 self.request(request.id, RequestStage.DONE)
                 self.last_end = HoldEnd.STOPPED
@@ -86,14 +136,14 @@ def _declared(draft: _Draft, r: Record) -> None:
     draft.deployments[r["deployment"]] = Deployment(
         id=r["deployment"],
         release=Release.from_json(r["release"]),
-        declared_at=r.at,
-        policy=Policy.from_json(r.get("policy", {})),
-        reason=r.get("reason", ""),
+        declared=r,
+        policy=Policy.from_json(r.get("policy") or {}),
+        reason=r.get("reason") or "",
     )
 
 
 def _submitted(draft: _Draft, r: Record) -> None:
-    draft.deployment(r["deployment"], submission=r["submission"], cluster=r.get("cluster", ""))
+    draft.deployment(r["deployment"], submission=r["submission"], cluster=r.get("cluster") or "")
 
 
 def _standby(draft: _Draft, r: Record) -> None:
@@ -101,8 +151,9 @@ def _standby(draft: _Draft, r: Record) -> None:
         id=r["incarnation"],
         deployment=r["deployment"],
         state=IncarnationState.STANDBY,
-        queries=tuple(r.get("queries", ())),
-        rehearsal=r.get("rehearsal", {}),
+        queries=tuple(r.get("queries") or ()),
+        rehearsal=r.get("rehearsal") or {},
+        announced=r.seq,
     )
 
 
@@ -114,7 +165,7 @@ def _requested(draft: _Draft, r: Record) -> None:
         expires=r["expires"],
         stage=RequestStage.REQUESTED,
         by=r.by,
-        reason=r.get("reason", ""),
+        reason=r.get("reason") or "",
     )
 
 
@@ -133,6 +184,9 @@ def _released(draft: _Draft, r: Record) -> None:
 def _acquired(draft: _Draft, r: Record) -> None:
     name = r["incarnation"]
     appointed = draft.requests[r["request"]].to == name
+    deployment = deployment_of(name)
+    if draft.deployments[deployment].previous is None:
+        draft.deployment(deployment, previous=deployment_of(draft.last_holder or ""))
     draft.request(r["request"], RequestStage.DONE if appointed else RequestStage.TAKEN_BACK)
     draft.incarnation(name, IncarnationState.HOLDER, epoch=r["epoch"])
     draft.holder = draft.last_holder = name
@@ -160,7 +214,7 @@ def _failed(draft: _Draft, r: Record) -> None:
         draft.free(name, HoldEnd.FAILED)
     twins = (i for i in draft.incarnations.values() if i.deployment == deployment)
     if held or all(twin.state.terminal for twin in twins):
-        draft.deployment(deployment, ended=DeploymentEnd.FAILED, reason=r["reason"])
+        draft.end(deployment, DeploymentEnd.FAILED, r.seq, reason=r["reason"])
     # Otherwise a relaunched twin failed beside another driver: the deployment lives on.
 
 
@@ -168,14 +222,14 @@ def _finished(draft: _Draft, r: Record) -> None:
     name = r["incarnation"]
     draft.incarnation(name, IncarnationState.FINISHED)
     draft.free(name, HoldEnd.FINISHED)
-    draft.deployment(draft.incarnations[name].deployment, ended=DeploymentEnd.FINISHED)
+    draft.end(draft.incarnations[name].deployment, DeploymentEnd.FINISHED, r.seq)
 
 
 def _retired(draft: _Draft, r: Record) -> None:
     for twin in list(draft.incarnations.values()):
         if twin.deployment == r["deployment"] and twin.state is IncarnationState.STANDBY:
             draft.incarnation(twin.id, IncarnationState.RETIRED)
-    draft.deployment(r["deployment"], ended=DeploymentEnd.RETIRED, reason=r.get("reason", ""))
+    draft.end(r["deployment"], DeploymentEnd.RETIRED, r.seq, reason=r.get("reason") or "")
 
 
 _APPLY = {

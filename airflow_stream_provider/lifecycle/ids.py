@@ -12,6 +12,7 @@ DEPLOYMENT = re.compile(r"[a-z0-9][a-z0-9_-]{0,127}")
 # Part of the Spark application's name, in which the cluster's pages are searched for deployments.
 VERSION = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 INCARNATION = re.compile(DEPLOYMENT.pattern + r"\.[0-9a-f]{8}")
+# SHA-256.
 RELEASE_HASH = re.compile(r"[0-9a-f]{64}")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,7 +13,13 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 
+# What is larger or nested deeper is not readable, for every reader alike: without fixed limits one Python could parse
+# what another cannot, and two drivers would read one log differently.
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 64
+
 _AUTHORSHIP = ("kind", "by", "at", "nonce")
+_RESERVED = (*_AUTHORSHIP, "previous")
 
 
 class Kind:
@@ -29,6 +37,7 @@ class Kind:
     FAILED = "failed"
     FINISHED = "finished"
     RETIRED = "retired"
+    UNREADABLE = "unreadable"  # never written: what a reader makes of bytes that are no record
 
 
 class Boundary(str, Enum):
@@ -48,6 +57,8 @@ class Record:
     :param at: when, in seconds since 1970 by the writer's clock.
     :param nonce: random; a writer recognises its own record by it after a lost answer.
     :param seq: number in the log, from 1; 0 until it is written.
+    :param previous: the nonce of the record before it; empty for the first one, and in records of versions that did not
+        write it.
     """
 
     kind: str
@@ -56,9 +67,10 @@ class Record:
     at: float = 0.0
     nonce: str = field(default_factory=lambda: uuid.uuid4().hex)
     seq: int = 0
+    previous: str = ""
 
     def __post_init__(self) -> None:
-        clash = [name for name in _AUTHORSHIP if name in self.fields]
+        clash = [name for name in _RESERVED if name in self.fields]
         if clash:
             raise ValueError(f"{', '.join(clash)} say who wrote a record, and when; no field can be named so.")
 
@@ -69,13 +81,15 @@ class Record:
         """Return a field, or `default` when the record does not have it."""
         return self.fields.get(name, default)
 
-    def numbered(self, seq: int) -> Record:
-        """Return the same record with its number in the log."""
-        return replace(self, seq=seq)
+    def numbered(self, seq: int, previous: str = "") -> Record:
+        """Return the same record with its number in the log and the nonce of the record before it."""
+        return replace(self, seq=seq, previous=previous)
 
     def to_json(self) -> bytes:
-        """Return the stored form: one JSON object with the fields and kind, by, at and nonce side by side."""
+        """Return the stored form: one JSON object with the fields and kind, by, at, nonce and previous side by side."""
         body = {**self.fields, "kind": str(self.kind), "by": self.by, "at": self.at, "nonce": self.nonce}
+        if self.previous:
+            body["previous"] = self.previous
         return json.dumps(body, sort_keys=True).encode()
 
     @classmethod
@@ -85,13 +99,46 @@ class Record:
         :raises StreamError: it is not a record; the message names its number.
         """
         try:
-            body = dict(json.loads(data))
+            if len(data) > MAX_BYTES:
+                raise ValueError(f"it is larger than {MAX_BYTES} bytes")
+            body = json.loads(data, parse_int=_integer)
+            if not isinstance(body, dict):
+                raise ValueError("it is no JSON object")
+            if _deeper(body, MAX_DEPTH):
+                raise ValueError(f"it is nested deeper than {MAX_DEPTH}")
             kind, by, at, nonce = (body.pop(name) for name in _AUTHORSHIP)
-            at = float(at)
-        except (ValueError, KeyError, TypeError) as error:
+            at, previous = float(at), str(body.pop("previous", ""))
+            if not math.isfinite(at):
+                raise ValueError("its time is no number")
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise StreamError(
                 f"Record {seq} of the control log is not readable: {error}.",
                 next_step="Restore the control folder from its back-up; never edit it by hand.",
                 seq=seq,
             ) from error
-        return cls(kind=str(kind), fields=body, by=str(by), at=at, nonce=str(nonce), seq=seq)
+        return cls(kind=str(kind), fields=body, by=str(by), at=at, nonce=str(nonce), seq=seq, previous=previous)
+
+    @classmethod
+    def read(cls, data: bytes, seq: int) -> Record:
+        """Parse a stored record, whatever it is.
+
+        What is no record becomes one of kind `unreadable`, which is legal nowhere. Its nonce is made of its bytes, so
+        that the record after it can name it.
+        """
+        try:
+            return cls.from_json(data, seq)
+        except StreamError:
+            return cls(kind=Kind.UNREADABLE, nonce=hashlib.sha256(data).hexdigest()[:32], seq=seq)
+
+
+def _integer(digits: str) -> int:
+    # Some Pythons refuse to parse thousands of digits and others do not: here all of them refuse.
+    if len(digits) > 100:
+        raise ValueError("a number has more than 100 digits")
+    return int(digits)
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    """Whether lists and objects are nested deeper than so many levels."""
+    inner: Any = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return bool(inner) and (levels == 0 or any(_deeper(each, levels - 1) for each in inner))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import RELEASE_HASH, check_id
 
 
@@ -30,6 +31,18 @@ class Release:
     py_files: tuple[str, ...] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        # All of these become parts of paths.
+        if self.hash:
+            check_id(self.hash, RELEASE_HASH)
+        for name in (self.application, *self.py_files):
+            if name in (".", "..") or "\0" in name or PurePosixPath(name).name != name:
+                raise SpecError(
+                    f"{name!r} is not the plain name of a file in a release.",
+                    next_step="Publish the release again; never write its record by hand.",
+                    name=name,
+                )
+
     def to_json(self) -> dict[str, Any]:
         """Return the release as the JSON object that `declared` carries."""
         return {**asdict(self), "arguments": list(self.arguments), "py_files": list(self.py_files)}
@@ -39,6 +52,7 @@ class Release:
         """Return the release of a `declared` record; fields that this version does not know are ignored.
 
         :raises KeyError: it has no version.
+        :raises SpecError: its hash, or the name of a file, cannot be part of a path.
         """
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         for name in ("arguments", "py_files"):

@@ -1,15 +1,17 @@
 """Which record may follow which state: the one transition table of the control log.
 
-Every append goes through `check`: an illegal record is refused before it is written, and the error names the rule.
-docs/architecture.md explains the rules.
+Every append goes through `check`: an illegal record is refused before it is written, and the error names the rule. So
+does every record that is read: one that got into the log all the same is not obeyed. docs/architecture.md explains
+the rules. A rule is never changed: two versions with different rules would read one log differently.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import NamedTuple
 
-from airflow_stream_provider.lifecycle.errors import RuleBroken
+from airflow_stream_provider.lifecycle.errors import RuleBroken, StreamError
+from airflow_stream_provider.lifecycle.fields import sound_fields
 from airflow_stream_provider.lifecycle.ids import DEPLOYMENT, INCARNATION, deployment_of
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
 from airflow_stream_provider.lifecycle.state import IncarnationState, RequestStage, StreamState
@@ -29,7 +31,7 @@ def check(state: StreamState, record: Record) -> None:
     Records of kinds that this version does not know have no rules and always pass.
     """
     for rule in RULES.get(record.kind, ()):
-        if not rule.holds(state, record):
+        if not _holds(rule, state, record):
             raise RuleBroken(
                 f"{record.kind!r} refused by rule {rule.name!r}: {rule.sentence} "
                 f"(holder {state.holder or 'none'}, epoch {state.epoch}, record {state.seq}).",
@@ -38,6 +40,13 @@ def check(state: StreamState, record: Record) -> None:
                 kind=record.kind,
                 holder=state.holder,
             )
+
+
+def _holds(rule: Rule, state: StreamState, record: Record) -> bool:
+    try:
+        return rule.holds(state, record)
+    except (StreamError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+        return False  # the record's fields are not what anybody writes
 
 
 def live_standby(state: StreamState, incarnation: str | None) -> bool:
@@ -134,20 +143,29 @@ def _own(record: Record) -> bool:
     return name is None or bool(INCARNATION.fullmatch(name) and deployment_of(name) == record["deployment"])
 
 
+def _new(state: StreamState, id: str, known: Container[str]) -> bool:
+    return id not in known and id not in state.forgotten
+
+
 def _complete(*names: str) -> Rule:
     return Rule("complete", f"it needs {', '.join(names)}", lambda _, r: all(r.get(n) is not None for n in names))
 
 
 _BOUNDARIES = frozenset(b.value for b in Boundary)
+_SOUND_FIELDS = Rule("sound-fields", "a field has a value of the wrong type", lambda _, r: sound_fields(r))
 
 RULES: dict[str, tuple[Rule, ...]] = {
     Kind.DECLARED: (
         _complete("deployment", "release"),
+        _SOUND_FIELDS,
         Rule("sound-id", "that is no deployment's id", lambda s, r: bool(DEPLOYMENT.fullmatch(r["deployment"]))),
-        Rule("declare-once", "this deployment is declared already", lambda s, r: not _known(s, r["deployment"])),
+        Rule(
+            "declare-once", "this deployment is declared already", lambda s, r: _new(s, r["deployment"], s.deployments)
+        ),
     ),
     Kind.SUBMITTED: (
         _complete("deployment", "submission"),
+        _SOUND_FIELDS,
         Rule("intent-first", "the deployment was not declared", lambda s, r: _known(s, r["deployment"])),
         Rule(
             "submit-once",
@@ -157,6 +175,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     Kind.STANDBY: (
         _complete("deployment", "incarnation"),
+        _SOUND_FIELDS,
         Rule("intent-first", "the deployment was not declared", lambda s, r: _known(s, r["deployment"])),
         Rule("not-ended", "the deployment has ended", lambda s, r: not _ended(s, r["deployment"])),
         Rule("sound-id", "that is no driver of this deployment", lambda s, r: _own(r)),
@@ -168,7 +187,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     Kind.REQUESTED: (
         _complete("request", "expires"),
-        Rule("ask-once", "this request was made already", lambda s, r: r["request"] not in s.requests),
+        _SOUND_FIELDS,
+        Rule("ask-once", "this request was made already", lambda s, r: _new(s, r["request"], s.requests)),
         Rule("one-request", "another request is open", lambda s, r: s.open_request is None),
         Rule("stop-needs-holder", "nobody holds", lambda s, r: r.get("to") is not None or s.holder is not None),
         Rule(
@@ -179,6 +199,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     Kind.READY: (
         _complete("request", "incarnation"),
+        _SOUND_FIELDS,
         Rule("answer-open", "no such request waits", _answerable),
         Rule(
             "only-the-asked",
@@ -188,12 +209,14 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     Kind.RELEASED: (
         _complete("incarnation", "boundary"),
+        _SOUND_FIELDS,
         Rule("only-the-holder", "only the holder can release", lambda s, r: s.holder == r["incarnation"]),
         Rule("boundary-known", "the boundary is not named", lambda s, r: r["boundary"] in _BOUNDARIES),
         Rule("as-requested", "the request is not open, not answered, or names another driver", _releasable),
     ),
     Kind.ACQUIRED: (
         _complete("incarnation", "request", "epoch"),
+        _SOUND_FIELDS,
         Rule("one-holder", "somebody holds the stream", lambda s, r: s.holder is None),
         Rule("fence-first", "a driver stopped inside a batch is not fenced yet", lambda s, r: not s.must_fence),
         Rule(
@@ -205,6 +228,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     Kind.FENCED: (
         _complete("incarnation"),
+        _SOUND_FIELDS,
         Rule("known-driver", "no such driver announced itself", lambda s, r: r["incarnation"] in s.incarnations),
         Rule(
             "fence-once",
@@ -219,6 +243,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     Kind.ABORTED: (
         _complete("request", "reason"),
+        _SOUND_FIELDS,
         Rule("abort-open", "no such request is open", _open),
         Rule(
             "abort-in-time", "it has not expired and is not the author's, or the holder has released for it", may_abort
@@ -226,6 +251,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     Kind.FAILED: (
         _complete("deployment", "reason"),
+        _SOUND_FIELDS,
         Rule("intent-first", "the deployment was not declared", lambda s, r: _known(s, r["deployment"])),
         Rule("fail-once", "the deployment has ended", lambda s, r: not _ended(s, r["deployment"])),
         Rule("sound-id", "that is no driver of this deployment", lambda s, r: _own(r)),
@@ -234,10 +260,12 @@ RULES: dict[str, tuple[Rule, ...]] = {
     ),
     Kind.FINISHED: (
         _complete("incarnation"),
+        _SOUND_FIELDS,
         Rule("only-the-holder", "only the holder can finish", lambda s, r: s.holder == r["incarnation"]),
     ),
     Kind.RETIRED: (
         _complete("deployment"),
+        _SOUND_FIELDS,
         Rule("intent-first", "the deployment was not declared", lambda s, r: _known(s, r["deployment"])),
         Rule("retire-once", "the deployment has ended", lambda s, r: not _ended(s, r["deployment"])),
         Rule(
@@ -247,4 +275,5 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
         Rule("not-in-hand-over", "the open request needs it", _not_needed_by_request),
     ),
+    Kind.UNREADABLE: (Rule("readable", "it is no record, or too large", lambda s, r: False),),
 }

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.release import Release
 
 
@@ -133,6 +134,7 @@ class Incarnation:
     :param rehearsal: summary of its rehearsal.
     :param epoch: the last epoch in which it held the stream; 0 if it never did.
     :param reason: why it failed or was fenced; empty otherwise.
+    :param announced: number of the record that named it first.
     """
 
     id: str
@@ -142,27 +144,38 @@ class Incarnation:
     rehearsal: Mapping[str, Any] = field(default_factory=dict)
     epoch: int = 0
     reason: str = ""
+    announced: int = 0
 
 
 @dataclass(frozen=True)
 class Deployment:
     """One attempt to run a release.
 
-    :param declared_at: seconds since 1970 by the clock of whoever declared it.
+    :param declared: the record that declared it.
     :param submission: the cluster's id of its driver; empty until it is known.
     :param cluster: Airflow connection of the cluster that it was submitted to.
     :param ended: None while a driver of it may live.
     :param reason: why it ended, or why it was declared.
+    :param ended_seq: number of the record that ended it; 0 while a driver of it may live.
+    :param previous: the deployment that held the stream before this one first did, empty when none did; None while it
+        never held.
     """
 
     id: str
     release: Release
-    declared_at: float
+    declared: Record
     policy: Policy = field(default_factory=Policy)
     submission: str = ""
     cluster: str = ""
     ended: DeploymentEnd | None = None
     reason: str = ""
+    ended_seq: int = 0
+    previous: str | None = None
+
+    @property
+    def declared_at(self) -> float:
+        """When it was declared, in seconds since 1970 by the clock of whoever declared it."""
+        return self.declared.at
 
 
 @dataclass(frozen=True)
@@ -185,14 +198,26 @@ class Request:
 
 
 @dataclass(frozen=True)
+class IllegalRecord:
+    """A record in the log that broke a rule: it is carried, and changes nothing. `kind` is in printable ASCII."""
+
+    seq: int
+    kind: str
+    rule: str
+
+
+@dataclass(frozen=True)
 class StreamState:
-    """Everything that the log says of one stream.
+    """What the log says of one stream. What ended long ago is left out: see `lifecycle/prune.py`.
 
     :param seq: number of the last record.
+    :param nonce: of the last record.
     :param epoch: grows by one with every change of holder.
     :param holder: incarnation that may run the queries now; None for nobody.
     :param last_holder: incarnation that holds now or held last.
     :param last_end: how the last hold ended; None while there is a holder or never was one.
+    :param illegal: the last illegal records, oldest first; `illegal_count` says how many there are in all.
+    :param forgotten: ids of deployments and requests that were left out, oldest first; none of them can be used again.
     """
 
     seq: int = 0
@@ -200,15 +225,19 @@ class StreamState:
     holder: str | None = None
     deployments: Mapping[str, Deployment] = field(default_factory=dict)
     incarnations: Mapping[str, Incarnation] = field(default_factory=dict)
-    requests: Mapping[str, Request] = field(default_factory=dict)
+    requests: dict[str, Request] = field(default_factory=dict)
     last_holder: str | None = None
     last_end: HoldEnd | None = None
+    nonce: str = ""
+    illegal: tuple[IllegalRecord, ...] = ()
+    illegal_count: int = 0
+    forgotten: tuple[str, ...] = ()
 
     @property
     def open_request(self) -> Request | None:
         """The one request that is under way, or None."""
         # Only the newest can be open: a new one is refused while another is.
-        newest = next(reversed(list(self.requests.values())), None)
+        newest = next(reversed(self.requests.values()), None)
         return newest if newest and newest.stage.open else None
 
     @property

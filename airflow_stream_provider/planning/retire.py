@@ -61,7 +61,7 @@ def leftovers(snapshot: Snapshot, identity: TaskIdentity) -> tuple[str, ...]:
     Deployments that were declared after this run began are not among them. Once this run has declared its own
     deployment there are none: what is warm then is kept for its roll-back.
     """
-    if any(record.kind == Kind.DECLARED and record.by.startswith(identity.run) for record in snapshot.records):
+    if any(deployment.declared.by.startswith(identity.run) for deployment in snapshot.state.deployments.values()):
         return ()
     began = next((record.seq for record in snapshot.records if record.by.startswith(identity.run)), None)
     return to_retire(snapshot, identity, began)
@@ -70,6 +70,6 @@ def leftovers(snapshot: Snapshot, identity: TaskIdentity) -> tuple[str, ...]:
 def to_retire(snapshot: Snapshot, identity: TaskIdentity, before: int | None) -> tuple[str, ...]:
     """Return the deployments, declared before this record, that live or that this task has retired."""
     mine = {r["deployment"] for r in snapshot.records if r.kind == Kind.RETIRED and r.by == identity.by}
-    declared = (r for r in snapshot.records if r.kind == Kind.DECLARED and (before is None or r.seq < before))
     wanted = mine.union(snapshot.live_deployments())
-    return tuple(record["deployment"] for record in declared if record["deployment"] in wanted)
+    declared = (d for d in snapshot.state.deployments.values() if before is None or d.declared.seq < before)
+    return tuple(deployment.id for deployment in declared if deployment.id in wanted)

@@ -31,8 +31,9 @@ class DriverFacts:
 class Snapshot:
     """A stream at one moment (`at`, seconds of this machine's clock).
 
-    `drivers` (by deployment) and `lag` are there only if they were asked for; `lag` is None when Kafka, or how far the
-    stream is, could not be read: unknown, not zero.
+    `records` are the last legal ones up to the state's (`ControlLog.history`). `drivers` (by deployment) and `lag` are
+    there only if they were asked for; `lag` is None when Kafka, or how far the stream is, could not be read: unknown,
+    not zero.
     """
 
     stream: str
@@ -68,7 +69,7 @@ class Snapshot:
     def candidate(self, deployment: str) -> Incarnation | None:
         """The newest incarnation of a deployment that can be asked to take over, or None."""
         found = (i for i in self.state.of_deployment(deployment) if live_standby(self.state, i.id))
-        return max(found, key=self._announced, default=None)
+        return max(found, key=lambda i: i.announced, default=None)
 
     def holds(self, deployment: str) -> bool:
         """Whether this deployment holds the stream."""
@@ -79,7 +80,7 @@ class Snapshot:
         return tuple(d.id for d in self.state.deployments.values() if not d.ended and not self.holds(d.id))
 
     def acquisitions(self) -> tuple[Record, ...]:
-        """Every change of holder, oldest first."""
+        """The changes of holder among the records, oldest first."""
         return tuple(record for record in self.records if record.kind == Kind.ACQUIRED)
 
     def release_for(self, request: str) -> dict[str, Any]:
@@ -90,17 +91,14 @@ class Snapshot:
 
     def previous(self, deployment: str) -> str:
         """The deployment that held the stream before this one first did (before now, if it never did); or empty."""
-        before = ""
-        for record in self.acquisitions():
-            holding = deployment_of(record["incarnation"])
-            if holding == deployment:
-                break
-            before = holding
-        return before
+        found = self.state.deployments.get(deployment)
+        if found is not None and found.previous is not None:
+            return found.previous
+        return deployment_of(self.state.last_holder or "")
 
     def declared(self, deployment: str) -> Record:
         """Return the `declared` record of a deployment that the log knows."""
-        return next(r for r in self.records if r.kind == Kind.DECLARED and r["deployment"] == deployment)
+        return self.state.deployments[deployment].declared
 
     def policy(self, deployment: str) -> Policy:
         """The policy of a deployment; the default one for a deployment that the log does not know."""
@@ -122,12 +120,6 @@ class Snapshot:
             "holder": self.holding,
             "epoch": self.state.epoch,
         }
-
-    def _announced(self, incarnation: Incarnation) -> int:
-        return next(
-            (r.seq for r in self.records if r.kind == Kind.STANDBY and r["incarnation"] == incarnation.id),
-            0,
-        )
 
 
 def submission_of(deployment: str, state: StreamState, heartbeats: Mapping[str, Heartbeat]) -> str:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
+from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import DriverPhase
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
@@ -264,10 +264,19 @@ class Acts:
     def _in_background(self, work: Callable[[], None], *, rehearses: bool = False) -> None:
         def guarded() -> None:
             try:
-                work()
-            except Exception as error:
-                log.exception("Failed in the background")
-                self.fail(str(error) if isinstance(error, StreamError) else "The runtime itself failed", error)
+                self._work_or_fail(work)
+            except ControlLogReplaced as error:
+                log.error("%s This driver halts.", error)
+                self._process.halt()
 
         self._rehearses = rehearses
         self.work = self._spawn(guarded)
+
+    def _work_or_fail(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except ControlLogReplaced:
+            raise  # there is no log to say `failed` in
+        except Exception as error:
+            log.exception("Failed in the background")
+            self.fail(str(error) if isinstance(error, StreamError) else "The runtime itself failed", error)

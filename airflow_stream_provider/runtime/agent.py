@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
+from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.acts import Acts
@@ -98,6 +98,10 @@ class Agent:
         try:
             self._renew_and_act()
         except LeaseOver:
+            self._process.halt()
+        except ControlLogReplaced as error:
+            # What this driver knows is not so any more, and the log that is there now knows nothing of this driver.
+            log.error("%s This driver halts.", error)
             self._process.halt()
         except Exception as error:
             log.exception("The agent failed")

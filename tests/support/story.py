@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -34,8 +35,14 @@ def record(kind: str, *, by: str = "test", at: float = 100.0, **fields: Any) -> 
     return Record(kind=kind, fields=fields, by=by, at=at)
 
 
+def hash_of(name: str) -> str:
+    """The hash of a release that differs for every name."""
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
 def declared(deployment: str) -> Record:
-    return record("declared", deployment=deployment, release={"version": "1", "hash": deployment}, policy={}, reason="")
+    release = {"version": "1", "hash": hash_of(deployment)}
+    return record("declared", deployment=deployment, release=release, policy={}, reason="")
 
 
 def submitted(deployment: str) -> Record:

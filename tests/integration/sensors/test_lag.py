@@ -54,7 +54,7 @@ class Stream:
         log = new_log(f"file://{folder}/control", "orders")
         query = {"name": "enrich", "checkpoint": str(self.checkpoint), "sources": ["kafka:subscribe=orders"]}
         records: tuple[tuple[str, dict[str, Any]], ...] = (
-            ("declared", {"release": {"version": "1", "hash": "h"}, "policy": {}, "reason": "test"}),
+            ("declared", {"release": {"version": "1", "hash": "0" * 64}, "policy": {}, "reason": "test"}),
             ("submitted", {"submission": "driver-1", "cluster": "c"}),
             ("standby", {"incarnation": HOLDER, "queries": [query], "rehearsal": {}}),
             ("requested", {"request": "r", "to": HOLDER, "expires": time.time() + 60, "reason": "test"}),

@@ -32,6 +32,7 @@ from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 from tests.support.simulation.cluster import Reach
 from tests.support.simulation.world import Actor, Wire, World
+from tests.support.story import hash_of
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,6 @@ class Airflow(Actor):
         self.by = by
         self.log = ControlLog(Wire(self), "orders")
         self.cluster = Reach(self)
-        self._records: list[Record] = []
 
     @property
     def now(self) -> float:
@@ -101,7 +101,7 @@ class Task(Airflow):
         return self._needs
 
     def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
-        release = {"version": step.reason, "hash": step.reason}
+        release = {"version": step.reason, "hash": hash_of(step.reason)}
         fields = {"deployment": step.deployment, "release": release, "policy": {}, "reason": ""}
         return self.append(Kind.DECLARED, identity.by, snapshot.state.seq, **fields)
 
@@ -114,8 +114,8 @@ class Task(Airflow):
                 driver = self.cluster.status(submission)
                 gone = driver.terminal and self.cluster.gone(submission, deployment)
                 facts[deployment] = DriverFacts(submission, driver, gone)
-        self._records += self.log.records(len(self._records) + 1)
-        return Snapshot("orders", self.now, self.log.refresh(), tuple(self._records), self.log.heartbeats(), facts)
+        state = self.log.refresh()
+        return Snapshot("orders", self.now, state, self.log.history(), self.log.heartbeats(), facts)
 
     def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
         try:

@@ -6,6 +6,7 @@ comes between the steps of another. The queries are reduced to what matters: doe
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
@@ -14,7 +15,12 @@ from typing import Any
 import greenlet
 
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, RehearsalRefused, StreamError
+from airflow_stream_provider.lifecycle.errors import (
+    ControlLogReplaced,
+    ControlUnavailable,
+    RehearsalRefused,
+    StreamError,
+)
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.policy import Policy
@@ -104,7 +110,8 @@ class Driver(Actor):
         assert agent is not None
 
         def finish() -> None:
-            agent.script_finished()
+            with contextlib.suppress(ControlLogReplaced):  # then it ends all the same
+                agent.script_finished()
             self.end()
 
         self.spawn(finish)

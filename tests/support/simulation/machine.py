@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -14,7 +15,10 @@ from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.control.root import make_root
 from airflow_stream_provider.control.store import Store
-from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle import prune
+from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.saved_state import dump
+from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.conditions import Needs
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from tests.support.simulation.airflow import (
@@ -31,7 +35,7 @@ from tests.support.simulation.airflow import (
 )
 from tests.support.simulation.cluster import boot
 from tests.support.simulation.driver import POLICY, Driver, Luck
-from tests.support.simulation.oracle import Oracle
+from tests.support.simulation.oracle import FORGER, Oracle
 from tests.support.simulation.recovery import Recovery
 from tests.support.simulation.world import Actor, Fault, MemoryStore, World
 
@@ -40,6 +44,25 @@ some = st.integers(0, 11)
 CHANCES: list[tuple[Fault, Luck]] = [(fault, Luck.GOOD) for fault in Fault if fault is not Fault.NONE]
 CHANCES += [(Fault.NONE, luck) for luck in Luck if luck is not Luck.GOOD] * 3
 CHANCES = [(Fault.NONE, Luck.GOOD)] * (32 - len(CHANCES)) + CHANCES
+
+FORGERIES: dict[str, Callable[[StreamState], Record | bytes]] = {
+    "torn": lambda state: b'{"kind": "acqui',
+    "deep": lambda state: b"[" * 100_000,
+    "acquired": lambda state: Record(
+        Kind.ACQUIRED,
+        {"incarnation": next(iter(state.incarnations), "nobody"), "request": "forged", "epoch": state.epoch + 1},
+        by=FORGER,
+    ),
+    "fenced": lambda state: Record(
+        Kind.FENCED, {"incarnation": state.holder or "nobody", "reason": "because", "evidence": ""}, by=FORGER
+    ),
+    "spliced": lambda state: Record(
+        Kind.FENCED,
+        {"incarnation": state.holder or "nobody", "reason": "because", "evidence": "so"},
+        by=FORGER,
+        previous="another log's",
+    ),
+}
 STAGES = ["", "running", "standby", "requested", "ready", "released", "deserted", "torn", "late"]
 
 
@@ -140,6 +163,20 @@ class Streams(RuleBasedStateMachine):
     def newer_version_writes(self) -> None:
         """A kind that nobody here knows stands in the middle of everything."""
         ControlLog(self.world.store, "orders").propose(lambda state: Record("admired", by="a newer version"))
+
+    @rule(what=st.sampled_from(list(FORGERIES)))
+    def somebody_forges(self, what: str) -> None:
+        """Whoever can write to the folder puts something there that the rules forbid, or that nobody can read."""
+        state = self.oracle.state
+        forged = FORGERIES[what](state)
+        data = forged if isinstance(forged, bytes) else forged.to_json()
+        self.world.store.create(state.seq + 1, data)
+
+    @rule()
+    def the_state_is_saved(self) -> None:
+        """Whoever opens the log from now on starts from it."""
+        log = ControlLog(self.world.store, "orders")
+        self.world.store.put_saved_state(dump(log.refresh()))
 
     # -- time and chance -------------------------------------------------------------------------------------------
 
@@ -277,3 +314,53 @@ class StreamsOnFiles(Streams):
     def teardown(self) -> None:
         super().teardown()
         self.folder.cleanup()
+
+
+class StreamsPruned(Streams):
+    """The same with next to nothing kept of what has ended."""
+
+    def new_store(self) -> Store:
+        self.limits = patch.multiple(prune, PRUNE_EVERY=1, DEPLOYMENTS_KEPT=1, INCARNATIONS_KEPT=1, REQUESTS_KEPT=1)
+        self.limits.start()
+        return super().new_store()
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            self.limits.stop()
+
+
+class StreamsPutBack(Streams):
+    """In the end the log is put back from a copy under the living drivers, and grows again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copied = 0
+        self.grows = 0
+
+    @rule(grows=st.integers(-1, 1))
+    def the_log_is_copied(self, grows: int) -> None:
+        """`grows`: after it is put back, the log becomes shorter than it was, as long, or longer."""
+        self.copied, self.grows = self.oracle.seen, grows
+
+    def teardown(self) -> None:
+        assert isinstance(self.world.store, MemoryStore)
+        self.all_comes_back()
+        self.recovery.heal()
+        stored, read = self.world.store.stored, {d: d.log.state.seq for d in self.world.drivers.values()}
+        long = len(stored)
+        for seq in range(self.copied + 1, long + 1):
+            del stored[seq]
+        log = ControlLog(self.world.store, "orders")
+        while len(stored) < long + self.grows:
+            log.propose(lambda state: Record("admired", by="after the copy"))
+        for _ in range(30):
+            self.world.tick(1.0)
+            for actor in self.world.awake():
+                if not actor.over:
+                    actor.step()
+        for driver, seq in read.items():
+            assert driver.over or seq <= self.copied, f"{driver.incarnation} goes on from two logs"
+        for actor in self.world.living():
+            actor.crash()

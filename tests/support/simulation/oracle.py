@@ -9,6 +9,8 @@ from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
 from tests.support.simulation.world import World
 
+# Whoever writes to the control folder past the rules.
+FORGER = "somebody"
 ENDS = (Kind.RELEASED, Kind.FAILED, Kind.FINISHED, Kind.FENCED)
 
 
@@ -35,9 +37,14 @@ class Oracle:
     def look(self) -> None:
         while (data := self.world.store.read(self.seen + 1)) is not None:
             self.seen += 1
-            record = Record.from_json(data, self.seen)
-            self._follow(record)
-            self.state = fold([record], self.state)
+            record = Record.read(data, self.seen)
+            before, self.state = self.state, fold([record], self.state)
+            if record.by == FORGER or record.kind == Kind.UNREADABLE:
+                found = (self.state.illegal_count, self.state.illegal[-1].seq)
+                assert found == (before.illegal_count + 1, self.seen), "a forged record is obeyed"
+            else:
+                assert self.state.illegal == before.illegal, f"{record} was written and is illegal"
+                self._follow(record)
             assert (self.state.holder, self.state.epoch) == (self.holder, self.epoch)
             assert set(self.state.must_fence) == self.torn
         assert not [seq for seq in getattr(self.world.store, "stored", {}) if seq > self.seen], "a gap in the log"

@@ -37,6 +37,12 @@ class LogStore:
     def samples(self) -> bytes | None:
         raise NotImplementedError
 
+    def put_saved_state(self, data: bytes) -> None:
+        raise NotImplementedError
+
+    def saved_state(self) -> bytes | None:
+        raise NotImplementedError
+
 
 class MemoryStore(LogStore):
     """A store in memory that keeps the promise of `Store`."""
@@ -44,6 +50,7 @@ class MemoryStore(LogStore):
     def __init__(self) -> None:
         self.stored: dict[int, bytes] = {}
         self.beats: dict[str, bytes] = {}
+        self.saved: bytes | None = None
 
     def create(self, seq: int, data: bytes) -> None:
         if seq in self.stored:
@@ -61,6 +68,12 @@ class MemoryStore(LogStore):
 
     def heartbeats(self) -> list[str]:
         return sorted(self.beats)
+
+    def put_saved_state(self, data: bytes) -> None:
+        self.saved = data
+
+    def saved_state(self) -> bytes | None:
+        return self.saved
 
 
 class World:
@@ -197,6 +210,14 @@ class Wire(LogStore):
     def heartbeats(self) -> list[str]:
         self._reach()
         return self._world.store.heartbeats()
+
+    def put_saved_state(self, data: bytes) -> None:
+        self._reach()
+        self._world.store.put_saved_state(data)
+
+    def saved_state(self) -> bytes | None:
+        self._reach()
+        return self._world.store.saved_state()
 
     def _reach(self) -> None:
         if self._world.store_down or self._process.cut:

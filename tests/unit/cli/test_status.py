@@ -28,7 +28,7 @@ from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, a
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.control_root import new_log
 from tests.support.lag_reports import partition, report
-from tests.support.story import OLD, RUNNING, STARTED, STOPPED, failed, fenced, write
+from tests.support.story import NEW, OLD, RUNNING, STARTED, STOPPED, acquired, failed, fenced, write
 
 
 @pytest.fixture
@@ -133,6 +133,18 @@ def test_a_stream_without_a_sample_is_judged_by_its_phase(
         "problem": "",
         "code": int(code),
     }
+
+
+def test_records_that_nobody_obeys_are_named(spec: StreamSpec) -> None:
+    log = new_log(spec.control)
+    write(log, *STOPPED)
+    log.store.create(len(STOPPED) + 1, acquired(NEW, "forged", 7).to_json())
+    log.store.create(len(STOPPED) + 2, b"garbage")
+    found = status_of(spec)
+    assert (found.phase, found.code) == ("stopped", Code.WARN)
+    first = len(STOPPED) + 1
+    assert "2 records of its control log" in found.problem
+    assert f"{first} (acquired: only-the-appointed), {first + 1} (unreadable: readable)" in found.problem
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,15 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.control import make_root, open_log
-from airflow_stream_provider.control.files import HEARTBEAT_LIMIT, RECORD_LIMIT, SAMPLES_LIMIT, FilesStore
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged, SeqTaken, SpecError
+from airflow_stream_provider.control.files import HEARTBEAT_LIMIT, SAMPLES_LIMIT, FilesStore
+from airflow_stream_provider.control.log import ControlLog, make_record
+from airflow_stream_provider.lifecycle.errors import (
+    ControlLogReplaced,
+    ControlUnavailable,
+    Damaged,
+    SeqTaken,
+    SpecError,
+)
 
 NAME = "orders-1-aaaa.00000001"
 
@@ -64,13 +71,22 @@ def test_a_missing_folder_is_unavailable_and_not_an_empty_log(store: FilesStore)
     assert store.read(2) == b"second"
 
 
-def test_a_number_is_not_free_if_the_record_before_it_is_missing(store: FilesStore) -> None:
-    for seq in (1, 2, 3):
-        store.create(seq, b"record")
+def test_a_log_that_became_shorter_is_not_a_log_that_ends_there(store: FilesStore) -> None:
+    log = ControlLog(store, "orders")
+    for seq in (0, 1, 2):
+        log.append(make_record("noted", "test"), seq)
     (store.folder / "log" / f"{3:020d}.json").unlink()
-    assert store.read(3) is None
-    with pytest.raises(ControlUnavailable):
-        store.read(4)
+    for call in (log.refresh, lambda: log.append(make_record("noted", "test"), 3)):
+        with pytest.raises(ControlLogReplaced, match=r"Record 3 .* is missing now"):
+            call()
+    assert store.read(4) is None
+
+
+def test_the_saved_state_is_replaced_as_a_whole(store: FilesStore) -> None:
+    assert store.saved_state() is None
+    store.put_saved_state(b"one")
+    store.put_saved_state(b"two")
+    assert (store.saved_state(), left_over(store)) == (b"two", [])
 
 
 def test_files_of_killed_writers_are_removed_once_their_number_is_taken(store: FilesStore) -> None:
@@ -126,7 +142,6 @@ def test_no_name_that_can_be_foreseen_is_written_through(store: FilesStore, tmp_
 
 def read_each(store: FilesStore) -> dict[Path, tuple[Callable[[], object], int]]:
     return {
-        store.folder / "log" / f"{1:020d}.json": (lambda: store.read(1), RECORD_LIMIT),
         store.folder / "heartbeats" / f"{NAME}.json": (lambda: store.heartbeat(NAME), HEARTBEAT_LIMIT),
         store.folder / "lag.json": (store.samples, SAMPLES_LIMIT),
     }
@@ -153,10 +168,14 @@ def test_what_is_no_regular_file_is_not_read(store: FilesStore, tmp_path: Path) 
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
-def test_a_record_that_nobody_could_read_is_not_written(store: FilesStore) -> None:
-    with pytest.raises(Damaged, match="Nothing was written"):
-        store.create(1, b"x" * (RECORD_LIMIT + 1))
-    assert store.read(1) is None
+@pytest.mark.parametrize(
+    "make",
+    [lambda p: p.symlink_to(p), os.mkfifo, Path.mkdir, lambda p: (p.touch(), os.truncate(p, 2**34))],
+    ids=["link", "pipe", "folder", "sparse"],
+)
+def test_what_cannot_be_a_record_is_one_that_nobody_can_read(store: FilesStore, make: Callable[[Path], Any]) -> None:
+    make(store.folder / "log" / f"{1:020d}.json")
+    assert store.read(1) == b""
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from airflow_stream_provider.control import log as reading
 from airflow_stream_provider.control.log import ControlLog, make_record
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, RuleBroken, SeqTaken, StreamError
+from airflow_stream_provider.lifecycle import fold as folding
+from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, ControlUnavailable, RuleBroken, SeqTaken
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.record import MAX_BYTES, Record
 from airflow_stream_provider.lifecycle.state import StreamState
 from tests.support import story
 from tests.support.simulation.world import MemoryStore
@@ -131,19 +135,166 @@ def test_a_refresh_without_new_records_reads_one_number(store: Faulty, log: Cont
         log.append(record, seq)
     store.asked.clear()
     log.refresh()
-    assert store.asked == [len(story.RUNNING) + 1]
+    assert store.asked == [len(story.RUNNING) + 1, len(story.RUNNING)], "and the last one, which must not have changed"
 
 
-def test_a_damaged_record_is_named_by_its_number(store: Faulty, log: ControlLog) -> None:
-    store.stored[1] = b'{"kind": "decl'
-    with pytest.raises(StreamError, match="Record 1 of the control log is not readable"):
+GARBAGE = [b"", b'{"kind": "decl', b"[" * 100_000, b'{"a": ' * 500 + b"1" + b"}" * 500, b"x" * (MAX_BYTES + 1)]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=["empty", "torn", "deep", "deep-and-whole", "huge"])
+def test_a_log_goes_on_after_what_is_no_record(store: Faulty, log: ControlLog, garbage: bytes) -> None:
+    story.write(log, *story.RUNNING)
+    store.stored[len(story.RUNNING) + 1] = garbage
+    assert log.refresh().illegal[-1].rule == "readable"
+    story.write(log, *story.PREPARED[len(story.RUNNING) :])
+    assert (log.state.holder, log.state.illegal_count) == (story.OLD, 1)
+    again = ControlLog(store, "orders")
+    assert (again.refresh(), again.history()) == (log.state, log.history())
+    assert [r.seq for r in log.records() if r.kind == "unreadable"] == [len(story.RUNNING) + 1]
+    assert "unreadable" not in {r.kind for r in again.history()}
+
+
+def test_what_others_could_not_read_is_not_written(store: Faulty, log: ControlLog) -> None:
+    deep: Any = []
+    for _ in range(200):
+        deep = [deep]
+    for fields in ({"text": "x" * MAX_BYTES}, {"deep": deep}):
+        with pytest.raises(RuleBroken, match="readable"):
+            log.append(make_record("noted", "test", **fields), 0)
+    assert store.stored == {}
+
+
+def test_every_record_names_the_one_before_it(store: Faulty, log: ControlLog) -> None:
+    story.write(log, *story.RUNNING)
+    records = log.records()
+    assert [r.previous for r in records] == ["", *(r.nonce for r in records[:-1])]
+
+
+def test_records_of_before_the_chain_are_accepted(store: Faulty, log: ControlLog) -> None:
+    for seq, record in enumerate(story.RUNNING, start=1):
+        store.stored[seq] = record.to_json()
+    story.write(log, *story.PREPARED[len(story.RUNNING) :])
+    assert (log.state.illegal_count, ControlLog(store, "orders").refresh()) == (0, log.state)
+
+
+@pytest.mark.parametrize("grown", [0, 2, 3, 5])
+def test_whoever_read_a_log_that_was_put_back_and_grew_again_stops(store: Faulty, log: ControlLog, grown: int) -> None:
+    """From 6 records it was put back to 5 … 3 of which are as before, and became shorter, as long, longer."""
+    story.write(log, *story.RUNNING)
+    for seq in (4, 5, 6):
+        del store.stored[seq]
+    other = ControlLog(store, "orders")
+    for seq in range(3, 3 + grown):
+        other.append(make_record("noted", "another"), seq)
+    stored = dict(store.stored)
+    for act in (log.refresh, lambda: log.append(story.released(story.OLD, None, None), 6), lambda: log.propose(stop)):
+        with pytest.raises(ControlLogReplaced, match=r"Record 6 .* (is missing|is another one) now") as refused:
+            act()
+        assert refused.value.next_step
+    assert (store.stored, log.state.seq) == (stored, 6)
+
+
+def stop(state: StreamState) -> Record:
+    return story.released(story.OLD, None, None)
+
+
+def test_a_record_that_was_written_while_the_log_was_put_back_is_not_obeyed(store: Faulty, log: ControlLog) -> None:
+    story.write(log, *story.STARTED)
+    create = store.create
+
+    def slow(seq: int, data: bytes) -> None:
+        store.stored[seq - 1] = make_record("noted", "the copy").to_json()
+        create(seq, data)
+
+    store.create = slow  # type: ignore[method-assign]
+    with pytest.raises(ControlLogReplaced):
+        log.append(story.requested("start", story.OLD), 3)
+    found = ControlLog(store, "orders").refresh()
+    assert (found.seq, found.illegal[-1].rule, found.requests) == (4, "chain", {})
+
+
+def save(log: ControlLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "SAVE_EVERY", 1)
+    log.save()
+
+
+def test_a_log_is_opened_from_the_saved_state(store: Faulty, log: ControlLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    story.write(log, *story.PREPARED)
+    save(log, monkeypatch)
+    story.write(log, story.requested("up", story.NEW))
+    store.asked.clear()
+    again = ControlLog(store, "orders")
+    last = len(story.PREPARED)
+    assert again.refresh() == log.state
+    assert set(store.asked) == {last, last + 1, last + 2}
+    assert [r.seq for r in again.history()] == list(range(1, last + 2))
+
+
+def test_it_is_saved_only_when_the_log_has_grown_enough(store: Faulty, log: ControlLog) -> None:
+    for seq in range(reading.SAVE_EVERY):
+        assert store.saved is None
+        log.append(make_record("noted", "test"), seq)
+        log.save()
+    first = store.saved
+    assert first is not None
+    log.append(make_record("noted", "test"), reading.SAVE_EVERY)
+    log.save()
+    assert store.saved is first
+    assert ControlLog(store, "orders").refresh() == log.state
+
+
+@pytest.mark.parametrize("what", ["damaged", "of another log", "of a longer log", "the log is empty"])
+def test_a_saved_state_that_does_not_fit_is_not_used(
+    store: Faulty, log: ControlLog, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story.write(log, *story.PREPARED)
+    save(log, monkeypatch)
+    assert store.saved is not None
+    if what == "damaged":
+        store.saved = store.saved[:-20]
+    elif what == "of another log":
+        store.stored[len(story.PREPARED)] = make_record("noted", "another").to_json()
+    else:
+        for seq in list(store.stored)[3 if what == "of a longer log" else 0 :]:
+            del store.stored[seq]
+    kept = store.saved
+    store.saved = None
+    plain = ControlLog(store, "orders").refresh()
+    store.saved = kept
+    assert ControlLog(store, "orders").refresh() == plain
+
+
+def test_history_goes_back_so_far_and_no_further(
+    store: Faulty, log: ControlLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "HISTORY", 4)
+    story.write(log, *story.PREPARED)
+    last = len(story.PREPARED)
+    again = ControlLog(store, "orders")
+    again.refresh()
+    for each in (log, again):
+        assert [r.seq for r in each.history()] == list(range(last - 3, last + 1))
+
+
+def test_history_leaves_out_what_it_cannot_know_to_be_legal(
+    store: Faulty, log: ControlLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folding, "ILLEGAL_NAMED", 2)
+    story.write(log, *story.RUNNING)
+    for seq in (7, 9, 11):
+        store.stored[seq] = story.acquired(story.NEW, "forged", 2).to_json()
         log.refresh()
+        log.append(make_record("noted", "test"), seq)
+    assert log.state.illegal_count == 3
+    assert [r.seq for r in log.history()] == [10, 12]
 
 
 def test_heartbeats(log: ControlLog) -> None:
     log.beat(story.OLD, Heartbeat(counter=7))
     assert (log.heartbeat(story.OLD), log.heartbeat(story.NEW)) == (Heartbeat(counter=7), None)
     assert log.heartbeats() == {story.OLD: Heartbeat(counter=7)}
+    assert log.heartbeats(story.OLD_DEPLOYMENT) == log.heartbeats()
+    assert log.heartbeats(story.NEW_DEPLOYMENT) == {}
 
 
 def test_the_heartbeats_of_one_deployment(log: ControlLog) -> None:

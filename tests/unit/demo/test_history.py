@@ -9,6 +9,7 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.record import Record
 from demo.history import Change, StepResult, changes, max_holders, result
 
+RELEASE = {"version": "1", "hash": "0" * 64}
 ONE, TWO = "orders-1-aaaaaaaa.00000001", "orders-2-bbbbbbbb.00000002"
 
 
@@ -27,7 +28,7 @@ class Story:
     def standby(self, name: str) -> Story:
         deployment = name.rpartition(".")[0]
         queries = [{"name": "enrich"}, {"name": "totals"}]
-        self.say("declared", deployment=deployment, release={"version": "1"})
+        self.say("declared", deployment=deployment, release=RELEASE)
         return self.say("standby", deployment=deployment, incarnation=name, queries=queries)
 
     def ask(self, request: str, to: str) -> Story:
@@ -86,13 +87,13 @@ def test_a_fence_after_an_interrupted_release_keeps_its_boundaries() -> None:
 
 @pytest.mark.parametrize("end", ["failed", "retired"])
 def test_a_failed_or_retired_standby_beside_the_holder_is_a_refused_upgrade(end: str) -> None:
-    story = deployed().say("declared", deployment="orders-3-c", release={"version": "1"})
+    story = deployed().say("declared", deployment="orders-3-c", release=RELEASE)
     story.say(end, deployment="orders-3-c", incarnation=None, reason="the state does not fit", error="")
     assert result(story.records[:5], story.records[5:]) is StepResult.REFUSED
 
 
 def test_any_other_history_is_an_error_with_the_reason_from_the_log() -> None:
-    story = Story().say("declared", deployment="orders-1-a", release={"version": "1"})
+    story = Story().say("declared", deployment="orders-1-a", release=RELEASE)
     story.say("failed", deployment="orders-1-a", incarnation=None, reason="no cores", error="")
     with pytest.raises(StreamError, match="no cores"):
         result([], story.records)

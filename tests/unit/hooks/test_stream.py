@@ -11,19 +11,21 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.clusters import DriverState, FoundDrivers
-from airflow_stream_provider.control import make_root, open_log
+from airflow_stream_provider.control import log, make_root, open_log
 from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
 from airflow_stream_provider.lag import reader
 from airflow_stream_provider.lifecycle.errors import (
     ClusterError,
+    ControlLogReplaced,
     ControlUnavailable,
     RuleBroken,
     SpecError,
     StreamError,
 )
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.saved_state import load
 from airflow_stream_provider.planning.conditions import Needs
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -43,6 +45,7 @@ from tests.support.story import (
     STARTED,
     STOPPED,
     acquired,
+    declared,
     ready,
     record,
     requested,
@@ -100,13 +103,14 @@ def test_a_look_reads_on_where_the_last_one_ended(hook: StreamHook) -> None:
 @pytest.mark.parametrize(
     ("records", "read"),
     [
-        ([], {OLD, NEW}),
+        ([], set()),
+        ([declared(OLD_DEPLOYMENT), declared(NEW_DEPLOYMENT)], {OLD, NEW}),
         (PREPARED, {OLD, NEW}),
         (INTERRUPTED, {OLD, NEW}),
         ([*HANDED_OVER, retired(OLD_DEPLOYMENT)], {NEW}),
         ([*STOPPED, retired(OLD_DEPLOYMENT), retired(NEW_DEPLOYMENT)], {OLD}),
     ],
-    ids=["not announced yet", "alive", "to be fenced", "ended", "held last"],
+    ids=["of no deployment", "not announced yet", "alive", "to be fenced", "ended", "held last"],
 )
 def test_heartbeats_of_those_that_still_matter_are_read(hook: StreamHook, records: list[Any], read: set[str]) -> None:
     write(hook.control_log, *records)
@@ -197,6 +201,37 @@ def test_a_record_is_appended_only_if_nothing_came_between(hook: StreamHook) -> 
     assert (last.seq, last.by, last["reason"]) == (4, "me", "why")
 
 
+def test_a_look_reads_every_record_once(hook: StreamHook, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(open_log(hook.control, "orders"), *PREPARED)
+    store = hook.control_log.store
+    read: list[int] = []
+    monkeypatch.setattr(store, "read", lambda seq, plain=store.read: (read.append(seq), plain(seq))[1])
+    found = hook.observe()
+    last = len(PREPARED)
+    assert read == list(range(1, last + 2))
+    assert (found.records[-1].seq, found.state.seq) == (last, last)
+
+
+def test_airflow_saves_the_state_and_does_without_when_it_cannot(
+    hook: StreamHook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log, "SAVE_EVERY", 4)
+    write(hook.control_log, *STARTED)
+    saved = hook.folder / "state.jsonl"
+    saved.mkdir()  # so that it cannot be replaced
+    assert hook.append("retired", "me", 3, deployment=OLD_DEPLOYMENT, reason="why")
+    saved.rmdir()
+    assert hook.append("noted", "me", 4)
+    assert load(saved.read_bytes()) == hook.control_log.state
+
+
+def test_a_look_at_another_log_than_before_is_an_error(hook: StreamHook) -> None:
+    write(hook.control_log, *RUNNING)
+    (hook.folder / "log" / f"{len(RUNNING):020d}.json").unlink()
+    with pytest.raises(ControlLogReplaced):
+        hook.observe()
+
+
 def test_a_release_is_published_and_declared_when_there_is_room(
     hook: StreamHook, tmp_path: Path, cluster: NotingCluster
 ) -> None:
@@ -238,14 +273,6 @@ def test_a_release_that_was_changed_is_not_submitted(hook: StreamHook, cluster: 
     folder.chmod(0o770)
     (folder / "argparse.py").write_text("")
     with pytest.raises(StreamError, match=r"argparse\.py does not belong there"):
-        hook.submit(OLD_DEPLOYMENT, "me", first=True)
-    assert cluster.jobs == []
-
-
-def test_a_release_whose_hash_leads_elsewhere_is_not_submitted(hook: StreamHook, cluster: NotingCluster) -> None:
-    forged = {"version": "1", "hash": "../../../elsewhere", "application": "a.py"}
-    write(hook.control_log, record("declared", deployment=OLD_DEPLOYMENT, release=forged, policy={}, reason=""))
-    with pytest.raises(SpecError, match="is not an id"):
         hook.submit(OLD_DEPLOYMENT, "me", first=True)
     assert cluster.jobs == []
 

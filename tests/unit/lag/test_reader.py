@@ -38,7 +38,7 @@ def test_targets_with_queries_of_one_name_are_kept_apart(tmp_path: Path, monkeyp
     targets = []
     for name in ("one", "two"):
         log = new_log(f"file://{tmp_path}", name)
-        release = {"version": "1", "hash": "h"}
+        release = {"version": "1", "hash": "0" * 64}
         log.append(make_record("declared", "t", deployment=f"{name}-1", release=release, reason="t", policy={}), 0)
         targets.append(LagTarget("kafka", name, f"file://{tmp_path}"))
     groups = [LagTarget("kafka", group="g"), LagTarget("kafka", stream="gone", control=f"file://{tmp_path}")]

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine
 
-from tests.support.simulation.machine import Streams, StreamsOnFiles
+from tests.support.simulation.machine import Streams, StreamsOnFiles, StreamsPruned, StreamsPutBack
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -46,3 +46,5 @@ def checked(machine: type[RuleBasedStateMachine], examples: int) -> type[TestCas
 EXAMPLES = int(os.environ.get("MODEL_CHECK_EXAMPLES", "200"))
 TestEveryInterleaving = checked(Streams, EXAMPLES)
 TestEveryInterleavingOnFiles = checked(StreamsOnFiles, EXAMPLES // 5)
+TestEveryInterleavingPruned = checked(StreamsPruned, EXAMPLES // 5)
+TestEveryInterleavingPutBack = checked(StreamsPutBack, EXAMPLES // 5)

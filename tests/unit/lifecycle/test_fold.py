@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.lifecycle.fold import fold
+from airflow_stream_provider.lifecycle.fold import ILLEGAL_NAMED, fold
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.lifecycle.state import IncarnationState, RequestStage, StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.state import IllegalRecord, IncarnationState, RequestStage, StreamPhase
 from tests.support import story
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, TWIN, play, record
 
@@ -96,8 +95,12 @@ def test_retiring_ends_the_standbys_of_the_deployment_only() -> None:
 def test_unknown_kinds_are_carried_wherever_they_stand() -> None:
     carried = [r for known in story.HANDED_OVER for r in (known, record("paused", incarnation=OLD))]
     state = play(carried)
-    assert state.seq == len(carried)
-    assert replace(state, seq=len(story.HANDED_OVER)) == play(story.HANDED_OVER)
+    plain = play(story.HANDED_OVER)
+    assert (state.seq, state.illegal_count) == (len(carried), 0)
+    assert (state.holder, state.epoch, state.requests) == (plain.holder, plain.epoch, plain.requests)
+    assert {name: i.state for name, i in state.incarnations.items()} == {
+        name: i.state for name, i in plain.incarnations.items()
+    }
 
 
 def test_folding_in_parts_is_folding_at_once() -> None:
@@ -113,6 +116,50 @@ def test_folding_changes_no_state_that_somebody_holds() -> None:
     assert before == copy
 
 
-def test_a_record_that_cannot_be_there_is_named() -> None:
-    with pytest.raises(StreamError, match=r"Record 4 .*'acquired'.* cannot follow"):
-        fold([story.acquired(OLD, "start", 1).numbered(4)], StreamState(seq=3))
+ILLEGAL = [
+    (story.acquired(NEW, "up", 2), "one-holder"),
+    (story.fenced(OLD, evidence=""), "say-why"),
+    (story.fenced(OLD).numbered(0, "the nonce of another record"), "chain"),
+    (record("failed", deployment=NEW_DEPLOYMENT, incarnation=TWIN, reason="it broke", queries=[{"name": None}]), None),
+    (Record.read(b'{"kind": "acqui', 0), "readable"),
+    (Record.read(b"[" * 100_000, 0), "readable"),
+]
+
+
+@pytest.mark.parametrize(("illegal", "rule"), ILLEGAL)
+def test_an_illegal_record_is_named_and_never_obeyed(illegal: Record, rule: str | None) -> None:
+    before = play(story.PREPARED)
+    seq = before.seq + 1
+    after = fold([illegal.numbered(seq, illegal.previous)], before)
+    assert after.illegal == (IllegalRecord(seq, illegal.kind, rule or "sound-fields"),)
+    assert replace(after, illegal=(), illegal_count=0) == replace(before, seq=seq, nonce=illegal.nonce)
+    # What follows it is as legal as without it.
+    assert play([story.requested("up", NEW)], after).open_request == play(story.REQUESTED).open_request
+
+
+def test_only_the_last_illegal_records_are_named_and_all_are_counted() -> None:
+    state = play(story.RUNNING)
+    many = [Record("acquired", seq=state.seq + n) for n in range(1, ILLEGAL_NAMED + 8)]
+    state = fold(many, state)
+    assert (state.illegal_count, len(state.illegal)) == (ILLEGAL_NAMED + 7, ILLEGAL_NAMED)
+    assert state.illegal[-1] == IllegalRecord(state.seq, "acquired", "complete")
+
+
+def test_the_kind_of_an_illegal_record_cannot_do_anything_to_a_terminal() -> None:
+    escape = Record("\x1b[2J\n\u202e" + "x" * 100, seq=1, previous="elsewhere")
+    assert fold([escape]).illegal[0].kind == "?[2J??" + "x" * 34
+
+
+def test_a_record_follows_the_one_before_it_or_names_none() -> None:
+    first = record("noted").numbered(1)
+    for previous in ("", first.nonce):
+        assert fold([first, record("noted").numbered(2, previous)]).illegal_count == 0
+    assert fold([record("noted").numbered(1, "something")]).illegal[0].rule == "chain"
+
+
+def test_who_held_before_a_deployment_first_did() -> None:
+    state = play([*story.TAKEN_BACK, story.requested("again", NEW), story.ready("again", NEW)])
+    state = play([story.released(OLD, "again", NEW), story.acquired(NEW, "again", 3)], state)
+    found = {name: deployment.previous for name, deployment in state.deployments.items()}
+    assert found == {OLD_DEPLOYMENT: "", NEW_DEPLOYMENT: OLD_DEPLOYMENT}
+    assert play(story.PREPARED).deployments[NEW_DEPLOYMENT].previous is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +11,15 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.control import log as reading
+from airflow_stream_provider.control.log import ControlLog
+from airflow_stream_provider.lifecycle import fold as folding
+from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.acts import Acts
 from airflow_stream_provider.runtime.agent import Agent
 from tests.support.simulation.driver import Queries
-from tests.support.simulation.machine import Streams
+from tests.support.simulation.machine import Streams, StreamsPutBack
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -53,6 +57,19 @@ def never_takes_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Agent, "_view", lambda self, state: replace(view(self, state), released_for=None))
 
 
+def obeys_what_the_rules_forbid(patch: pytest.MonkeyPatch) -> None:
+    def obeying(records: Iterable[Record], state: StreamState | None = None) -> StreamState:
+        with patch.context() as without:
+            without.setattr(folding, "check", lambda state, record: None)
+            return folding.fold(records, state)
+
+    patch.setattr(reading, "fold", obeying)
+
+
+def never_verifies_the_chain(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ControlLog, "_verify", lambda self: None)
+
+
 @pytest.fixture(autouse=True)
 def silent() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
@@ -61,15 +78,19 @@ def silent() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("fault", "broken"),
+    ("fault", "broken", "machine"),
     [
-        (released_before_the_queries_stop, "rule 1"),
-        (failed_without_stopping_the_queries, "rule 1"),
-        (never_paused, "rule 2"),
-        (never_takes_back, "does not take back|it stands still"),
+        (released_before_the_queries_stop, "rule 1", Streams),
+        (failed_without_stopping_the_queries, "rule 1", Streams),
+        (never_paused, "rule 2", Streams),
+        (never_takes_back, "does not take back|it stands still", Streams),
+        (obeys_what_the_rules_forbid, "rule", Streams),
+        (never_verifies_the_chain, "goes on from two logs", StreamsPutBack),
     ],
 )
-def test_the_model_check_finds_it(fault: Patch, broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_check_finds_it(
+    fault: Patch, broken: str, machine: type[Streams], monkeypatch: pytest.MonkeyPatch
+) -> None:
     fault(monkeypatch)
     enough = settings(
         max_examples=400,
@@ -82,4 +103,4 @@ def test_the_model_check_finds_it(fault: Patch, broken: str, monkeypatch: pytest
         suppress_health_check=list(HealthCheck),
     )
     with pytest.raises(AssertionError, match=broken):
-        run_state_machine_as_test(Streams, settings=enough)
+        run_state_machine_as_test(machine, settings=enough)

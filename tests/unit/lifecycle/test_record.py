@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.record import MAX_BYTES, MAX_DEPTH, Kind, Record
 from tests.support import story
 
 json_values = st.recursive(
@@ -19,7 +19,7 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=5,
 )
-names = st.text(min_size=1).filter(lambda name: name not in ("kind", "by", "at", "nonce"))
+names = st.text(min_size=1).filter(lambda name: name not in ("kind", "by", "at", "nonce", "previous"))
 
 
 @given(
@@ -42,11 +42,43 @@ def test_a_record_is_one_flat_json_object() -> None:
 
 @pytest.mark.parametrize(
     "stored",
-    [b"", b"{", b"[]", b"7", b'{"kind": "x"}', b"\xff\xfe", b'{"kind":"x","by":"","at":"soon","nonce":"n"}'],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"7",
+        b'{"kind": "x"}',
+        b"\xff\xfe",
+        b'{"kind":"x","by":"","at":"soon","nonce":"n"}',
+        b'{"kind":"x","by":"","at":NaN,"nonce":"n"}',
+        b'{"kind":"x","by":"","at":1' + b"0" * 90 + b',"nonce":"n","n":1' + b"0" * 200 + b"}",
+        b'{"kind":"x","by":"","at":0,"nonce":"n","n":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"kind":"x","by":"","at":0,"nonce":"n","n":' + b"[" * MAX_DEPTH + b"7" + b"]" * MAX_DEPTH + b"}",
+        b'{"kind":"x","by":"","at":0,"nonce":"n","n":"' + b"x" * MAX_BYTES + b'"}',
+    ],
 )
 def test_what_is_no_record_is_named_by_its_number(stored: bytes) -> None:
     with pytest.raises(StreamError, match="Record 17 of the control log is not readable"):
         Record.from_json(stored, 17)
+    found = Record.read(stored, 17)
+    assert (found.kind, found.seq) == (Kind.UNREADABLE, 17)
+    assert found.nonce == Record.read(stored, 3).nonce != Record.read(stored + b" ", 17).nonce
+
+
+def test_what_is_large_and_deep_but_within_the_limits_is_read() -> None:
+    inner: Any = "x" * (MAX_BYTES // 2)
+    for _ in range(MAX_DEPTH - 1):
+        inner = [inner]
+    written = Record("noted", {"inner": inner}, by="test", seq=1)
+    assert Record.read(written.to_json(), 1) == written
+
+
+def test_a_record_names_the_one_before_it() -> None:
+    written = Record("noted", by="test").numbered(2, "abc")
+    assert json.loads(written.to_json())["previous"] == "abc"
+    assert Record.from_json(written.to_json(), 2) == written
+    with pytest.raises(ValueError, match="previous"):
+        make_record("noted", "test", previous="abc")
 
 
 def test_a_field_cannot_hide_who_wrote_it() -> None:

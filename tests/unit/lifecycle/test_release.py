@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.release import Release
 
 HASH = "abc0" * 16
@@ -33,8 +34,30 @@ def test_a_record_of_another_version_is_read_as_far_as_it_is_known(data: dict[st
 
 def test_a_release_without_a_version_is_none() -> None:
     with pytest.raises(KeyError, match="version"):
-        Release.from_json({"hash": "abc"})
+        Release.from_json({"hash": "0123456789abcdef" * 4})
 
 
 def test_its_folder_is_named_by_its_contents() -> None:
     assert FULL.folder(Path("/control/orders")) == Path(f"/control/orders/releases/{HASH}")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"hash": "../../.."},
+        {"hash": "0" * 16},
+        {"hash": "0" * 64 + "\n"},
+        {"hash": "0" * 63},
+        {"hash": "0123456789ABCDEF" * 4},
+        {"application": "../app.py"},
+        {"application": "/app.py"},
+        {"application": ".."},
+        {"application": "a\0.py"},
+        {"py_files": ("lib.zip", "a/b.py")},
+    ],
+)
+def test_what_becomes_part_of_a_path_is_checked(fields: dict[str, Any]) -> None:
+    with pytest.raises(SpecError):
+        Release("1", **fields)
+    with pytest.raises(SpecError):
+        Release.from_json({"version": "1", **fields})

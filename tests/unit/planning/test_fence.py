@@ -28,7 +28,8 @@ from tests.support.story import (
 )
 
 GONE = {"counter": 3, "cluster": "gone"}
-HASTY = [record("declared", deployment="d", release={"version": "1"}, policy={"lease_seconds": 5.0}, reason="")]
+RELEASE = {"version": "1", "hash": "0" * 64}
+HASTY = [record("declared", deployment="d", release=RELEASE, policy={"lease_seconds": 5.0}, reason="")]
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from tests.support.story import (
     failed,
     fenced,
     finished,
+    hash_of,
     record,
     released,
     standby,
@@ -60,7 +61,7 @@ def known(**alive: bool) -> WaitOutcome:
 
 
 def again(at: float = 100.0, deployment: str = AGAIN, run: str = "run") -> Record:
-    release = {"version": "1", "hash": OLD_DEPLOYMENT}
+    release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
     by = f"airflow:orders__watch/{run}/watch"
     return record("declared", by=by, at=at, deployment=deployment, release=release, policy={}, reason="")
 
@@ -101,14 +102,14 @@ def test_a_release_that_never_held_is_not() -> None:
     records = [*RUNNING, *READY[len(RUNNING) : -2], fenced(OLD), failed(None, OLD_DEPLOYMENT)]
     step = take(*records, outcome=known(new=True))
     assert isinstance(step, Append)
-    assert (step.kind, step.fields["release"]["hash"]) == ("declared", OLD_DEPLOYMENT)
+    assert (step.kind, step.fields["release"]["hash"]) == ("declared", hash_of(OLD_DEPLOYMENT))
 
 
 def test_the_last_release_is_started_again() -> None:
     step = take(*DOWN)
     assert isinstance(step, Append)
     assert step.kind == "declared"
-    assert (step.fields["deployment"], step.fields["release"]["hash"]) == (AGAIN, OLD_DEPLOYMENT)
+    assert (step.fields["deployment"], step.fields["release"]["hash"]) == (AGAIN, hash_of(OLD_DEPLOYMENT))
     assert take(*DOWN, again()) == Submit(AGAIN)
     assert take(*DOWN, again(), submitted(AGAIN)) == Wait(StandbyUp(AGAIN))
     up = f"{AGAIN}.0000000a"
@@ -140,7 +141,7 @@ def test_that_of_an_upgrade_is_left_to_it_for_a_minute() -> None:
         "declared",
         by="airflow:orders__upgrade/x/submit",
         deployment="orders-1-eeee",
-        release={"version": "1", "hash": OLD_DEPLOYMENT},
+        release={"version": "1", "hash": hash_of(OLD_DEPLOYMENT)},
         policy={},
         reason="",
     )

@@ -28,6 +28,7 @@ from tests.support.story import (
     failed,
     fenced,
     finished,
+    hash_of,
     play,
     released,
     retired,
@@ -41,7 +42,9 @@ BOTH_DEAD = {OLD: False, NEW: False}
 DOWN = [*RUNNING, released(OLD, None, None)]
 DEAD, FAILED = [*RUNNING, fenced(OLD)], [*RUNNING, failed(OLD)]
 # The old release, declared again.
-AGAIN = Record("declared", {"deployment": "orders-1-again", "release": {"version": "1", "hash": OLD_D}}, "watch")
+AGAIN = Record(
+    "declared", {"deployment": "orders-1-again", "release": {"version": "1", "hash": hash_of(OLD_D)}}, "watch"
+)
 
 TABLE = [
     ("never started", STARTED, {OLD: True}, 100, Do.WAIT, ""),

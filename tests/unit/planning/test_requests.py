@@ -44,9 +44,12 @@ def next_step(records: list[Record], outcome: WaitOutcome | None = None) -> Any:
     return follow(found, open_request(found), outcome)
 
 
+RELEASE = {"version": "1", "hash": "0" * 64}
+
+
 def patient(deployment: str, boundary_seconds: float) -> Record:
     policy = {"boundary_seconds": boundary_seconds}
-    return record("declared", deployment=deployment, release={"version": "1"}, policy=policy, reason="")
+    return record("declared", deployment=deployment, release=RELEASE, policy=policy, reason="")
 
 
 @pytest.mark.parametrize(

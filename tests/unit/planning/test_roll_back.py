@@ -14,6 +14,7 @@ from tests.support.story import (
     OLD_DEPLOYMENT,
     declared,
     fenced,
+    hash_of,
     record,
     released,
     requested,
@@ -41,7 +42,7 @@ def test_a_roll_back_goes_to_the_warm_one_or_brings_the_release_up_anew() -> Non
     retired = record("retired", deployment=OLD_DEPLOYMENT, reason="")
     cold = roll_back(snapshot(*UPGRADED, retired), BACK, NEW_DEPLOYMENT, None, "bad")
     assert isinstance(cold, Append)
-    assert (cold.kind, cold.fields["release"]["hash"]) == ("declared", OLD_DEPLOYMENT)
+    assert (cold.kind, cold.fields["release"]["hash"]) == ("declared", hash_of(OLD_DEPLOYMENT))
     again = roll_back(snapshot(*UPGRADED, retired, record(cold.kind, **cold.fields)), BACK, NEW_DEPLOYMENT, None, "bad")
     assert again == Submit(cold.fields["deployment"])
 
@@ -70,7 +71,7 @@ def test_a_restart_that_is_refused_brings_the_old_release_back() -> None:
 
 
 def test_a_release_that_is_declared_again_keeps_what_this_version_does_not_know() -> None:
-    newer = {"version": "1", "hash": "h", "jars": ["a.jar"]}
+    newer = {"version": "1", "hash": "0" * 64, "jars": ["a.jar"]}
     old = record("declared", deployment=OLD_DEPLOYMENT, release=newer, policy={"colour": "red"}, reason="")
     story = [old if r.kind == "declared" and r["deployment"] == OLD_DEPLOYMENT else r for r in UPGRADED]
     step = roll_back(snapshot(*story, fenced(OLD)), BACK, NEW_DEPLOYMENT, None, "bad")

@@ -151,7 +151,7 @@ def test_the_watch_of_a_broken_yaml_finds_the_cluster_in_the_log(streams: Path, 
     task = stream_dags(streams)["orders__watch"].get_task("watch")
     assert isinstance(task, WatchUnusableStreamOperator)
     log = new_log(f"file://{tmp_path}/control")
-    release = {"version": "1", "hash": "a", "application": "a.py"}
+    release = {"version": "1", "hash": "0" * 64, "application": "a.py"}
     log.append(make_record("declared", "t", deployment="orders-1-1", release=release, policy={}, reason=""), 0)
     log.append(make_record("submitted", "t", deployment="orders-1-1", submission="s", cluster="spark_there"), 1)
     assert task.hook.address["cluster"] == "spark_there"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused, StreamError
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
@@ -24,6 +25,7 @@ from tests.support.story import (
     STOPPING,
     failed,
     fenced,
+    record,
     retired,
     write,
 )
@@ -382,6 +384,38 @@ def test_a_paused_holder_that_was_fenced_halts() -> None:
     driver.did.clear()
     driver.turn()
     assert driver.did == ["halt"]
+
+
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("grown", [False, True])
+def test_a_driver_that_finds_another_log_halts_and_writes_nothing(paused: bool, grown: bool) -> None:
+    """Put back from a copy, it says that this driver holds; but what came after the copy is not in it."""
+    driver = FakeDriver(OLD, [*RUNNING, record("noted")]).running()
+    driver.turn()
+    driver.store.away = paused
+    driver.clock.now += 16.0
+    driver.turn()
+    driver.store.away = False
+    del driver.store.stored[len(RUNNING) + 1]
+    if grown:
+        write(ControlLog(driver.store, "orders"), record("another"), record("another"))
+    stored = dict(driver.store.stored)
+    driver.did.clear()
+    driver.turn()
+    assert (driver.did, driver.store.stored) == (["halt"], stored)
+
+
+def test_a_release_that_finds_another_log_halts_without_a_record() -> None:
+    driver = FakeDriver(OLD, READY[:-1]).running()
+    driver.turn()
+    write(driver.log, READY[-1])
+    driver.turn()
+    driver.moves(NEW, 1)
+    driver.turn()
+    del driver.store.stored[len(READY)]
+    driver.did.clear()
+    driver.work()
+    assert driver.did == ["let go", "stop within 60 s", "halt"]
 
 
 def test_a_standby_outlives_an_outage() -> None:

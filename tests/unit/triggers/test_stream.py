@@ -60,7 +60,7 @@ def test_a_log_that_cannot_be_read_is_waited_for_and_named_in_the_end(tmp_path: 
 @pytest.mark.parametrize("damaged", [b"", b"{torn", b"\xff", b"[" * 100_000])
 def test_a_damaged_heartbeat_keeps_nobody_from_looking(tmp_path: Path, damaged: bytes) -> None:
     log = new_log(f"file://{tmp_path}", "orders")
-    log.append(make_record("declared", "test", deployment="orders-1", release={"version": "1"}), 0)
+    log.append(make_record("declared", "test", deployment="orders-1", release={"version": "1", "hash": "0" * 64}), 0)
     log.store.put_heartbeat("orders-1.00000001", damaged)
     (found,) = outcomes(tmp_path, InPhase(("empty",)), time.time() + 600)
     assert found.ended is Ended.REACHED
@@ -68,7 +68,7 @@ def test_a_damaged_heartbeat_keeps_nobody_from_looking(tmp_path: Path, damaged: 
 
 def test_a_timeout_says_what_the_drivers_said_last(tmp_path: Path) -> None:
     log = new_log(f"file://{tmp_path}", "orders")
-    log.append(make_record("declared", "test", deployment="orders-1", release={"version": "1"}), 0)
+    log.append(make_record("declared", "test", deployment="orders-1", release={"version": "1", "hash": "0" * 64}), 0)
     log.beat("orders-1.00000001", Heartbeat(counter=1, phase="rehearsing", message="warming up totals"))
     (found,) = outcomes(tmp_path, InPhase(("running",)), time.time() + 3)
     assert found.evidence == {"orders-1.00000001": "rehearsing: warming up totals"}

@@ -1,0 +1,107 @@
+"""The stored form of a folded state, from which a log is opened without reading it from its first record.
+
+Two lines of JSON: a head with format, number and nonce of the last record, and SHA-256 of the second line, the state.
+Whoever cannot use it folds the log instead, so it may be lost, damaged or of another version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from enum import Enum
+from typing import Any
+
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.lifecycle.state import (
+    Deployment,
+    DeploymentEnd,
+    HoldEnd,
+    IllegalRecord,
+    Incarnation,
+    IncarnationState,
+    Request,
+    RequestStage,
+    StreamState,
+)
+
+# Grows with every change of what `fold` makes of a log: a state of another format is not used.
+FORMAT = 1
+
+
+def dump(state: StreamState) -> bytes:
+    """Return the stored form of a state."""
+    body = {f.name: getattr(state, f.name) for f in fields(state)}
+    body["deployments"] = [_deployment(each) for each in state.deployments.values()]
+    body["incarnations"] = [asdict(each) for each in state.incarnations.values()]
+    body["requests"] = [asdict(each) for each in state.requests.values()]
+    body["illegal"] = [asdict(each) for each in state.illegal]
+    line = json.dumps(body, default=_value).encode()
+    head = {"format": FORMAT, "seq": state.seq, "nonce": state.nonce, "sha256": hashlib.sha256(line).hexdigest()}
+    return json.dumps(head).encode() + b"\n" + line + b"\n"
+
+
+def load(data: bytes) -> StreamState | None:
+    """Return the state, or None when it is damaged or of another format."""
+    try:
+        first, line, end = data.split(b"\n")
+        head = json.loads(first)
+        if head["format"] != FORMAT or head["sha256"] != hashlib.sha256(line).hexdigest() or end:
+            return None
+        state = _state(json.loads(line))
+    except (StreamError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+        return None
+    return state if (state.seq, state.nonce) == (head["seq"], head["nonce"]) else None
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    raise TypeError(f"A state holds a {type(value).__name__}.")
+
+
+def _deployment(found: Deployment) -> dict[str, Any]:
+    record = found.declared
+    rest = {name: getattr(found, name) for name in _DEPLOYMENT}
+    return {"id": found.id, "seq": record.seq, "declared": record.to_json().decode(), **rest}
+
+
+def _state(body: dict[str, Any]) -> StreamState:
+    last_end = body["last_end"]
+    return StreamState(
+        **{
+            **body,
+            "deployments": {each["id"]: _read_deployment(each) for each in body["deployments"]},
+            "incarnations": {each["id"]: _read_incarnation(each) for each in body["incarnations"]},
+            "requests": {each["id"]: _read_request(each) for each in body["requests"]},
+            "illegal": tuple(IllegalRecord(**each) for each in body["illegal"]),
+            "forgotten": tuple(body["forgotten"]),
+            "last_end": None if last_end is None else HoldEnd(last_end),
+        }
+    )
+
+
+# What is not in the `declared` record.
+_DEPLOYMENT = ("submission", "cluster", "ended", "reason", "ended_seq", "previous")
+
+
+def _read_deployment(body: Mapping[str, Any]) -> Deployment:
+    record = Record.from_json(body["declared"].encode(), body["seq"])
+    release, policy = Release.from_json(record["release"]), Policy.from_json(record.get("policy") or {})
+    ended = None if body["ended"] is None else DeploymentEnd(body["ended"])
+    rest = {name: body[name] for name in _DEPLOYMENT}
+    return Deployment(body["id"], release, record, policy, **{**rest, "ended": ended})
+
+
+def _read_incarnation(body: Mapping[str, Any]) -> Incarnation:
+    found = Incarnation(**body)
+    return replace(found, state=IncarnationState(found.state), queries=tuple(found.queries))
+
+
+def _read_request(body: Mapping[str, Any]) -> Request:
+    found = Request(**body)
+    return replace(found, stage=RequestStage(found.stage))
