@@ -62,7 +62,7 @@ bench: $(READY) ## the benchmarks; tables here, numbers in build/bench/
 
 .PHONY: requirements
 requirements: $(UV) ## compile requirements.txt anew from pyproject.toml and requirements.in
-	$(UV) pip compile --quiet --universal --python-version 3.11 --upgrade --all-extras \
+	$(UV) pip compile --quiet --universal --python-version 3.11 --upgrade --all-extras --generate-hashes --no-emit-index-url \
 		--custom-compile-command "make requirements" --output-file requirements.txt pyproject.toml requirements.in
 
 .PHONY: clean
@@ -75,12 +75,13 @@ $(UV):
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
 # What the runtime's tests need and nothing else: like a cluster, they have no Airflow. (What is after psutil starts Kafka.)
+# Without hashes: requirements.txt has those of one Spark only.
 $(SPARK_VERSIONS:%=.venv-spark-%/.ready): .venv-spark-%/.ready: requirements.txt | $(UV)
 	$(UV) venv --quiet --clear --python $(BIN)/python .venv-spark-$*
-	$(UV) pip install --quiet --python .venv-spark-$*/bin/python pyspark==$* $$(grep -E '^(pytest|psutil|kafka-python|cryptography|jgo)==' requirements.txt)
+	$(UV) pip install --quiet --python .venv-spark-$*/bin/python pyspark==$* $$(grep -oE '^(pytest|psutil|kafka-python|cryptography|jgo)==[^ ]+' requirements.txt)
 	touch $@
 
 $(READY): requirements.txt pyproject.toml | $(UV)
-	$(UV) pip install --quiet --python $(BIN)/python --requirements requirements.txt
-	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
+	$(UV) pip install --quiet --python $(BIN)/python --require-hashes --requirements requirements.txt
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@

@@ -2,11 +2,12 @@
 
 Nothing is written to `~/.m2`, because Spark's own `--packages` fails if a download there is incomplete. The folder of
 the jars has its own Maven repository (`repository/`) and one folder for each set, which gets its name only when it is
-complete.
+complete. A jar is taken only if its SHA-256 is in `jars.sha256`: a hash from the same server would prove nothing.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
@@ -42,7 +43,7 @@ class JarSet:
     :param name: name of the set.
     :param coordinates: group, artifact and version, separated by colons.
     :param shipped: artifact ids that are on the class path anyway and are left out.
-    :param fallbacks: pairs of artifact id and the version to use if the registry lacks the resolved one.
+    :param fallbacks: pairs of artifact id and the version to use if the resolved one is not pinned.
     """
 
     name: str
@@ -142,13 +143,37 @@ def _resolve(jars: JarSet, context: MavenContext) -> list[Artifact]:
 
 
 def _fetch_one(artifact: Artifact, fallbacks: dict[str, str]) -> Path:
+    version = fallbacks.get(artifact.artifactId)
+    # Also where the registry has the resolved version: which jars run does not depend on the registry.
+    if version is not None and artifact.filename not in pinned():
+        artifact = artifact.component.project.at_version(version).artifact()
     try:
-        return artifact.resolve()
+        jar: Path = artifact.resolve()
     except _NotFound as error:
-        version = fallbacks.get(artifact.artifactId)
-        if version is None or version == artifact.version:
-            raise StackError(str(error), next_step="Check the version, or use a registry that has it.") from error
-        return artifact.component.project.at_version(version).artifact().resolve()
+        raise StackError(str(error), next_step="Check the version, or use a registry that has it.") from error
+    verify(jar.name, jar.read_bytes())  # it may have been there from an earlier time
+    return jar
+
+
+@functools.cache
+def pinned() -> dict[str, str]:
+    """Return the SHA-256 of the jars, by file name."""
+    lines = Path(__file__).with_name("jars.sha256").read_text().splitlines()
+    return {name: digest for digest, name in (line.split() for line in lines if not line.startswith("#"))}
+
+
+def verify(name: str, content: bytes) -> None:
+    """Check a jar against its pinned hash.
+
+    :raises StackError: it has another one, or none is pinned.
+    """
+    if pinned().get(name) != hashlib.sha256(content).hexdigest():
+        known = "not the one in" if name in pinned() else "not known in"
+        raise StackError(
+            f"The SHA-256 of {name} is {known} devstack/jars.sha256.",
+            next_step="If the version was changed on purpose, add its hash there. If not, the registry has something "
+            "else than was tested: do not use it. Nothing was put on a class path.",
+        )
 
 
 class _NotFound(RuntimeError):
@@ -174,7 +199,8 @@ def _context(repository: Path) -> MavenContext:
                 url = f"{remote}/{artifact.component.path_prefix.as_posix()}/{artifact.filename}"
                 content = _get(local, url)
                 if content is not None:
-                    _verify(content, _get(local, f"{url}.sha1") if artifact.packaging == "jar" else None, url)
+                    if artifact.packaging == "jar":
+                        verify(artifact.filename, content)
                     _write_whole(target, content)
                     return target
             raise _NotFound(f"{artifact} is not in {', '.join(artifact.context.remote_repos.values())}.")
@@ -203,11 +229,6 @@ def _get(local: Any, url: str) -> bytes | None:
             f"Fetching {url} failed: {error}.",
             next_step="Check the connection to the registry (proxy, certificates) and start again. Fetched files stay.",
         ) from error
-
-
-def _verify(content: bytes, published: bytes | None, url: str) -> None:
-    if published and published.split()[0].decode() != hashlib.sha1(content).hexdigest():
-        raise StackError(f"The SHA-1 of {url} is not the published one.", next_step="Start again.")
 
 
 def _write_whole(target: Path, content: bytes) -> None:

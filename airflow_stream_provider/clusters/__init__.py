@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.clusters.cluster import Cluster, DriverState, FoundDrivers, SubmitUnclear
+from airflow_stream_provider.clusters.cluster import Cluster, DriverState, FoundDrivers, Remains, SubmitUnclear
 from airflow_stream_provider.clusters.connection import ClusterConnection
 from airflow_stream_provider.clusters.job import Job
-from airflow_stream_provider.clusters.secrets import SecretInConf, refuse_secret_arguments, refuse_secret_conf
+from airflow_stream_provider.clusters.secrets import (
+    SecretInConf,
+    refuse_secret_arguments,
+    refuse_secret_conf,
+    refuse_secret_environment,
+)
 
 __all__ = [
     "Cluster",
@@ -13,11 +18,13 @@ __all__ = [
     "DriverState",
     "FoundDrivers",
     "Job",
+    "Remains",
     "SecretInConf",
     "SubmitUnclear",
     "open_cluster",
     "refuse_secret_arguments",
     "refuse_secret_conf",
+    "refuse_secret_environment",
 ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -64,6 +64,25 @@ class FoundDrivers:
     certain: bool = True
 
 
+@dataclass(frozen=True)
+class Remains:
+    """What may be left of a driver: a sentence for each part.
+
+    :param alive: what the cluster lists, or cannot rule out now.
+    :param lost: what ran on a machine that the cluster has lost. Nobody can be asked whether it still runs: it may be
+        without power, or only cut off. It counts as gone when its heartbeat has stood still for the lease and
+        `Policy.pause_seconds`, after which it has halted itself.
+    """
+
+    alive: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+    @property
+    def gone(self) -> bool:
+        """Whether driver, application and executors are confirmed gone."""
+        return not self.alive and not self.lost
+
+
 class SubmitUnclear(ClusterError):
     """The cluster may or may not have accepted a submission.
 
@@ -99,17 +118,21 @@ class Cluster(Protocol):
     def status(self, submission: str) -> DriverState:
         """Return the driver's state, UNKNOWN if the cluster does not answer."""
 
-    def kill(self, submission: str) -> None:
+    def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         """Ask the cluster to kill the driver. Killing a driver that has ended is not an error.
 
+        :param applications: ids of its Spark applications, from its heartbeats: what they left behind is killed, too.
         :raises ClusterError: the cluster does not answer.
         """
 
-    def remains(self, submission: str, deployment: str) -> tuple[str, ...]:
-        """Return a sentence for each part of the driver that is not confirmed gone: driver, application, executors."""
+    def remains(self, submission: str, deployment: str, applications: Collection[str] = ()) -> Remains:
+        """Return what may be left of the driver, its application and its executors. A missing answer confirms nothing.
 
-    def gone(self, submission: str, deployment: str) -> bool:
-        """Return whether the driver and its executors are confirmed gone. A missing answer confirms nothing."""
+        :param applications: ids of its Spark applications, from its heartbeats.
+        """
+
+    def gone(self, submission: str, deployment: str, applications: Collection[str] = ()) -> bool:
+        """Return whether nothing remains."""
 
     def links(self, submission: str) -> Mapping[str, str]:
         """Return the URLs or paths of the driver's log and web UI, by label. Empty if the cluster does not answer."""

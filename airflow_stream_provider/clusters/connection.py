@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,11 +24,20 @@ class Masters:
     :param url: the master URL for Spark, such as ``spark://h1:7077,h2:7077``.
     :param rest: the REST submission API of each master, such as ``http://h1:6066``.
     :param ui: the web UI of each master, in the same order.
+    :param authorization: the header with which the masters are asked; empty: none.
+    :param worker_hosts: see `WorkerHosts`.
     """
 
     url: str
     rest: tuple[str, ...]
     ui: tuple[str, ...]
+    authorization: str = field(default="", repr=False)
+    worker_hosts: tuple[str, ...] = ()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The host names of all addresses, without their ports."""
+        return tuple(dict.fromkeys(urlsplit(url).hostname or "" for url in (*self.rest, *self.ui)))
 
 
 @dataclass(frozen=True)
@@ -37,12 +47,18 @@ class ClusterConnection:
     :param host: ``spark://host``, ``spark://h1:7077,h2:7077`` (high availability), or ``local[N]``.
     :param port: port of the masters whose address has none; default 7077.
     :param extra: ``rest_port`` (default 6066) or ``rest_url``, and ``master_ui`` (default ``http://<host>:8080``). With
-        several masters, separate their URLs by commas, in the order of the hosts.
+        several masters, separate their URLs by commas, in the order of the hosts. ``worker_hosts``: hosts and networks
+        of the workers, separated by commas; default: the networks of the masters.
+    :param login: for basic authentication with the masters; empty: the password is a bearer token.
+    :param password: sent to the masters, as login and password or as a bearer token, and to nobody else.
     """
 
     host: str
     port: int | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    # The extra may hold passwords, too, and a dataclass shows its fields.
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    login: str = ""
+    password: str = field(default="", repr=False)
 
     @property
     def is_local(self) -> bool:
@@ -72,7 +88,18 @@ class ClusterConnection:
             url="spark://" + ",".join(f"{host}:{port}" for host, port in hosts),
             rest=self._urls("rest_url", [f"http://{host}:{rest_port}" for host, _ in hosts]),
             ui=self._urls("master_ui", [f"http://{host}:{UI_PORT}" for host, _ in hosts]),
+            authorization=self._authorization(),
+            worker_hosts=tuple(filter(None, (h.strip() for h in str(self.extra.get("worker_hosts") or "").split(",")))),
         )
+
+    def _authorization(self) -> str:
+        if not self.password:
+            return ""
+        if self.login:
+            return "Basic " + base64.b64encode(f"{self.login}:{self.password}".encode()).decode()
+        if not re.fullmatch(r"[\w.~+/=-]+", self.password, re.ASCII):
+            raise _refused("its password is no bearer token", "Give the login, too, for basic authentication.")
+        return f"Bearer {self.password}"
 
     def _hosts(self) -> list[tuple[str, int]]:
         scheme, separator, rest = self.host.strip().rpartition("://")
@@ -104,13 +131,26 @@ class ClusterConnection:
         text = str(self.extra.get(key) or ",".join(default))
         urls = tuple(url.strip().rstrip("/") for url in text.split(","))
         for url in urls:
-            if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+            if "@" in url:
+                raise _refused(
+                    f"{key} in the extra has a user or a password",
+                    "Write http://HOST:PORT, and both in the connection's login and password.",
+                )
+            if not _is_web_address(url):
                 raise _refused(f"{key} in the extra has {url!r}", "Write http://HOST:PORT.")
         if len(urls) != len(default):
             raise _refused(
                 f"{key} in the extra has {len(urls)} URLs for {len(default)} masters", "Write one URL for each master."
             )
         return urls
+
+
+def _is_web_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _refused(found: str, next_step: str) -> SpecError:

@@ -1,8 +1,8 @@
-"""Run a driver detached from the process that starts it, and store its exit code.
+"""Run a driver detached from the process that starts it, store its exit code, and keep its log small.
 
 This file is run as a script and is never imported:
 
-    detach.py LOCK FOLDER COMMAND...
+    detach.py LOCK FOLDER LOG COMMAND...
 
 The first process returns as soon as the command runs. A second process, in a session of its own, waits for the command
 and writes its exit code to the file `exit`.
@@ -10,18 +10,25 @@ and writes its exit code to the file `exit`.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+# A log that has grown to this many bytes is copied to LOG.1, in place of the one before, and begins anew.
+LOG_BYTES = 32 * 1024 * 1024
+LOOK_SECONDS = 2.0
 
-def main(lock: int, folder: Path, command: list[str]) -> None:
+
+def main(lock: int, folder: Path, log: Path, command: list[str]) -> None:
     """Run the command detached.
 
     :param lock: file descriptor of the deployment's lock; the command inherits it.
-    :param folder: gets the command's output as `log` and, when it ends, its exit code as `exit`.
+    :param folder: gets the command's exit code as `exit` when it ends.
+    :param log: gets the command's output.
     """
     os.setsid()
     ready, started = os.pipe()
@@ -31,14 +38,16 @@ def main(lock: int, folder: Path, command: list[str]) -> None:
         os._exit(0)
     # A handler instead of SIG_IGN, which the driver would inherit.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    with open(folder / "log", "ab") as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
+    # Appended to, so that the next line goes to the beginning of a file that was cut.
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
     # The JVM holds the lock too, so the lock stays taken if this process is killed.
     try:
         driver = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=folder, pass_fds=(lock,))
         os.close(started)
-        code = driver.wait()
+        code = wait(driver, log)
     except OSError as error:
         print(f"{command[0]} cannot be run: {error.strerror}.", file=sys.stderr)
         code = 127  # the shell's exit code for a missing command
@@ -47,5 +56,20 @@ def main(lock: int, folder: Path, command: list[str]) -> None:
     temporary.rename(folder / "exit")
 
 
+def wait(driver: subprocess.Popen[bytes], log: Path) -> int:
+    """Return the driver's exit code when it has ended; meanwhile cut its log when it has grown too large.
+
+    A pipe through this process would lose nothing, but would break when this process is killed, and the driver with it.
+    """
+    while True:
+        try:
+            return driver.wait(LOOK_SECONDS)
+        except subprocess.TimeoutExpired:
+            if os.fstat(1).st_size > LOG_BYTES:
+                with contextlib.suppress(OSError):  # on a full disk nothing is kept
+                    shutil.copyfile(log, f"{log}.1", follow_symlinks=False)
+                os.truncate(1, 0)
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
+    main(int(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from airflow_stream_provider.clusters.secrets import refuse_secret_conf
+from airflow_stream_provider.clusters.secrets import refuse_secret_conf, refuse_secret_environment
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP
 
 
@@ -24,6 +24,7 @@ class Job:
         is found.
     :param py_files: py-files of the release, relative to `release_dir`. The zip of the runtime is added to them.
     :param conf: Spark conf, without secrets.
+    :param environment: environment variables of the driver and its executors, without secrets.
     :raises ValueError: the application name or the arguments do not name the deployment.
     """
 
@@ -34,6 +35,7 @@ class Job:
     arguments: tuple[str, ...]
     py_files: tuple[str, ...] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if f"[{self.deployment}]" not in self.app_name:
@@ -52,12 +54,14 @@ class Job:
         return tuple(posixpath.join(self.release_dir, name) for name in (RUNTIME_ZIP, *self.py_files))
 
     def properties(self) -> dict[str, str]:
-        """Return the Spark conf, with the application name and the deployment id set.
+        """Return the Spark conf, with the executors' environment, the application name and the deployment id set.
 
-        :raises SecretInConf: a key or value looks like a secret.
+        :raises SecretInConf: a key or value of the conf or the environment looks like a secret.
         """
         refuse_secret_conf(self.conf)
+        refuse_secret_environment(self.environment)
         return {
+            **{f"spark.executorEnv.{name}": value for name, value in self.environment.items()},
             **{key: str(value) for key, value in self.conf.items()},
             "spark.app.name": self.app_name,
             "spark.airflow.stream.deployment": self.deployment,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import importlib.util
 import os
@@ -11,32 +12,38 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import psutil
 
 from airflow_stream_provider.clusters import processes
 from airflow_stream_provider.clusters.capacity import ResourceRequest
-from airflow_stream_provider.clusters.cluster import DriverState, FoundDrivers, SubmitUnclear
+from airflow_stream_provider.clusters.cluster import DriverState, FoundDrivers, Remains, SubmitUnclear
 from airflow_stream_provider.clusters.job import Job, names_deployment
+from airflow_stream_provider.clusters.own_folders import lock_folder, log_folder
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 _KILLED = {-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM}
 
 
-# Drivers do not get Airflow's own variables, which hold the passwords of its database and connections.
-_AIRFLOW_VARIABLE = re.compile(r"_*AIRFLOW_(?!STREAM_)")
+# All that a driver gets of Airflow's environment; the rest may hold the passwords of its database, its connections and
+# its secrets backend. A script that needs more has it declared in its stream's `environment`.
+_PASSED_ON = re.compile(r"PATH|HOME|LANG|LC_[A-Z]+|TZ|JAVA_HOME|SPARK_\w+|PYSPARK_\w+")
+# So many logs of drivers that have ended are kept for each stream.
+_KEPT_LOGS = 20
 
 
 class LocalCluster:
     """Drivers as spark-submit processes on this machine; implements `Cluster`.
 
-    The submission id is the path of a folder, ``<control>/<stream>/drivers/<deployment>.<8 hex>``. It holds the
-    driver's output as ``log`` and, once the driver has ended, its exit code as ``exit``. The driver's processes carry
-    this path in an environment variable.
+    The submission id is the path of a folder, ``<control>/<stream>/drivers/<deployment>.<8 hex>``. It holds a symbolic
+    link ``log`` to the driver's output (see `own_folders.log_folder`; at most 64 MiB) and, once the driver has ended,
+    its exit code as ``exit``. The driver's processes carry this path in an environment variable.
+
+    Drivers run as the user of the Airflow worker and can read what it can read: this cluster is not for scripts that
+    are not trusted.
 
     :param master: Spark's master string, such as ``local[2]``.
     """
@@ -63,20 +70,25 @@ class LocalCluster:
         properties = job.properties()
         home = _spark_home()
         _check_java()
+        logs = log_folder(job.stream)
         lock = _lock(job.deployment, job.release_dir)
         try:
+            _prune(logs)
             # Beside `releases`, so that it is found near the stream's log and outlives this Airflow worker.
             folder = (
                 Path(job.release_dir).resolve().parent.parent / "drivers" / f"{job.deployment}.{uuid.uuid4().hex[:8]}"
             )
             folder.mkdir(parents=True)
             (folder / "host").write_text(socket.gethostname())
+            log = logs / f"{folder.name}.log"
+            (folder / "log").symlink_to(log)
             command = [
                 *(str(home / "bin" / "spark-submit"), "--master", self._master, "--py-files", ",".join(job.files)),
                 *(word for key, value in properties.items() for word in ("--conf", f"{key}={value}")),
                 *(job.launcher, *job.arguments),
             ]
-            detach = [sys.executable, str(Path(__file__).with_name("detach.py")), str(lock), str(folder), *command]
+            script = str(Path(__file__).with_name("detach.py"))
+            detach = [sys.executable, script, str(lock), str(folder), str(log), *command]
             # detach.py leaves the task's session, so the driver survives when Airflow kills the task's processes.
             subprocess.run(
                 detach,
@@ -84,7 +96,7 @@ class LocalCluster:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=_environment(home, folder),
+                env=_environment(home, folder, job.environment),
                 pass_fds=(lock,),
             )
             return str(folder)
@@ -115,7 +127,7 @@ class LocalCluster:
             return DriverState.KILLED
         return DriverState.FAILED if code else DriverState.FINISHED
 
-    def kill(self, submission: str) -> None:
+    def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         """Kill the driver: its JVM and all Python processes below it; return when they are gone.
 
         The JVM gets SIGTERM and 10 s to end. After that all processes get SIGKILL.
@@ -127,20 +139,21 @@ class LocalCluster:
             raise _elsewhere(folder)
         processes.end(submission)
 
-    def remains(self, submission: str, deployment: str) -> tuple[str, ...]:
+    def remains(self, submission: str, deployment: str, applications: Collection[str] = ()) -> Remains:
         """Return the driver's live processes. In local mode the executors are part of its JVM."""
         folder = Path(submission)
         if folder.is_dir() and not _is_here(folder):
-            return (_elsewhere(folder).message,)
-        return tuple(f"Process {process.pid} is alive." for process in processes.of(submission))
+            return Remains((_elsewhere(folder).message,))
+        return Remains(tuple(f"Process {process.pid} is alive." for process in processes.of(submission)))
 
-    def gone(self, submission: str, deployment: str) -> bool:
+    def gone(self, submission: str, deployment: str, applications: Collection[str] = ()) -> bool:
         """Return whether all processes of the driver have ended."""
-        return not self.remains(submission, deployment)
+        return self.remains(submission, deployment).gone
 
     def links(self, submission: str) -> Mapping[str, str]:
-        """Return the path of the driver's log."""
-        return {"driver log": str(Path(submission) / "log")}
+        """Return the path of the driver's log on its machine."""
+        log = Path(submission) / "log"
+        return {"driver log": str(log.readlink() if log.is_symlink() else log)}
 
 
 def _deployment(submission: str) -> str:
@@ -185,11 +198,10 @@ def _lock(deployment: str, release_dir: str) -> int:
     is not in the control folder, because file locks on network file systems are not inherited.
 
     :raises SubmitUnclear: another process holds the lock.
+    :raises ClusterError: the folder of the locks is not this user's own.
     """
-    folder = Path(tempfile.gettempdir()) / f"airflow-stream-provider-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
     name = uuid.uuid5(uuid.NAMESPACE_URL, f"{Path(release_dir).resolve().parent.parent}/{deployment}").hex
-    lock = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600)
+    lock = os.open(lock_folder() / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -202,11 +214,24 @@ def _lock(deployment: str, release_dir: str) -> int:
     return lock
 
 
-def _environment(home: Path, folder: Path) -> dict[str, str]:
-    mine = {key: value for key, value in os.environ.items() if not _AIRFLOW_VARIABLE.match(key)}
+def _environment(home: Path, folder: Path, declared: Mapping[str, str]) -> dict[str, str]:
+    mine = {key: value for key, value in os.environ.items() if _PASSED_ON.fullmatch(key)}
     mine.setdefault("PYSPARK_PYTHON", sys.executable)
     mine.setdefault("PYSPARK_DRIVER_PYTHON", mine["PYSPARK_PYTHON"])
-    return {**mine, "SPARK_HOME": str(home), processes.MARK: str(folder)}
+    return {**mine, **declared, "SPARK_HOME": str(home), processes.MARK: str(folder)}
+
+
+def _prune(logs: Path) -> None:
+    """Remove the oldest logs of drivers that have ended."""
+    alive = {Path(submission).name for _, submission in processes.marked()}
+    ended = [log for log in logs.glob("*.log") if log.stem not in alive]
+    ages: dict[Path, float] = {}
+    for log in ended:
+        with contextlib.suppress(FileNotFoundError):  # another submission removes them, too
+            ages[log] = log.stat().st_mtime
+    for log in sorted(ages, key=ages.__getitem__)[:-_KEPT_LOGS]:
+        log.unlink(missing_ok=True)
+        log.with_name(f"{log.name}.1").unlink(missing_ok=True)
 
 
 def _spark_home() -> Path:

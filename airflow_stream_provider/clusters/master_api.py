@@ -1,24 +1,29 @@
 """HTTP calls to a standalone cluster.
 
-To the masters: the JSON of the web UI and the REST submission API. To the workers: their JSON and log pages.
+To the masters: the JSON of the web UI and the REST submission API, with the connection's credentials. To the workers:
+their JSON and log pages, without.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
-import requests
-
+from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered
+from airflow_stream_provider.clusters.bounded_http import ask as send
 from airflow_stream_provider.clusters.cluster import SubmitUnclear
 from airflow_stream_provider.clusters.connection import Masters
+from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
-TIMEOUT = 5.0  # seconds to connect, and again to answer; a person may be waiting for the result
+TIMEOUT = 10.0  # seconds for a whole request; a person may be waiting for the result
+# Bytes. A master's answer has every worker and the last 200 drivers and applications.
+_MASTER_LIMIT = 32 * 1024 * 1024
+_WORKER_LIMIT = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -29,12 +34,14 @@ class Master:
     :param ui: address of its web UI.
     :param state: its state as JSON, as Spark's `JsonProtocol.writeMasterState` writes it.
     :param clock_ahead: how far its clock is ahead of ours, in seconds; exact to one second.
+    :param authorization: the header with which it is asked.
     """
 
     rest: str
     ui: str
     state: Mapping[str, Any]
     clock_ahead: float
+    authorization: str = field(default="", repr=False)
 
     @property
     def active_drivers(self) -> list[dict[str, Any]]:
@@ -56,6 +63,16 @@ class Master:
         """The live workers, by id."""
         return {worker["id"]: worker for worker in self.state.get("workers", ()) if worker["state"] == "ALIVE"}
 
+    @property
+    def lost_workers(self) -> list[dict[str, Any]]:
+        """The workers that the master lists but has no contact with, and that ran something when it lost it."""
+        return [w for w in self.state.get("workers", ()) if w["state"] != "ALIVE" and w["coresused"]]
+
+    def driver(self, submission: str) -> dict[str, Any] | None:
+        """A driver that waits, runs or has ended, or None if the master does not know it."""
+        known = (*self.active_drivers, *self.completed_drivers)
+        return next((driver for driver in known if driver["id"] == submission), None)
+
 
 def find_master(masters: Masters) -> Master:
     """Return the master that is ALIVE.
@@ -65,17 +82,19 @@ def find_master(masters: Masters) -> Master:
     answers = []
     for rest, ui in zip(masters.rest, masters.ui, strict=True):
         try:
-            response = _get(f"{ui}/json/")
-            state = response.json()
+            answer = send(
+                "GET", f"{ui}/json/", seconds=TIMEOUT, limit=_MASTER_LIMIT, authorization=masters.authorization
+            )
+            state = answer.json()
             status = state["status"]
-        except requests.RequestException as error:  # also if the body is not JSON
-            answers.append(f"{ui} {_reason(error)}")
+        except Unanswered as error:
+            answers.append(f"{ui} {error.reason}")
             continue
-        except (KeyError, TypeError):
+        except KeyError:
             answers.append(f"{ui} is not a Spark master's web UI")
             continue
         if status == "ALIVE":
-            return Master(rest, ui, state, _clock_ahead(response))
+            return Master(rest, ui, state, _clock_ahead(answer), masters.authorization)
         answers.append(f"{ui} is {status}")
     raise ClusterError(
         f"No Spark master of {masters.url} answers: {'; '.join(answers)}.",
@@ -90,22 +109,17 @@ def create(master: Master, request: Mapping[str, Any]) -> str:
     :raises SubmitUnclear: the request was sent, but no answer came.
     :raises ClusterError: the request could not be sent, or the master refused it.
     """
-    url = f"{master.rest}/v1/submissions/create"
     try:
-        answer = requests.post(url, json=request, timeout=TIMEOUT)
-    except requests.ConnectTimeout as error:
+        answer = _rest(master, "POST", "create", request)
+    except Unanswered as error:
+        if error.sent:
+            raise _unclear(master) from None
         raise _no_rest(master, error) from None
-    except requests.ConnectionError as error:
-        if _refused(error):
-            raise _no_rest(master, error) from None
-        raise _unclear(master) from None
-    except requests.RequestException:
-        raise _unclear(master) from None
     body = _body(master, answer)
     if body.get("success") and body.get("submissionId"):
         return str(body["submissionId"])
     raise ClusterError(
-        f"The Spark master refused the driver: {first_line(body.get('message')) or f'HTTP {answer.status_code}'}.",
+        f"The Spark master refused the driver: {first_line(body.get('message')) or f'HTTP {answer.status}'}.",
         next_step="Read the master's log.",
         master=master.rest,
     )
@@ -117,38 +131,45 @@ def ask(master: Master, verb: str, submission: str) -> dict[str, Any]:
     :param verb: ``status`` or ``kill``.
     :raises ClusterError: the master does not answer.
     """
-    url = f"{master.rest}/v1/submissions/{verb}/{quote(submission, safe='')}"
     try:
-        answer = requests.request("GET" if verb == "status" else "POST", url, timeout=TIMEOUT)
-    except requests.RequestException as error:
+        answer = _rest(master, "GET" if verb == "status" else "POST", f"{verb}/{quote(submission, safe='')}")
+    except Unanswered as error:
         raise _no_rest(master, error) from None
     return _body(master, answer)
 
 
-def worker_state(worker: Mapping[str, Any]) -> dict[str, Any]:
+def kill_application(master: Master, application: str) -> None:
+    """Ask the master to end an application and its executors, as the button on its page does (spark.ui.killEnabled).
+
+    :raises Unanswered: the master does not answer. Whether it does it is seen by what is left.
+    """
+    query = urlencode({"id": application, "terminate": "true"})
+    url = f"{master.ui}/app/kill/?{query}"
+    send("POST", url, seconds=TIMEOUT, limit=_MASTER_LIMIT, authorization=master.authorization)
+
+
+def worker_state(worker: Mapping[str, Any], hosts: WorkerHosts) -> dict[str, Any]:
     """Return a worker's state as JSON, as Spark's `JsonProtocol.writeWorkerState` writes it.
 
-    :raises requests.RequestException: the worker does not answer.
+    :raises ClusterError: the worker does not answer, or its page is on a host that is not allowed.
     """
-    state: dict[str, Any] = _get(f"{worker['webuiaddress']}/json/").json()
-    return state
+    return _worker(worker, hosts, "/json/").json()
 
 
-def driver_log_head(worker: Mapping[str, Any], driver: str, length: int) -> str:
+def driver_log_head(worker: Mapping[str, Any], hosts: WorkerHosts, driver: str, length: int) -> str:
     """Return the beginning of a driver's stderr.
 
     :param length: how many bytes.
-    :raises requests.RequestException: the worker does not answer.
+    :raises ClusterError: the worker does not answer, or its page is on a host that is not allowed.
     """
-    parameters = {"driverId": driver, "logType": "stderr", "offset": 0, "byteLength": length}
-    text = _get(f"{worker['webuiaddress']}/log/", parameters).text
+    query = urlencode({"driverId": driver, "logType": "stderr", "offset": 0, "byteLength": length})
     # Spark's LogPage.renderLog writes one line of its own before the text.
-    return text.partition("\n")[2]
+    return _worker(worker, hosts, f"/log/?{query}").text().partition("\n")[2]
 
 
 def driver_log_url(worker: Mapping[str, Any], driver: str) -> str:
     """Return the URL of the page that shows a driver's stderr."""
-    return f"{worker['webuiaddress']}/logPage/?driverId={driver}&logType=stderr"
+    return f"{worker['webuiaddress']}/logPage/?{urlencode({'driverId': driver, 'logType': 'stderr'})}"
 
 
 def first_line(text: object) -> str:
@@ -157,24 +178,33 @@ def first_line(text: object) -> str:
     return lines[0].rstrip(".") if lines else ""
 
 
-def _get(url: str, parameters: Mapping[str, Any] | None = None) -> requests.Response:
-    response = requests.get(url, params=parameters, timeout=TIMEOUT)
-    response.raise_for_status()
-    return response
+def _rest(master: Master, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
+    url = f"{master.rest}/v1/submissions/{path}"
+    return send(method, url, seconds=TIMEOUT, limit=_MASTER_LIMIT, authorization=master.authorization, body=body)
 
 
-def _body(master: Master, answer: requests.Response) -> dict[str, Any]:
+def _worker(worker: Mapping[str, Any], hosts: WorkerHosts, path: str) -> Answer:
+    url = str(worker["webuiaddress"]).rstrip("/")
+    return send("GET", url + path, seconds=TIMEOUT, limit=_WORKER_LIMIT, address=hosts.address(url))
+
+
+def _body(master: Master, answer: Answer) -> dict[str, Any]:
+    if answer.status in (401, 403):
+        raise ClusterError(
+            f"The Spark master at {master.rest} refused the connection's credentials: HTTP {answer.status}.",
+            next_step="Put the token into the connection's password (for basic authentication, the login, too).",
+            master=master.rest,
+        )
     try:
-        body = answer.json()
-    except requests.JSONDecodeError as error:
+        return answer.json(any_status=True)
+    except Unanswered as error:
         raise _no_rest(master, error) from None
-    return body if isinstance(body, dict) else {}
 
 
-def _no_rest(master: Master, error: requests.RequestException) -> ClusterError:
+def _no_rest(master: Master, error: Unanswered) -> ClusterError:
     return ClusterError(
         f"The Spark master at {master.ui} is up, but its REST submission API is not available: "
-        f"{master.rest} {_reason(error)}.",
+        f"{master.rest} {error.reason}.",
         next_step="Set spark.master.rest.enabled=true on the master, or `rest_port` or `rest_url` in the connection.",
         master=master.rest,
     )
@@ -188,22 +218,6 @@ def _unclear(master: Master) -> SubmitUnclear:
     )
 
 
-def _refused(error: requests.ConnectionError) -> bool:
-    # requests wraps urllib3's MaxRetryError. Its reason tells whether the connection was ever made.
-    reason = getattr(error.args[0] if error.args else None, "reason", None)
-    return type(reason).__name__ in ("NewConnectionError", "ConnectTimeoutError", "NameResolutionError")
-
-
-def _reason(error: requests.RequestException) -> str:
-    if isinstance(error, requests.Timeout):
-        return f"did not answer within {TIMEOUT:.0f} s"
-    if isinstance(error, requests.JSONDecodeError):
-        return "did not answer with JSON"
-    if isinstance(error, requests.HTTPError) and error.response is not None:
-        return f"answered HTTP {error.response.status_code}"
-    return "cannot be reached"
-
-
-def _clock_ahead(response: requests.Response) -> float:
-    date = response.headers.get("Date")
+def _clock_ahead(answer: Answer) -> float:
+    date = answer.headers.get("date")
     return parsedate_to_datetime(date).timestamp() - time.time() if date else 0.0

@@ -31,7 +31,7 @@ def create_submission_request(job: Job, master_url: str) -> dict[str, Any]:
         # The arguments of PythonRunner: script, Python path, arguments of the script.
         "appArgs": [job.launcher, conf["spark.submit.pyFiles"], *job.arguments],
         "sparkProperties": conf,
-        "environmentVariables": {},
+        "environmentVariables": dict(job.environment),
     }
 
 

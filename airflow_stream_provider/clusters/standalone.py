@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
-
-import requests
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from airflow_stream_provider.clusters import master_api as api
+from airflow_stream_provider.clusters.bounded_http import Unanswered
 from airflow_stream_provider.clusters.capacity import FreeResources, ResourceRequest
-from airflow_stream_provider.clusters.cluster import DriverState, FoundDrivers, SubmitUnclear
+from airflow_stream_provider.clusters.cluster import DriverState, FoundDrivers, Remains, SubmitUnclear
 from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.job import Job, names_deployment
 from airflow_stream_provider.clusters.master_api import Master
 from airflow_stream_provider.clusters.rest_properties import MAIN_CLASS, create_submission_request, driver_conf
+from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 # Seconds by which the clocks of Airflow's machines may differ. The master's clock is read from its answers.
@@ -25,6 +26,10 @@ UNCLEAR_SECONDS = 15.0
 # Bytes of a driver's stderr to read. Its first line is the launch command, and class paths can be long.
 _HEAD = 256 * 1024
 _PARALLEL_REQUESTS = 16
+# Seconds for the requests to all workers together. What is not answered by then is not known.
+ALL_WORKERS_SECONDS = 30.0
+
+T = TypeVar("T")
 
 _STATES = {
     "SUBMITTED": DriverState.QUEUED,
@@ -45,6 +50,7 @@ class StandaloneCluster:
 
     def __init__(self, masters: Masters) -> None:
         self._masters = masters
+        self._hosts = WorkerHosts(masters.worker_hosts, masters.hosts)
 
     def check(self, job: Job) -> None:
         """Check that the live workers have room for the job's driver and all its executors; see `Cluster.check`."""
@@ -56,7 +62,7 @@ class StandaloneCluster:
             return
         cores, memory = sum(worker.cores for worker in free), sum(worker.memory for worker in free)
         where = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
-        holders = _holders(master)
+        holders = _holders(master, self._hosts)
         raise ClusterError(
             f"The cluster has no room for {job.app_name}: {cores} cores and {memory} MiB are free on {where}; "
             f"the job asks for {requested}." + (f" In use: {', '.join(holders)}." if holders else ""),
@@ -93,14 +99,15 @@ class StandaloneCluster:
         oldest = since + master.clock_ahead - CLOCK_SLACK
 
         def belongs(driver: Mapping[str, Any]) -> bool | None:
-            return _belongs(master, driver, deployment)
+            return _belongs(master, self._hosts, driver, deployment)
 
+        active = master.active_drivers
         recent = [driver for driver in master.completed_drivers if _submitted(driver) >= oldest]
-        with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
-            active = [*zip(master.active_drivers, pool.map(belongs, master.active_drivers), strict=True)]
-            ended = [driver["id"] for driver, yes in zip(recent, pool.map(belongs, recent), strict=True) if yes]
-        alive = [driver["id"] for driver, yes in active if yes]
-        unclear = [driver["id"] for driver, yes in active if yes is None and _submitted(driver) >= oldest]
+        answers = _side_by_side(belongs, (*active, *recent))
+        found = [(driver["id"], answers[i], _submitted(driver)) for i, driver in enumerate((*active, *recent))]
+        alive = [name for name, yes, _ in found[: len(active)] if yes]
+        ended = [name for name, yes, _ in found[len(active) :] if yes]
+        unclear = [name for name, yes, at in found[: len(active)] if yes is None and at >= oldest]
         return FoundDrivers(tuple(alive), tuple(ended), certain=not unclear)
 
     def status(self, submission: str) -> DriverState:
@@ -110,15 +117,18 @@ class StandaloneCluster:
         except ClusterError:
             return DriverState.UNKNOWN
 
-    def kill(self, submission: str) -> None:
+    def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         """Ask the master to kill the driver.
 
         The worker sends SIGTERM, and SIGKILL after spark.worker.driverTerminateTimeout (10 s). The master reports
-        KILLED once the JVM is gone. The runtime ends the driver's Python process together with its JVM.
+        KILLED once the JVM is gone. The runtime ends the driver's Python process together with its JVM. An application
+        whose driver is no longer listed is ended as well: when a node loses its power, the master would keep the
+        executors on other nodes until TCP gives the connection up, about a quarter of an hour.
 
         :raises ClusterError: the master does not answer, or refuses.
         """
-        answer = api.ask(api.find_master(self._masters), "kill", submission)
+        master = api.find_master(self._masters)
+        answer = api.ask(master, "kill", submission)
         message = str(answer.get("message", ""))
         if not answer.get("success") and "does not exist" not in message:
             raise ClusterError(
@@ -126,28 +136,48 @@ class StandaloneCluster:
                 next_step="Try again, and read the master's log.",
                 submission=submission,
             )
+        if all(driver["id"] != submission for driver in master.active_drivers):
+            for app in master.active_apps:
+                if app["id"] in applications:
+                    with suppress(Unanswered):
+                        api.kill_application(master, app["id"])
 
-    def remains(self, submission: str, deployment: str) -> tuple[str, ...]:
-        """Return what the master and the workers still list of the driver, its application and its executors."""
+    def remains(self, submission: str, deployment: str, applications: Collection[str] = ()) -> Remains:
+        """Return what the master and the workers still list of the driver, its application and its executors.
+
+        They are known by the application's id, and by its name, which the runtime forces on it.
+        """
         try:
             master = api.find_master(self._masters)
         except ClusterError as error:
-            return (error.message,)
-        mark = f"[{deployment}]"
+            return Remains((error.message,))
+
+        def ours(id: str, name: str) -> bool:
+            return id in applications or f"[{deployment}]" in name
+
+        apps = [f"Application {a['id']} is {a['state']}." for a in master.active_apps if ours(a["id"], a["name"])]
         left = [f"Driver {d['id']} is {d['state']}." for d in master.active_drivers if d["id"] == submission]
-        left += [f"Application {a['id']} is {a['state']}." for a in master.active_apps if mark in a["name"]]
+        lost = [f"Worker {w['id']} is {w['state']}, and ran something." for w in master.lost_workers]
+        driver = master.driver(submission)
+        if driver is None:
+            lost.append(f"The master does not know driver {submission}.")
+        elif driver["state"] == "ERROR" and driver["worker"] != "None" and driver["worker"] not in master.workers:
+            lost.append(f"Driver {submission} ran on worker {driver['worker']}, which the master has lost.")
+            # The master believes in the connection to it until TCP gives it up.
+            lost, apps = lost + apps, []
+        left += apps
         workers = list(master.workers.values())
         if not workers:
             # After a restart the master knows nothing until its workers register; it then kills what they run.
             left.append("No worker is registered with the master.")
-        with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
-            for found in pool.map(lambda worker: _executors_left(worker, mark), workers):
-                left += found
-        return tuple(left)
+        answers = _side_by_side(lambda worker: _executors_left(worker, self._hosts, ours), workers)
+        for worker, found in zip(workers, answers, strict=True):
+            left += [f"Worker {worker['id']} was not reached in time."] if found is None else found
+        return Remains(tuple(left), tuple(lost))
 
-    def gone(self, submission: str, deployment: str) -> bool:
+    def gone(self, submission: str, deployment: str, applications: Collection[str] = ()) -> bool:
         """Return whether the master and all live workers list no driver, application or executor of it any more."""
-        return not self.remains(submission, deployment)
+        return self.remains(submission, deployment, applications).gone
 
     def links(self, submission: str) -> Mapping[str, str]:
         """Return links to the driver's log on its worker and to the master's web UI."""
@@ -186,7 +216,19 @@ def _submitted(driver: Mapping[str, Any]) -> float:
     return int(driver["starttime"]) / 1000
 
 
-def _belongs(master: Master, driver: Mapping[str, Any], deployment: str) -> bool | None:
+def _side_by_side(ask: Callable[[Mapping[str, Any]], T], subjects: Iterable[Mapping[str, Any]]) -> list[T | None]:
+    """Ask about all subjects at the same time; None for those whose answer has not come in time."""
+    pool = ThreadPoolExecutor(_PARALLEL_REQUESTS)
+    try:
+        futures = [pool.submit(ask, subject) for subject in subjects]
+        done, _ = wait(futures, ALL_WORKERS_SECONDS)
+        return [future.result() if future in done else None for future in futures]
+    finally:
+        # Not waited for: each request ends by itself at its own deadline.
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _belongs(master: Master, hosts: WorkerHosts, driver: Mapping[str, Any], deployment: str) -> bool | None:
     """Return whether a driver belongs to the deployment, None if that cannot be read now."""
     if driver["mainclass"] != MAIN_CLASS:
         return False
@@ -194,8 +236,8 @@ def _belongs(master: Master, driver: Mapping[str, Any], deployment: str) -> bool
     if worker is None:
         return None
     try:
-        head = api.driver_log_head(worker, driver["id"], _HEAD)
-    except requests.RequestException:
+        head = api.driver_log_head(worker, hosts, driver["id"], _HEAD)
+    except ClusterError:
         return None
     command, end, _ = head.partition("\n")
     if not end or not command.startswith("Launch Command: "):
@@ -205,30 +247,34 @@ def _belongs(master: Master, driver: Mapping[str, Any], deployment: str) -> bool
     return names_deployment(words[words.index(MAIN_CLASS) :] if MAIN_CLASS in words else [], deployment)
 
 
-def _executors_left(worker: Mapping[str, Any], mark: str) -> list[str]:
+def _executors_left(worker: Mapping[str, Any], hosts: WorkerHosts, ours: Callable[[str, str], bool]) -> list[str]:
     try:
-        executors = api.worker_state(worker).get("executors", [])
-    except requests.RequestException:
-        return [f"Worker {worker['id']} does not answer at {worker['webuiaddress']}."]
+        executors = api.worker_state(worker, hosts).get("executors", [])
+    except Unanswered as error:
+        return [f"Worker {worker['id']} is not known to run nothing: {error.message}"]
+    except ClusterError as error:
+        return [error.message]
     return [
         f"Executor {executor['id']} of {executor['appid']} is alive on worker {worker['id']}."
         for executor in executors
-        if mark in executor["appdesc"]["name"]
+        if ours(executor["appid"], executor["appdesc"]["name"])
     ]
 
 
-def _holders(master: Master) -> list[str]:
+def _holders(master: Master, hosts: WorkerHosts) -> list[str]:
     """Return which applications and drivers use the cluster's cores, the largest first.
 
     Applications without spark.cores.max are marked, because they take all free cores.
     """
     unbounded = set()
-    for worker in master.workers.values():
-        try:
-            executors = api.worker_state(worker).get("executors", [])
-        except requests.RequestException:
-            continue
-        unbounded |= {e["appid"] for e in executors if not e["appdesc"].get("cores")}
+
+    def executors(worker: Mapping[str, Any]) -> list[dict[str, Any]]:
+        with suppress(ClusterError):
+            return list(api.worker_state(worker, hosts).get("executors", []))
+        return []
+
+    for found_there in _side_by_side(executors, master.workers.values()):
+        unbounded |= {e["appid"] for e in found_there or () if not e["appdesc"].get("cores")}
     apps = sorted(master.active_apps, key=lambda app: -app["cores"])
     found = [
         f"{app['name']} ({app['id']}) {app['cores']} cores{' without spark.cores.max' * (app['id'] in unbounded)}"

@@ -6,6 +6,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from airflow_stream_provider.control.store import Store
@@ -15,6 +16,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.saved_state import dump, load
+from airflow_stream_provider.lifecycle.secrets import redact, redact_within
 from airflow_stream_provider.lifecycle.state import StreamState
 
 _logger = logging.getLogger(__name__)
@@ -25,6 +27,9 @@ HISTORY = 2000
 SAVE_EVERY = 200
 # Read and folded at a time, so that a long log is not in memory as a whole.
 _CHUNK = 1000
+# The fields of records that quote what a script, Spark or a person said. What a release is made of must stay as it is:
+# its hash is over it, and it was checked before.
+_SAID = ("reason", "error", "evidence", "rehearsal")
 
 
 class ControlLog:
@@ -92,6 +97,8 @@ class ControlLog:
     def append(self, record: Record, expected_seq: int) -> Record:
         """Write a record as the one that follows `expected_seq`, and return it with its number.
 
+        Secrets in what it quotes are redacted.
+
         :raises RuleBroken: the record may not follow the present state. Nothing was written.
         :raises SeqTaken: another writer took that number first. Call `refresh` and decide again.
         :raises ControlUnavailable: the record was not written, or that is not known. After an error the number is read
@@ -104,7 +111,7 @@ class ControlLog:
         if self.state.seq != expected_seq:
             raise _taken(expected_seq + 1)
         self._verify()
-        numbered = record.numbered(expected_seq + 1, self.state.nonce)
+        numbered = _redacted(record).numbered(expected_seq + 1, self.state.nonce)
         data = numbered.to_json()
         # What is checked is the record as everybody will read it.
         state = follow(self.state, Record.read(data, numbered.seq))
@@ -189,8 +196,14 @@ class ControlLog:
             return self.state
 
     def beat(self, incarnation: str, heartbeat: Heartbeat) -> None:
-        """Write an incarnation's heartbeat, in place of the one before."""
-        self.store.put_heartbeat(incarnation, heartbeat.to_json())
+        """Write an incarnation's heartbeat, in place of the one before; secrets in what it says are redacted."""
+        shown = replace(
+            heartbeat,
+            message=redact(heartbeat.message),
+            rehearsal=redact_within(heartbeat.rehearsal),
+            offsets_group=replace(heartbeat.offsets_group, problem=redact(heartbeat.offsets_group.problem)),
+        )
+        self.store.put_heartbeat(incarnation, shown.to_json())
 
     def heartbeat(self, incarnation: str) -> Heartbeat | None:
         """Return an incarnation's heartbeat, or None if it never wrote one or it is damaged, which is logged once.
@@ -226,6 +239,11 @@ def make_record(kind: str, by: str, **fields: Any) -> Record:
     :param fields: the fields of this kind.
     """
     return Record(kind=kind, fields=fields, by=by, at=time.time())
+
+
+def _redacted(record: Record) -> Record:
+    fields = {name: redact_within(value) if name in _SAID else value for name, value in record.fields.items()}
+    return replace(record, fields=fields)
 
 
 def _taken(seq: int) -> SeqTaken:

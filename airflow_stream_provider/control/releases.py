@@ -37,6 +37,7 @@ def publish(
     arguments: Sequence[str] = (),
     py_files: Sequence[Path] = (),
     conf: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Release:
     """Copy a release's files into a folder named by their hash. The same contents give the same release.
 
@@ -58,6 +59,7 @@ def publish(
         "arguments": list(arguments),
         "py_files": [path.name for path in py_files],
         "conf": dict(conf or {}),
+        "environment": dict(environment or {}),
     }
     contents = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     release = Release.from_json({**settings, "hash": _digest(settings, contents)})

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Connected:
     """The two connections of a stream.
 
-    :param host: of the cluster's connection, like `port` and `extra`.
+    :param host: of the cluster's connection, like `port`, `extra`, `login` and `password`.
     :param kafka: extra of Kafka's connection; None when the stream names none.
     """
 
@@ -33,13 +33,15 @@ class Connected:
     # The extras may hold passwords, and a dataclass shows its fields.
     extra: Mapping[str, Any] = field(repr=False)
     kafka: Mapping[str, Any] | None = field(default=None, repr=False)
+    login: str = ""
+    password: str = field(default="", repr=False)
 
     @property
     def cluster(self) -> ClusterConnection:
         """The cluster's connection."""
         from airflow_stream_provider.clusters import ClusterConnection
 
-        return ClusterConnection(self.host, self.port, self.extra)
+        return ClusterConnection(self.host, self.port, self.extra, self.login, self.password)
 
 
 def connect(cluster: str, kafka: str | None) -> Connected:
@@ -106,6 +108,8 @@ def _of(cluster: Connection, kafka: Connection | None) -> Connected:
         port=cluster.port,
         extra=cluster.extra_dejson,
         kafka=kafka.extra_dejson if kafka else None,
+        login=cluster.login or "",
+        password=cluster.password or "",
     )
 
 

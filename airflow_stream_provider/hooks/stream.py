@@ -130,9 +130,17 @@ class StreamHook(BaseHook):
             submission = self._submission(deployment)
             if submission:
                 driver = self.cluster.status(submission)
-                gone = driver.terminal and self.cluster.gone(submission, deployment)
-                found[deployment] = DriverFacts(submission, driver, gone)
+                found[deployment] = DriverFacts(submission, driver)
+                if driver.terminal:
+                    left = self.cluster.remains(submission, deployment, self._applications(deployment))
+                    found[deployment] = DriverFacts(submission, driver, left.gone, bool(left.lost) and not left.alive)
         return found
+
+    def _applications(self, deployment: str) -> set[str]:
+        """Return the ids of the Spark applications of a deployment's drivers, as far as they have said them."""
+        names = (name for name in self.control_log.store.heartbeats() if deployment_of(name) == deployment)
+        beats = (self.control_log.heartbeat(name) for name in names)
+        return {beat.application_id for beat in beats if beat is not None and beat.application_id}
 
     def _submission(self, deployment: str) -> str:
         state = self.control_log.refresh()
@@ -197,6 +205,7 @@ class StreamHook(BaseHook):
             arguments=requested.arguments,
             py_files=requested.py_files,
             conf=requested.spec.conf,
+            environment=requested.spec.environment,
         )
 
     def check_room(self, release: Release, deployment: str) -> None:
@@ -256,7 +265,7 @@ class StreamHook(BaseHook):
         known = {declared.submission, *(beat.submission for beat in beats)}
         known.update(self.cluster.find(deployment, declared.declared_at).alive)
         for submission in sorted(known - {""}):
-            self.cluster.kill(submission)
+            self.cluster.kill(submission, self._applications(deployment))
 
     def links(self, deployment: str) -> dict[str, str]:
         """Return addresses of a deployment's Spark UI and driver log by label, as far as they are known."""

@@ -24,6 +24,7 @@ def job_of(stream: str, control: str, folder: Path, deployment: str, release: Re
         arguments=(*launcher, "--", release.application, *release.arguments),
         py_files=release.py_files,
         conf=release.conf,
+        environment=release.environment,
     )
 
 

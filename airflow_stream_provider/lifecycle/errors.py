@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_stream_provider.lifecycle.secrets import redact
+
 
 class StreamError(Exception):
-    """Base of every error that this package raises.
+    """Base of every error that this package raises. What looks like a secret in its text is redacted.
 
     :param message: what was found and what was expected, for a person.
     :param next_step: what that person should do; it ends the error's text.
@@ -14,10 +16,10 @@ class StreamError(Exception):
     """
 
     def __init__(self, message: str, *, next_step: str = "", **fields: Any) -> None:
-        self.message = message
-        self.next_step = next_step
+        self.message = redact(message)
+        self.next_step = redact(next_step)
         self.fields = fields
-        super().__init__(f"{message} {next_step}".strip())
+        super().__init__(f"{self.message} {self.next_step}".strip())
 
 
 class SpecError(StreamError):

@@ -17,6 +17,8 @@ class Policy:
     :param foreach_batch_safe: whether the user's foreachBatch function may be called in a rehearsal.
     :param boundary_seconds: how long the holder may take to reach its batch boundary before a hand-over is aborted.
     :param lease_seconds: a holder that could not renew its lease for so long halts itself.
+    :param pause_seconds: how long a holder that cannot reach the control log may keep its queries paused after its
+        lease before it halts itself. A driver on a machine that its cluster has lost counts as dead after both.
     :param take_back_seconds: how long a releaser waits for the new holder before it takes the stream back.
     :param changed_checkpoints: query checkpoints that this deployment adds, drops or changes on purpose.
     :param offsets_group: consumer group that the holder commits its finished batches to; empty = none.
@@ -28,6 +30,7 @@ class Policy:
     foreach_batch_safe: bool = False
     boundary_seconds: float = 60.0
     lease_seconds: float = 30.0
+    pause_seconds: float = 600.0
     take_back_seconds: float = 10.0
     changed_checkpoints: tuple[str, ...] = ()
     offsets_group: str = ""

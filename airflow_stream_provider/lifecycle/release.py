@@ -22,6 +22,7 @@ class Release:
     :param arguments: of the script.
     :param py_files: names of the Python modules and zips that go with it.
     :param conf: Spark conf; never secrets.
+    :param environment: environment variables of the driver and its executors; never secrets.
     """
 
     version: str
@@ -30,6 +31,7 @@ class Release:
     arguments: tuple[str, ...] = ()
     py_files: tuple[str, ...] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # All of these become parts of paths.
@@ -44,7 +46,7 @@ class Release:
                 )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the release as the JSON object that `declared` carries."""
+        """Return the release as the JSON object that `declared` carries, and that its hash is made of."""
         return {**asdict(self), "arguments": list(self.arguments), "py_files": list(self.py_files)}
 
     @classmethod

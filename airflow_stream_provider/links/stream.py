@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
 
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.execution_time.xcom import XCom
@@ -20,13 +21,27 @@ def key(label: str) -> str:
     return "link_" + label.lower().replace(" ", "_")
 
 
+def web_address(value: object) -> str:
+    """Return the value if it is an address of http or https without userinfo, else an empty text."""
+    text = str(value or "")
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return ""
+    harmless = text.isprintable() and not any(sign in text for sign in " \\\"'<>")
+    return text if parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc and harmless else ""
+
+
 class _StreamLink(BaseOperatorLink):
     xcom: ClassVar[str]
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the address that the task left, or nothing while it is not known."""
+        """Return the address that the task left, or nothing while it is not known.
+
+        Only web addresses are links: the log of a local driver is a path, and a driver says itself where its UI is.
+        """
         value: Any = XCom.get_value(key=self.xcom, ti_key=ti_key)
-        return str(value or "")
+        return web_address(value)
 
 
 class SparkUiLink(_StreamLink):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.state import RequestStage
 from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges, silence_limit
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -124,11 +125,15 @@ class RequestOver(Condition):
 @dataclass(frozen=True)
 class Dead(Condition):
     """An incarnation is confirmed dead: the cluster says that its driver and executors are gone, and its heartbeat has
-    stood still for a lease.
+    stood still for a lease. When they were on a machine that the cluster has lost, for a lease and a pause.
+
+    :param lease: seconds.
+    :param pause: seconds for which the driver may outlive its lease with paused queries (`Policy.pause_seconds`).
     """
 
     incarnation: str
     lease: float
+    pause: float = Policy.pause_seconds
 
     WAITS_FOR: ClassVar[str] = "the cluster to confirm that {incarnation} is gone, and its heartbeat to stand still"
 
@@ -140,15 +145,18 @@ class Dead(Condition):
         """Return DEAD, with the evidence."""
         silent = seen.ages.seconds(snapshot, self.incarnation)
         driver = snapshot.drivers.get(deployment_of(self.incarnation))
-        if driver is None or not driver.gone or silent < self.lease:
+        if driver is None or not driver.out_of_sight or silent < self.lease + (0.0 if driver.gone else self.pause):
             return None
         evidence = {"driver": driver.state.value, "submission": driver.submission, "silent_seconds": round(silent, 1)}
-        return WaitOutcome(Ended.DEAD, self.incarnation, "killed and confirmed gone", evidence)
+        why = "killed and confirmed gone" if driver.gone else "its machine is lost, and it must have halted by now"
+        return WaitOutcome(Ended.DEAD, self.incarnation, why, evidence)
 
 
 @dataclass(frozen=True)
 class DriversGone(Condition):
-    """The driver and executors of a deployment are gone. `grace_until`: seconds since 1970."""
+    """The driver and executors of a deployment that does not hold are gone, or were on a machine that the cluster has
+    lost: the driver reads there that it has ended. `grace_until`: seconds since 1970.
+    """
 
     deployment: str
     grace_until: float
@@ -162,7 +170,7 @@ class DriversGone(Condition):
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
         """Return REACHED, or EXPIRED when they are still there after the grace time and must be killed."""
         driver = snapshot.drivers.get(self.deployment)
-        if driver is None or driver.gone:
+        if driver is None or driver.out_of_sight:
             return WaitOutcome(Ended.REACHED, self.deployment)
         if snapshot.at > self.grace_until:
             return WaitOutcome(Ended.EXPIRED, self.deployment, "it did not exit by itself")

@@ -15,7 +15,8 @@ def fence(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome | None, rea
     if outcome is not None and outcome.about(Ended.DEAD, incarnation):
         evidence = outcome.evidence
         return Append(Kind.FENCED, {"incarnation": incarnation, "reason": reason, "evidence": dict(evidence)})
-    return Kill(deployment_of(incarnation), Dead(incarnation, snapshot.lease((incarnation,))))
+    policy = snapshot.policy(deployment_of(incarnation))
+    return Kill(deployment_of(incarnation), Dead(incarnation, policy.lease_seconds, policy.pause_seconds))
 
 
 def fence_first(snapshot: Snapshot, outcome: WaitOutcome | None) -> Step | None:

@@ -46,7 +46,7 @@ def recover(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | N
     if first is not None:
         return first
     coming = coming_up(state)
-    alive.update({d.id: False for d in coming if d.id in snapshot.drivers and snapshot.drivers[d.id].gone})
+    alive.update({d.id: False for d in coming if d.id in snapshot.drivers and snapshot.drivers[d.id].out_of_sight})
     step = recovery_step(state, alive, snapshot.at)
     if step.action is RecoveryAction.FENCE:
         return fence(snapshot, step.subject, outcome, step.reason)

@@ -20,7 +20,8 @@ GRACE_SECONDS = 60.0
 def retire(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None, reason: str) -> Step:
     """Retire a deployment that does not hold, wait until its driver has exited, and kill it when it does not.
 
-    Skip when it holds the stream or is not known; Done when its driver is confirmed gone.
+    Skip when it holds the stream or is not known; Done when its driver is confirmed gone, or the cluster
+    has lost its machine: it reads there that it has ended.
     """
     declared = snapshot.state.deployments.get(deployment)
     if declared is None:
@@ -34,7 +35,9 @@ def retire(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None, rea
     if not declared.ended:
         return Append(Kind.RETIRED, {"deployment": deployment, "reason": reason})
     driver = snapshot.drivers.get(deployment)
-    if (driver is not None and driver.gone) or (outcome is not None and outcome.about(Ended.REACHED, deployment)):
+    if (driver is not None and driver.out_of_sight) or (
+        outcome is not None and outcome.about(Ended.REACHED, deployment)
+    ):
         return Done({"stream": snapshot.stream, "retired": deployment, "version": declared.release.version})
     if not snapshot.submission(deployment):
         # Nothing of it is known to run. If a lost submission starts later, its launcher reads the log first and exits.

@@ -20,11 +20,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DriverFacts:
-    """What the cluster says of a deployment's driver. `gone`: driver and executors are confirmed gone."""
+    """What the cluster says of a deployment's driver.
+
+    :param gone: driver and executors are confirmed gone.
+    :param lost: what may be left of them was on a machine that the cluster has lost; nobody can be asked about it.
+    """
 
     submission: str
     state: DriverState
     gone: bool = False
+    lost: bool = False
+
+    @property
+    def out_of_sight(self) -> bool:
+        """Whether the cluster lists nothing of it any more; only `gone` is a proof."""
+        return self.gone or self.lost
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from airflow_stream_provider.lifecycle.heartbeat import DriverPhase
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
 from airflow_stream_provider.lifecycle.rules import may_acquire, may_release
+from airflow_stream_provider.lifecycle.secrets import redact
 from airflow_stream_provider.lifecycle.state import DeploymentEnd, StreamState
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
@@ -231,7 +232,7 @@ class Acts:
 
     def fail(self, reason: str, error: BaseException) -> None:
         """Stop everything, append `failed`, halt the process with code 50."""
-        log.error("%s: %s", reason, error)
+        log.error("%s: %s", redact(reason), message_of(error))
         # In a `failed` record, `completed` says that no task of a batch can still write, `interrupted` that something
         # may still write. Unlike in `released`, a batch that was cut off and whose tasks have ended is `completed`.
         boundary = Boundary.COMPLETED

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from pyspark import SparkContext
@@ -128,10 +129,19 @@ def _submission() -> str:
 
 
 def _name_application(name: str) -> None:
-    """Force the deployment's application name on the script's session; the cluster is searched by it."""
-    original = SparkSession.Builder.getOrCreate
+    """Force the deployment's application name on the script's SparkContext, however it makes one.
 
+    The cluster is searched by that name, and an application that is not found counts as gone.
+    """
+    create, session = SparkContext._initialize_context, SparkSession.Builder.getOrCreate
+
+    # Every way to a SparkContext comes through here with its final conf: SparkContext(appName=…), SparkConf, a builder.
+    def initialize(self: SparkContext, jconf: Any) -> Any:
+        return create(self, jconf.set("spark.app.name", name))
+
+    # The builder also copies its options to the session's conf.
     def get_or_create(self: SparkSession.Builder) -> SparkSession:
-        return original(self.config("spark.app.name", name))
+        return session(self.config("spark.app.name", name))
 
+    SparkContext._initialize_context = initialize  # type: ignore[method-assign]
     SparkSession.Builder.getOrCreate = get_or_create  # type: ignore[method-assign]

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_stream_provider.clusters import refuse_secret_arguments, refuse_secret_conf
+from airflow_stream_provider.clusters import (
+    refuse_secret_arguments,
+    refuse_secret_conf,
+    refuse_secret_environment,
+)
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import check_version
 from airflow_stream_provider.spec.release_files import check_file, check_script
@@ -77,6 +81,7 @@ class RequestedRelease:
         """
         check_version(self.version)
         refuse_secret_conf(self.spec.conf)
+        refuse_secret_environment(self.spec.environment)
         refuse_secret_arguments(self.arguments)
         if self.arguments != self.spec.arguments and not self.spec.upgrade.free_arguments:
             raise SpecError(

@@ -20,7 +20,11 @@ from pydantic import (
     model_validator,
 )
 
-from airflow_stream_provider.clusters import refuse_secret_arguments, refuse_secret_conf
+from airflow_stream_provider.clusters import (
+    refuse_secret_arguments,
+    refuse_secret_conf,
+    refuse_secret_environment,
+)
 from airflow_stream_provider.control.root import local_folder
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.report import Ceilings
@@ -31,6 +35,7 @@ from airflow_stream_provider.spec.yaml_file import YamlFile
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
+_VARIABLE = re.compile(r"(?!AIRFLOW_)[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
 
 
 class Strategy(StrEnum):
@@ -59,6 +64,15 @@ def seconds(value: Any) -> Any:
         raise ValueError("is not a duration: write it like 90s, 10m or 1h30m")
     # Not float(value): of an integer with hundreds of digits that is an OverflowError.
     return value
+
+
+def check_variable(name: str) -> None:
+    """Raise SpecError unless this is the name of an environment variable that a stream may set."""
+    if not _VARIABLE.fullmatch(name):
+        raise SpecError(
+            f"{name!r} cannot be set as an environment variable.",
+            next_step="Write a name of letters, digits and _. Those that begin with AIRFLOW_ belong to Airflow.",
+        )
 
 
 def _text(value: Any) -> Any:
@@ -92,6 +106,7 @@ Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=3650 * 86400
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Text = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
 Word = Annotated[str, BeforeValidator(_words)]
+VariableName = Annotated[str, AfterValidator(_sentence(check_variable))]
 StreamName = Annotated[Text, AfterValidator(_sentence(check_stream_name))]
 Version = Annotated[Text, AfterValidator(_sentence(check_version))]
 ControlUrl = Annotated[Text, AfterValidator(_sentence(local_folder))]
@@ -182,6 +197,7 @@ class StreamSpec(_Part):
     drivers mount. `application` and `py_files` lie in `root`, the folder that holds the folder of the YAML files, where
     relative paths start: with `dags/streams/orders.yaml`, `apps/orders.py` is `dags/apps/orders.py`. `offsets_group`: a
     consumer group that the stream's drivers commit their finished batches to, so that Kafka's own tools see them.
+    `environment`: environment variables of the drivers and executors.
     """
 
     name: StreamName
@@ -193,6 +209,7 @@ class StreamSpec(_Part):
     arguments: tuple[Word, ...] = ()
     py_files: tuple[Text, ...] = ()
     conf: dict[str, Word] = Field(default_factory=dict)
+    environment: dict[VariableName, Word] = Field(default_factory=dict)
     upgrade: UpgradeSpec = UpgradeSpec()
     lag: LagSpec = LagSpec()
     offsets_group: Text | None = None
@@ -204,6 +221,13 @@ class StreamSpec(_Part):
     @classmethod
     def _no_secrets_in_conf(cls, conf: dict[str, str]) -> dict[str, str]:
         return dict(_sentence(refuse_secret_conf)(conf))
+
+    @field_validator("environment")
+    @classmethod
+    def _no_secrets_in_environment(cls, environment: dict[str, str]) -> dict[str, str]:
+        if any("\0" in value for value in environment.values()):
+            raise ValueError("a value holds a zero byte")
+        return dict(_sentence(refuse_secret_environment)(environment))
 
     @field_validator("arguments")
     @classmethod

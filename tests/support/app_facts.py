@@ -17,8 +17,11 @@ def end_with_the_jvm(parent: int) -> None:
     os._exit(1)
 
 
-def count_on_executors() -> int:
+def count_on_executors() -> tuple[int, str]:
     from pyspark.sql import SparkSession
+
+    def region(_: int) -> str:
+        return os.environ.get("REGION", "")
 
     def double(number: int) -> int:
         import helper  # type: ignore[import-not-found]  # a py-file of the job
@@ -26,7 +29,8 @@ def count_on_executors() -> int:
         return int(helper.double(number))
 
     spark = SparkSession.builder.getOrCreate()
-    return int(spark.sparkContext.parallelize(range(4), 2).map(double).sum())
+    numbers = spark.sparkContext.parallelize(range(4), 2)
+    return int(numbers.map(double).sum()), numbers.map(region).first()
 
 
 def main() -> None:
@@ -34,7 +38,9 @@ def main() -> None:
     found, code = sys.argv[sys.argv.index("--") + 1 :]
     if code != "stay":
         sys.exit(int(code))
-    Path(f"{found}.part").write_text(json.dumps({"total": count_on_executors(), "pid": os.getpid()}))
+    total, region = count_on_executors()
+    facts = {"total": total, "pid": os.getpid(), "regions": [os.environ.get("REGION", ""), region]}
+    Path(f"{found}.part").write_text(json.dumps(facts))
     Path(f"{found}.part").rename(found)
     while True:
         time.sleep(60)

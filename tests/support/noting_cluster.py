@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job
+from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job, Remains
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 
 class NotingCluster:
-    """`did`: submissions and kills in order. `error` is raised by whatever is asked next."""
+    """`did`: submissions and kills in order. `error` is raised by whatever is asked next.
+
+    `left` and `lost` are the two halves of `remains`; `applications` are those that it was last asked about.
+    """
 
     def __init__(self) -> None:
         self.did: list[tuple[str, str]] = []
@@ -18,6 +21,8 @@ class NotingCluster:
         self.found = FoundDrivers()
         self.states: dict[str, DriverState] = {}
         self.left: tuple[str, ...] = ()
+        self.lost: tuple[str, ...] = ()
+        self.applications: set[str] = set()
         self.full: ClusterError | None = None
         self.error: ClusterError | None = None
 
@@ -43,16 +48,18 @@ class NotingCluster:
         self._answer()
         return self.states.get(submission, DriverState.UNKNOWN)
 
-    def kill(self, submission: str) -> None:
+    def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         self._answer()
         self.did.append(("kill", submission))
+        self.applications = set(applications)
 
-    def remains(self, submission: str, deployment: str) -> tuple[str, ...]:
-        return self.left
-
-    def gone(self, submission: str, deployment: str) -> bool:
+    def remains(self, submission: str, deployment: str, applications: Collection[str] = ()) -> Remains:
         self._answer()
-        return self.status(submission).terminal and not self.left
+        self.applications = set(applications)
+        return Remains(self.left, self.lost)
+
+    def gone(self, submission: str, deployment: str, applications: Collection[str] = ()) -> bool:
+        return self.remains(submission, deployment, applications).gone
 
     def links(self, submission: str) -> Mapping[str, str]:
         self._answer()

@@ -59,3 +59,23 @@ def test_reading_the_provider_info_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == {"__main__", "airflow_stream_provider"}
+
+
+def test_every_requirement_is_pinned_with_its_hashes_and_names_no_registry() -> None:
+    text = (ROOT / "requirements.txt").read_text()
+    entries = re.split(r"\n(?=[A-Za-z0-9])", text.replace("\\\n", " ").partition("\n")[2])
+    found = [entry for entry in entries if not entry.startswith("#")]
+    assert len(found) > 100
+    assert [
+        entry.split()[0] for entry in found if not re.match(r"[\w.-]+(\[[\w,]+\])?==\S+ .*--hash=sha256:", entry)
+    ] == []
+    assert re.search(r"https?:|file:|--(extra-)?index-url|--find-links", text) is None
+
+
+def test_what_installs_them_asks_for_the_hashes() -> None:
+    make, docker = (ROOT / "Makefile").read_text(), (ROOT / "docker" / "airflow" / "Dockerfile").read_text()
+    assert "--require-hashes --requirements requirements.txt" in make
+    assert "--require-hashes --requirement /src/requirements.txt" in docker
+    image = re.search(r"^FROM apache/airflow:([\d.]+)", docker, re.M)
+    assert image is not None
+    assert f"\napache-airflow=={image[1]} " in (ROOT / "requirements.txt").read_text()

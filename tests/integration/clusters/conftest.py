@@ -34,7 +34,8 @@ def standalone(stack: LocalStack, tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[Place]:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     connection = ClusterConnection("local[2]")
     place = Place(open_cluster(connection), connection, tmp_path)
     yield place

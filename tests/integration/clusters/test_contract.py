@@ -47,7 +47,8 @@ def submitter(place: Place, job: Job) -> subprocess.Popen[str]:
 
 
 def test_the_life_of_a_driver(place: Place) -> None:
-    cluster, job, since = place.cluster, place.job(), time.time()
+    cluster, since = place.cluster, time.time()
+    job = dataclasses.replace(place.job(), environment={"REGION": "eu west"})
     cluster.check(job)
     assert cluster.find(job.deployment, since) == FoundDrivers()
 
@@ -55,12 +56,14 @@ def test_the_life_of_a_driver(place: Place) -> None:
 
     assert not cluster.status(submission).terminal
     assert not cluster.gone(submission, job.deployment)
-    assert place.facts(job, submission)["total"] == 12
+    facts = place.facts(job, submission)
+    assert facts["total"] == 12
+    assert facts["regions"] == ["eu west", "eu west"]  # of the driver and of an executor
     assert cluster.status(submission) is DriverState.RUNNING
     assert cluster.find(job.deployment, since) == FoundDrivers(alive=(submission,))
     assert cluster.find(job.deployment[:-1], since) == FoundDrivers()
     assert cluster.links(submission)["driver log"]
-    left = cluster.remains(submission, job.deployment)
+    left = cluster.remains(submission, job.deployment).alive
     assert left
     assert all(sentence.endswith(".") for sentence in left)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import stat
 import time
 from pathlib import Path
 
@@ -45,13 +48,42 @@ def test_a_running_deployment_cannot_be_started_again(here: Place) -> None:
     assert again != submission
 
 
-def test_the_driver_sees_nothing_of_airflow_s_settings(here: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql://user:hunter2@db/airflow")
-    job = here.job()
+def test_the_driver_gets_the_allowlist_and_what_the_stream_declares(
+    here: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AWS_SECRET_ACCESS_KEY", "VAULT_TOKEN", "LD_PRELOAD_X"):
+        monkeypatch.setenv(name, "hunter2")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("TZ", "UTC")
+    job = dataclasses.replace(here.job(), environment={"REGION": "eu"})
     submission = here.cluster.submit(job)
     python_of(submission)
     for process in processes.of(submission):
-        assert "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN" not in process.environ()
+        found = process.environ()
+        assert "hunter2" not in found.values()
+        assert {found["REGION"], found["TZ"], found["SPARK_LOCAL_IP"]} == {"eu", "UTC", "127.0.0.1"}
+
+
+def test_the_log_is_outside_the_control_folder_and_old_ones_are_removed(here: Place) -> None:
+    logs = here.root / "state" / "airflow-stream-provider" / "drivers" / "orders"
+    first = here.cluster.submit(here.job("0"))
+    for number in range(30):
+        old = logs / f"old-{number}.log"
+        old.write_text("")
+        os.utime(old, (number, number))
+    (logs / "old-0.log.1").write_text("")
+    job = here.job("0")
+    second = here.cluster.submit(job)
+    log = Path(here.cluster.links(second)["driver log"])
+    assert log == logs / f"{Path(second).name}.log"
+    assert (Path(second) / "log").resolve() == log.resolve()
+    wait_for("the driver's end", lambda: here.cluster.status(second).terminal)
+    assert log.stat().st_size > 0
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    assert Path(here.cluster.links(first)["driver log"]).exists()
+    assert sorted(path.name for path in logs.glob("old-*"))[0] != "old-0.log"
+    assert not (logs / "old-0.log.1").exists()
+    assert 19 <= len(list(logs.glob("old-*.log"))) <= 20
 
 
 def test_python_ends_when_detach_or_the_jvm_is_killed(here: Place) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import select
+import shutil
 import signal
 import socket
 import threading
@@ -12,6 +13,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -19,14 +21,17 @@ from airflow_stream_provider.clusters import (
     ClusterConnection,
     DriverState,
     FoundDrivers,
+    Job,
     SubmitUnclear,
     master_api,
     open_cluster,
 )
 from airflow_stream_provider.clusters.rest_properties import create_submission_request
+from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, runtime_zip
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import wait_for
 from devstack.stack import LocalStack
+from tests.support import places
 from tests.support.places import Place
 
 
@@ -127,10 +132,47 @@ def test_drivers_of_a_worker_that_does_not_answer_are_not_confirmed_gone(standal
     try:
         assert standalone.cluster.find(job.deployment, since) == FoundDrivers(certain=False)
         left = standalone.cluster.remains(submission, job.deployment)
-        assert any("does not answer" in sentence for sentence in left)
+        assert any("did not answer within" in sentence for sentence in left.alive)
     finally:
         os.kill(stack.spark.worker.pid, signal.SIGCONT)
     wait_for("the worker to answer", lambda: standalone.cluster.find(job.deployment, since).alive == (submission,))
+
+
+@pytest.mark.parametrize("how", ["appName", "conf", "builder"])
+def test_an_application_that_the_script_names_itself_still_blocks_gone(standalone: Place, how: str) -> None:
+    """Its executors can live on when the driver is dead; what is not found would count as gone."""
+    job, found = own_context(standalone, how, named=True)
+    submission = standalone.cluster.submit(job)
+    application = str(wait_for("the application", lambda: found.is_file() and found.read_text()))
+    left = standalone.cluster.remains(submission, job.deployment).alive
+    assert any(sentence.startswith(f"Application {application}") for sentence in left), left
+    assert any(sentence.startswith("Executor ") for sentence in left), left
+    standalone.end(submission, job.deployment)
+
+
+def test_an_application_of_another_name_is_known_by_its_id(standalone: Place) -> None:
+    """That of a driver with an older runtime; its heartbeat has the id."""
+    job, found = own_context(standalone, "appName", named=False)
+    submission = standalone.cluster.submit(job)
+    application = str(wait_for("the application", lambda: found.is_file() and found.read_text()))
+    by_name = standalone.cluster.remains(submission, job.deployment).alive
+    by_id = standalone.cluster.remains(submission, job.deployment, (application,)).alive
+    assert not any(application in sentence for sentence in by_name)
+    assert any(sentence.startswith(f"Application {application}") for sentence in by_id), by_id
+    assert any(sentence.startswith("Executor ") for sentence in by_id), by_id
+    standalone.end(submission, job.deployment)
+
+
+def own_context(place: Place, how: str, *, named: bool) -> tuple[Job, Path]:
+    """Return a job whose script makes its SparkContext in a way of its own, and the file for the application's id."""
+    job = place.job()
+    folder = Path(job.release_dir)
+    shutil.copy(Path(places.__file__).with_name("app_own_context.py"), folder / LAUNCHER)
+    (folder / RUNTIME_ZIP).write_bytes(runtime_zip())
+    file = place.facts_file(job.deployment)
+    own = (*job.arguments[: job.arguments.index("--") + 1], str(file), how, job.app_name if named else "")
+    # An older runtime left the name to the script.
+    return dataclasses.replace(job, arguments=own), file
 
 
 def test_the_second_master_is_asked_if_the_first_is_dead(standalone: Place, stack: LocalStack) -> None:

@@ -65,6 +65,11 @@ def test_local_masters(host: str) -> None:
         (ClusterConnection("spark://one", None, {"rest_port": 70000}), "rest_port"),
         (ClusterConnection("spark://one", None, {"rest_url": "one:6066"}), "rest_url"),
         (ClusterConnection("spark://one,two", None, {"master_ui": "http://one:8080"}), "master_ui"),
+        (ClusterConnection("spark://one", None, {"master_ui": "http://u:pw@one:8080"}), "master_ui"),
+        (ClusterConnection("spark://one", None, {"rest_url": "https://pw@one:8080"}), "rest_url"),
+        (ClusterConnection("spark://one", None, {"rest_url": "http://one:port"}), "rest_url"),
+        (ClusterConnection("spark://one", None, {"worker_hosts": "http://one"}), "worker_hosts"),
+        (ClusterConnection("spark://one", password="pw with\nlines"), "bearer token"),
     ],
 )
 def test_a_connection_that_cannot_be_used_is_refused_in_one_sentence(connection: ClusterConnection, named: str) -> None:
@@ -73,3 +78,9 @@ def test_a_connection_that_cannot_be_used_is_refused_in_one_sentence(connection:
     assert named in refused.value.message
     assert refused.value.next_step
     assert "pw" not in str(refused.value)
+
+
+def test_nothing_secret_is_shown() -> None:
+    connection = ClusterConnection("spark://one", None, {"token": "hunter2"}, "user", "hunter2")
+    assert "hunter2" not in repr(connection) + repr(connection.masters)
+    assert connection.masters.authorization

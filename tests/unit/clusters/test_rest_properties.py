@@ -65,3 +65,16 @@ def test_py_files_and_files_of_the_conf_follow_those_of_the_release() -> None:
 def test_a_secret_in_the_conf_is_never_part_of_a_request() -> None:
     with pytest.raises(SecretInConf):
         create_submission_request(job(conf={"spark.ssl.keyPassword": "hunter2"}), "spark://one:7077")
+
+
+def test_the_environment_reaches_driver_and_executors_and_holds_no_secret() -> None:
+    request = request_of(job(environment={"REGION": "eu"}, conf={"spark.executorEnv.ZONE": "a"}))
+    assert request["environmentVariables"] == {"REGION": "eu"}
+    properties = request["sparkProperties"]
+    assert isinstance(properties, dict)
+    assert {k: v for k, v in properties.items() if "Env" in k} == {
+        "spark.executorEnv.REGION": "eu",
+        "spark.executorEnv.ZONE": "a",
+    }
+    with pytest.raises(SecretInConf):
+        create_submission_request(job(environment={"DB_PASSWORD": "hunter2"}), "spark://one:7077")

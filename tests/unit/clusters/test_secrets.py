@@ -1,4 +1,4 @@
-"""One table of what the Spark conf and the script's arguments may not hold, and of what only sounds like it."""
+"""One table of what conf, environment and arguments may not hold, and of what only sounds like it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import json
 
 import pytest
 
-from airflow_stream_provider.clusters import SecretInConf, refuse_secret_arguments, refuse_secret_conf
-from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
+from airflow_stream_provider.clusters import (
+    SecretInConf,
+    refuse_secret_arguments,
+    refuse_secret_conf,
+    refuse_secret_environment,
+)
+from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError, StreamError
 
 REFUSED_ENTRIES = [
     ("spark.hadoop.fs.s3a.secret.key", "hunter2"),
@@ -25,6 +30,26 @@ REFUSED_ENTRIES = [
     ("spark.my.dict", "{'token' : 'hunter2'}"),
     ("spark.my.assignment", "access-key = hunter2"),
     ("spark.kafka.jaas", 'PlainLoginModule required username="u" password="hunter2";'),
+    ("spark.hadoop.fs.azure.account.key.x.blob.core.windows.net", "hunter2"),
+    ("spark.hadoop.fs.gs.auth.service.account.private.key", "hunter2"),
+    ("spark.my.private_key", "hunter2"),
+    ("spark.my.credentials", "hunter2"),
+    ("spark.my.api_key", "hunter2"),
+    ("spark.my.apikey", "hunter2"),
+    ("spark.my.pwd", "hunter2"),
+    ("spark.hadoop.fs.s3a.encryption.key", "hunter2"),
+    ("spark.executorEnv.AWS_ACCESS_KEY_ID", "hunter2"),
+    ("spark.executorEnv.AWS_SECRET_ACCESS_KEY", "hunter2"),
+    ("spark.schema.registry.basic.auth.user.info", "user:hunter2"),
+    ("spark.mongodb.read.connection.uri", "mongodb://u:hunter2@host/db"),
+    ("spark.my.jdbc", "jdbc:postgresql://u:hunter2@host/db"),
+    ("spark.my.git", "https://hunter2@host/repository"),
+    ("spark.my.key", "-----BEGIN RSA PRIVATE KEY-----\nhunter2"),
+    ("spark.my.header", "Authorization: Basic hunter2"),
+    ("spark.my.address", "https://account.blob.core.windows.net/x?sv=1&sig=hunter2"),
+    ("spark.my.jwt", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJodW50ZXIyIn0.hunter2"),
+    ("spark.my.words", "--api-key hunter2"),
+    ("spark.my.escaped", '{\\"password\\": \\"hunter2\\"}'),
 ]
 
 ACCEPTED_ENTRIES = [
@@ -32,6 +57,13 @@ ACCEPTED_ENTRIES = [
     ("spark.jars.packages", "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0"),
     ("spark.hadoop.fs.s3a.aws.credentials.provider", "com.amazonaws.auth.WebIdentityTokenCredentialsProvider"),
     ("spark.my.empty", "password="),
+    ("spark.ssl.keyPasswordFile", "/run/password"),
+    ("spark.kubernetes.authenticate.oauthTokenFile", "/run/token"),
+    ("spark.hadoop.hadoop.security.credential.provider.path", "jceks://file/run/keys.jceks"),
+    ("spark.executorEnv.GOOGLE_APPLICATION_CREDENTIALS", "/run/key.json"),
+    ("spark.my.checkpoint", "abfss://container@account.dfs.core.windows.net/orders"),
+    ("spark.my.page", "http://host:8080/path@v1"),
+    ("spark.sql.shuffle.partitions", "8"),
 ]
 
 # The arguments, and what the error names.
@@ -54,6 +86,16 @@ REFUSED_ARGUMENTS = [
     (["--conf", 'PlainLoginModule required username="u" password="hunter2";'], "Argument 2"),
     (["--conf", '{"password": "hunter2"}'], "Argument 2"),
     (["https://host/path?token=hunter2"], "Argument 1"),
+    (["--pwd=hunter2"], "The argument '--pwd'"),
+    (["--api-key", "hunter2"], "The argument '--api-key'"),
+    (["--api_key=hunter2"], "The argument '--api_key'"),
+    (["--credentials=hunter2"], "The argument '--credentials'"),
+    (["--credentials", "hunter2"], "The argument '--credentials'"),
+    (["--private-key", "hunter2"], "The argument '--private-key'"),
+    (["--db-url=postgresql://u:hunter2@host/db"], "Argument 1"),
+    (["--db-url", "postgresql://u:hunter2@host/db"], "Argument 2"),
+    (["-Dfs.azure.account.key.x.blob.core.windows.net=hunter2"], "Argument 1"),
+    (['--json={"user": "u", "password": "hunter2"}'], "Argument 1"),
 ]
 
 ACCEPTED_ARGUMENTS = [
@@ -67,6 +109,10 @@ ACCEPTED_ARGUMENTS = [
     ["--topic", "secret"],
     ["/jars/spark-token-provider-kafka-0-10_2.13-4.0.0.jar"],
     ["-Ddepth=3", "-D", "-", "--", ""],
+    ["--credentials", "/run/key.json"],
+    ["--credentials=/run/key.json"],
+    ["--checkpoint", "abfss://container@account.dfs.core.windows.net/orders"],
+    ["--key", "order_id"],
 ]
 
 
@@ -81,9 +127,24 @@ def test_a_conf_entry_that_looks_like_a_secret_is_refused_without_its_value(key:
     assert isinstance(refused.value, ClusterError)
 
 
+@pytest.mark.parametrize(("key", "value"), REFUSED_ENTRIES)
+def test_no_error_of_ours_shows_the_value(key: str, value: str) -> None:
+    error = StreamError(f"Spark refused {key}={value}", next_step=f"Look at --conf {key}={value}.", conf=key)
+    assert "hunter2" not in str(error) + error.message + error.next_step + repr(error)
+
+
+@pytest.mark.parametrize(("key", "value"), REFUSED_ENTRIES)
+def test_an_environment_variable_that_looks_like_a_secret_is_refused_without_its_value(key: str, value: str) -> None:
+    name = key.replace(".", "_").upper()
+    with pytest.raises(SecretInConf, match=f"environment variable {name} looks like a secret") as refused:
+        refuse_secret_environment({"REGION": "eu", name: value})
+    assert "hunter2" not in json.dumps([str(refused.value), refused.value.next_step, refused.value.fields])
+
+
 @pytest.mark.parametrize(("key", "value"), ACCEPTED_ENTRIES)
 def test_a_conf_value_that_only_mentions_a_secret_passes(key: str, value: str) -> None:
     refuse_secret_conf({key: value})
+    refuse_secret_environment({key.replace(".", "_").upper(): value})
 
 
 @pytest.mark.parametrize(("arguments", "named"), REFUSED_ARGUMENTS)
@@ -92,6 +153,12 @@ def test_an_argument_that_looks_like_a_secret_is_refused_without_its_value(argum
         refuse_secret_arguments(arguments)
     assert refused.value.message.startswith(f"{named} looks like a secret")
     assert "hunter2" not in json.dumps([str(refused.value), refused.value.next_step, refused.value.fields])
+
+
+@pytest.mark.parametrize("arguments", [arguments for arguments, _ in REFUSED_ARGUMENTS])
+def test_no_error_of_ours_shows_the_arguments_of_a_command(arguments: list[str]) -> None:
+    error = StreamError(f"Command {['spark-submit', *arguments]} failed: spark-submit {' '.join(arguments)}")
+    assert "hunter2" not in str(error)
 
 
 @pytest.mark.parametrize("arguments", ACCEPTED_ARGUMENTS)

@@ -158,3 +158,14 @@ def test_a_release_is_not_published_where_no_stream_is(script: Path, tmp_path: P
     with pytest.raises(ControlUnavailable):
         publish(tmp_path / "unmounted", version="2", application=script)
     assert not (tmp_path / "unmounted").exists()
+
+
+def test_the_environment_is_part_of_the_release_and_its_hash(script: Path, stream: Path) -> None:
+    plain = publish(stream, version="1", application=script)
+    same = publish(stream, version="1", application=script, environment={})
+    other = publish(stream, version="1", application=script, environment={"REGION": "eu"})
+    assert plain == same
+    assert other.hash != plain.hash
+    assert Release.from_json(other.to_json()) == other
+    verify(other.folder(stream), other)
+    verify(plain.folder(stream), plain)

@@ -14,7 +14,13 @@ ONE = "The Airflow connection 'gone' cannot be read"
 
 @pytest.fixture(autouse=True)
 def _connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    spark = {"conn_type": "spark", "host": "spark://master", "port": 7077, "extra": {"token": "hunter2"}}
+    spark: dict[str, object] = {
+        "conn_type": "spark",
+        "host": "spark://master",
+        "port": 7077,
+        "extra": {"token": "hunter2"},
+    }
+    spark |= {"login": "airflow", "password": "hunter2"}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK", json.dumps(spark))
     kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": "a:1", "sasl.password": "hunter2"}}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA", json.dumps(kafka))
@@ -29,7 +35,9 @@ def test_both_connections_are_read_in_tasks_and_in_triggers_and_shown_by_neither
         assert (found.host, found.port, found.extra) == ("spark://master", 7077, {"token": "hunter2"})
         assert found.kafka == kafka_extra("kafka") == asyncio.run(akafka_extra("kafka"))
         assert found.cluster.host == "spark://master"
-        assert "hunter2" not in repr(found)
+        assert (found.cluster.login, found.cluster.password) == ("airflow", "hunter2")
+        assert found.cluster.masters.authorization.startswith("Basic ")
+        assert "hunter2" not in repr(found) + repr(found.cluster)
 
 
 def test_a_stream_may_name_no_kafka() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,15 @@ def hook(tmp_path: Path, cluster: NotingCluster) -> StreamHook:
     return found
 
 
+def test_environment_is_published_and_submitted(hook: StreamHook, cluster: NotingCluster, tmp_path: Path) -> None:
+    requested = requested_release(tmp_path)
+    spec = requested.spec.model_copy(update={"environment": {"REGION": "eu"}})
+    assert hook.declare(replace(requested, spec=spec), OLD_DEPLOYMENT, "test", "test", 0)
+    assert hook.control_log.records()[0]["release"]["environment"] == {"REGION": "eu"}
+    assert hook.submit(OLD_DEPLOYMENT, "test", first=True)
+    assert cluster.jobs[0].environment == {"REGION": "eu"}
+
+
 def requested_release(tmp_path: Path, **more: Any) -> RequestedRelease:
     (tmp_path / "a.py").write_text("x = 1\n")
     control = f"file://{tmp_path}"
@@ -117,6 +127,35 @@ def test_heartbeats_of_those_that_still_matter_are_read(hook: StreamHook, record
     for name in (OLD, NEW):
         hook.control_log.beat(name, Heartbeat(counter=1))
     assert hook.observe().heartbeats.keys() == read
+
+
+@pytest.mark.parametrize(
+    ("left", "lost", "expected"),
+    [
+        ((), (), (True, False)),
+        ((), ("its worker",), (False, True)),
+        (("an executor",), ("its worker",), (False, False)),
+    ],
+)
+def test_the_cluster_is_asked_for_the_applications_that_the_heartbeats_name(
+    hook: StreamHook,
+    cluster: NotingCluster,
+    left: tuple[str, ...],
+    lost: tuple[str, ...],
+    expected: tuple[bool, bool],
+) -> None:
+    write(hook.control_log, *PREPARED)
+    hook.control_log.beat(OLD, Heartbeat(application_id="app-1"))
+    hook.control_log.beat(f"{OLD_DEPLOYMENT}.0000000b", Heartbeat(application_id="app-2"))
+    hook.control_log.beat(NEW, Heartbeat(application_id="app-3"))
+    cluster.states[f"driver-{OLD_DEPLOYMENT}"] = DriverState.FAILED
+    cluster.left, cluster.lost = left, lost
+    found = hook.observe(Needs(drivers=(OLD_DEPLOYMENT,))).drivers[OLD_DEPLOYMENT]
+    assert (found.gone, found.lost) == expected
+    assert cluster.applications == {"app-1", "app-2"}
+    cluster.applications = set()
+    hook.kill(OLD_DEPLOYMENT)
+    assert cluster.applications == {"app-1", "app-2"}
 
 
 @pytest.mark.parametrize(

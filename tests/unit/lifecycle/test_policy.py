@@ -16,6 +16,7 @@ OF_ALL = Policy(
     foreach_batch_safe=True,
     boundary_seconds=2.5,
     lease_seconds=3.5,
+    pause_seconds=50.0,
     take_back_seconds=4.5,
     changed_checkpoints=("/a", "/b"),
     offsets_group="group",

@@ -106,6 +106,26 @@ def test_a_driver_is_dead_only_when_both_the_cluster_and_the_heartbeat_say_so() 
     assert confirmed.evidence == {"driver": "killed", "submission": "driver-1", "silent_seconds": 31.0}
 
 
+def test_a_driver_on_a_lost_machine_is_dead_only_when_it_must_have_halted() -> None:
+    condition, watch = Dead(OLD, 30.0, 600.0), Watch()
+    lost = {OLD_DEPLOYMENT: DriverFacts("driver-1", DriverState.FAILED, lost=True)}
+    for now in (0.0, 31.0, 629.0):
+        watch.now = now
+        assert condition.check(seen(RUNNING, {OLD: 7}, lost), watch.seen) is None
+    watch.now = 631.0
+    confirmed = condition.check(seen(RUNNING, {OLD: 7}, lost), watch.seen)
+    assert confirmed is not None
+    assert confirmed.about(Ended.DEAD, OLD)
+    assert "machine is lost" in confirmed.reason
+
+
+def test_a_driver_that_does_not_hold_need_not_be_waited_for_on_a_lost_machine() -> None:
+    lost = {NEW_DEPLOYMENT: DriverFacts("driver-1", DriverState.FAILED, lost=True)}
+    over = DriversGone(NEW_DEPLOYMENT, 200.0).check(seen(BOTH, {}, lost), Observations())
+    assert over is not None
+    assert over.ended is Ended.REACHED
+
+
 def test_one_beat_starts_the_lease_anew() -> None:
     condition, watch = Dead(OLD, 30.0), Watch()
     gone = {OLD_DEPLOYMENT: driver(DriverState.KILLED, gone=True)}

@@ -29,7 +29,15 @@ from tests.support.story import (
 
 GONE = {"counter": 3, "cluster": "gone"}
 RELEASE = {"version": "1", "hash": "0" * 64}
-HASTY = [record("declared", deployment="d", release=RELEASE, policy={"lease_seconds": 5.0}, reason="")]
+HASTY = [
+    record(
+        "declared",
+        deployment="d",
+        release=RELEASE,
+        policy={"lease_seconds": 5.0, "pause_seconds": 60.0},
+        reason="",
+    )
+]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +56,7 @@ def test_the_record_carries_the_evidence_and_the_reason() -> None:
 
 def test_the_counter_is_watched_for_the_lease_of_that_driver() -> None:
     step = fence(snapshot(*HASTY), "d.00000001", None, "why")
-    assert step == Kill("d", Dead("d.00000001", 5.0))
+    assert step == Kill("d", Dead("d.00000001", 5.0, 60.0))
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,20 @@ def test_what_yaml_makes_numbers_of_may_be_an_argument_or_a_setting(write: Write
     assert spec.conf == {"spark.cores.max": "2", "spark.x": "true"}
 
 
+def test_the_environment_of_a_stream_is_a_mapping_of_names_to_texts(write: Write) -> None:
+    spec = load_spec(write(GOOD + "environment: {REGION: eu, BATCH: 5, VERBOSE: true}\n"))
+    assert spec.environment == {"REGION": "eu", "BATCH": "5", "VERBOSE": "true"}
+    assert load_spec(write(GOOD)).environment == {}
+
+
+@pytest.mark.parametrize(
+    "name", ["A-B", "1A", '""', "A B", "'A=B'", "AIRFLOW__CORE__FERNET", "AIRFLOW_STREAM_SUBMISSION"]
+)
+def test_what_is_no_name_of_a_variable_is_refused(write: Write, name: str) -> None:
+    with pytest.raises(SpecError, match="cannot be set as an environment variable"):
+        load_spec(write(GOOD + f"environment: {{{name}: x}}\n"))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "sentence"),
     [
@@ -130,6 +144,8 @@ def test_a_file_that_is_no_mapping_is_refused(write: Write, text: str) -> None:
         "conf: {spark.driver.extraJavaOptions: -Djavax.net.ssl.keyStorePassword=hunter2}",
         "arguments: [--kafka-password=hunter2]",
         "arguments: ['password=hunter2']",
+        "environment: {AWS_SECRET_ACCESS_KEY: hunter2}",
+        "environment: {DB: 'postgresql://u:hunter2@db/x'}",
         "password: hunter2",
         "conf: {spark.a: [password, hunter2]}",
         "conf: [password, hunter2\n",

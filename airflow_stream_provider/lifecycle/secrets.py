@@ -1,0 +1,105 @@
+"""What a secret looks like: in a name, in a text. It is redacted from every error and record of this package.
+
+Records, heartbeats, errors and XCom are read by more people than may know a password, and drivers write some of them:
+this module travels to the driver. It finds a value that stands after a name (`password=…`, JSON, `--token …`), the
+userinfo of a URL, an authorization header, a private key and the few tokens that have a form of their own. It is a net
+for mistakes, not a proof: a password without a name looks like any other word.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+HIDDEN = "***"
+
+# What Spark itself redacts (the default of spark.redaction.regex), other spellings of it, the keys of object stores,
+# and settings of Kafka and its schema registry that hold a password although their names do not say so.
+_WORDS = (
+    r"(?:secret|passw(?:or)?d|passphrase|pwd|token|(?:access|account|api|encryption|private)[._-]?key"
+    r"|sasl[._-]jaas[._-]config|auth[._-]?user[._-]?info)"
+)
+_NAME = re.compile(_WORDS, re.IGNORECASE)
+# An argument's own name has to end in one of the words: --max-tokens, --tokenizer and --password-file hold no secret.
+_ENDS_IN_NAME = re.compile(rf"{_WORDS}\Z", re.IGNORECASE)
+# GOOGLE_APPLICATION_CREDENTIALS is the path of a file, and fs.s3a.aws.credentials.provider a class.
+_CREDENTIALS = re.compile(r"credentials?\Z", re.IGNORECASE)
+_PATH = re.compile(r"(?:/|\./|file:)")
+_NAMES_A_PLACE = re.compile(r"(?:file|path|provider|location|dir|class)s?\Z", re.IGNORECASE)
+
+# The userinfo of any URL when it has a password, of a web address always (a token may be the user's name). Others are
+# no secret: abfss://container@account.dfs.core.windows.net is where Azure keeps a checkpoint.
+_USERINFO = re.compile(r"(?P<web>https?)?://(?P<info>[^\s/?#\"'<>]*)@", re.IGNORECASE)
+_VALUE = r"(?!\*\*\*)(?:(?P<quote>\\*[\"']).*?(?:(?P=quote)|\Z)|[^\s\"'\\]+)"
+_TEXTS = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        r"(?P<keep>)-----BEGIN [A-Z ]*PRIVATE KEY-----(?:.*?-----END [A-Z ]*PRIVATE KEY-----|.*)",
+        r"(?P<keep>authorization[\"']?\s*[:=]\s*[\"']?(?:\w+\s+)?)[^\s\"',]+",
+        r"(?P<keep>\bbearer\s+)[\w.~+/=-]{16,}",
+        # Azure's shared access signatures, and Google's and Amazon's signed addresses.
+        r"(?P<keep>[?&](?:sig|x-amz-signature|x-goog-signature)=)[^\s&\"']+",
+        # name=value, "name": "value", \"name\": \"value\", 'name': 'value', -Dname.more=value
+        rf"(?P<keep>{_WORDS}[\w.-]{{0,64}}(?:\\*[\"']\s*:|\\*[\"']?\s*=>?)\s*){_VALUE}",
+        rf"(?P<keep>credentials?(?:\\*[\"']\s*:|\\*[\"']?\s*=>?)\s*(?![\"']?{_PATH.pattern})){_VALUE}",
+        # password: value; of a token a parser speaks this way, too
+        rf"(?P<keep>(?:secret|passw(?:or)?d|passphrase|[._-]key)\s*:\s+){_VALUE}",
+        # --name value, also in the list of a command line
+        rf"(?P<keep>(?<![\w-])--?[\w.-]{{0,64}}{_WORDS}(?:[\"'],)?\s+(?!-)){_VALUE}",
+        rf"(?P<keep>(?<![\w-])--?[\w.-]{{0,64}}credentials?(?:[\"'],)?\s+(?!-|[\"']?{_PATH.pattern})){_VALUE}",
+        r"(?P<keep>)\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
+        r"(?P<keep>)\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*",
+    )
+)
+
+
+def redact(text: str) -> str:
+    """Return the text with three asterisks in the place of every value that looks like a secret."""
+    text = _USERINFO.sub(_without_userinfo, text)
+    for pattern in _TEXTS:
+        text = pattern.sub(_hidden, text)
+    return text
+
+
+def redact_within(value: Any) -> Any:
+    """Return the value with every text in it redacted, in lists and mappings too; their keys stay."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {key: redact_within(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [redact_within(part) for part in value]
+    return value
+
+
+def holds_secret(text: str) -> bool:
+    """Return whether `redact` finds something in the text."""
+    return redact(text) != text
+
+
+def secret_setting(name: str, value: str) -> bool:
+    """Return whether a setting (Spark conf, environment variable) looks like a secret, by its name or its value."""
+    if _CREDENTIALS.search(name):
+        return bool(value) and not _PATH.match(value)
+    return (bool(_NAME.search(name)) and not _NAMES_A_PLACE.search(name)) or holds_secret(value)
+
+
+def secret_option(name: str, value: str) -> bool:
+    """Return whether an option of a command line is named like a secret.
+
+    :param name: without its dashes.
+    :param value: what follows it; empty if nothing does.
+    """
+    if _CREDENTIALS.search(name):
+        return not _PATH.match(value)
+    return bool(_ENDS_IN_NAME.search(name))
+
+
+def _without_userinfo(found: re.Match[str]) -> str:
+    if found["web"] or ":" in found["info"]:
+        return f"{found['web'] or ''}://{HIDDEN}@"
+    return found[0]
+
+
+def _hidden(found: re.Match[str]) -> str:
+    return f"{found['keep']}{HIDDEN}"

@@ -1,0 +1,229 @@
+"""A master and workers that lie, are silent or want a token, over real HTTP."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.clusters import ClusterConnection, DriverState, Remains, open_cluster, standalone
+from airflow_stream_provider.lifecycle.errors import ClusterError
+from tests.support.jobs import job
+
+DEPLOYMENT = "orders-2-1a2b"
+APP = {"id": "app-1", "name": f"orders 2 [{DEPLOYMENT}]", "state": "RUNNING", "cores": 2}
+TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhaXJmbG93In0.hunter2"
+
+
+class Master:
+    """Serves the pages of a master, its REST API, and those of a worker. `wants`: the header that it requires."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, Any] = {"status": "ALIVE", "workers": [], "activedrivers": [], "activeapps": []}
+        self.executors: list[dict[str, Any]] = []
+        self.wants = ""
+        self.asked: list[tuple[str, str]] = []
+        self.silent = threading.Event()
+        self.hang = False
+        master = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                header = self.headers.get("Authorization", "")
+                master.asked.append((f"{self.command} {self.path}", header))
+                if self.path.startswith("/worker"):
+                    self.send_error(404)
+                elif self.server is master.worker:
+                    if master.hang:
+                        master.silent.wait()
+                    self.answer({"executors": master.executors})
+                elif header != master.wants:
+                    self.send_error(403)
+                elif self.path.startswith("/json"):
+                    self.answer(master.state)
+                else:
+                    self.answer({"success": True, "submissionId": "driver-1", "driverState": "RUNNING"})
+
+            do_POST = do_GET
+
+            def answer(self, body: dict[str, Any]) -> None:
+                data = json.dumps(body).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.worker = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        for server in (self.server, self.worker):
+            threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def connection(self, **fields: Any) -> ClusterConnection:
+        extra = {"master_ui": self.url, "rest_url": self.url, **fields.pop("extra", {})}
+        return ClusterConnection("spark://127.0.0.1", extra=extra, **fields)
+
+    def add_worker(self, id: str, url: str = "", state: str = "ALIVE", coresused: int = 1) -> None:
+        url = url or f"http://127.0.0.1:{self.worker.server_address[1]}"
+        self.state["workers"].append({"id": id, "state": state, "webuiaddress": url, "coresused": coresused})
+
+    def driver_was(self, state: str, worker: str) -> None:
+        self.state["completeddrivers"] = [{"id": "driver-1", "state": state, "worker": worker}]
+
+    def remains(self, *applications: str) -> Remains:
+        return open_cluster(self.connection()).remains("driver-1", DEPLOYMENT, applications)
+
+    def close(self) -> None:
+        self.silent.set()
+        for server in (self.server, self.worker):
+            server.shutdown()
+            server.server_close()
+
+
+@pytest.fixture
+def master() -> Iterator[Master]:
+    started = Master()
+    yield started
+    started.close()
+
+
+@pytest.mark.parametrize(
+    ("fields", "header"),
+    [
+        ({"password": TOKEN}, f"Bearer {TOKEN}"),
+        ({"login": "airflow", "password": "hunter2"}, "Basic YWlyZmxvdzpodW50ZXIy"),
+        ({"login": "airflow"}, ""),
+    ],
+)
+def test_the_masters_get_the_connection_s_credentials_and_workers_do_not(
+    master: Master, fields: dict[str, str], header: str
+) -> None:
+    master.wants = header
+    master.add_worker("w")
+    master.driver_was("KILLED", "w")
+    cluster = open_cluster(master.connection(**fields))
+    assert cluster.submit(job()) == "driver-1"
+    assert cluster.status("driver-1") is DriverState.RUNNING
+    cluster.kill("driver-1")
+    assert cluster.gone("driver-1", DEPLOYMENT)
+    to_worker = [found for path, found in master.asked if path == "GET /json/"][-1]
+    assert to_worker == ""
+    assert {found for path, found in master.asked if "/v1/" in path} == {header}
+
+
+def test_a_refused_token_is_said_and_shown_nowhere(master: Master, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    connection = master.connection(password=TOKEN)
+    cluster = open_cluster(connection)
+    shown = [repr(connection), repr(connection.masters), repr(cluster), str(vars(cluster))]
+    master.wants = "Bearer another"
+    with pytest.raises(ClusterError, match="answered HTTP 403") as error:
+        cluster.submit(job())
+    shown += ["".join(traceback.format_exception(error.value)), str(error.value.fields)]
+    assert "hunter2" not in "".join(shown) + caplog.text
+
+
+def test_a_rest_server_that_refuses_the_token_says_where_it_belongs(master: Master) -> None:
+    elsewhere = Master()
+    elsewhere.wants = "Bearer another"
+    try:
+        cluster = open_cluster(master.connection(extra={"rest_url": elsewhere.url}))
+        with pytest.raises(ClusterError, match="refused the connection's credentials: HTTP 403") as error:
+            cluster.submit(job())
+        assert "password" in error.value.next_step
+    finally:
+        elsewhere.close()
+
+
+def test_a_worker_elsewhere_is_not_asked_and_confirms_nothing(master: Master) -> None:
+    master.add_worker("rogue", "http://169.254.169.254:80")
+    master.driver_was("KILLED", "rogue")
+    left = master.remains()
+    assert not left.gone
+    assert "169.254.169.254" in left.alive[0]
+
+
+def test_silent_workers_leave_a_fence_uncertain_and_do_not_block_it(
+    master: Master, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standalone, "ALL_WORKERS_SECONDS", 1.0)
+    master.hang = True
+    for number in range(40):
+        master.add_worker(f"w{number}")
+    master.driver_was("KILLED", "w1")
+    began = time.monotonic()
+    left = master.remains()
+    assert len(left.alive) == 40
+    assert not left.gone
+    assert time.monotonic() - began < 20.0  # all of them one after the other took for ever
+
+
+def test_executors_are_known_by_the_application_s_id_and_by_its_name(master: Master) -> None:
+    """`SparkContext(appName=…)` of an older runtime has a name of its own."""
+    master.add_worker("w")
+    master.driver_was("KILLED", "w")
+    master.executors = [{"id": "0", "appid": "app-7", "appdesc": {"name": "of the script"}}]
+    assert master.remains().gone
+    assert master.remains("app-7").alive == ("Executor 0 of app-7 is alive on worker w.",)
+    master.executors = [{"id": "0", "appid": "app-8", "appdesc": {"name": APP["name"]}}]
+    assert not master.remains().gone
+    master.executors = []
+    master.state["activeapps"] = [{**APP, "id": "app-7", "name": "of the script"}]
+    assert master.remains("app-7").alive == ("Application app-7 is RUNNING.",)
+
+
+def test_a_driver_on_a_worker_that_the_master_has_lost_is_neither_alive_nor_gone(master: Master) -> None:
+    master.add_worker("other")
+    master.add_worker("lost", state="DEAD")
+    master.driver_was("ERROR", "lost")
+    # Without power, the application stays listed until TCP gives it up.
+    master.state["activeapps"] = [APP]
+    left = master.remains("app-1")
+    assert left.alive == ()
+    assert not left.gone
+    assert any("which the master has lost" in sentence for sentence in left.lost)
+    # Later the master forgets the worker; the driver is not found by that.
+    master.state["workers"].pop()
+    assert not master.remains("app-1").gone
+    assert master.remains("app-1").alive == ()
+    # Executors elsewhere are alive, whatever became of their driver.
+    master.executors = [{"id": "0", "appid": "app-1", "appdesc": {"name": APP["name"]}}]
+    assert master.remains("app-1").alive
+
+
+def test_a_lost_worker_that_ran_nothing_hides_nothing(master: Master) -> None:
+    master.add_worker("other")
+    master.add_worker("idle", state="DEAD", coresused=0)
+    master.driver_was("KILLED", "other")
+    assert master.remains().gone
+    master.add_worker("busy", state="DEAD", coresused=1)
+    assert master.remains().lost == ("Worker busy is DEAD, and ran something.",)
+
+
+def test_a_driver_that_the_master_has_forgotten_is_not_confirmed_gone(master: Master) -> None:
+    master.add_worker("w")
+    assert master.remains().lost == ("The master does not know driver driver-1.",)
+
+
+def test_a_kill_ends_the_application_of_a_driver_that_is_no_longer_listed(master: Master) -> None:
+    master.add_worker("other")
+    master.driver_was("ERROR", "lost")
+    master.state["activeapps"] = [APP, {**APP, "id": "app-2"}]
+    cluster = open_cluster(master.connection())
+    cluster.kill("driver-1", ("app-1",))
+    killed = [path for path, _ in master.asked if "/app/kill/" in path]
+    assert killed == ["POST /app/kill/?id=app-1&terminate=true"]
+    # A live driver ends its application itself, at a batch boundary if it can.
+    master.state["activedrivers"] = [{"id": "driver-1", "state": "RUNNING", "worker": "other"}]
+    cluster.kill("driver-1", ("app-1",))
+    assert len([path for path, _ in master.asked if "/app/kill/" in path]) == 1

@@ -1,0 +1,46 @@
+"""What is redacted from texts, and what stays readable; tests/unit/clusters/test_secrets.py has the corpus of names."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_stream_provider.lifecycle.secrets import redact, redact_within
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("mongodb://u:p@h/db", "mongodb://***@h/db"),
+        ("cannot reach http://user:p@ss@host:8080/json/", "cannot reach http://***@host:8080/json/"),
+        ("spark://user@host", "spark://user@host"),
+        ("s3a://bucket/a@b", "s3a://bucket/a@b"),
+        ("password=p; user=u", "password=*** user=u"),
+        ("FATAL: password: p", "FATAL: password: ***"),
+        ("Invalid token: ')'", "Invalid token: ')'"),
+        ("password authentication failed for user u", "password authentication failed for user u"),
+        ("{'password': 'a b', 'user': 'u'}", "{'password': ***, 'user': 'u'}"),
+        ("['--token', 'a', 'b']", "['--token', ***, 'b']"),
+        ("--token --verbose", "--token --verbose"),
+        ("Authorization: Bearer abc", "Authorization: Bearer ***"),
+        ("key AKIAIOSFODNN7EXAMPLE is unknown", "key *** is unknown"),
+        (
+            "a -----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY----- b",
+            "a *** b",
+        ),
+        ("the number of tokens is 5", "the number of tokens is 5"),
+    ],
+)
+def test_only_the_value_goes(text: str, shown: str) -> None:
+    assert redact(text) == shown
+    assert redact(shown) == shown
+
+
+def test_every_text_within_a_value_is_redacted() -> None:
+    found = redact_within({"notes": ["password=a", 1], "queries": {"q": ("token=b", None)}})
+    assert found == {"notes": ["password=***", 1], "queries": {"q": ["token=***", None]}}
+
+
+def test_a_long_text_takes_no_long_time() -> None:
+    """Each of these made a pattern that looks back and forth quadratic."""
+    for unit in ("://", "a:", '"', "secret", "--", "-----BEGIN PRIVATE KEY", "password='"):
+        redact(unit * (20_000 // len(unit)))
