@@ -19,9 +19,16 @@ demo: $(READY) ## a real Kafka, Spark and Airflow, and four upgrades under load 
 	$(BIN)/python -m demo $(if $(KEEP),--keep)
 
 .PHONY: compose-demo
-compose-demo: .env ## the same story in containers (needs Docker Compose; not run by our tests)
+compose-demo: .env ## the same story in containers, which stay up (needs Docker Compose; not run by our tests)
 	mkdir -p build/demo && chmod a+rwx build/demo
-	docker compose run --rm --build demo
+	docker compose build
+	# The story begins with a stream that was never deployed.
+	docker compose --profile demo down --volumes
+	docker compose run --rm demo
+
+.PHONY: compose-down
+compose-down: ## stop the containers and remove what they have kept
+	docker compose --profile demo down --volumes
 
 .env:
 	umask 077; for name in POSTGRES_PASSWORD AIRFLOW_ADMIN_PASSWORD AIRFLOW_SECRET_KEY AIRFLOW_JWT_SECRET AIRFLOW_FERNET_KEY; do \

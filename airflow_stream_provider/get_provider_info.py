@@ -12,7 +12,10 @@ _PACKAGE = "airflow_stream_provider"
 
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's metadata in the form of Airflow's provider_info.schema.json."""
-    operators = ("audit", "check", "fence", "handover", "judge", "lag", "soak", "standby", "start", "stop", "watch")
+    operators = (
+        *("audit", "check", "fence", "handover", "judge", "lag", "make_room"),
+        *("retire", "soak", "standby", "start", "stop", "watch"),
+    )
     return {
         "package-name": "airflow-stream-provider",
         "name": _NAME,
@@ -38,7 +41,10 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": [f"{_PACKAGE}.triggers.{name}" for name in ("lag", "lag_event", "stream")],
             }
         ],
-        "notifications": [f"{_PACKAGE}.notifications.lag.LagNotifier"],
+        "notifications": [
+            f"{_PACKAGE}.notifications.lag.LagNotifier",
+            f"{_PACKAGE}.notifications.upgrade.UpgradeNotifier",
+        ],
         "cli": [f"{_PACKAGE}.cli.definition.get_streams_cli_commands"],
         "extra-links": [f"{_PACKAGE}.links.stream.SparkUiLink", f"{_PACKAGE}.links.stream.DriverLogLink"],
     }

@@ -50,6 +50,10 @@ def main() -> int:
                     environment = DemoEnvironment.at(
                         args.dags, AirflowApi(args.attach, "admin", os.environ[PASSWORD_VARIABLE])
                     )
+                    # As WATCH says.
+                    watch = f"{environment.spec.name}__watch"
+                    environment.airflow.wait_for_dag(watch)
+                    environment.airflow.pause(watch)
                 else:
                     stack = until_the_end.enter_context(_local(args.dags, args.report / "stack", display))
                     environment = DemoEnvironment.at(stack.airflow.dags_folder, stack.airflow.api)

@@ -60,6 +60,10 @@ class AirflowApi:
         """Unpause a DAG, so that its runs are scheduled."""
         self.call("PATCH", f"dags/{dag_id}", json={"is_paused": False})
 
+    def pause(self, dag_id: str) -> None:
+        """Pause a DAG, so that no more runs are scheduled."""
+        self.call("PATCH", f"dags/{dag_id}", json={"is_paused": True})
+
     def trigger(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
         """Trigger a DAG run, like the button in the UI, and return its id. The DAG must not be paused."""
         run = self.call("POST", f"dags/{dag_id}/dagRuns", json={"logical_date": None, "conf": dict(conf or {})})

@@ -9,16 +9,19 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from airflow_stream_provider.control import open_log
+from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.lag.formatting import count
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.monitoring.health import RESTING
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.monitoring.samples import LagSample, read
+from airflow_stream_provider.monitoring.silence import SILENT, SignOfLife, sign_of_life
+from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # A sample of the watch that is older says nothing about the present.
@@ -50,7 +53,13 @@ class Code(IntEnum):
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """A line of `status`. `sample`: the last one of the watch; `problem`: why something is unknown."""
+    """A line of `status`.
+
+    :param phase: a StreamPhase, or `silent`; see `sign_of_life`.
+    :param sample: the last one of the watch.
+    :param problem: why something is unknown.
+    :param silent_seconds: age of the driver's last sign of life; None = unknown.
+    """
 
     stream: str
     phase: str = ""
@@ -58,12 +67,14 @@ class StreamStatus:
     sample: LagSample | None = None
     problem: str = ""
     code: Code = Code.UNKNOWN
+    silent_seconds: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the line as a JSON object."""
         return {
             "stream": self.stream,
             "phase": self.phase,
+            "silent_seconds": self.silent_seconds,
             "version": self.version,
             "lag": self.sample.to_json() if self.sample else None,
             "problem": self.problem,
@@ -80,10 +91,15 @@ def status_of(spec: StreamSpec | SpecError) -> StreamStatus:
         state, samples = log.refresh(), read(log.store)
     except StreamError as error:
         return StreamStatus(spec.name, problem=str(error))
+    beats, unreadable = _last_heartbeat(log, state.last_holder)
+    found = Snapshot(spec.name, time.time(), state, heartbeats=beats)
+    sign = SignOfLife(state.phase.value) if unreadable else sign_of_life(found, samples)
     held = state.holding_deployment
     version = held.release.version if held else ""
     last = samples[-1] if samples else None
-    if state.phase in (StreamPhase.FAILED, StreamPhase.DOWN):
+    if unreadable:
+        code = Code.UNKNOWN
+    elif sign.phase == SILENT or state.phase in (StreamPhase.FAILED, StreamPhase.DOWN):
         code = Code.BAD
     elif state.phase is not StreamPhase.RUNNING:
         code = Code.WELL
@@ -91,10 +107,10 @@ def status_of(spec: StreamSpec | SpecError) -> StreamStatus:
         code = code_of_sample(spec, last)
     else:
         code = Code.UNKNOWN if spec.kafka else Code.WELL
-    problems = [problem for problem in (illegal_records(state), last.problem if last else "") if problem]
+    problems = [problem for problem in (unreadable, illegal_records(state), last.problem if last else "") if problem]
     if state.illegal_count:
         code = Code.worst((code, Code.WARN))
-    return StreamStatus(spec.name, state.phase.value, version, last, " ".join(problems), code)
+    return StreamStatus(spec.name, sign.phase, version, last, " ".join(problems), code, sign.silent_seconds)
 
 
 def illegal_records(state: StreamState) -> str:
@@ -106,6 +122,15 @@ def illegal_records(state: StreamState) -> str:
         f"{count(state.illegal_count, 'record')} of its control log break the rules and are ignored, the last ones: "
         f"{named}. Find out who wrote them."
     )
+
+
+def _last_heartbeat(log: ControlLog, incarnation: str | None) -> tuple[dict[str, Heartbeat], str]:
+    """Return the heartbeat of one driver, by its name, and why it cannot be read."""
+    try:
+        beat = log.heartbeat(incarnation) if incarnation else None
+    except StreamError as error:
+        return {}, str(error)
+    return ({incarnation: beat} if incarnation and beat else {}), ""
 
 
 def code_of_look(spec: StreamSpec, look: LagLook) -> Code:

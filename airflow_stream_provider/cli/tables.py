@@ -15,6 +15,7 @@ from airflow_stream_provider.lag.limits import Health, LagJudgement
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
 from airflow_stream_provider.monitoring.samples import LagSample
+from airflow_stream_provider.monitoring.silence import phase_words
 
 PARTITIONS = 20
 
@@ -35,13 +36,14 @@ def lag_view(stream: str, look: LagLook, judgement: LagJudgement, ceilings: Ceil
 
 def status_table(lines: Sequence[StreamStatus], now: float) -> RenderableType:
     """Return one row for each stream, and the problems below the table. `now`: seconds since 1970."""
-    table = Table("stream", "phase", "version", "behind", "oldest", "verdict, alarms", "measured")
+    table = Table("stream", "phase", "sign of life", "version", "behind", "oldest", "verdict, alarms", "measured")
     problems = []
     for line in lines:
         sample = line.sample
         table.add_row(
             line.stream,
-            line.phase or "?",
+            phase_words(line.phase, line.silent_seconds) or "?",
+            _ago(line.silent_seconds),
             line.version or "-",
             count(sample.records if sample else None),
             duration(sample.seconds if sample else None),
@@ -55,11 +57,13 @@ def status_table(lines: Sequence[StreamStatus], now: float) -> RenderableType:
 
 def history_table(stream: str, samples: Sequence[LagSample]) -> RenderableType:
     """Return one row for each sample, oldest first."""
-    table = Table("at", "phase", "version", "behind", "oldest", "verdict, alarms", "incidents", title=stream)
+    columns = ("at", "phase", "sign of life", "version", "behind", "oldest", "verdict, alarms", "incidents")
+    table = Table(*columns, title=stream)
     for sample in samples:
         table.add_row(
             f"{datetime.fromtimestamp(sample.at).astimezone():%Y-%m-%d %H:%M:%S}",
-            sample.phase,
+            phase_words(sample.phase, sample.silent_seconds),
+            _ago(sample.silent_seconds),
             sample.version or "-",
             count(sample.records),
             duration(sample.seconds),
@@ -112,6 +116,10 @@ def _partitions(query: QueryLag) -> Table:
             duration(partition.seconds),
         )
     return table
+
+
+def _ago(seconds: float | None) -> str:
+    return "?" if seconds is None else f"{duration(seconds)} ago"
 
 
 def _verdicts(sample: LagSample) -> str:

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from html import escape
 
 from airflow_stream_provider.lag.formatting import count, duration
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentKind, IncidentState
 
 # The pace is that of the last quarter of an hour: older samples may be of another time of day.
 PACE_SECONDS = 900.0
+# A subject is a header of a mail, or a line on a phone.
+SUBJECT_LENGTH = 200
 
 
 @dataclass(frozen=True)
 class Alert:
     """An incident that has opened or closed.
 
-    Templates of Airflow's notifiers find it as `alert`: ``{{ alert.subject }}``, ``{{ alert.text }}``.
+    Templates of Airflow's notifiers find it as `alert`: ``{{ alert.subject }}``, ``{{ alert.text }}``, and for HTML
+    ``{{ alert.html }}``: the text quotes scripts, Spark and Kafka, and Airflow's templates escape nothing.
 
     :param stream: name of the stream, or of the consumer group.
     :param kind: see `IncidentKind`.
@@ -48,10 +52,10 @@ class Alert:
 
     @property
     def subject(self) -> str:
-        """One line."""
-        if self.kind == IncidentKind.LAG:
-            return self._lag_subject
-        return f"{self.stream}: {' '.join(self.reasons)}" if self.open else f"{self.stream} is well again"
+        """One line, of at most 200 characters."""
+        # A reason may quote a traceback; mail refuses a subject of several lines.
+        line = " ".join(self._subject.split())
+        return line if len(line) <= SUBJECT_LENGTH else f"{line[: SUBJECT_LENGTH - 1]}…"
 
     @property
     def text(self) -> str:
@@ -62,6 +66,11 @@ class Alert:
             command = "lag" if self.kind == IncidentKind.LAG else "history"
             lines.append(f"Look: airflow streams {command} {self.stream}")
         return "\n".join([*lines, f"Incident: {self.incident}"])
+
+    @property
+    def html(self) -> str:
+        """The whole message as HTML, with everything in it escaped."""
+        return f"<pre>{escape(self.text)}</pre>"
 
     @property
     def caught_up_in(self) -> float | None:
@@ -95,8 +104,19 @@ class Alert:
         return "unknown" if self.growth is None else "it does not catch up at this pace"
 
     @property
+    def _subject(self) -> str:
+        if self.kind == IncidentKind.LAG:
+            return self._lag_subject
+        if self.open:
+            return f"{self.stream}: {' '.join(self.reasons)}"
+        what = f"The watch of {self.stream} works" if self.kind == IncidentKind.WATCH else f"{self.stream} is well"
+        return f"{what} again"
+
+    @property
     def _lines(self) -> list[str]:
         lasted, reasons = duration(self.at - self.since), " ".join(self.reasons)
+        if self.kind == IncidentKind.UPGRADE:
+            return [reasons]
         return [reasons, f"For {lasted}."] if self.open else [f"It is over, after {lasted}: {reasons}"]
 
     @property

@@ -1,118 +1,73 @@
-"""Deliver an alert to its recipients: notifiers of Airflow, and functions that take an alert."""
+"""Deliver an alert to its recipients, all at the same time, with a time-out."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import copy
-import importlib
 import logging
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+import queue
+import threading
+import time
+from collections.abc import Mapping
 from typing import Any
 
 from airflow.sdk import BaseNotifier
 
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.alert import Alert
+from airflow_stream_provider.monitoring.recipients import ImportedRecipient
 
 log = logging.getLogger(__name__)
 
+# Until then a recipient must have taken an alert. One that hangs keeps neither the others nor the watch.
+DELIVERY_SECONDS = 30.0
 
-@dataclass(frozen=True)
-class ImportedRecipient:
-    """A recipient that is named by its dotted path and imported only when an alert is delivered.
 
-    So one that cannot be imported misses its alerts, and does not stop the watch.
+def deliver(
+    alert: Alert, recipients: Mapping[str, Any], context: Mapping[str, Any], seconds: float = DELIVERY_SECONDS
+) -> set[str]:
+    """Deliver an alert to all recipients; return the names of those that took it in time.
+
+    The log names the others, with the type of their error only: its text may hold the address of a webhook, which is
+    a secret. One that is late may still get the alert, and gets it again at the next look.
+
+    :param recipients: by name; see `recipients.named`. Templates of a notifier find the alert as `alert`.
     """
+    answers: queue.Queue[tuple[str, Exception | None]] = queue.Queue()
 
-    path: str
-    # May hold a password, and a dataclass shows its fields.
-    arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
-
-    def load(self) -> Any:
-        """Return the notifier or function; see `recipient`."""
-        return recipient(self.path, self.arguments)
-
-
-def recipient(path: str, arguments: Mapping[str, Any]) -> Any:
-    """Import a recipient: a class of notifiers, which is instantiated, or a function that takes an alert.
-
-    :param path: dotted, such as ``airflow.providers.smtp.notifications.smtp.SmtpNotifier``.
-    :param arguments: of the notifier, or of the function besides the alert.
-    :raises SpecError: it cannot be imported, or does not accept these arguments.
-    """
-    module, _, name = path.rpartition(".")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise SpecError(
-            f"`notify` names {path}, which cannot be imported: {error}.",
-            next_step="Install its package on the workers, or correct the name.",
-            path=path,
-        ) from error
-    if isinstance(found, type) and issubclass(found, BaseNotifier):
+    def give(name: str, each: Any) -> None:
         try:
-            return found(**arguments)
-        except TypeError as error:
-            raise SpecError(
-                f"`notify` names {path}: {error}.", next_step="Correct its arguments.", path=path
-            ) from error
-        except Exception as error:  # noqa: BLE001 - a notifier may raise anything, and its text may quote an argument
-            refused = f"`notify` names {path}, which cannot be instantiated: {type(error).__name__}."
-            raise SpecError(refused, next_step="Correct its arguments.", path=path) from None
-    if not callable(found):
-        raise SpecError(
-            f"`notify` names {path}, which is neither a notifier nor a function.",
-            next_step="Correct the name.",
-            path=path,
-        )
-    return partial(found, **arguments)
-
-
-def named(recipients: Iterable[Any]) -> dict[str, Any]:
-    """Return the recipients by a name that is unique and shows nothing of their arguments.
-
-    :param recipients: notifiers, functions that take an alert, or ImportedRecipients.
-    """
-    found: dict[str, Any] = {}
-    seen: Counter[str] = Counter()
-    for each in recipients:
-        what = each.func if isinstance(each, partial) else each
-        if isinstance(what, ImportedRecipient):
-            name = what.path
+            _give(each, alert, context)
+        except Exception as error:  # noqa: BLE001 - a notifier may raise anything
+            answers.put((name, error))
         else:
-            name = getattr(what, "__qualname__", type(what).__qualname__)
-        seen[name] += 1
-        found[f"{name} {seen[name]}" if seen[name] > 1 else name] = each
-    return found
+            answers.put((name, None))
 
-
-def deliver(alert: Alert, recipients: Mapping[str, Any], context: Mapping[str, Any]) -> set[str]:
-    """Deliver an alert to all recipients; return the names of those that took it. The log says why others did not.
-
-    :param recipients: see `named`; templates of a notifier find the alert as `alert`.
-    """
-    delivered = set()
     for name, each in recipients.items():
+        # Daemons: a task ends though a recipient hangs.
+        run = contextvars.copy_context().run
+        threading.Thread(target=run, args=(give, name, each), name=f"alert {name}", daemon=True).start()
+    deadline = time.monotonic() + seconds
+    missing, delivered = set(recipients), set()
+    while missing:
         try:
-            found = each.load() if isinstance(each, ImportedRecipient) else each
-            if isinstance(found, BaseNotifier):
-                notifier, known = _prepared(found, alert, context)
-                # Calling the notifier itself would swallow its error.
-                notifier.render_template_fields(known)
-                notifier.notify(known)
-            else:
-                found(alert)
-        except Exception:
-            log.exception("The alert %s could not be delivered to %s", alert.incident, name)
-        else:
+            name, error = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            break
+        missing.remove(name)
+        if error is None:
             delivered.add(name)
+        else:
+            _failed(alert, name, error)
+    for name in sorted(missing):
+        _failed(alert, name, TimeoutError())
     return delivered
 
 
-async def deliver_async(alert: Alert, recipients: Mapping[str, Any], context: Mapping[str, Any]) -> set[str]:
+async def deliver_async(
+    alert: Alert, recipients: Mapping[str, Any], context: Mapping[str, Any], seconds: float = DELIVERY_SECONDS
+) -> set[str]:
     """Do the same as `deliver` in an event loop: by a notifier's `async_notify`, and a function in a thread."""
 
     async def give(each: Any) -> None:
@@ -124,11 +79,29 @@ async def deliver_async(alert: Alert, recipients: Mapping[str, Any], context: Ma
         else:
             await asyncio.to_thread(found, alert)
 
-    results = await asyncio.gather(*(give(each) for each in recipients.values()), return_exceptions=True)
+    waits = (asyncio.wait_for(give(each), seconds) for each in recipients.values())
+    results = await asyncio.gather(*waits, return_exceptions=True)
     failed = {name: error for name, error in zip(recipients, results, strict=True) if error is not None}
     for name, error in failed.items():
-        log.error("The alert %s could not be delivered to %s", alert.incident, name, exc_info=error)
+        _failed(alert, name, error)
     return set(recipients) - set(failed)
+
+
+def _give(each: Any, alert: Alert, context: Mapping[str, Any]) -> None:
+    found = each.load() if isinstance(each, ImportedRecipient) else each
+    if isinstance(found, BaseNotifier):
+        notifier, known = _prepared(found, alert, context)
+        # Calling the notifier itself would swallow its error.
+        notifier.render_template_fields(known)
+        notifier.notify(known)
+    else:
+        found(alert)
+
+
+def _failed(alert: Alert, name: str, error: BaseException) -> None:
+    # Our own errors are written to be read; see `recipients.recipient`.
+    says = str(error) if isinstance(error, StreamError) else f"{type(error).__name__}."
+    log.error("The alert %s could not be delivered to %s: %s", alert.incident, name, says)
 
 
 def _prepared(notifier: BaseNotifier, alert: Alert, context: Mapping[str, Any]) -> tuple[Any, Any]:

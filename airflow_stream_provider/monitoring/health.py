@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
-
 from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lag.limits import Health, LagJudgement
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
-from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.snapshot import Snapshot
 
@@ -48,12 +44,6 @@ def symptoms(
     return found
 
 
-def silent_since(samples: Sequence[LagSample], incarnation: str, counter: int) -> float | None:
-    """Return the time since when every sample has this counter of a heartbeat; None when the last one has not."""
-    same = itertools.takewhile(lambda sample: sample.counters.get(incarnation) == counter, reversed(samples))
-    return min((sample.at for sample in same), default=None)
-
-
 def _down(snapshot: Snapshot, silent_since: float | None) -> Symptom:
     state = snapshot.state
     if state.must_fence:
@@ -66,7 +56,9 @@ def _down(snapshot: Snapshot, silent_since: float | None) -> Symptom:
             return Symptom(Health.UNKNOWN)
         last = state.deployments.get(deployment_of(state.last_holder or ""))
         why = f" {last.reason}" if last is not None and last.reason else ""
-        return Symptom(Health.FAIL, f"Nobody runs it ({state.phase.value}).{why}")
+        silent = snapshot.silent_seconds
+        sign = "" if silent is None else f"; the last sign of life is {duration(silent)} old"
+        return Symptom(Health.FAIL, f"Nobody runs it ({state.phase.value}{sign}).{why}")
     if silent_since is None:
         return Symptom(Health.PASS)
     silent = snapshot.at - silent_since

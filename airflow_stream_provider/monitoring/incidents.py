@@ -19,6 +19,8 @@ class IncidentKind(StrEnum):
     LAG = "lag"  # its lag is beyond the limits
     LAG_UNKNOWN = "lag_unknown"  # its lag cannot be measured
     OFFSETS_GROUP = "offsets_group"  # its driver cannot commit to the consumer group of `offsets_group`
+    WATCH = "watch"  # the watch itself fails, so that nobody would be told of the others
+    UPGRADE = "upgrade"  # an upgrade has failed or was rolled back; told once, and never over
 
 
 @dataclass(frozen=True)

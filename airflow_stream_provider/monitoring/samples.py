@@ -36,13 +36,14 @@ class LagSample:
     """One look of the watch.
 
     :param at: seconds since 1970.
-    :param phase: of the stream, a StreamPhase.
+    :param phase: of the stream, a StreamPhase; `silent` instead of `running` when its driver gives no sign of life.
     :param version: of the release that holds the stream; empty for none.
     :param queries: by name; empty when the lag could not be measured.
     :param health: of the lag, by the limits that the stream's YAML had at this look.
     :param problem: why the lag could not be measured.
     :param incidents: state of each kind of incident.
     :param counters: of the heartbeats, by incarnation.
+    :param silent_seconds: age of the holder's last sign of life, or of the last holder's; None = unknown.
     """
 
     at: float
@@ -53,6 +54,7 @@ class LagSample:
     problem: str = ""
     incidents: Mapping[str, IncidentState] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
+    silent_seconds: float | None = None
 
     @property
     def good(self) -> bool:
@@ -91,6 +93,7 @@ class LagSample:
             "problem": self.problem,
             "incidents": {kind: state.to_json() for kind, state in self.incidents.items()},
             "counters": dict(self.counters),
+            "silent_seconds": self.silent_seconds,
         }
 
     @classmethod
@@ -143,6 +146,15 @@ def append(store: Store, sample: LagSample) -> None:
     :raises ControlUnavailable: the sample may not have been written.
     """
     kept = [*read(store), sample][-KEPT:]
+    store.put_samples(json.dumps({"samples": [each.to_json() for each in kept]}).encode())
+
+
+def amend(store: Store, sample: LagSample) -> None:
+    """Replace the sample of the same look, which now says which alerts were delivered.
+
+    :raises ControlUnavailable: it may not have been replaced; the alerts are then delivered again.
+    """
+    kept = [sample if each.at == sample.at else each for each in read(store)]
     store.put_samples(json.dumps({"samples": [each.to_json() for each in kept]}).encode())
 
 

@@ -11,11 +11,13 @@ from typing import Any
 from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.monitoring.alert import Alert, pending_alerts
-from airflow_stream_provider.monitoring.delivery import deliver, named
-from airflow_stream_provider.monitoring.health import silent_since, symptoms
+from airflow_stream_provider.monitoring.delivery import deliver
+from airflow_stream_provider.monitoring.health import symptoms
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentKind, update_incidents
 from airflow_stream_provider.monitoring.lag_alert import lag_alert
+from airflow_stream_provider.monitoring.recipients import named
 from airflow_stream_provider.monitoring.samples import LagSample, queries_of
+from airflow_stream_provider.monitoring.silence import sign_of_life, silent_since
 from airflow_stream_provider.planning.snapshot import Snapshot
 
 log = logging.getLogger(__name__)
@@ -42,10 +44,12 @@ def sample_of(
         if symptom.health is Health.FAIL:
             log.warning("%s: %s", kind.value, symptom.description)
     held = snapshot.state.holding_deployment
+    sign = sign_of_life(snapshot, samples)
     before = samples[-1].incidents if samples else {}
     return LagSample(
         at=time.time(),
-        phase=snapshot.state.phase.value,
+        phase=sign.phase,
+        silent_seconds=sign.silent_seconds,
         version=held.release.version if held else "",
         queries=queries_of(lag.report, limits.ceilings) if lag and lag.report else {},
         health=judgement.health if judgement else Health.UNKNOWN,

@@ -15,8 +15,9 @@ from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.reader import measure_lag
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.alert import Alert
-from airflow_stream_provider.monitoring.delivery import deliver, deliver_async, named
+from airflow_stream_provider.monitoring.delivery import deliver, deliver_async
 from airflow_stream_provider.monitoring.lag_alert import lag_alert
+from airflow_stream_provider.monitoring.recipients import named
 from airflow_stream_provider.monitoring.samples import LagSample, read
 from airflow_stream_provider.spec.lag_target import lag_target
 
@@ -35,7 +36,7 @@ class LagNotifier(BaseNotifier):
 
         KafkaLagSensor(..., on_failure_callback=LagNotifier(
             stream=spec, to=[SmtpNotifier(to="on-call@example.org", subject="{{ alert.subject }}",
-                                          html_content="<pre>{{ alert.text }}</pre>")]
+                                          html_content="{{ alert.html }}")]
         ))
 
     :param stream: the stream, as read by `load_spec`; or else

@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.links.stream import DriverLogLink, SparkUiLink, key
 from airflow_stream_provider.planning.conditions import Condition, Needs
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -91,7 +92,7 @@ class StreamOperator(BaseOperator):
         return dict(done)
 
     def subject(self, identity: TaskIdentity) -> str:
-        """Return the deployment whose driver the task's links lead to."""
+        """Return the deployment whose driver the task's links lead to; else they lead to that of the holder."""
         return self.deployment
 
     # -- what Airflow calls ------------------------------------------------------------------------------------------
@@ -115,7 +116,7 @@ class StreamOperator(BaseOperator):
     def _go(self, context: Context, outcome: WaitOutcome | None, deadline: float) -> Any:
         identity = TaskIdentity.of(context)
         end = carry_out(self, self.hook, identity, outcome, self.log)
-        self._leave_links(context, identity)
+        self._leave_links(context, identity, end.snapshot)
         return self._end(end, deadline)
 
     def _end(self, end: End, deadline: float) -> Any:
@@ -148,8 +149,11 @@ class StreamOperator(BaseOperator):
         """Return a sentence on what may have kept the task waiting; empty when nothing is known."""
         return ""
 
-    def _leave_links(self, context: Context, identity: TaskIdentity) -> None:
+    def _leave_links(self, context: Context, identity: TaskIdentity, snapshot: Snapshot) -> None:
+        """Leave the addresses of the driver that the task works on, or else of the one that holds or held last."""
         deployment = self.subject(identity)
+        if deployment not in snapshot.state.deployments:
+            deployment = deployment_of(snapshot.state.last_holder or "")
         if not deployment:
             return
         with contextlib.suppress(StreamError, KeyError):

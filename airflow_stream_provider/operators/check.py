@@ -36,7 +36,7 @@ class CheckReleaseOperator(ReleaseOperator):
     @override
     def execute(self, context: Context) -> dict[str, Any]:
         # Imported here: parsing a DAG file needs no notifiers.
-        from airflow_stream_provider.monitoring.delivery import recipient
+        from airflow_stream_provider.monitoring.recipients import recipient
 
         identity = TaskIdentity.of(context)
         try:
@@ -46,6 +46,7 @@ class CheckReleaseOperator(ReleaseOperator):
                 recipient(each.call, each.arguments)
             self.hook.create()
             snapshot = self.hook.observe()
+            self._leave_links(context, identity, snapshot)
             self.hook.check_reachable()
             release = self.hook.publish(requested)
             self._check_room(release, identity, crowded=bool(leftovers(snapshot, identity)))

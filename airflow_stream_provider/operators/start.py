@@ -19,7 +19,8 @@ from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 class StartStreamOperator(ReleaseOperator):
     """Start a stream that nobody holds: submit a release, wait until it is up, appoint it.
 
-    Nothing is done when the wanted version runs already; fails when another one does. XCom: as of HandOverOperator.
+    Nothing is done when the wanted version runs already and its driver is alive; fails when that is dead, and when
+    another version holds. XCom: as of HandOverOperator.
     """
 
     WAIT_SECONDS = 1500.0

@@ -1,4 +1,4 @@
-"""Retire deployments, or stop the whole stream."""
+"""Stop the whole stream."""
 
 from __future__ import annotations
 
@@ -11,41 +11,11 @@ from typing_extensions import override
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.planning.conditions import Needs
-from airflow_stream_provider.planning.retire import leftovers, retire, retire_all
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Done, Step
+from airflow_stream_provider.planning.steps import Step
 from airflow_stream_provider.planning.stop import stop, stoppable
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
-
-
-class RetireOperator(StreamOperator):
-    """End a deployment that does not hold the stream: its driver exits, and is killed if it does not.
-
-    Skipped when it holds the stream, or is not known. XCom: `retired`, `version`.
-    """
-
-    @override
-    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        return retire(snapshot, self.deployment, outcome, self.reason or identity.by)
-
-    @override
-    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        return Needs(drivers=(self.deployment,) if self.deployment in snapshot.state.deployments else ())
-
-
-class MakeRoomOperator(StreamOperator):
-    """Retire the deployments that earlier runs left warm, to make room for a new standby. The holder is not touched."""
-
-    @override
-    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        wanted = leftovers(snapshot, identity)
-        step = retire_all(snapshot, wanted, outcome, self.reason or f"superseded by {identity.run}")
-        return step or Done({"stream": snapshot.stream, "retired": list(wanted)})
-
-    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        """Ask the cluster which of their drivers are gone."""
-        return Needs(drivers=leftovers(snapshot, identity))
 
 
 class StopStreamOperator(StreamOperator):

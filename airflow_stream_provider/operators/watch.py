@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
+from typing_extensions import override
 
 from airflow_stream_provider.lag.look import LagLook
-from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.monitoring.samples import append, read
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.monitoring.samples import LagSample, amend, append, read
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.planning.conditions import Needs
 from airflow_stream_provider.planning.recover import drivers_of_interest, recover
@@ -20,12 +22,20 @@ from airflow_stream_provider.planning.steps import Step
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
+if TYPE_CHECKING:
+    from airflow_stream_provider.monitoring.watch_look import Alerts
+
+# XCom of the incident that the watch itself has failed. It is kept there because the control folder may be away.
+WATCH_INCIDENT = "watch_incident"
+
 
 class WatchStreamOperator(StreamOperator):
     """Look at a stream once; then, if it has lost its holder and nobody stopped it, bring it back.
 
     A look measures the lag, sends the gauges, adds a sample to those that the command line shows, and tells people of
-    every incident twice: when it opens and when it is over, with the same id. For the kinds see `IncidentKind`.
+    every incident twice: when it opens and when it is over, with the same id. For the kinds see `IncidentKind`. They
+    are told after the first step of bringing it back, and a recipient that hangs is left behind after half a minute.
+    A look that fails, say because the control folder is away, is an incident too, once the task has no retries left.
 
     Bringing back fences the dead driver (killed, and confirmed gone by the cluster), ends requests that nobody can
     fulfil any more, appoints a warm driver whose release has run the stream before, or else starts the last release
@@ -38,7 +48,7 @@ class WatchStreamOperator(StreamOperator):
     :param for_at_least: seconds that the lag must be bad, or good again, before it counts; default: the YAML's
         `watch.for_at_least`.
 
-    XCom: `holder`, `phase`; under the key `sample` what the look found.
+    XCom: `holder`, `phase`; under the key `sample` what the look found; under `watch_incident` that looking failed.
     """
 
     WAIT_SECONDS = 1500.0
@@ -50,29 +60,24 @@ class WatchStreamOperator(StreamOperator):
         self.notify = notify
         self.for_at_least = self.stream.watch.for_at_least if for_at_least is None else for_at_least
         self._before: Mapping[str, int] = {}
+        # What the look of this try found, while people have not been told of it.
+        self._untold: tuple[LagSample, LagLook | None, list[LagSample]] | None = None
 
     def begin(self, context: Context) -> None:
-        """Look, send the alerts that are due, and keep the sample."""
-        # Imported here: parsing a DAG file needs neither notifiers nor metrics.
-        from airflow_stream_provider.monitoring.delivery import ImportedRecipient
-        from airflow_stream_provider.monitoring.watch_look import Alerts, sample_of
-
-        if not self.hook.exists():
-            raise AirflowSkipException("This stream has never been deployed.")
-        snapshot = self.hook.observe()
-        store, limits = self.hook.control_log.store, self.stream.lag.limits
-        samples = read(store)
-        self._before = samples[-1].counters if samples else {}
-        lag = self._measure(snapshot) if self.stream.kafka else None
-        sample = sample_of(snapshot, lag, samples, limits, self.for_at_least)
-        in_yaml = [ImportedRecipient(each.call, each.arguments) for each in self.stream.notify]
-        alerts = Alerts(in_yaml if self.notify is None else self.notify, context, self._links)
-        sample = alerts.send(self.stream.name, sample, lag, samples, limits)
-        append(store, sample)
-        # The first look of every hour.
-        if not samples or samples[-1].at // 3600 != sample.at // 3600:
-            self.hook.clean_up()
-        context["ti"].xcom_push(key="sample", value=sample.to_json())
+        """Look, and keep the sample; or tell people that this is not possible."""
+        try:
+            self._look(context)
+        except AirflowSkipException:
+            raise
+        except Exception as error:
+            ti = context["ti"]
+            # A retry may find the folder back; a SpecError has none.
+            if isinstance(error, SpecError) or ti.try_number > ti.max_tries:
+                # The text of a foreign error may hold what nobody should be sent.
+                says = str(error) if isinstance(error, StreamError) else f"{type(error).__name__}; see the task's log."
+                with self._never_failing():
+                    self._tell_of_watch(context, f"The watch cannot look at it, and would not notice its end. {says}")
+            raise
 
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Return the next step to bring it back."""
@@ -81,6 +86,90 @@ class WatchStreamOperator(StreamOperator):
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         """Ask the cluster about drivers that are coming up."""
         return Needs(drivers=drivers_of_interest(snapshot))
+
+    @override
+    def _go(self, context: Context, outcome: WaitOutcome | None, deadline: float) -> Any:
+        try:
+            return super()._go(context, outcome, deadline)
+        finally:
+            # Last, also before a wait, which is an exception: a recipient that is slow must not delay the cure.
+            with self._never_failing():
+                self._tell(context)
+
+    def _look(self, context: Context) -> None:
+        # Imported here: parsing a DAG file needs no metrics.
+        from airflow_stream_provider.monitoring.watch_look import sample_of
+
+        if not self.hook.exists():
+            raise AirflowSkipException("This stream has never been deployed.")
+        snapshot = self.hook.observe()
+        store = self.hook.control_log.store
+        samples = read(store)
+        self._before = samples[-1].counters if samples else {}
+        lag = self._measure(snapshot) if self.stream.kafka else None
+        sample = sample_of(snapshot, lag, samples, self.stream.lag.limits, self.for_at_least)
+        # Before people are told: should this process be killed meanwhile, the next look tells them.
+        append(store, sample)
+        # The first look of every hour.
+        if not samples or samples[-1].at // 3600 != sample.at // 3600:
+            self.hook.clean_up()
+        self._untold = (sample, lag, samples)
+        context["ti"].xcom_push(key="sample", value=sample.to_json())
+
+    def _tell(self, context: Context) -> None:
+        """Send the alerts that are due after the look of this try, and keep who got them."""
+        if self._untold is None:
+            return
+        sample, lag, samples = self._untold
+        self._untold = None
+        told = self._alerts(context).send(self.stream.name, sample, lag, samples, self.stream.lag.limits)
+        if told != sample:
+            amend(self.hook.control_log.store, told)
+        self._tell_of_watch(context, "")
+
+    def _tell_of_watch(self, context: Context, problem: str) -> None:
+        """Open the incident that the watch has failed, or close it where there is no problem any more."""
+        from airflow_stream_provider.lag.limits import Health
+        from airflow_stream_provider.monitoring.incidents import (
+            IncidentKind,
+            IncidentState,
+            Symptom,
+            update_incidents,
+        )
+
+        ti, name = context["ti"], self.stream.name
+        before = ti.xcom_pull(task_ids=self.task_id, key=WATCH_INCIDENT, include_prior_dates=True)
+        if not problem and not before:
+            return
+        try:
+            known = {IncidentKind.WATCH.value: IncidentState.from_json(before)} if before else {}
+        except (KeyError, TypeError, ValueError, AttributeError):
+            self.log.warning("What an earlier run said of the watch was left by another version; beginning anew.")
+            known = {}
+        symptom = Symptom(Health.FAIL if problem else Health.PASS, problem)
+        now = time.time()
+        sample = LagSample(now, incidents=update_incidents(name, known, {IncidentKind.WATCH: symptom}, now))
+        sample = self._alerts(context).send(name, sample, None, (), self.stream.lag.limits)
+        state = sample.incidents[IncidentKind.WATCH]
+        over = state.incident is None and not state.acknowledged
+        ti.xcom_push(key=WATCH_INCIDENT, value={} if over else state.to_json())
+
+    @contextlib.contextmanager
+    def _never_failing(self) -> Iterator[None]:
+        """Log what goes wrong in telling people; it must not take the place of how the try itself ended."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - as said
+            says = str(error) if isinstance(error, StreamError) else type(error).__name__
+            self.log.error("People could not be told; the next look tries again: %s", says)
+
+    def _alerts(self, context: Context) -> Alerts:
+        # Imported here: parsing a DAG file needs no notifiers.
+        from airflow_stream_provider.monitoring.recipients import ImportedRecipient
+        from airflow_stream_provider.monitoring.watch_look import Alerts
+
+        in_yaml = [ImportedRecipient(each.call, each.arguments) for each in self.stream.notify]
+        return Alerts(in_yaml if self.notify is None else self.notify, context, self._links)
 
     def _measure(self, snapshot: Snapshot) -> LagLook:
         """Measure the lag; without the cluster's connection, whose absence must not hide the lag."""
@@ -100,8 +189,8 @@ class WatchStreamOperator(StreamOperator):
         return LagLook.of(report)
 
     def _links(self) -> Mapping[str, str]:
-        held = self.hook.control_log.state.holding_deployment
-        if held is not None:
-            with contextlib.suppress(StreamError):
+        with contextlib.suppress(StreamError):
+            held = self.hook.control_log.state.holding_deployment
+            if held is not None:
                 return self.hook.links(held.id)
         return {}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.policy import Policy
@@ -65,7 +66,18 @@ class Snapshot:
         held = self.state.holding_deployment
         if held is None:
             return f"Nobody holds the stream (it is {self.state.phase.value})."
-        return f"{held.id} (release {held.release.version}) holds the stream."
+        silent = self.silent_seconds
+        sign = "" if silent is None else f"; its driver's last sign of life is {duration(silent)} old"
+        return f"{held.id} (release {held.release.version}) holds the stream{sign}."
+
+    @property
+    def silent_seconds(self) -> float | None:
+        """Age of the holder's last heartbeat, or of the last holder's while nobody holds; None when it is not known.
+
+        For people, by the driver's clock and this machine's, which agree within seconds. Nothing is decided by it.
+        """
+        beat = self.heartbeats.get(self.state.last_holder or "")
+        return max(0.0, self.at - beat.at) if beat is not None and beat.at else None
 
     def counter(self, incarnation: str) -> int:
         """The counter of an incarnation's heartbeat; -1 when it never wrote one."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
+from airflow_stream_provider.planning.conditions import SignsOfLife
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import bring_up
-from airflow_stream_provider.planning.steps import Done, GiveUp, Step
+from airflow_stream_provider.planning.steps import Done, GiveUp, Step, Wait
 from airflow_stream_provider.planning.take_over import take_over
 from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 
 def start(
@@ -21,13 +22,14 @@ def start(
 ) -> Step:
     """Bring up a deployment of the release that the task asks for and appoint it.
 
-    Done at once when this version runs already; gives up when another one does.
+    Done when this version runs already and its driver is alive; gives up when another one holds, when the driver of
+    this one is dead, or when what this task started has been ended since: then nobody runs the stream.
     """
     held = snapshot.state.holding_deployment
     asked = any(request.by == identity.by for request in snapshot.state.requests.values())
     if held is not None and held.id != deployment and not asked:
         if held.release.version == version:
-            return Done(snapshot.holder_result(held.id))
+            return _if_alive(snapshot, outcome)
         return GiveUp(
             HandOverFailed(
                 snapshot.holder_sentence,
@@ -37,4 +39,30 @@ def start(
         )
     if not asked and not snapshot.candidate(deployment):
         return bring_up(snapshot, deployment, outcome, reason)
-    return take_over(snapshot, identity, deployment, outcome, reason)
+    step = take_over(snapshot, identity, deployment, outcome, reason)
+    if isinstance(step, Done) and not snapshot.holding:
+        return GiveUp(
+            HandOverFailed(
+                f"{deployment} was started by this task, and has been ended since. {snapshot.holder_sentence}",
+                next_step="Start a new run: clearing this task starts nothing again.",
+                deployment=deployment,
+            )
+        )
+    return step
+
+
+def _if_alive(snapshot: Snapshot, outcome: WaitOutcome | None) -> Step:
+    """What holds by the log counts only once its driver gave a sign of life."""
+    holder, lease = snapshot.state.holder or "", snapshot.policy(snapshot.holding).lease_seconds
+    known = outcome.evidence if outcome is not None and outcome.about(Ended.REACHED, SignsOfLife.SUBJECT) else {}
+    if holder not in known:
+        return Wait(SignsOfLife({holder: snapshot.counter(holder)}, lease))
+    if known[holder]:
+        return Done(snapshot.holder_result(snapshot.holding))
+    return GiveUp(
+        HandOverFailed(
+            f"{snapshot.holder_sentence} It gives no sign of life.",
+            next_step="The watch replaces it. Without a watch: fence it, then start the stream again.",
+            holder=snapshot.holding,
+        )
+    )

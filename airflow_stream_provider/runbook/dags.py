@@ -11,12 +11,14 @@ from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import VERSION
+from airflow_stream_provider.notifications.upgrade import UpgradeNotifier
 from airflow_stream_provider.operators.check import CheckReleaseOperator
 from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
 from airflow_stream_provider.operators.judge import JudgeRehearsalOperator
+from airflow_stream_provider.operators.make_room import MakeRoomOperator
+from airflow_stream_provider.operators.retire import RetireOperator
 from airflow_stream_provider.operators.soak import SoakOperator
 from airflow_stream_provider.operators.standby import SubmitStandbyOperator
-from airflow_stream_provider.operators.stop import MakeRoomOperator, RetireOperator
 from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
 from airflow_stream_provider.runbook.broken import broken_dags
 from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
@@ -143,6 +145,7 @@ def upgrade_dag(spec: StreamSpec) -> DAG:
             fault=_FAULT,
             rejected_by=_REJECTED_BY,
             trigger_rule=TriggerRule.ALL_DONE,
+            on_failure_callback=UpgradeNotifier(stream=spec),
         )
         steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge]
         if spec.upgrade.approval:

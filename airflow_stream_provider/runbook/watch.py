@@ -9,8 +9,11 @@ from airflow.sdk import DAG
 from airflow_stream_provider.operators.watch import WatchStreamOperator
 from airflow_stream_provider.spec.stream import StreamSpec
 
-# A run that brings a stream back waits for minutes; later runs must still be able to look.
+# A run that brings a stream back waits for minutes. Later runs wait for it, since Airflow counts a deferred task as
+# active, and up to this many are then carried out one after the other.
 RUNS = 30
+# For a control folder that is briefly away; people are told when the last try fails.
+RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=10)}
 _ABOUT = """\
 Looks after the stream {spec.name}: measures lag and health, tells people of incidents, and brings the stream back when
 it has lost its driver. It never puts a new release in charge, and leaves alone a stream that a person stopped.
@@ -29,6 +32,7 @@ def watch_dag(spec: StreamSpec, operator: type[WatchStreamOperator] = WatchStrea
         # Unpaused: a paused watch would be noticed only when the stream is already down.
         is_paused_upon_creation=False,
         max_active_runs=RUNS,
+        default_args=RETRIES,
         tags=["stream", spec.name],
         doc_md=_ABOUT.format(spec=spec),
     ) as dag:

@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, Context
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.planning.conditions import InPhase
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
@@ -65,8 +66,16 @@ class StreamSensor(BaseSensorOperator):
         return InPhase(self.phases, self.version)
 
     def poke(self, context: Context) -> bool:
-        """Look once; return whether the stream is in a phase that is waited for."""
-        return self.condition.check(self.hook.observe(), self.condition.new_memory()) is not None
+        """Look once; return whether the stream is in a phase that is waited for.
+
+        A stream that was never deployed, or whose control folder is away for a moment, is not.
+        """
+        try:
+            snapshot = self.hook.observe()
+        except ControlUnavailable as error:
+            self.log.info("%s Looking again later.", error)
+            return False
+        return self.condition.check(snapshot, self.condition.new_memory()) is not None
 
     def execute(self, context: Context) -> Any:
         """Look once, then defer; without deferring, leave it to Airflow's own loop, which calls `poke`."""
@@ -77,9 +86,8 @@ class StreamSensor(BaseSensorOperator):
             self.defer(trigger=trigger, method_name="resume")
 
     def resume(self, context: Context, event: Any = None) -> None:
-        """Finish; fail when the time is over."""
+        """Finish; fail when the time is over, or skip with `soft_fail`."""
         outcome = WaitOutcome.from_event(event)
         if outcome.ended is not Ended.REACHED:
-            raise AirflowFailException(
-                f"{self.stream.name}: {outcome.reason} Clear the task to wait again, or give a larger timeout."
-            )
+            error = AirflowSkipException if self.soft_fail else AirflowFailException
+            raise error(f"{self.stream.name}: {outcome.reason} Clear the task to wait again, or give a larger timeout.")

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
-from pathlib import Path
+from collections import Counter
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
 import yaml
+from airflow.api_fastapi.core_api.datamodels.monitor import (
+    BaseInfoResponse,
+    DagProcessorInfoResponse,
+    HealthInfoResponse,
+    SchedulerInfoResponse,
+    TriggererInfoResponse,
+)
+
+from airflow_stream_provider.spec.stream import load_spec
+from demo.__main__ import _arguments as arguments_of_the_demo
+from demo.environment import TOPICS
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yaml"
-ONE_SHOT = {"airflow-init", "data-init", "demo"}
+ONE_SHOT = {"airflow-init", "data-init", "demo", "kafka-init"}
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +81,146 @@ def test_the_env_file_names_every_secret(tmp_path: Path) -> None:
     assert set(made) == set(re.findall(r"\$\{([A-Z_]+):\?", COMPOSE.read_text()))
     assert all(len(value) >= 32 for value in made.values())
     assert (tmp_path / ".env").stat().st_mode & 0o077 == 0
+
+
+def mounts(service: dict[str, Any]) -> dict[PurePosixPath, str]:
+    """Where each mount of a service is, and what is mounted there."""
+    found = {}
+    for volume in service.get("volumes", []):
+        source, target, *_ = volume.split(":")
+        found[PurePosixPath(target)] = source
+    return found
+
+
+def words_of(service: dict[str, Any]) -> list[str]:
+    """The words of a service's command lines, those of its scripts too."""
+    lines: list[str] = [*service.get("entrypoint", []), *service.get("command", [])]
+    lines += service.get("healthcheck", {}).get("test", [])
+    return [word for line in lines for word in shlex.split(line)]
+
+
+# What the images have: their own programs, and what our Dockerfiles copy there.
+IN_IMAGES = ("/opt/spark", "/opt/kafka", "/src", "/dev/tcp", "/tmp")
+
+
+def test_every_path_of_a_command_line_is_mounted_or_in_the_image(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        paths = {
+            path
+            for text in [*words_of(service), *service.get("environment", {}).values(), service.get("working_dir", "")]
+            for path in re.findall(r"(?<![\w:/.}@-])/[a-z][\w./-]*", str(text).removeprefix("file://"))
+        }
+        for path in map(PurePosixPath, paths):
+            inside = any(path.is_relative_to(mount) for mount in mounts(service))
+            assert inside or any(path.is_relative_to(image) for image in IN_IMAGES), f"{name} has no {path}"
+
+
+def test_the_demo_reads_the_streams_yaml_that_is_mounted(
+    compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = compose["services"]["demo"]
+    python, option, module, *arguments = demo["entrypoint"]
+    assert (python, option, module) == ("python", "-m", "demo")
+    monkeypatch.setattr(sys, "argv", ["demo", *arguments])
+    args = arguments_of_the_demo()
+
+    def on_this_machine(path: Path) -> Path:
+        inside = PurePosixPath(demo["working_dir"]) / path
+        mount = next(mount for mount in mounts(demo) if inside.is_relative_to(mount))
+        return ROOT / mounts(demo)[mount] / inside.relative_to(mount)
+
+    yaml_file = on_this_machine(args.dags) / "streams" / "orders.yaml"
+    spec = load_spec(yaml_file)
+    assert on_this_machine(args.report) == ROOT / "build" / "demo"
+    # Control log and checkpoints are where drivers and Airflow both are.
+    for place in (spec.control.removeprefix("file://"), spec.arguments[spec.arguments.index("--checkpoint") + 1]):
+        for name in ("demo", "scheduler", "triggerer", "spark-worker"):
+            assert any(PurePosixPath(place).is_relative_to(mount) for mount in mounts(compose["services"][name]))
+    broker = compose["services"]["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    assert broker.endswith(spec.arguments[spec.arguments.index("--kafka") + 1])
+
+
+def test_every_volume_is_declared_and_every_declared_one_is_used(compose: dict[str, Any]) -> None:
+    sources = {source for service in compose["services"].values() for source in mounts(service).values()}
+    assert {source for source in sources if not source.startswith(".")} == set(compose["volumes"])
+    assert all((ROOT / source).is_dir() for source in sources if source.startswith(".") and "build" not in source)
+
+
+def test_topics_and_checkpoints_are_kept_together(compose: dict[str, Any]) -> None:
+    kafka = compose["services"]["kafka"]
+    assert PurePosixPath(kafka["environment"]["KAFKA_LOG_DIRS"]) in mounts(kafka)
+    assert "KAFKA_HEAP_OPTS" not in kafka["environment"]
+
+
+def test_a_plain_up_creates_the_topics_of_the_stream(compose: dict[str, Any]) -> None:
+    script = compose["services"]["kafka-init"]["command"][0]
+    topics = re.search(r"for topic in (.*); do", script)
+    partitions = re.search(r"--partitions (\d+)", script)
+    assert topics
+    assert partitions
+    assert dict.fromkeys(topics[1].split(), int(partitions[1])) == TOPICS
+    assert "profiles" not in compose["services"]["kafka-init"]
+
+
+def test_each_image_of_ours_is_built_by_one_service(compose: dict[str, Any]) -> None:
+    services = compose["services"].values()
+    built = Counter(service["image"] for service in services if "build" in service)
+    assert built == {image: 1 for image in {s["image"] for s in services} if image.startswith("airflow-stream")}
+    for service in services:
+        if "build" not in service and service["image"] in built:
+            assert service["pull_policy"] == "never", "no registry has it"
+
+
+def test_health_checks_are_rare_and_start_neither_a_jvm_nor_an_airflow(compose: dict[str, Any]) -> None:
+    for service in compose["services"].values():
+        check = service.get("healthcheck")
+        if check:
+            assert int(check["interval"].removesuffix("s")) >= 30
+            assert int(check["timeout"].removesuffix("s")) >= 20
+            assert not re.search(r"\.sh\b|spark-class|\bairflow ", " ".join(check["test"]))
+
+
+@pytest.mark.parametrize(
+    ("service", "part"),
+    [("scheduler", "scheduler"), ("dag-processor", "dag_processor"), ("triggerer", "triggerer")],
+)
+def test_a_health_check_reads_what_airflow_answers(compose: dict[str, Any], service: str, part: str) -> None:
+    def answer(sick: str) -> str:
+        def state(name: str) -> str:
+            return "unhealthy" if name == sick else "healthy"
+
+        return HealthInfoResponse(
+            metadatabase=BaseInfoResponse(status="healthy"),
+            scheduler=SchedulerInfoResponse(status=state("scheduler"), latest_scheduler_heartbeat=None),
+            triggerer=TriggererInfoResponse(status=state("triggerer"), latest_triggerer_heartbeat=None),
+            dag_processor=DagProcessorInfoResponse(status=state("dag_processor"), latest_dag_processor_heartbeat=None),
+        ).model_dump_json()
+
+    _, grep = compose["services"][service]["healthcheck"]["test"][1].split(" | ")
+
+    def passes(text: str) -> bool:
+        return subprocess.run(["sh", "-c", grep], input=text, text=True, check=False).returncode == 0
+
+    assert passes(answer(sick=""))
+    assert not passes(answer(sick=part))
+    assert all(passes(answer(sick=other)) for other in ("scheduler", "dag_processor", "triggerer") if other != part)
+
+
+def test_java_is_not_the_first_process(compose: dict[str, Any]) -> None:
+    assert all(compose["services"][name]["init"] for name in ("kafka", "spark-master", "spark-worker"))
+
+
+def test_links_lead_to_published_pages(compose: dict[str, Any]) -> None:
+    worker = compose["services"]["spark-worker"]
+    assert worker["hostname"] == worker["environment"]["SPARK_PUBLIC_DNS"] == "spark-worker"
+    assert {port.rpartition(":")[2] for port in worker["ports"]} == {"8081", "4040-4045"}
+    assert "127.0.0.1 spark-worker" in (ROOT / "docs" / "development.md").read_text()
+
+
+def test_the_story_begins_with_empty_volumes_and_the_stack_can_be_stopped(compose: dict[str, Any]) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    recipe = makefile.partition("\ncompose-demo:")[2].partition("\n\n")[0]
+    assert 0 < recipe.index("down --volumes") < recipe.index("run --rm demo")
+    assert "down --volumes" in makefile.partition("\ncompose-down:")[2].partition("\n\n")[0]
+    restarts = {service.get("restart", "no") for service in compose["services"].values()}
+    assert restarts <= {"no", "on-failure"}, "they would come back after a restart of the machine"

@@ -134,3 +134,10 @@ def test_what_the_reference_says_of_all_stream_operators_is_so() -> None:
     release = re.search(r"^- \*A release\*.*?(?=\n\n)", shared, re.M | re.S)
     assert release is not None
     assert set(re.findall(r"`(\w+)`", release[0])) == set(ReleaseOperator.template_fields) - {"reason"}
+
+
+def test_no_page_puts_text_that_others_wrote_into_html() -> None:
+    sources = [*PAGES, *sorted((ROOT / PACKAGE).rglob("*.py"))]
+    shown = [line for page in sources for line in page.read_text().splitlines() if "html_content" in line]
+    assert shown
+    assert [line for line in shown if "alert.html" not in line] == []

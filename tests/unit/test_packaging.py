@@ -79,3 +79,13 @@ def test_what_installs_them_asks_for_the_hashes() -> None:
     image = re.search(r"^FROM apache/airflow:([\d.]+)", docker, re.M)
     assert image is not None
     assert f"\napache-airflow=={image[1]} " in (ROOT / "requirements.txt").read_text()
+
+
+def test_what_is_needed_and_no_more_is_required() -> None:
+    required = {re.split(r"[<>=]", each)[0]: each for each in PROJECT["dependencies"]}
+    assert "pyyaml" in required
+    assert "tenacity" not in required
+    # 1.13.0 is the first that knows `run_after`, without which the old release would be retired at once.
+    assert required["apache-airflow-providers-standard"] == "apache-airflow-providers-standard>=1.13.0"
+    # Its connection type is the one that people fill in.
+    assert "apache-airflow-providers-apache-spark" in required

@@ -23,7 +23,7 @@ RUNBOOK = """
 import sys
 from airflow_stream_provider import stream_dags
 stream_dags("dags/streams")
-ours = {"airflow_stream_provider.checkpoint", "airflow_stream_provider.monitoring.delivery"}
+ours = {"airflow_stream_provider.checkpoint", "airflow_stream_provider.monitoring.recipients"}
 print(sorted(ours & set(sys.modules)))
 """
 

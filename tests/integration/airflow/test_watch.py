@@ -75,11 +75,11 @@ def test_a_stream_that_was_never_deployed_is_skipped(world: World) -> None:
 
 @pytest.mark.parametrize("call", [2, *(pytest.param(call, marks=pytest.mark.system) for call in (1, 4, 5))])
 def test_what_a_watch_that_died_had_begun_the_next_one_ends(world: World, call: int) -> None:
-    """Its calls are: kill, fenced, failed, declared, submit, requested."""
+    """Its calls are: kill, fenced, failed, declared, submit, requested. The next one is its own retry."""
     world.deploy("1")
     kill(world)
     died = world.by_hand("watch", crash={"call": call, "when": "after"})
-    assert died.state == "failed"
+    assert (died.state, died.tries["watch"]) == ("success", 2)
     run = world.by_hand("watch")
     assert run.state == "success", run.log[-8000:]
     assert world.version == "1"
@@ -103,3 +103,21 @@ def test_a_release_that_never_comes_up_is_not_started_over_and_over(world: World
     assert second.states["watch"] == "skipped"
     assert "The next try comes in" in second.log
     assert world.kinds().count("declared") == 2
+
+
+def test_people_are_told_over_several_runs_that_the_watch_itself_fails(world: World) -> None:
+    world.deploy("1")
+    world.by_hand("stop")
+    log = world.folder / "control" / world.name / "log"
+    hidden = log.with_name("hidden")
+    log.rename(hidden)
+    first, second = world.by_hand("watch"), world.by_hand("watch")
+    assert (first.state, first.tries["watch"]) == ("failed", 4)
+    opened, again = (run.xcoms["watch"]["watch_incident"] for run in (first, second))
+    assert opened["incident"] == again["incident"]
+    # Not acknowledged anew: nobody was told again.
+    assert opened["acknowledged"] == again["acknowledged"] == {"log": opened["incident"]}
+    hidden.rename(log)
+    third, fourth = world.by_hand("watch"), world.by_hand("watch")
+    assert third.xcoms["watch"]["watch_incident"] == {}
+    assert "watch_incident" not in fourth.xcoms.get("watch", {})

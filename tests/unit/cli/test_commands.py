@@ -21,11 +21,13 @@ from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.report import LagReport, Verdict
 from airflow_stream_provider.lag.streaks import Streaks
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, append
 from tests.support.control_root import new_log
 from tests.support.lag_reports import partition, report
 from tests.support.snapshots import RUNNING
+from tests.support.story import OLD
 
 YAML = """\
 name: {name}
@@ -45,6 +47,7 @@ def folder(tmp_path: Path) -> Path:
     for name in ("orders", "new"):
         (streams / f"{name}.yaml").write_text(YAML.format(name=name, control=f"file://{tmp_path}"))
     log = new_log(f"file://{tmp_path}", "orders")
+    log.beat(OLD, Heartbeat(at=time.time()))
     for seq, one in enumerate(RUNNING):
         log.append(one, seq)
     return streams

@@ -22,6 +22,7 @@ from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict, LagReport
 from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, append
@@ -113,7 +114,7 @@ def test_without_kafka_only_incidents_are_bad(spec: StreamSpec) -> None:
     [
         ([], "empty", "", Code.WELL),
         (STARTED, "empty", "", Code.WELL),
-        (RUNNING, "running", "1", Code.UNKNOWN),
+        (RUNNING, "silent", "1", Code.BAD),
         (STOPPED, "stopped", "", Code.WELL),
         ([*RUNNING, fenced(OLD)], "down", "", Code.BAD),
         ([*RUNNING, failed(OLD)], "failed", "", Code.BAD),
@@ -128,6 +129,7 @@ def test_a_stream_without_a_sample_is_judged_by_its_phase(
     assert found.to_json() == {
         "stream": "orders",
         "phase": phase,
+        "silent_seconds": None,
         "version": version,
         "lag": None,
         "problem": "",
@@ -154,9 +156,33 @@ def test_records_that_nobody_obeys_are_named(spec: StreamSpec) -> None:
 def test_only_a_sample_of_late_says_how_it_is(spec: StreamSpec, age: float, kafka: str | None, code: Code) -> None:
     log = new_log(spec.control, "orders")
     write(log, *RUNNING)
+    log.beat(OLD, Heartbeat(at=time.time()))
     append(log.store, LagSample(time.time() - age, "running", health=Health.FAIL, problem="Because."))
     found = status_of(spec.model_copy(update={"kafka": kafka}))
-    assert (found.code, found.problem) == (code, "Because.")
+    assert (found.phase, found.code, found.problem) == ("running", code, "Because.")
+
+
+@pytest.mark.parametrize(("kafka", "sampled"), [("k", True), ("k", False), (None, False)])
+def test_a_driver_that_has_been_silent_for_long_is_not_called_running(
+    spec: StreamSpec, kafka: str | None, sampled: bool
+) -> None:
+    log = new_log(spec.control, "orders")
+    write(log, *RUNNING)
+    log.beat(OLD, Heartbeat(counter=7, at=time.time() - 2400.0))
+    if sampled:
+        append(log.store, sample())
+    found = status_of(spec.model_copy(update={"kafka": kafka}))
+    assert (found.phase, found.code) == ("silent", Code.BAD)
+    assert found.to_json()["phase"] == "silent"
+    assert found.to_json()["silent_seconds"] == pytest.approx(2400.0, abs=60.0)
+
+
+def test_a_damaged_heartbeat_is_no_sign_of_life(spec: StreamSpec) -> None:
+    log = new_log(spec.control, "orders")
+    write(log, *RUNNING)
+    log.store.put_heartbeat(OLD, b"{")
+    found = status_of(spec)
+    assert (found.phase, found.code, found.silent_seconds) == ("silent", Code.BAD, None)
 
 
 def test_what_cannot_be_read_is_a_line_of_its_own(spec: StreamSpec) -> None:

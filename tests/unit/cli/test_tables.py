@@ -86,20 +86,23 @@ def sample(**more: Any) -> LagSample:
 
 def test_each_stream_is_a_row_and_its_problem_a_line_below() -> None:
     lines = [
-        StreamStatus("orders", "running", "2", sample(), code=Code.WARN),
+        StreamStatus("orders", "running", "2", sample(), code=Code.WARN, silent_seconds=2.0),
+        StreamStatus("quiet", "silent", "2", sample(), code=Code.BAD, silent_seconds=2400.0),
         StreamStatus("broken", problem="line 3: this is not YAML."),
     ]
     text = shown(status_table(lines, 1090.0))
     assert row(text, "orders") == [
         "orders",
         "running",
+        "2 s ago",
         "2",
         "1,200",
         "1 min 15 s",
         "WARN, retention",
         "1 min 30 s ago",
     ]
-    assert row(text, "broken")[:7] == ["broken", "?", "-", "?", "?", "?", "never"]
+    assert row(text, "quiet")[:4] == ["quiet", "silent for 40 min", "40 min ago", "2"]
+    assert row(text, "broken")[:8] == ["broken", "?", "?", "-", "?", "?", "?", "never"]
     assert text.rstrip().endswith("broken: line 3: this is not YAML.")
 
 
@@ -128,8 +131,13 @@ def test_without_streams_there_is_a_head() -> None:
 def test_history_shows_what_was_open_or_else_the_problem(more: dict[str, Any], last: str) -> None:
     text = shown(history_table("orders", [sample(version="", **more)]))
     cells = row(text, "1970")
-    assert cells[1:6] == ["running", "-", "1,200", "1 min 15 s", "WARN, retention"]
-    assert cells[6] == last
+    assert cells[1:7] == ["running", "?", "-", "1,200", "1 min 15 s", "WARN, retention"]
+    assert cells[7] == last
+
+
+def test_history_does_not_call_a_silent_driver_running() -> None:
+    text = shown(history_table("orders", [sample(phase="silent", silent_seconds=2400.0)]))
+    assert row(text, "1970")[1:3] == ["silent for 40 min", "40 min ago"]
 
 
 def test_history_is_oldest_first() -> None:

@@ -56,6 +56,23 @@ def test_the_outlook_is_the_worse_of_the_two(more: dict[str, Any], pace: str, ou
     assert found.outlook.startswith(outlook)
 
 
+def test_html_escapes_what_others_wrote_and_a_subject_is_one_short_line() -> None:
+    found = Alert(
+        "orders",
+        IncidentKind.DOWN,
+        "orders-1",
+        True,
+        AT,
+        AT,
+        ("failed:\n<img src=x onerror=alert(1)> & more", "x" * 300),
+    )
+    assert "&lt;img src=x onerror=alert(1)&gt; &amp; more" in found.html
+    assert "<img" not in found.html
+    assert found.html.startswith("<pre>failed:\n")
+    assert found.subject.startswith("orders: failed: <img src=x")
+    assert len(found.subject) == 200
+
+
 def test_an_unknown_lag_and_one_that_is_over_are_told_as_such() -> None:
     assert alert(records=None).subject == "orders: its lag behind Kafka is unknown"
     over = alert(open=False)

@@ -10,9 +10,8 @@ import pytest
 from airflow_stream_provider.lag.limits import Health, LagJudgement
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, OffsetsGroupStatus
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS, silent_since, symptoms
+from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS, symptoms
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
-from airflow_stream_provider.monitoring.samples import LagSample
 from tests.support.snapshots import snapshot
 from tests.support.story import INTERRUPTED, OLD, RELEASED, REQUESTED, RUNNING, STARTED, STOPPED, failed, fenced
 
@@ -52,20 +51,16 @@ def test_nobody_runs_it_though_nobody_stopped_it(records: list[Record], health: 
     assert (found.health, found.description) == (health, says)
 
 
+def test_the_last_sign_of_life_of_what_nobody_runs_is_told() -> None:
+    found = look(*RUNNING, fenced(OLD), at=400.0)[IncidentKind.DOWN]
+    assert found.description == "Nobody runs it (down; the last sign of life is 10 min old)."
+
+
 @pytest.mark.parametrize(("silent", "health"), [(59.0, Health.UNKNOWN), (61.0, Health.FAIL)])
 def test_a_holder_that_has_not_beaten_for_two_leases_is_said_to_be_silent(silent: float, health: Health) -> None:
     found = look(*RUNNING, silent=silent)[IncidentKind.DOWN]
     assert found.health is health
     assert (f"{OLD} has given no sign of life for 1 min 1 s" in found.description) is (health is Health.FAIL)
-
-
-@pytest.mark.parametrize("pause", [5.0, 30.0, 59.0, 300.0])
-def test_silence_adds_up_over_all_looks_that_saw_the_same(pause: float) -> None:
-    samples = [LagSample(10.0, counters={OLD: 6}), LagSample(20.0, counters={OLD: 4})]
-    samples += [LagSample(100.0 + pause * n, counters={OLD: 6}) for n in range(4)]
-    assert silent_since(samples, OLD, 6) == 100.0
-    assert silent_since(samples, OLD, 7) is None
-    assert silent_since([], OLD, 6) is None
 
 
 def test_the_lag_is_judged_as_everywhere_and_must_last() -> None:

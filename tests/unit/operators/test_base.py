@@ -168,8 +168,13 @@ def test_links_are_left_before_a_wait_and_never_fail_a_task(
         "link_spark_ui": "http://driver:4040",
     }
     pushed.clear()
+    # One that works on no driver of its own: to the holder's.
     leave("")
-    assert pushed == {}
+    assert pushed == {
+        "link_driver_log": f"http://worker/driver-{OLD_DEPLOYMENT}",
+        "link_spark_ui": "http://driver:4040",
+    }
+    pushed.clear()
     cluster.error = ClusterError("The master is away.")
     leave(OLD_DEPLOYMENT)
     assert pushed == {"link_spark_ui": "http://driver:4040"}

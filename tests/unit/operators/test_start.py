@@ -9,9 +9,11 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.operators.start import StartStreamOperator
+from airflow_stream_provider.planning.conditions import SignsOfLife
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.noting_cluster import NotingCluster
-from tests.support.story import OLD_DEPLOYMENT, RUNNING, acquired, ready, standby, write
+from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, acquired, ready, standby, write
 from tests.support.tasks import IDENTITY, run
 
 MINE = IDENTITY.deployment("orders", "2")
@@ -44,7 +46,10 @@ def test_a_release_is_submitted_and_then_appointed(spec: StreamSpec, tmp_path: P
 def test_what_runs_already_is_found_and_another_version_not_replaced(spec: StreamSpec, cluster: NotingCluster) -> None:
     log = open_log(spec.control, spec.name, create=True)
     write(log, *RUNNING)
-    assert run(start(spec, "1"))["holder"] == OLD_DEPLOYMENT
+    alive = WaitOutcome(Ended.REACHED, SignsOfLife.SUBJECT, evidence={OLD: True})
+    with pytest.raises(TaskDeferred):
+        run(start(spec, "1"))
+    assert run(start(spec, "1"), alive)["holder"] == OLD_DEPLOYMENT
     with pytest.raises(AirflowFailException, match="Upgrade it instead of starting it"):
         run(start(spec, "2"))
     assert (len(log.records()), cluster.did) == (len(RUNNING), [])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +22,7 @@ from airflow_stream_provider.lag.report import LagReport, PartitionLag, Partitio
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.monitoring import samples
+from airflow_stream_provider.operators import watch as watch_module
 from airflow_stream_provider.operators.watch import WatchStreamOperator
 from airflow_stream_provider.spec.stream import NotifySpec, StreamSpec
 from tests.support.control_root import new_log
@@ -78,18 +82,22 @@ class Watch:
         self.told: list[Any] = []
         self.notify: list[Any] | None = [self.told.append]
         self.beats = 0
+        # XCom of the watch's tries, newest last, as Airflow keeps it beyond a run.
+        self.xcom: dict[str, Any] = {}
 
-    def look(self, *, beating: bool = True) -> Any:
+    def look(self, *, beating: bool = True, last_try: bool = True) -> Any:
         if beating:
             self.beats += 1
-            self.log.beat(OLD, Heartbeat(counter=self.beats))
-        pushed: dict[str, Any] = {}
+            self.log.beat(OLD, Heartbeat(counter=self.beats, at=time.time()))
         ti = SimpleNamespace(
             dag_id="orders__watch",
             run_id="r",
             task_id="watch",
             map_index=-1,
-            xcom_push=lambda key, value: pushed.update({key: value}),
+            try_number=4 if last_try else 1,
+            max_tries=3,
+            xcom_push=lambda key, value: self.xcom.update({key: json.loads(json.dumps(value))}),
+            xcom_pull=lambda task_ids, key, include_prior_dates: self.xcom.get(key),
         )
         operator = WatchStreamOperator(task_id="watch", stream=self.spec, notify=self.notify)
         context: Any = {"ti": ti}
@@ -106,8 +114,9 @@ def watch(spec: StreamSpec, log: ControlLog, kafka: Kafka) -> Watch:
 
 
 def test_a_control_folder_that_is_not_mounted_is_an_error(spec: StreamSpec, kafka: Kafka) -> None:
+    context: Any = {"ti": SimpleNamespace(try_number=1, max_tries=3)}
     with pytest.raises(ControlUnavailable, match="is not a control root"):
-        WatchStreamOperator(task_id="watch", stream=spec).execute({})
+        WatchStreamOperator(task_id="watch", stream=spec).execute(context)
 
 
 def test_a_stream_that_was_never_deployed_is_nothing_to_watch(spec: StreamSpec, kafka: Kafka) -> None:
@@ -208,7 +217,7 @@ def test_a_stream_that_has_died_is_told_and_started_again(watch: Watch) -> None:
     assert watch.log.records()[-1].kind == "declared"
     (alert,) = watch.told
     assert (alert.kind, alert.open) == ("down", True)
-    assert "Nobody runs it (failed). it broke" in alert.text
+    assert re.search(r"Nobody runs it \(failed; the last sign of life is \d+ s old\)\. it broke", alert.text)
 
 
 def test_a_stream_that_somebody_stopped_is_left_alone(watch: Watch, kafka: Kafka) -> None:
@@ -229,3 +238,93 @@ def test_a_silent_driver_is_not_fenced_by_a_look(watch: Watch) -> None:
     condition = deferred.value.trigger.serialize()[1]["condition"]
     assert (condition["condition"], condition["counters"]) == ("SignsOfLife", {OLD: 1})
     assert not any(record.kind == "fenced" for record in watch.log.records())
+
+
+@pytest.fixture
+def away(watch: Watch) -> Callable[[], None]:
+    """Take the control folder away; the result brings it back."""
+    write(watch.log, *RUNNING)
+    with pytest.raises(TaskDeferred):
+        watch.look()
+    there = watch.log.store.folder
+    hidden = there.with_name("hidden")
+    (there / "log").rename(hidden)
+
+    def back() -> None:
+        hidden.rename(there / "log")
+
+    return back
+
+
+def test_people_are_told_once_that_the_watch_itself_fails_and_that_it_works_again(
+    watch: Watch, away: Callable[[], None]
+) -> None:
+    for _ in range(3):
+        with pytest.raises(ControlUnavailable):
+            watch.look(beating=False)
+    (opened,) = watch.told
+    assert (opened.kind, opened.open) == ("watch", True)
+    assert opened.subject.startswith("orders: The watch cannot look at it, and would not notice its end. ")
+    assert "There is no control log in" in opened.text
+    away()
+    watch.look()
+    watch.look()
+    _, closed = watch.told
+    assert (closed.kind, closed.open, closed.incident) == ("watch", False, opened.incident)
+    assert closed.subject == "The watch of orders works again"
+
+
+def test_a_look_that_will_be_tried_again_disturbs_nobody(watch: Watch, away: Callable[[], None]) -> None:
+    with pytest.raises(ControlUnavailable):
+        watch.look(beating=False, last_try=False)
+    assert watch.told == []
+
+
+def test_the_text_of_a_foreign_error_is_not_sent(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: Any) -> Any:
+        raise RuntimeError("https://user:hunter2@example.org")
+
+    monkeypatch.setattr(reader, "measure_sources", broken)
+    write(watch.log, *RUNNING)
+    with pytest.raises(RuntimeError):
+        watch.look()
+    (alert,) = watch.told
+    assert "RuntimeError; see the task's log." in alert.text
+    assert "hunter2" not in alert.text
+
+
+def test_people_are_told_after_the_stream_was_declared_again(watch: Watch) -> None:
+    write(watch.log, *RUNNING, failed(OLD))
+    seen: list[str] = []
+    watch.notify = [lambda alert: seen.append(watch.log.records()[-1].kind)]
+    with pytest.raises(Exception, match="no_such_connection"):
+        watch.look()
+    assert seen == ["declared"]
+
+
+def test_what_goes_wrong_in_telling_is_not_how_the_try_ends(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(store: Any, sample: Any) -> None:
+        raise OSError("https://hooks.example.org/hunter2")
+
+    monkeypatch.setattr(watch_module, "amend", full)
+    write(watch.log, *RUNNING, failed(OLD))
+    with pytest.raises(Exception, match="no_such_connection"):
+        watch.look()
+    assert "hunter2" not in caplog.text
+
+
+def test_what_another_version_left_of_the_watch_is_begun_anew(watch: Watch, away: Callable[[], None]) -> None:
+    watch.xcom["watch_incident"] = {"of": "another version"}
+    with pytest.raises(ControlUnavailable):
+        watch.look(beating=False)
+    assert [alert.kind for alert in watch.told] == ["watch"]
+
+
+def test_the_sample_that_is_kept_says_who_was_told(watch: Watch) -> None:
+    write(watch.log, *RUNNING, failed(OLD))
+    with pytest.raises(Exception, match="no_such_connection"):
+        watch.look()
+    (sample,) = watch.kept
+    assert len(sample.incidents["down"].acknowledged) == 2

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.conditions import RequestOver, StandbyUp
+from airflow_stream_provider.planning.conditions import RequestOver, SignsOfLife, StandbyUp
 from airflow_stream_provider.planning.start import start
 from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Submit, Wait
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from tests.support.snapshots import ME, snapshot
 from tests.support.story import (
     OLD,
@@ -21,6 +22,7 @@ from tests.support.story import (
     acquired,
     fenced,
     ready,
+    released,
     requested,
 )
 
@@ -29,8 +31,8 @@ ASKED = [*STARTED, requested("mine", OLD, by=ME.by)]
 TAKEN = [*ASKED, ready("mine", OLD), acquired(OLD, "mine", 1)]
 
 
-def plan(records: list[Record], deployment: str = MINE, version: str = "1") -> Any:
-    return start(snapshot(*records), ME, deployment, version, None, "why")
+def plan(records: list[Record], deployment: str = MINE, version: str = "1", outcome: WaitOutcome | None = None) -> Any:
+    return start(snapshot(*records), ME, deployment, version, outcome, "why")
 
 
 def test_a_release_is_declared_submitted_and_waited_for() -> None:
@@ -49,11 +51,29 @@ def test_then_it_is_appointed_and_that_is_followed() -> None:
     assert (done.result["holder"], done.result["request"]) == (MINE, "mine")
 
 
+def alive(sign: bool) -> WaitOutcome:
+    return WaitOutcome(Ended.REACHED, SignsOfLife.SUBJECT, evidence={OLD: sign})
+
+
 @pytest.mark.parametrize("deployment", ["orders-1-cccc", ""])
-def test_a_version_that_runs_already_is_left_alone(deployment: str) -> None:
-    done = plan(RUNNING, deployment)
+def test_a_version_that_runs_already_is_left_alone_once_its_driver_gave_a_sign_of_life(deployment: str) -> None:
+    assert plan(RUNNING, deployment) == Wait(SignsOfLife({OLD: -1}, 30.0))
+    done = plan(RUNNING, deployment, outcome=alive(True))
     assert isinstance(done, Done)
     assert (done.result["deployment"], done.result["holder"]) == (OLD_DEPLOYMENT, OLD_DEPLOYMENT)
+
+
+def test_a_version_that_holds_with_a_dead_driver_is_no_success() -> None:
+    step = plan(RUNNING, "orders-1-cccc", outcome=alive(False))
+    assert isinstance(step, GiveUp)
+    assert "gives no sign of life" in str(step.error)
+
+
+def test_a_task_that_is_cleared_after_a_later_stop_does_not_claim_that_anybody_runs() -> None:
+    stop = [requested("stop", None, by="airflow:other"), released(OLD, "stop", None)]
+    step = plan([*TAKEN, *stop])
+    assert isinstance(step, GiveUp)
+    assert "has been ended since. Nobody holds the stream" in str(step.error)
 
 
 def test_another_version_that_runs_is_not_replaced() -> None:
@@ -64,9 +84,9 @@ def test_another_version_that_runs_is_not_replaced() -> None:
 
 
 def test_a_cleared_start_starts_nothing_again() -> None:
-    done = plan([*TAKEN, fenced(OLD)])
-    assert isinstance(done, Done)
-    assert (done.result["deployment"], done.result["holder"]) == (MINE, "")
+    step = plan([*TAKEN, fenced(OLD)])
+    assert isinstance(step, GiveUp)
+    assert "Start a new run" in str(step.error)
 
 
 def test_a_stopped_stream_is_started_with_a_deployment_of_its_own() -> None:

@@ -59,6 +59,7 @@ def test_a_stream_is_watched_every_minute_unless_it_says_otherwise(streams: Path
     assert watch.schedule == timedelta(minutes=1)
     assert (watch.catchup, watch.is_paused_upon_creation) == (False, False)
     assert watch.get_task("watch").max_active_tis_per_dag == 1
+    assert watch.get_task("watch").retries == 3
     assert dags["quiet__watch"].schedule is None
 
 

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
@@ -48,3 +49,30 @@ def test_a_phase_that_does_not_exist_is_refused_when_the_dag_is_parsed(spec: Str
 def test_time_that_is_over_fails(spec: StreamSpec) -> None:
     with pytest.raises(AirflowFailException, match=r"orders: Timed out waiting for x\. Clear the task"):
         sensor(spec).resume({}, WaitOutcome(Ended.TIMEOUT, reason="Timed out waiting for x.").to_event())
+
+
+def test_with_soft_fail_time_that_is_over_skips(spec: StreamSpec) -> None:
+    with pytest.raises(AirflowSkipException, match="Timed out waiting for x"):
+        sensor(spec, soft_fail=True).resume(
+            {}, WaitOutcome(Ended.TIMEOUT, reason="Timed out waiting for x.").to_event()
+        )
+
+
+def test_a_stream_that_was_never_deployed_is_waited_for(spec: StreamSpec, tmp_path: Path) -> None:
+    new = spec.model_copy(update={"name": "new"})
+    assert not sensor(new, deferrable=False).poke({})
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor(new).execute({})
+
+    async def first_event() -> Any:
+        return (await anext(aiter(deferred.value.trigger.run()))).payload
+
+    async def wait_until_it_is_deployed() -> Any:
+        waiting = asyncio.create_task(first_event())
+        await asyncio.sleep(0)  # it looks, and finds nothing
+        log = new_log(f"file://{tmp_path}", "new")
+        for seq, one in enumerate(RUNNING):
+            log.append(one, seq)
+        return await asyncio.wait_for(waiting, 60)
+
+    assert asyncio.run(wait_until_it_is_deployed())["ended"] == "reached"
