@@ -10,19 +10,27 @@ from airflow_stream_provider.audit.facts import Requirements
 from airflow_stream_provider.audit.fix import tool_arguments
 from airflow_stream_provider.audit.read import gather
 from airflow_stream_provider.audit.report import AuditReport, judge
+from airflow_stream_provider.audit.waiver import Waiver
 
 if TYPE_CHECKING:
     from airflow_stream_provider.kafka.client import KafkaClient
 
-__all__ = ["AuditReport", "CheckResult", "Finding", "Requirements", "Severity", "audit", "tool_arguments"]
+__all__ = ["AuditReport", "CheckResult", "Finding", "Requirements", "Severity", "Waiver", "audit", "tool_arguments"]
 
 
-def audit(client: KafkaClient, topics: Iterable[str], requirements: Requirements, server: Sequence[str]) -> AuditReport:
+def audit(
+    client: KafkaClient,
+    topics: Iterable[str],
+    requirements: Requirements,
+    server: Sequence[str],
+    waivers: Sequence[Waiver] = (),
+) -> AuditReport:
     """Read the facts about topics and their cluster from Kafka, and run every check on them. Changes nothing.
 
     :param topics: names of the topics to audit.
     :param requirements: what the stream needs of Kafka, and the declared settings of its clients.
     :param server: arguments with which Kafka's command line tools reach the cluster, from `tool_arguments`.
+    :param waivers: findings that are accepted; default none.
     :raises StreamError: Kafka does not answer, or denies every request.
     """
-    return judge(gather(client, topics, server), requirements)
+    return judge(gather(client, topics, server), requirements, waivers)

@@ -115,6 +115,8 @@ class Finding:
     :param wanted: what the check wants.
     :param why: why it matters.
     :param fix: the command that fixes it; empty if the check could not be decided.
+    :param waived: the waiver that accepts it, such as ``until 2027-03-01: the test cluster has one broker``; empty if
+        there is none.
     """
 
     check: str
@@ -125,6 +127,7 @@ class Finding:
     wanted: str
     why: str
     fix: str
+    waived: str = ""
 
     def to_json(self) -> dict[str, str]:
         """Return the finding as a JSON object."""
@@ -132,6 +135,8 @@ class Finding:
 
     def __str__(self) -> str:
         text = f"{self.severity.label.upper()} {self.check}, {self.subject}"
+        if self.waived:
+            return f"{text}: waived {self.waived}. {self.result.capitalize()}: {self.found}"
         if self.result is not CheckResult.BROKEN:
             return f"{text}: {self.result}. {self.found}"
         return f"{text}: {self.found}; wanted: {self.wanted}. Fix: {self.fix}"

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from airflow_stream_provider.kafka.cluster_requests import LogFolder, Quorum
+
 # Kafka writes "unlimited" as -1 or as the largest long.
 _FOREVER = 2**63 - 1
 
@@ -77,11 +79,12 @@ class Partition:
     :param in_sync: the replicas in sync.
     :param offline: the replicas whose broker is down or whose disk has failed.
     :param lost_leaders: eligible leader replicas: out of sync, but able to lead without loss (KIP-966).
-    :param start: first offset of the log.
     :param end: end offset of the log.
     :param oldest: timestamp of the oldest record, in seconds since 1970; None also for an empty log.
     :param size: size of the leader's log, in bytes.
-    :param held: first offset of a transaction that is open for longer than the brokers allow; None if there is none.
+    :param held: first offset of a transaction that is open for longer than its producer asked for; None if there is
+        none.
+    :param unlisted: first offset of an open transaction that no coordinator lists; None if there is none.
     """
 
     number: int
@@ -90,11 +93,11 @@ class Partition:
     in_sync: tuple[int, ...]
     offline: tuple[int, ...] = ()
     lost_leaders: tuple[int, ...] | None = None
-    start: int | None = None
     end: int | None = None
     oldest: float | None = None
     size: int | None = None
     held: int | None = None
+    unlisted: int | None = None
 
 
 @dataclass(frozen=True)
@@ -133,12 +136,16 @@ class BrokerFacts:
     :param rack: its rack or zone, if broker.rack is set.
     :param fenced: it is registered but does not serve.
     :param settings: its effective settings.
+    :param folders: its log folders.
+    :param folders_problem: why they could not be read; empty if they could.
     """
 
     id: int
     rack: str | None
     fenced: bool
     settings: Settings
+    folders: tuple[LogFolder, ...] = ()
+    folders_problem: str = ""
 
     @property
     def title(self) -> str:
@@ -155,7 +162,9 @@ class Facts:
     :param topics: the audited topics.
     :param internal: `__consumer_offsets` and `__transaction_state`.
     :param brokers: all registered brokers.
-    :param problems: why a field of the partitions could not be read, by name of the field.
+    :param fenced_listed: whether the brokers list fenced ones; those before Kafka 4.0 do not.
+    :param quorum: the controllers; None if they could not be read, or if the brokers tell of none.
+    :param problems: why `quorum`, or a field of the partitions, could not be read, by name of the field.
     """
 
     at: float
@@ -163,6 +172,8 @@ class Facts:
     topics: tuple[Topic, ...]
     internal: tuple[Topic, ...]
     brokers: tuple[BrokerFacts, ...]
+    fenced_listed: bool = True
+    quorum: Quorum | None = None
     problems: Mapping[str, str] = field(default_factory=dict)
 
     title = "the cluster"
@@ -173,7 +184,7 @@ class Facts:
         return tuple(broker for broker in self.brokers if not broker.fenced)
 
     def require_field(self, name: str) -> None:
-        """Check that a field of the partitions could be read.
+        """Check that a field was read.
 
         :raises NotRead: it could not.
         """
@@ -190,20 +201,20 @@ class Requirements:
     :param outage: the longest planned outage of the stream, in seconds.
     :param catch_up: time that the stream then needs to read what has piled up, in seconds. Default: as long as the
         outage, which is right for a stream twice as fast as its producers.
-    :param executor_cores: cores of all executors together.
     :param compacted: the topics are meant to keep only the last record of each key; default False.
     :param producer: settings of the producers of the topics, by Kafka's names, such as ``{"acks": "all"}``.
-    :param source: options of Spark's Kafka source, such as ``{"maxOffsetsPerTrigger": "100000"}``.
+    :param source: options of Spark's Kafka source, such as ``{"failOnDataLoss": "true"}``.
     :param sink: options of Spark's Kafka sink.
+    :param offsets_group: the consumer group that the stream commits to for monitoring; empty if it commits to none.
     """
 
     outage: float | None = None
     catch_up: float | None = None
-    executor_cores: int | None = None
     compacted: bool = False
     producer: Mapping[str, object] | None = None
     source: Mapping[str, object] | None = None
     sink: Mapping[str, object] | None = None
+    offsets_group: str | None = None
 
     title = "the stream's clients"
 

@@ -1,4 +1,4 @@
-"""Build the commands that fix what an audit finds: templates, shell quoting, and plans for replicas.
+"""Build the commands that fix what an audit finds: templates and shell quoting.
 
 The names in braces in a template are replaced by values quoted for a POSIX shell. `{server}` stands for the arguments
 with which Kafka's tools reach the cluster, `{cluster}` for the same arguments as `kafka-cluster.sh` names them.
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import shlex
 import string
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +18,12 @@ from airflow_stream_provider.audit.facts import BrokerFacts, Topic
 # Replicas that every partition should have.
 COPIES = 3
 
-REASSIGN = "printf %s {plan} | kafka-reassign-partitions.sh {server} --reassignment-json-file /dev/stdin --execute"
+# Kafka's tool writes plans that spread replicas over racks; it never adds a replica. A plan moves whole partitions over
+# the network, so a person reads it and chooses the rate.
+REASSIGN = (
+    "printf %s {topics} | kafka-reassign-partitions.sh {server} --topics-to-move-json-file /dev/stdin "
+    "--broker-list {brokers} --generate  # then change the plan to {copies} replicas, and --execute it with --throttle"
+)
 
 
 def topic_setting(key: str, value: str = "{value}") -> str:
@@ -32,9 +36,13 @@ def topic_setting(key: str, value: str = "{value}") -> str:
     )
 
 
-def broker_file(key: str, value: str = "{value}") -> str:
-    """Return the template of a command for a setting that brokers read only when they start."""
-    return f"echo {key}={value} >> server.properties  # of broker {{broker}}, then restart it"
+def broker_setting(*settings: str) -> str:
+    """Return the template for settings that brokers read only when they start, such as ``a=1``.
+
+    No command of Kafka changes them, and a managed cluster has no server.properties to write to.
+    """
+    where = "in every broker's server.properties, or in the configuration of the managed cluster; then restart"
+    return f"{' '.join(settings)}  # {where} one by one"
 
 
 def tool_arguments(extra: Mapping[str, Any]) -> tuple[str, ...]:
@@ -71,32 +79,10 @@ def template_for_docs(template: str) -> str:
     return template.format_map({**known, "pattern": "TOPIC", "server": server, "cluster": server})
 
 
-def reassignment(topic: Topic, brokers: Iterable[BrokerFacts], copies: int = COPIES) -> str:
-    """Return a plan for `kafka-reassign-partitions.sh` that adds replicas and spreads them over racks.
+def reassigned(topic: Topic, brokers: Iterable[BrokerFacts], copies: int = COPIES) -> dict[str, object]:
+    """Return the values for `REASSIGN`.
 
-    A replica moves only to a rack that has none yet. The first replica, the preferred leader, never moves.
-
-    :param brokers: all registered brokers; fenced ones get no new replicas.
-    :param copies: number of replicas that each partition gets at least; default `COPIES`.
+    :param copies: number of replicas that each partition is to have; default `COPIES`.
     """
-    racks = {broker.id: broker.rack for broker in brokers}
-    live = [broker.id for broker in brokers if not broker.fenced]
-    load = Counter(replica for partition in topic.partitions for replica in partition.replicas)
-    plan = []
-    for partition in topic.partitions:
-        chosen = list(partition.replicas[:1])
-        left = set(live).union(partition.replicas).difference(chosen)
-        while left and len(chosen) < max(copies, len(partition.replicas)):
-            used = Counter(racks.get(broker) for broker in chosen)
-
-            def cost(
-                broker: int, used: Counter[str | None] = used, replicas: Sequence[int] = partition.replicas
-            ) -> tuple[int, bool, int, int]:
-                return used[racks.get(broker)], broker not in replicas, load[broker], broker
-
-            best = min(left, key=cost)
-            left.remove(best)
-            chosen.append(best)
-            load[best] += best not in partition.replicas
-        plan.append({"topic": topic.name, "partition": partition.number, "replicas": chosen})
-    return json.dumps({"version": 1, "partitions": plan}, separators=(",", ":"))
+    topics = json.dumps({"topics": [{"topic": topic.name}], "version": 1}, separators=(",", ":"))
+    return {"topics": topics, "brokers": ",".join(str(broker.id) for broker in brokers), "copies": copies}

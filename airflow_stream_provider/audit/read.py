@@ -5,6 +5,7 @@ What cannot be read is stored with its reason.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,10 +23,9 @@ if TYPE_CHECKING:
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 # Kafka's error code for an unknown topic.
 _NO_TOPIC = 3
-_EARLIEST, _LATEST = -2, -1
-# transaction.max.timeout.ms in seconds, where it could not be read; and slack for the brokers, which abort
-# transactions every ten seconds.
-_TRANSACTION_SECONDS = 900.0
+_LATEST = -1
+_NO_FOLDERS = "Kafka did not return the log folders; the user may lack DESCRIBE on the cluster."
+# Coordinators abort transactions that have timed out every ten seconds.
 _SLACK_SECONDS = 60.0
 
 T = TypeVar("T")
@@ -42,8 +42,10 @@ def gather(client: KafkaClient, names: Iterable[str], server: Sequence[str]) -> 
     :raises StreamError: Kafka does not answer, or denies every request.
     """
     asked = list(dict.fromkeys(names))
-    brokers = _brokers(client)
+    found = client.describe_cluster()["brokers"]
+    brokers = _brokers(client, found)
     topics = _topics(client, [*asked, *(name for name in INTERNAL if name not in asked)])
+    brokers = _with_folders(client, brokers, topics.values())
     problems: dict[str, str] = {}
     topics = _with_logs(client, topics, brokers, problems)
     return Facts(
@@ -52,12 +54,14 @@ def gather(client: KafkaClient, names: Iterable[str], server: Sequence[str]) -> 
         topics=tuple(topics[name] for name in asked),
         internal=tuple(topics[name] for name in INTERNAL if name not in asked),
         brokers=brokers,
+        fenced_listed=all("is_fenced" in each for each in found),
+        quorum=_tried("quorum", problems, client.quorum),
         problems=problems,
     )
 
 
-def _brokers(client: KafkaClient) -> tuple[BrokerFacts, ...]:
-    found = sorted(client.describe_cluster()["brokers"], key=lambda each: int(each["broker_id"]))
+def _brokers(client: KafkaClient, described: Iterable[Mapping[str, Any]]) -> tuple[BrokerFacts, ...]:
+    found = sorted(described, key=lambda each: int(each["broker_id"]))
     settings = client.configs(brokers=[each["broker_id"] for each in found if not each.get("is_fenced")])
     return tuple(
         BrokerFacts(
@@ -65,6 +69,24 @@ def _brokers(client: KafkaClient) -> tuple[BrokerFacts, ...]:
         )
         for each in found
     )
+
+
+def _with_folders(
+    client: KafkaClient, brokers: Sequence[BrokerFacts], topics: Iterable[Topic]
+) -> tuple[BrokerFacts, ...]:
+    from kafka import TopicPartition
+
+    partitions = [TopicPartition(topic.name, each.number) for topic in topics for each in topic.partitions]
+    folders = client.log_folders(partitions, [broker.id for broker in brokers if not broker.fenced])
+
+    def known(broker: BrokerFacts) -> BrokerFacts:
+        problem = folders.problems.get(broker.id)
+        if problem is not None:
+            return replace(broker, folders_problem=problem.reason)
+        found = folders.get(broker.id, ())
+        return replace(broker, folders=found, folders_problem="" if found else _NO_FOLDERS)
+
+    return tuple(known(broker) for broker in brokers)
 
 
 def _topics(client: KafkaClient, names: Sequence[str]) -> dict[str, Topic]:
@@ -115,21 +137,22 @@ def _with_logs(
             problems.setdefault(field, problem.reason)
         return dict(found)
 
-    starts = offsets("start", dict.fromkeys(served, _EARLIEST))
     stable = offsets("held", dict.fromkeys(served, _LATEST), True)
     ends = offsets("end", dict.fromkeys(served, _LATEST))
     oldest = offsets("oldest", dict.fromkeys(served, 0))
-    limit = time.time() - _transaction_seconds(brokers) - _SLACK_SECONDS
     behind = {tp: each.offset for tp, each in stable.items() if tp in ends and each.offset < ends[tp].offset}
-    young = offsets("held", dict.fromkeys(behind, round(limit * 1000)))
-    # A transaction hangs if all records since the limit come after its first record, or if there are none.
-    held = {tp: at for tp, at in behind.items() if tp in young and not 0 <= young[tp].offset <= at}
-    lost = _tried("lost_leaders", problems, lambda: client.eligible_leaders(tp.topic for tp in leaders))
-    sizes = _tried("size", problems, lambda: client.log_sizes(leaders))
-    if any(tp not in sizes for tp in served):
-        problems.setdefault(
-            "size", "Kafka did not return the sizes of the logs; the user may lack DESCRIBE on the cluster."
-        )
+    listed = _listed(client, problems) if behind else {}
+    held = {tp: at for tp, at in behind.items() if listed.get(tp, math.inf) < time.time() - _SLACK_SECONDS}
+    unlisted = {tp: at for tp, at in behind.items() if tp not in listed}
+    lost = _tried("lost_leaders", problems, lambda: client.eligible_leaders(tp.topic for tp in leaders)) or {}
+    by_broker = {broker.id: broker for broker in brokers}
+
+    def size(tp: TopicPartition) -> int | None:
+        leader = by_broker.get(leaders[tp])
+        sizes = [folder.sizes[tp] for folder in leader.folders if tp in folder.sizes] if leader else []
+        if not sizes and leaders[tp] >= 0:
+            problems.setdefault("size", (leader.folders_problem if leader else "") or _NO_FOLDERS)
+        return sizes[0] if sizes else None
 
     def known(topic: str, partition: Partition) -> Partition:
         tp = TopicPartition(topic, partition.number)
@@ -137,11 +160,11 @@ def _with_logs(
         return replace(
             partition,
             lost_leaders=lost.get(tp),
-            start=starts[tp].offset if tp in starts else None,
             end=ends[tp].offset if tp in ends else None,
             oldest=first.timestamp / 1000 if first is not None and first.offset >= 0 else None,
-            size=sizes.get(tp),
+            size=size(tp),
             held=held.get(tp),
+            unlisted=unlisted.get(tp),
         )
 
     return {
@@ -150,15 +173,23 @@ def _with_logs(
     }
 
 
-def _transaction_seconds(brokers: Sequence[BrokerFacts]) -> float:
-    found = [broker.settings.values.get("transaction.max.timeout.ms") for broker in brokers]
-    return max((int(each) / 1000 for each in found if each), default=_TRANSACTION_SECONDS)
+def _listed(client: KafkaClient, problems: dict[str, str]) -> dict[TopicPartition, float]:
+    """Return when the first open transaction of each partition times out, in seconds since 1970.
+
+    That is counted from the start that its coordinator knows: the timestamps of its records may be the producer's.
+    """
+    found = client.transactions()
+    for problem in found.problems.values():
+        problems.setdefault("held", problem.reason)
+    ends: dict[TopicPartition, float] = {}
+    for transaction in (each for listed in found.values() for each in listed):
+        for tp in transaction.partitions:
+            ends[tp] = min(ends.get(tp, math.inf), transaction.started + transaction.timeout)
+    return ends
 
 
-def _tried(
-    field: str, problems: dict[str, str], call: Callable[[], dict[TopicPartition, T]]
-) -> dict[TopicPartition, T]:
-    """Return a call's result. If it fails, return nothing and store the reason for the field.
+def _tried(field: str, problems: dict[str, str], call: Callable[[], T]) -> T | None:
+    """Return a call's result. If it fails, return None and store the reason for the field.
 
     It fails on brokers that are too old, or if the user lacks an ACL.
     """
@@ -166,4 +197,4 @@ def _tried(
         return call()
     except StreamError as error:
         problems[field] = error.message
-        return {}
+        return None

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow_stream_provider.kafka.cluster_requests import ClusterRequests, LogFolder, Quorum
 from airflow_stream_provider.kafka.connect import connect, stream_error
 from airflow_stream_provider.kafka.group_requests import GroupRequests
 from airflow_stream_provider.kafka.list_offsets import (
@@ -16,6 +17,7 @@ from airflow_stream_provider.kafka.list_offsets import (
     PartitionOffset,
 )
 from airflow_stream_provider.kafka.requests import Answers, Requests
+from airflow_stream_provider.kafka.transactions import Transaction, open_transactions
 from airflow_stream_provider.lifecycle.errors import StreamError
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class KafkaClient:
         self._admin = connect(conn_id, extra)
         self._requests = Requests(self._admin)
         self._groups = GroupRequests(self._admin, self._requests)
+        self._cluster = ClusterRequests(self._requests)
 
     def __enter__(self) -> KafkaClient:
         return self
@@ -118,6 +121,13 @@ class KafkaClient:
 
         return self._run("for producers", self._requests.ask_leaders, dict.fromkeys(partitions), request, answers)
 
+    def transactions(self) -> Answers[int, tuple[Transaction, ...]]:
+        """Return the open transactions of all brokers, by their coordinator's id.
+
+        Kafka silently leaves out those whose transactional id the user may not describe.
+        """
+        return self._run("for open transactions", open_transactions, self._requests)
+
     def groups_offsets(self, groups: Iterable[str]) -> Answers[str, dict[TopicPartition, int]]:
         """Return the committed offsets of several consumer groups, with one request to each coordinator.
 
@@ -148,8 +158,11 @@ class KafkaClient:
         return self._run("for configs", self._requests.configs, sorted(set(topics)), sorted(set(brokers)), wanted)
 
     def describe_cluster(self) -> dict[str, Any]:
-        """Return `cluster_id`, `controller_id` and `brokers`, each with `broker_id`, `host`, `port` and `rack`."""
-        return self._run("to describe the cluster", self._admin._describe_cluster)
+        """Return `cluster_id`, `controller_id` and `brokers`, each with `broker_id`, `host`, `port` and `rack`.
+
+        Brokers since Kafka 4.0 also list those that are fenced, and give each one `is_fenced`.
+        """
+        return self._run("to describe the cluster", self._cluster.describe)
 
     def eligible_leaders(self, topics: Iterable[str]) -> dict[TopicPartition, tuple[int, ...]]:
         """Return each partition's eligible leader replicas: out of sync, but able to lead without loss (KIP-966).
@@ -172,32 +185,22 @@ class KafkaClient:
                 break
         return found
 
-    def log_sizes(self, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the size of each partition's log on its leader, in bytes.
+    def log_folders(
+        self, partitions: Iterable[TopicPartition], brokers: Iterable[int]
+    ) -> Answers[int, tuple[LogFolder, ...]]:
+        """Return the log folders of brokers, by broker id. All brokers are asked at the same time.
 
-        A partition is missing from the result if its leader does not report a size.
-
-        :param leaders: broker id of the leader by partition; -1 for a partition without a leader.
+        :param partitions: the partitions whose sizes are returned.
+        :param brokers: ids of the brokers.
         """
-        from kafka import TopicPartition
+        return self._run("to describe log folders", self._cluster.log_folders, list(partitions), sorted(set(brokers)))
 
-        topics: dict[str, list[int]] = {}
-        for partition in leaders:
-            topics.setdefault(partition.topic, []).append(partition.partition)
-        brokers = sorted({leader for leader in leaders.values() if leader >= 0})
-        answers = self._run(
-            "to describe log folders", self._admin._async_describe_log_dirs, list(topics.items()), brokers
-        )
-        return {
-            partition: int(each["partition_size"])
-            for answer in answers
-            for folder in answer["log_dirs"]
-            for topic in folder["topics"]
-            for each in topic["partitions"]
-            # A replica that is being moved to another disk has a second entry.
-            if leaders.get(partition := TopicPartition(topic["name"], each["partition_index"])) == answer["broker"]
-            and not each["is_future_key"]
-        }
+    def quorum(self) -> Quorum | None:
+        """Return the quorum of controllers; None if the cluster uses ZooKeeper, or is older than Kafka 3.3.
+
+        :raises KafkaDenied: the user lacks DESCRIBE on the cluster.
+        """
+        return self._run("to describe the quorum", self._cluster.quorum)
 
     @contextlib.contextmanager
     def _asking(self, what: str) -> Iterator[None]:

@@ -76,6 +76,15 @@ class Requests:
                 await self._manager._net.sleep(pause)
         return await self._manager.send(request(), node_id=node)
 
+    def soon(self, request: Callable[[], Any], node: int) -> Awaitable[Any]:
+        """Start `send`, to wait for its answer later."""
+        answer: Awaitable[Any] = self._manager.call_soon(self.send, request, node)
+        return answer
+
+    def brokers(self) -> list[int]:
+        """Return the ids of all brokers."""
+        return sorted(broker.node_id for broker in self._manager.cluster.brokers())
+
     async def topics(self, names: list[str] | None) -> Answers[str, dict[str, Any]]:
         """Describe topics; see `KafkaClient.topics`. Also caches their leaders."""
         from kafka.protocol.metadata import MetadataRequest
@@ -183,30 +192,43 @@ class Requests:
         self, topics: list[str], brokers: list[int], keys: list[str] | None
     ) -> Answers[str | int, dict[str, str | None]]:
         """Return the effective settings of topics and brokers; see `KafkaClient.configs`."""
-        from kafka.errors import KafkaError
         from kafka.protocol.admin import DescribeConfigsRequest
 
         found: Answers[str | int, dict[str, str | None]] = Answers()
+
+        def request(kind: int, names: Iterable[str]) -> Any:
+            return DescribeConfigsRequest(resources=[(kind, name, keys) for name in names])
+
         # Only the broker itself knows its settings; every broker knows those of all topics.
-        asked: list[tuple[int | None, int, Mapping[str, str | int]]] = [(b, BROKER, {str(b): b}) for b in brokers]
-        if topics:
-            asked.append((None, TOPIC, {topic: topic for topic in topics}))
-        for node, kind, names in asked:
-            resources = [(kind, name, keys) for name in names]
-            try:
-                response = await self.send(lambda r=resources: DescribeConfigsRequest(resources=r), node)  # type: ignore[misc]
-            except (KafkaError, OSError) as error:
-                if node is None:
-                    raise
-                found.problems[node] = no_answer(node, error)
-                continue
+        responses = await self.ask_brokers(brokers, lambda broker: request(BROKER, [str(broker)]))
+        for broker, problem in responses.problems.items():
+            found.problems[broker] = problem
+        of_topics = [await self.send(lambda: request(TOPIC, topics))] if topics else []
+        for response in (*responses.values(), *of_topics):
             for each in response.results:
-                name = names[each.resource_name]
+                is_topic = each.resource_type == TOPIC
+                name: str | int = each.resource_name if is_topic else int(each.resource_name)
                 if each.error_code:
-                    what = f"{'topic' if kind == TOPIC else 'broker'} {each.resource_name}"
+                    what = f"{'topic' if is_topic else 'broker'} {each.resource_name}"
                     found.problems[name] = Problem(each.error_code, error_sentence(each.error_code, what))
                 else:
                     found[name] = {config.name: config.value for config in each.configs}
+        return found
+
+    async def ask_brokers(self, brokers: Iterable[int], request: Callable[[int], Any]) -> Answers[int, Any]:
+        """Ask several brokers, perhaps a hundred, at the same time, and return their responses by broker.
+
+        :param request: builds the request to one broker, which is its argument.
+        """
+        from kafka.errors import KafkaError
+
+        found: Answers[int, Any] = Answers()
+        sent = [(each, self.soon(lambda broker=each: request(broker), each)) for each in brokers]  # type: ignore[misc]
+        for broker, future in sent:
+            try:
+                found[broker] = await future
+            except (KafkaError, OSError) as error:
+                found.problems[broker] = no_answer(broker, error)
         return found
 
 

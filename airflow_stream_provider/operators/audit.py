@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, Context
 
-from airflow_stream_provider.audit import AuditReport, Requirements, Severity, audit, tool_arguments
+from airflow_stream_provider.audit import AuditReport, Requirements, Severity, Waiver, audit, tool_arguments
+from airflow_stream_provider.audit.recorded import RecordedClients, recorded_clients
 from airflow_stream_provider.hooks.connections import kafka_extra
 from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.spec.stream import StreamSpec
 
 
 class AuditFailed(StreamError):
@@ -21,22 +26,25 @@ class KafkaTopicAuditOperator(BaseOperator):
     """Check that Kafka would keep what a stream has not read, and what it has written: see docs/audit.md.
 
     Looks only; nothing is created or changed. Needs DESCRIBE and DESCRIBE_CONFIGS on the topics, `__consumer_offsets`,
-    `__transaction_state` and the cluster.
+    `__transaction_state` and the cluster, and DESCRIBE on the transactional ids of those who write.
 
-    :param conn_id: Airflow connection of type `kafka`.
-    :param topics: names. (templated)
+    :param stream: the stream, as read by `load_spec`. Its YAML names Kafka's connection, and its own record the topics
+        that it reads and the options of its Kafka sources and sinks. Or else
+    :param conn_id: Airflow connection of type `kafka`, with
+    :param topics: names; with a stream, names that are audited besides, such as what it writes to. (templated)
     :param fail_on: fail when there is a finding of this severity or a worse one: info, low, medium, high, critical.
-        A setting that cannot be read has the severity of its check. Milder findings, and settings that no broker knows,
-        are only logged as warnings. (templated)
+        A setting that cannot be read has the severity of its check. Milder findings, settings that no broker knows, and
+        what is waived are only logged as warnings. (templated)
     :param outage: the longest planned outage of the stream, in seconds.
     :param catch_up: seconds in which it then reads what has waited; default: as long as the outage.
-    :param executor_cores: of all executors together.
     :param compacted: the topics are meant to keep the last record of each key only.
     :param producer: declared settings of the producers, by Kafka's names, such as ``{"acks": "all"}``.
-    :param source: declared options of the stream's Kafka source, such as ``{"maxOffsetsPerTrigger": "100000"}``.
-    :param sink: declared options of the stream's Kafka sink.
+    :param source: declared options of the stream's Kafka source, such as ``{"failOnDataLoss": "true"}``; default: those
+        in the stream's record.
+    :param sink: declared options of the stream's Kafka sink; default: those in the stream's record.
+    :param waivers: findings that are accepted, each with a reason and until a day.
 
-    XCom: the report (`at`, `topics`, `findings`, `held`), also when the task fails.
+    XCom: the report (`at`, `topics`, `findings`, `held`, `expired_waivers`), also when the task fails.
     """
 
     template_fields: Sequence[str] = ("topics", "fail_on")
@@ -45,23 +53,26 @@ class KafkaTopicAuditOperator(BaseOperator):
     def __init__(
         self,
         *,
-        conn_id: str = "kafka_default",
-        topics: Sequence[str],
+        stream: StreamSpec | None = None,
+        conn_id: str = "",
+        topics: Sequence[str] = (),
         fail_on: str = "high",
         outage: float | None = None,
         catch_up: float | None = None,
-        executor_cores: int | None = None,
         compacted: bool = False,
         producer: Mapping[str, Any] | None = None,
         source: Mapping[str, Any] | None = None,
         sink: Mapping[str, Any] | None = None,
+        waivers: Sequence[Waiver] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.conn_id = conn_id
+        self.stream = stream
+        self.conn_id = _kafka_of(stream, conn_id)  # raises while the DAG is parsed
         self.topics = topics
         self.fail_on = fail_on
-        self.requirements = Requirements(outage, catch_up, executor_cores, compacted, producer, source, sink)
+        self.requirements = Requirements(outage, catch_up, compacted, producer, source, sink)
+        self.waivers = tuple(waivers)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Audit, warn, and fail if it is bad enough."""
@@ -71,6 +82,8 @@ class KafkaTopicAuditOperator(BaseOperator):
         failing = report.failing(severity)
         for finding in report.findings:
             self.log.log(40 if finding in failing else 30, "%s", finding)
+        for waiver in report.expired:
+            self.log.warning("This waiver has expired and counts as none: %s.", waiver)
         self.log.info("%s.", report)
         if failing:
             # Raising would lose the return value.
@@ -79,7 +92,7 @@ class KafkaTopicAuditOperator(BaseOperator):
             more = f"; and {len(failing) - 3} more" if len(failing) > 3 else ""
             raise AuditFailed(
                 f"{len(failing)} findings of severity {severity.label} or worse: {worst}{more}.",
-                next_step="Run the commands of the task's XCom, or give a higher fail_on.",
+                next_step="Run the commands of the task's XCom, waive what has to stay, or give a higher fail_on.",
                 findings=[finding.to_json() for finding in failing],
             )
         return report.to_json()
@@ -89,8 +102,42 @@ class KafkaTopicAuditOperator(BaseOperator):
         from airflow_stream_provider.kafka.client import KafkaClient
 
         topics = [topic for topic in ([self.topics] if isinstance(self.topics, str) else self.topics) if topic]
+        requirements = self.requirements
+        if self.stream is not None:
+            of_stream = self._recorded(self.stream)
+            topics = [*of_stream.topics, *topics]
+            requirements = replace(
+                requirements,
+                source=of_stream.source if requirements.source is None else requirements.source,
+                sink=of_stream.sink if requirements.sink is None else requirements.sink,
+                offsets_group=self.stream.offsets_group or "",
+            )
         if not topics:
-            raise SpecError("No topic was given to audit.", next_step="Give topics=, a list of names.")
+            raise SpecError("No topic was given to audit.", next_step="Give stream=load_spec(...), or topics=.")
         extra = kafka_extra(self.conn_id)
         with KafkaClient(self.conn_id, extra) as client:
-            return audit(client, topics, self.requirements, tool_arguments(extra))
+            return audit(client, topics, requirements, tool_arguments(extra), self.waivers)
+
+    def _recorded(self, stream: StreamSpec) -> RecordedClients:
+        from airflow_stream_provider.hooks.stream import StreamHook
+
+        snapshot = StreamHook(stream.name, stream.control, stream.cluster, stream.kafka).observe()
+        return recorded_clients(stream.name, snapshot.state, snapshot.heartbeats)
+
+
+def _kafka_of(stream: StreamSpec | None, conn_id: str) -> str:
+    """Return the Airflow connection of Kafka; raise SpecError if none, or more than one, is named."""
+    if stream is None:
+        return conn_id or "kafka_default"
+    if conn_id:
+        raise SpecError(
+            f"Both the stream {stream.name} and the connection {conn_id!r} are given to audit.",
+            next_step="Give one of them: the stream's YAML names its own connection.",
+        )
+    if not stream.kafka:
+        raise SpecError(
+            f"The stream {stream.name} names no Kafka connection, so there is nothing to audit.",
+            next_step="Add kafka: CONNECTION_ID to its YAML.",
+            stream=stream.name,
+        )
+    return stream.kafka

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,9 @@ _STATEFUL = re.compile(
 )
 _FUNCTION = re.compile(r"\b([a-z_]+)\(")
 _SOURCE_OPTIONS = ("subscribe", "subscribePattern", "assign", "path")
+# What the audit of Kafka judges. Never a password: everybody who reads the control log sees it.
+_AUDITED_SOURCE = ("failOnDataLoss",)
+_AUDITED_SINK = ("kafka.acks", "kafka.enable.idempotence")
 
 
 def describe(query: ManagedQuery) -> dict[str, Any]:
@@ -36,6 +40,8 @@ def describe(query: ManagedQuery) -> dict[str, Any]:
         "target": query.writer_spec.sink_target,
         "sources": _sources(plan),
         "read_committed": _reads_committed(plan),
+        "source_options": [_options(each.extraOptions().get, _AUDITED_SOURCE) for each in _kafka(plan)],
+        "sink_options": _options(query.writer_spec.options.get, _AUDITED_SINK),
         "fingerprint": fingerprint(plan.toString()),
         "conf": {name: conf.get(name, None) for name in PINNED_CONF},
     }
@@ -63,6 +69,12 @@ def _sources(plan: Any) -> list[str]:
         elif leaf.isStreaming():
             found.append(leaf.getClass().getSimpleName())
     return found
+
+
+def _options(get: Callable[[str], Any], names: Sequence[str]) -> dict[str, str]:
+    # Spark's own map takes names in any case; ours has them in lower case.
+    found = {name: get(name.lower()) for name in names}
+    return {name: str(value) for name, value in found.items() if value is not None}
 
 
 def _leaves(plan: Any) -> list[Any]:

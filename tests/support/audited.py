@@ -6,20 +6,18 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_stream_provider.audit.facts import BrokerFacts, Facts, Partition, Requirements, Settings, Topic
+from airflow_stream_provider.kafka.cluster_requests import LogFolder, Quorum, Voter
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
-NEVER = str(2**63 - 1)
+GIB = 2**30
 
 TOPIC = {
     "cleanup.policy": "delete",
     "delete.retention.ms": "86400000",
-    "flush.messages": NEVER,
-    "flush.ms": NEVER,
     "local.retention.ms": "-2",
     "max.message.bytes": "1048588",
     "message.timestamp.after.max.ms": "3600000",
-    "message.timestamp.before.max.ms": "604800000",
     "message.timestamp.type": "CreateTime",
     "min.insync.replicas": "2",
     "remote.storage.enable": "false",
@@ -41,9 +39,8 @@ BROKER = {
 NEEDS = Requirements(
     outage=DAY,
     catch_up=3600.0,
-    executor_cores=2,
     producer={"acks": "all", "enable.idempotence": True},
-    source={"maxOffsetsPerTrigger": 100_000},
+    source={},
     sink={},
 )
 
@@ -55,7 +52,6 @@ def partition(number: int, **changed: Any) -> Partition:
         replicas=(1, 2, 3),
         in_sync=(1, 2, 3),
         lost_leaders=(),
-        start=0,
         end=500,
         oldest=NOW - 3600,
         size=3600_000,
@@ -70,7 +66,8 @@ def topic(name: str = "orders", partitions: int = 6, **settings: str) -> Topic:
 
 def broker(number: int, **settings: str) -> BrokerFacts:
     found = {key.replace("_", "."): value for key, value in settings.items()}
-    return BrokerFacts(number, f"zone-{number}", False, Settings(f"broker {number}", {**BROKER, **found}))
+    settings_of = Settings(f"broker {number}", {**BROKER, **found})
+    return BrokerFacts(number, f"zone-{number}", False, settings_of, (LogFolder("/data", 100 * GIB, 50 * GIB),))
 
 
 def facts(**changed: Any) -> Facts:
@@ -80,5 +77,6 @@ def facts(**changed: Any) -> Facts:
         topics=(topic(),),
         internal=(topic("__consumer_offsets", 50, cleanup_policy="compact"), topic("__transaction_state", 50)),
         brokers=(broker(1), broker(2), broker(3)),
+        quorum=Quorum(1, (Voter(1, 0.0), Voter(2, 0.2), Voter(3, 0.4))),
     )
     return replace(whole, **changed)

@@ -17,12 +17,18 @@ KINDS = ("unit", "integration", "system")
 # Modules without a test file of their name, each with the file that covers it and why it is there.
 ELSEWHERE = {
     "audit/checks/clients.py": ("unit/audit/test_checks.py", "one table has a case for each check of every module"),
+    "audit/checks/cluster.py": ("unit/audit/test_checks.py", "as above"),
     "audit/checks/defaults.py": ("unit/audit/test_checks.py", "as above"),
     "audit/checks/live.py": ("unit/audit/test_checks.py", "as above"),
     "audit/checks/records.py": ("unit/audit/test_checks.py", "as above"),
     "audit/checks/replication.py": ("unit/audit/test_checks.py", "as above"),
     "audit/checks/retention.py": ("unit/audit/test_checks.py", "as above"),
     "audit/read.py": ("integration/audit/test_audit.py", "only real brokers say what can be read of them"),
+    "kafka/cluster_requests.py": (
+        "integration/audit/test_audit.py",
+        "the audit needs three brokers, and alone asks this",
+    ),
+    "kafka/transactions.py": ("integration/audit/test_audit.py", "the audit judges transactions of real brokers"),
     "runtime/acts.py": ("unit/runtime/test_agent.py", "an act shows in what the agent that decides on it does"),
     "runtime/driver_process.py": ("integration/runtime/test_hand_over.py", "it is a whole process with its JVM"),
     "runtime/jvm.py": ("integration/runtime/test_boundary.py", "it is used by whatever runs beside a JVM"),

@@ -1,40 +1,11 @@
-"""Check the declared settings of clients: producers, Spark's source and sink, and the executors' cores."""
+"""Check the declared settings of clients: producers, and Spark's source and sink."""
 
 from __future__ import annotations
 
-from airflow_stream_provider.audit.check import CLIENTS, CLUSTER, Broken, Check, Severity, check
-from airflow_stream_provider.audit.facts import Facts, NotRead, NotVerifiable, Requirements
+from airflow_stream_provider.audit.check import CLIENTS, Broken, Check, Severity, check
+from airflow_stream_provider.audit.facts import Facts, Requirements
 
-PARTITIONS_PER_CORE = 3
 DELIVERY_SECONDS = 60
-
-
-@check(
-    "partitions",
-    Severity.MEDIUM,
-    CLUSTER,
-    wanted=f"{PARTITIONS_PER_CORE} partitions or more, of all topics together, for each core of the executors",
-    why="Spark reads each partition in one task, and its tuning guide asks for two to three tasks per core. "
-    "With fewer partitions, cores are idle while the stream catches up. If adding partitions is not possible "
-    "because keys would move, set minPartitions on the source.",
-    fix="kafka-topics.sh {server} --alter --topic {pattern} --partitions {count}",
-)
-def partitions(facts: Facts, _: Facts, requirements: Requirements) -> Broken | None:
-    """Compare the number of partitions with three times the cores."""
-    if requirements.executor_cores is None:
-        raise NotVerifiable("The cores of all executors together were not declared (executor_cores=).")
-    unread = [topic.name for topic in facts.topics if topic.problem]
-    if unread:
-        raise NotRead(f"The partitions of {', '.join(unread)} could not be read.")
-    found = sum(len(topic.partitions) for topic in facts.topics)
-    wanted = PARTITIONS_PER_CORE * requirements.executor_cores
-    if found >= wanted:
-        return None
-    largest = max(facts.topics, key=lambda topic: len(topic.partitions))
-    return Broken(
-        f"{found} partitions for {requirements.executor_cores} cores, {wanted} wanted",
-        {"topic": largest.name, "count": len(largest.partitions) + wanted - found},
-    )
 
 
 @check(
@@ -87,6 +58,26 @@ def producer_retries(requirements: Requirements, facts: Facts, _: Requirements) 
 
 
 @check(
+    "producer-timeouts",
+    Severity.MEDIUM,
+    CLIENTS,
+    wanted="delivery.timeout.ms of at least linger.ms and request.timeout.ms together at the producers",
+    why="Otherwise a record may expire before its first request has failed, and is dropped without a retry. Java's "
+    "producer and kafka-python refuse to start with such settings.",
+    fix="delivery.timeout.ms={value}  # in the producer's settings",
+)
+def producer_timeouts(requirements: Requirements, facts: Facts, _: Requirements) -> Broken | None:
+    """Compare the declared timeouts; the defaults of all clients fit each other."""
+    delivery = requirements.number("producer", "delivery.timeout.ms", "120000")
+    linger = requirements.number("producer", "linger.ms", "0")
+    request = requirements.number("producer", "request.timeout.ms", "30000")
+    if delivery >= linger + request:
+        return None
+    found = f"delivery.timeout.ms is {delivery}, linger.ms {linger} and request.timeout.ms {request}"
+    return Broken(found, {"value": linger + request})
+
+
+@check(
     "producer-in-flight",
     Severity.MEDIUM,
     CLIENTS,
@@ -120,22 +111,6 @@ def source_data_loss(requirements: Requirements, facts: Facts, _: Requirements) 
 
 
 @check(
-    "source-batch-limit",
-    Severity.MEDIUM,
-    CLIENTS,
-    wanted="maxOffsetsPerTrigger set at Spark's source",
-    why="Without it the first batch after an outage reads everything since: hours without a commit, and memory "
-    "for all of it.",
-    fix='.option("maxOffsetsPerTrigger", "1000000")  # on the stream\'s Kafka source; as many as it reads in a minute',
-)
-def source_batch_limit(requirements: Requirements, facts: Facts, _: Requirements) -> Broken | None:
-    """Check that maxOffsetsPerTrigger is declared."""
-    return (
-        None if requirements.option("source", "maxOffsetsPerTrigger", "") else Broken("maxOffsetsPerTrigger is not set")
-    )
-
-
-@check(
     "sink-acks",
     Severity.INFO,
     CLIENTS,
@@ -155,13 +130,12 @@ def sink_acks(requirements: Requirements, facts: Facts, _: Requirements) -> Brok
     return Broken("kafka.enable.idempotence is false") if idempotence != "true" else None
 
 
-ON_THE_CLUSTER: tuple[Check[Facts], ...] = (partitions,)
 CHECKS: tuple[Check[Requirements], ...] = (
     producer_acks,
     producer_idempotence,
     producer_retries,
+    producer_timeouts,
     producer_in_flight,
     source_data_loss,
-    source_batch_limit,
     sink_acks,
 )

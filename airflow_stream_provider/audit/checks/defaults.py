@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_stream_provider.audit.check import BROKERS, Broken, Check, Severity, check
 from airflow_stream_provider.audit.facts import BrokerFacts, Facts, NotRead, Requirements
-from airflow_stream_provider.audit.fix import COPIES, broker_file
+from airflow_stream_provider.audit.fix import COPIES, broker_setting
 
 
 @check(
@@ -14,7 +14,7 @@ from airflow_stream_provider.audit.fix import COPIES, broker_file
     wanted="broker.rack of every broker",
     why="Without it Kafka may place all replicas of a partition in one rack or zone, which can fail as a whole "
     "(Amazon MSK sets it to the zone).",
-    fix=broker_file("broker.rack", "RACK"),
+    fix=broker_setting("broker.rack=RACK"),
 )
 def broker_racks(broker: BrokerFacts, facts: Facts, requirements: Requirements) -> Broken | None:
     """Check that broker.rack is set."""
@@ -27,7 +27,7 @@ def broker_racks(broker: BrokerFacts, facts: Facts, requirements: Requirements) 
     BROKERS,
     wanted="auto.create.topics.enable=false",
     why="A typo in a name, or a request for a deleted topic, creates a topic with the brokers' defaults.",
-    fix=broker_file("auto.create.topics.enable", "false"),
+    fix=broker_setting("auto.create.topics.enable=false"),
 )
 def auto_create(broker: BrokerFacts, facts: Facts, requirements: Requirements) -> Broken | None:
     """Check auto.create.topics.enable."""
@@ -45,7 +45,7 @@ def _at_least(broker: BrokerFacts, key: str, wanted: int) -> Broken | None:
     BROKERS,
     wanted=f"default.replication.factor of {COPIES} or more",
     why="Topics that are created without a replication factor get this one; Kafka's default is a single replica.",
-    fix=broker_file("default.replication.factor", str(COPIES)),
+    fix=broker_setting(f"default.replication.factor={COPIES}"),
 )
 def default_replication(broker: BrokerFacts, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare the default replication factor with three."""
@@ -62,7 +62,12 @@ def default_replication(broker: BrokerFacts, facts: Facts, requirements: Require
 )
 def default_min_insync(broker: BrokerFacts, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare the default min.insync.replicas with two."""
-    return _at_least(broker, "min.insync.replicas", 2)
+    broken, copies = _at_least(broker, "min.insync.replicas", 2), broker.settings.number("default.replication.factor")
+    if broken is None or copies >= COPIES:
+        return broken
+    # New topics would have too few replicas for it, and refuse writes when one broker restarts.
+    first = f"# first default.replication.factor={COPIES}: with {copies}, 2 would stop writes; then audit again"
+    return Broken(broken.found, fix=first)
 
 
 def _not_created(facts: Facts, name: str) -> bool:
@@ -80,7 +85,7 @@ def _not_created(facts: Facts, name: str) -> bool:
     wanted=f"offsets.topic.replication.factor of {COPIES} or more, while __consumer_offsets does not exist yet",
     why="The first consumer group creates the topic with this. If it has one replica and that broker fails, all "
     "groups lose their offsets.",
-    fix=broker_file("offsets.topic.replication.factor", str(COPIES)),
+    fix=broker_setting(f"offsets.topic.replication.factor={COPIES}"),
 )
 def consumer_offsets_topic(broker: BrokerFacts, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare the replication factor with three, until the topic exists; then it is audited like the others."""
@@ -96,8 +101,7 @@ def consumer_offsets_topic(broker: BrokerFacts, facts: Facts, requirements: Requ
     wanted=f"transaction.state.log.replication.factor of {COPIES} and transaction.state.log.min.isr of 2 or "
     "more, while __transaction_state does not exist yet",
     why="The first transaction creates the topic with these. While it is not available, no transaction can end.",
-    fix=r"printf 'transaction.state.log.replication.factor=3\ntransaction.state.log.min.isr=2\n' >> server.properties"
-    "  # of broker {broker}, then restart it",
+    fix=broker_setting(f"transaction.state.log.replication.factor={COPIES}", "transaction.state.log.min.isr=2"),
 )
 def transaction_state_topic(broker: BrokerFacts, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare the replication factor with three and min.isr with two, until the topic exists."""

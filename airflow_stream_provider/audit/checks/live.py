@@ -1,12 +1,11 @@
-"""Check the present state of the cluster: partitions without a leader or with missing replicas, fenced brokers."""
+"""Check the present state of the partitions: those without a leader, and those with missing replicas."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from airflow_stream_provider.audit.check import ALL_TOPICS, CLUSTER, Broken, Check, Severity, check
+from airflow_stream_provider.audit.check import ALL_TOPICS, Broken, Check, Severity, check
 from airflow_stream_provider.audit.facts import Facts, Partition, Requirements, Topic, partition_numbers
-from airflow_stream_provider.audit.fix import COPIES
 
 
 def _start(flag: str) -> str:
@@ -123,37 +122,6 @@ def eligible_leaders(topic: Topic, facts: Facts, requirements: Requirements) -> 
     return _of(bad, "eligible leaders out of sync", {broker for each in bad for broker in each.lost_leaders or ()})
 
 
-@check(
-    "enough-brokers",
-    Severity.MEDIUM,
-    CLUSTER,
-    wanted=f"{COPIES} live brokers, and at least as many as a partition has replicas",
-    why="With fewer there is no broker for the third replica, nor for one that has to move.",
-    fix="kafka-broker-api-versions.sh {server}  # lists live brokers; add or start some until there are {brokers}",
-)
-def enough_brokers(facts: Facts, _: Facts, requirements: Requirements) -> Broken | None:
-    """Count the live brokers."""
-    copies = [len(partition.replicas) for topic in facts.topics for partition in topic.partitions]
-    wanted = max([COPIES, *copies])
-    found = len(facts.live)
-    return Broken(f"{found} of {wanted} brokers are live", {"brokers": wanted}) if found < wanted else None
-
-
-@check(
-    "fenced-brokers",
-    Severity.MEDIUM,
-    CLUSTER,
-    wanted="no registered broker is fenced",
-    why="A fenced broker serves no clients: it is down, starting, or cut off from the controllers.",
-    fix="kafka-cluster.sh list-endpoints {cluster} --include-fenced-brokers  # then start brokers {brokers}",
-)
-def fenced_brokers(facts: Facts, _: Facts, requirements: Requirements) -> Broken | None:
-    """Find fenced brokers."""
-    bad = [broker.id for broker in facts.brokers if broker.fenced]
-    brokers = ",".join(str(each) for each in sorted(bad))
-    return Broken(f"fenced: {brokers}", {"brokers": brokers}) if bad else None
-
-
 ON_TOPICS: tuple[Check[Topic], ...] = (
     offline_partitions,
     below_min_insync,
@@ -162,4 +130,3 @@ ON_TOPICS: tuple[Check[Topic], ...] = (
     offline_replicas,
     eligible_leaders,
 )
-ON_THE_CLUSTER: tuple[Check[Facts], ...] = (enough_brokers, fenced_brokers)

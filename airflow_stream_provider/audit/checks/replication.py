@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_stream_provider.audit.check import ALL_TOPICS, NAMED_TOPICS, Broken, Check, Severity, check
 from airflow_stream_provider.audit.facts import Facts, NotRead, NotVerifiable, Requirements, Topic, partition_numbers
-from airflow_stream_provider.audit.fix import COPIES, REASSIGN, reassignment, topic_setting
+from airflow_stream_provider.audit.fix import COPIES, REASSIGN, reassigned, topic_setting
 
 
 @check(
@@ -30,7 +30,7 @@ def _more_copies(found: str, topic: Topic, facts: Facts) -> Broken:
         return Broken(
             found, fix=f"# first add brokers: {live} are live, {COPIES} replicas need {COPIES}; then audit again"
         )
-    return Broken(found, {"plan": reassignment(topic, facts.brokers)})
+    return Broken(found, reassigned(topic, facts.live))
 
 
 @check(
@@ -74,8 +74,15 @@ def replication_factor(topic: Topic, facts: Facts, requirements: Requirements) -
 )
 def min_insync(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare min.insync.replicas with 2."""
-    value = topic.settings.number("min.insync.replicas")
-    return Broken(f"min.insync.replicas is {value}") if value < 2 else None
+    value, copies = topic.settings.number("min.insync.replicas"), topic.copies
+    if value >= 2:
+        return None
+    found = f"min.insync.replicas is {value}"
+    if copies >= COPIES:
+        return Broken(found)
+    # With two replicas, 2 stops all writes when one broker restarts; with one, at once.
+    first = f"# first give every partition {COPIES} replicas: with {copies}, 2 would stop writes; then audit again"
+    return Broken(f"{found}, with {copies} replicas", fix=first)
 
 
 @check(
@@ -138,8 +145,8 @@ def replica_racks(topic: Topic, facts: Facts, requirements: Requirements) -> Bro
     ]
     if not bad:
         return None
-    plan = reassignment(topic, facts.brokers, topic.copies)
-    return Broken(f"{partition_numbers(bad)}: replicas share a rack while another rack has none", {"plan": plan})
+    values = reassigned(topic, facts.live, topic.copies)
+    return Broken(f"{partition_numbers(bad)}: replicas share a rack while another rack has none", values)
 
 
 CHECKS: tuple[Check[Topic], ...] = (

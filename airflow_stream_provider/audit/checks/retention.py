@@ -8,6 +8,7 @@ from airflow_stream_provider.audit.check import BROKERS, TOPICS, Broken, Check, 
 from airflow_stream_provider.audit.facts import (
     BrokerFacts,
     Facts,
+    NotRead,
     NotVerifiable,
     Partition,
     Requirements,
@@ -15,7 +16,7 @@ from airflow_stream_provider.audit.facts import (
     format_duration,
     partition_numbers,
 )
-from airflow_stream_provider.audit.fix import broker_file, topic_setting
+from airflow_stream_provider.audit.fix import broker_setting, topic_setting
 
 
 def _deletes(topic: Topic) -> bool:
@@ -60,55 +61,28 @@ def retention_size(topic: Topic, facts: Facts, requirements: Requirements) -> Br
     limit = topic.settings.number("retention.bytes")
     if limit < 0 or not _deletes(topic):
         return None
-    facts.require_field("size")
     facts.require_field("oldest")
+    unknown = [each for each in topic.partitions if each.leader >= 0 and each.size is None]
     kept = {each.number: limit / rate for each in topic.partitions if (rate := _bytes_per_second(each, facts.at))}
-    if not kept:
+    if not kept and not unknown:
         raise NotVerifiable(
             f"retention.bytes is {limit}; for how long that is enough is not known before there are records."
         )
     wanted = requirements.retention_needed
     bad = [partition for partition in topic.partitions if kept.get(partition.number, math.inf) < wanted]
-    least = min(kept.values())
-    return (
-        Broken(
-            f"{partition_numbers(bad)}: {limit} bytes last {format_duration(least)}, {format_duration(wanted)} needed"
-        )
-        if bad
-        else None
-    )
+    if bad:
+        least = format_duration(min(kept.values()))
+        return Broken(f"{partition_numbers(bad)}: {limit} bytes last {least}, {format_duration(wanted)} needed")
+    if unknown:
+        # One broker may not have answered: the partitions of the others are judged above.
+        raise NotRead(f"{partition_numbers(unknown)}: {facts.problems.get('size', 'the size is not known.')}")
+    return None
 
 
 def _bytes_per_second(partition: Partition, now: float) -> float | None:
     if not partition.size or partition.oldest is None or partition.oldest >= now:
         return None
     return partition.size / (now - partition.oldest)
-
-
-@check(
-    "retention-observed",
-    Severity.HIGH,
-    TOPICS,
-    wanted="where records have been deleted, the oldest one left is as old as the longest planned outage and the time "
-    "to catch up",
-    why="Kafka may keep less than the settings promise, because of a limit in bytes, timestamps in the past or "
-    "kafka-delete-records.sh.",
-    fix=topic_setting("retention.ms", "{value},retention.bytes=-1"),
-)
-def retention_observed(topic: Topic, facts: Facts, requirements: Requirements) -> Broken | None:
-    """Compare the age of the oldest record with the needed retention, in logs that have lost their beginning."""
-    facts.require_field("start")
-    facts.require_field("oldest")
-    ages = {each.number: facts.at - each.oldest for each in topic.partitions if each.start and each.oldest is not None}
-    wanted = requirements.retention_needed
-    bad = [partition for partition in topic.partitions if ages.get(partition.number, math.inf) < wanted]
-    if not bad:
-        return None
-    oldest = format_duration(max(0.0, min(ages.values())))
-    found = f"{partition_numbers(bad)}: records have been deleted, and the oldest left is {oldest} old"
-    # Never less than the present value, which would delete more records.
-    kept = topic.settings.seconds("retention.ms")
-    return Broken(found, {"value": -1 if math.isinf(kept) else _milliseconds(max(kept, wanted))})
 
 
 @check(
@@ -173,15 +147,18 @@ def tombstones(topic: Topic, facts: Facts, requirements: Requirements) -> Broken
 
 @check(
     "offsets-retention",
-    Severity.HIGH,
+    Severity.LOW,
     BROKERS,
-    wanted="offsets.retention.minutes of the longest planned outage and the time to catch up, or more",
-    why="Kafka drops the offsets of a group without members this long after its last commit. The group that a stream "
-    "commits to for monitoring has no members.",
-    fix=broker_file("offsets.retention.minutes"),
+    wanted="offsets.retention.minutes of the longest planned outage and the time to catch up, or more, if the stream "
+    "commits to an offsets_group",
+    why="Kafka drops the offsets of a group without members this long after its last commit, and lag tools then lose "
+    "sight of the stream. The stream itself reads its checkpoint and loses nothing.",
+    fix=broker_setting("offsets.retention.minutes={value}"),
 )
 def offsets_retention(broker: BrokerFacts, facts: Facts, requirements: Requirements) -> Broken | None:
     """Compare offsets.retention.minutes with the retention that the stream needs."""
+    if requirements.offsets_group == "":
+        return None
     kept, wanted = broker.settings.number("offsets.retention.minutes") * 60.0, requirements.retention_needed
     if kept >= wanted:
         return None
@@ -193,7 +170,6 @@ def offsets_retention(broker: BrokerFacts, facts: Facts, requirements: Requireme
 ON_TOPICS: tuple[Check[Topic], ...] = (
     retention_time,
     retention_size,
-    retention_observed,
     local_retention,
     compaction,
     tombstones,

@@ -9,7 +9,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_stream_provider.checkpoint import boundary
-from airflow_stream_provider.runtime.describe import progress
+from airflow_stream_provider.runtime.describe import _AUDITED_SINK, _AUDITED_SOURCE, _options, progress
+from airflow_stream_provider.runtime.writer_spec import _note_options, writer_spec_of
 from devstack.drivers import wait_for
 
 
@@ -37,3 +38,16 @@ def test_a_query_without_input_is_where_its_last_batch_was(spark: SparkSession, 
     finally:
         query.stop()
         spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
+
+
+def test_only_the_options_that_the_audit_judges_are_described(spark: SparkSession) -> None:
+    """Their names are in any case, and among the others may be a password."""
+    java: Any = spark._jvm
+    given = java.java.util.HashMap()
+    given.put("FAILONDATALOSS", "false")
+    given.put("kafka.sasl.jaas.config", "hunter2")
+    of_source = java.org.apache.spark.sql.util.CaseInsensitiveStringMap(given)
+    assert _options(of_source.get, _AUDITED_SOURCE) == {"failOnDataLoss": "false"}
+    writer = spark.readStream.format("rate").load().writeStream.format("kafka")
+    _note_options(writer_spec_of(writer), {"Kafka.Acks": 1, "kafka.sasl.jaas.config": "hunter2"})
+    assert _options(writer_spec_of(writer).options.get, _AUDITED_SINK) == {"kafka.acks": "1"}

@@ -25,6 +25,6 @@ def test_an_unknown_severity_is_refused_with_the_known_ones() -> None:
 
 def test_names_are_quoted_for_the_shell_and_as_regular_expressions() -> None:
     odd = replace(topic("orders.v1 $(rm)"), partitions=(partition(0, leader=-1),))
-    report = judge(facts(topics=(odd,)), replace(NEEDS, executor_cores=None))
+    report = judge(facts(topics=(odd,)), NEEDS)
     fix = next(f.fix for f in report.findings if f.check == "offline-partitions")
     assert shlex.split(fix, comments=True)[5] == r"orders\.v1 $(rm)"

@@ -10,7 +10,8 @@ from airflow_stream_provider.audit import AuditReport, CheckResult, Severity
 from airflow_stream_provider.audit.checks import CHECKS
 from airflow_stream_provider.audit.facts import Settings, Topic
 from airflow_stream_provider.audit.report import judge
-from tests.support.audit_cases import CASES, Case, six
+from airflow_stream_provider.kafka.cluster_requests import LogFolder
+from tests.support.audit_cases import CASES, Case, every, producer, six
 from tests.support.audited import DAY, NEEDS, broker, facts, partition, topic
 
 
@@ -53,7 +54,7 @@ def test_an_internal_topic_that_may_not_be_described_does_not_count_as_not_creat
     assert results == {"topic-readable": CheckResult.UNREAD, "consumer-offsets-topic": CheckResult.UNREAD}
 
 
-@pytest.mark.parametrize("name", ["start", "oldest", "size", "held", "lost_leaders"])
+@pytest.mark.parametrize("name", ["oldest", "held", "lost_leaders", "quorum"])
 def test_facts_that_could_not_be_read_are_reported_with_the_reason(name: str) -> None:
     limited = topic(retention_bytes="1000000000000")
     report = judge(facts(topics=(limited,), problems={name: "Kafka refuses it."}), NEEDS)
@@ -63,17 +64,83 @@ def test_facts_that_could_not_be_read_are_reported_with_the_reason(name: str) ->
     }
 
 
-@pytest.mark.parametrize(("kept", "fix"), [("3600000", "90000000"), ("604800000", "604800000"), ("-1", "-1")])
-def test_a_command_never_makes_retention_shorter(kept: str, fix: str) -> None:
-    cut = facts(topics=(replace(topic(retention_ms=kept), partitions=six(start=10).topics[0].partitions),))
-    commands = [finding.fix for finding in judge(cut, NEEDS).findings if finding.check == "retention-observed"]
-    assert [f"retention.ms={fix}," in command for command in commands] == [True]
+def test_a_broker_without_sizes_loses_only_its_own_partitions() -> None:
+    """The others are judged as if it had answered."""
+    silent = {"size": "Broker 2 does not answer."}
+    enough = replace(topic(retention_bytes="1000000000000"), partitions=(partition(0), partition(1, size=None)))
+    (finding,) = judge(facts(topics=(enough,), problems=silent), NEEDS).findings
+    assert (finding.check, finding.result) == ("retention-size", CheckResult.UNREAD)
+    assert finding.found == "partition 1: Broker 2 does not answer."
+    short = replace(topic(retention_bytes="36000000"), partitions=enough.partitions)
+    (finding,) = judge(facts(topics=(short,), problems=silent), NEEDS).findings
+    assert (finding.check, finding.result) == ("retention-size", CheckResult.BROKEN)
+    assert finding.found.startswith("partition 0: 36000000 bytes last 10 h")
+
+
+@pytest.mark.parametrize(("replicas", "value"), [((1, 2), "1"), ((1,), "1")])
+def test_no_command_sets_min_insync_replicas_to_a_value_that_stops_writes(
+    replicas: tuple[int, ...], value: str
+) -> None:
+    few = replace(topic(min_insync_replicas=value), partitions=(partition(0, replicas=replicas, in_sync=replicas),))
+    report = judge(facts(topics=(few,), internal=()), NEEDS)
+    fix = next(finding.fix for finding in report.findings if finding.check == "min-insync")
+    assert fix.startswith("# first give every partition 3 replicas")
+    assert "min.insync.replicas=2" not in " ".join(finding.fix for finding in report.findings)
+
+
+def test_the_brokers_default_of_min_insync_replicas_needs_three_replicas_first() -> None:
+    report = judge(every(min_insync_replicas="1", default_replication_factor="2"), NEEDS)
+    fix = next(finding.fix for finding in report.findings if finding.check == "default-min-insync")
+    assert fix.startswith("# first default.replication.factor=3")
+
+
+def test_brokers_that_do_not_list_fenced_ones_do_not_count_as_having_none() -> None:
+    report = judge(facts(fenced_listed=False), NEEDS)
+    assert [(f.check, f.result) for f in report.findings] == [("fenced-brokers", CheckResult.UNVERIFIABLE)]
+    assert "fenced-brokers" not in report.held
+
+
+@pytest.mark.parametrize(("group", "findings"), [(None, 1), ("orders-monitor", 1), ("", 0)])
+def test_offsets_of_groups_are_no_records_of_the_stream(group: str | None, findings: int) -> None:
+    """Spark reads its checkpoint: what Kafka drops here costs only the view of lag tools."""
+    report = judge(every(offsets_retention_minutes="1440"), replace(NEEDS, offsets_group=group))
+    assert len(report.findings) == findings
+    assert report.failing(Severity.MEDIUM) == ()
+
+
+def test_long_transactions_are_allowed_if_no_producer_is_refused() -> None:
+    """Flink's documentation asks for an hour or more at the brokers."""
+    assert judge(every(transaction_max_timeout_ms="7200000"), NEEDS).findings == ()
+    asking = producer(transactional_id="flink", transaction_timeout_ms=7_200_000)
+    assert judge(every(transaction_max_timeout_ms="7200000"), asking).findings == ()
+
+
+def test_brokers_with_the_same_finding_share_one() -> None:
+    report = judge(facts(brokers=tuple(broker(n, auto_create_topics_enable="true") for n in range(1, 101))), NEEDS)
+    (finding,) = report.findings
+    assert finding.subject == f"brokers {', '.join(str(n) for n in range(1, 101))}"
+
+
+def test_a_transaction_that_no_coordinator_lists_is_not_aborted() -> None:
+    (finding,) = judge(six(unlisted=7), NEEDS).findings
+    assert (finding.check, finding.result, finding.fix) == ("open-transactions", CheckResult.UNREAD, "")
+
+
+def test_a_failed_log_folder_is_found_and_its_size_ignored() -> None:
+    failed = LogFolder("/bad", problem="Kafka does not answer for the log folder /bad: KafkaStorageError.")
+    report = judge(facts(brokers=(replace(broker(1), folders=(failed,)), broker(2), broker(3))), NEEDS)
+    assert [(f.check, f.subject, f.found) for f in report.findings] == [("disk-headroom", "broker 1", failed.problem)]
+
+
+def test_a_cluster_with_zookeeper_has_no_quorum_to_judge() -> None:
+    (finding,) = judge(facts(quorum=None), NEEDS).findings
+    assert (finding.check, finding.result) == ("quorum", CheckResult.UNVERIFIABLE)
 
 
 @pytest.mark.parametrize("declared", [{"delivery.timeout.ms": "2m"}, {"retries": "unlimited"}, {"retries": 1e6}])
 def test_a_declared_setting_that_is_not_a_number_is_not_verifiable(declared: dict[str, object]) -> None:
     report = judge(facts(), replace(NEEDS, producer={"acks": "all", "enable.idempotence": True, **declared}))
-    (finding,) = report.findings
+    finding = report.findings[0]
     assert (finding.check, finding.result) == ("producer-retries", CheckResult.UNVERIFIABLE)
     assert "which is not a whole number" in finding.found
 
@@ -92,7 +159,7 @@ def test_catching_up_takes_as_long_as_the_outage_unless_declared() -> None:
 
 @pytest.mark.parametrize("kept", ["-1", str(2**63 - 1), "90000000"])
 def test_unlimited_or_exactly_sufficient_retention_is_enough(kept: str) -> None:
-    kept_long = facts(topics=(topic(retention_ms=kept, message_timestamp_before_max_ms="1"),))
+    kept_long = facts(topics=(topic(retention_ms=kept),))
     assert found(judge(kept_long, NEEDS)) == set()
 
 

@@ -42,7 +42,7 @@ def test_a_setting_that_is_not_known_is_not_read(settings: Settings, reason: str
 
 def test_a_field_of_the_partitions_that_could_not_be_read_names_the_reason() -> None:
     known = facts(problems={"size": "Kafka did not return the sizes."})
-    known.require_field("start")
+    known.require_field("oldest")
     with pytest.raises(NotRead, match="Kafka did not return the sizes"):
         known.require_field("size")
 

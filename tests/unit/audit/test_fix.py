@@ -1,58 +1,34 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from airflow_stream_provider.audit.facts import BrokerFacts, Partition, Settings, Topic
-from airflow_stream_provider.audit.fix import fill_template, reassignment, template_for_docs, tool_arguments
-
-replica_sets = st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True)
-
-
-def brokers(racks: dict[int, str | None], fenced: set[int] = frozenset()) -> list[BrokerFacts]:  # type: ignore[assignment]
-    return [BrokerFacts(number, rack, number in fenced, Settings("")) for number, rack in racks.items()]
-
-
-def planned(topic: Topic, there: list[BrokerFacts], copies: int = 3) -> list[list[int]]:
-    return [each["replicas"] for each in json.loads(reassignment(topic, there, copies))["partitions"]]
-
-
-def topic(*replicas: list[int]) -> Topic:
-    return Topic("t", tuple(Partition(n, each[0], tuple(each), tuple(each)) for n, each in enumerate(replicas)))
-
-
-@given(
-    st.lists(replica_sets, min_size=1, max_size=8),
-    st.lists(st.sampled_from(["a", "b", "c"]), min_size=6, max_size=6),
-    st.sets(st.integers(1, 6), max_size=3),
+from airflow_stream_provider.audit.facts import BrokerFacts, Settings, Topic
+from airflow_stream_provider.audit.fix import (
+    REASSIGN,
+    broker_setting,
+    fill_template,
+    reassigned,
+    template_for_docs,
+    tool_arguments,
 )
-def test_a_plan_keeps_leaders_has_no_duplicates_and_spreads_over_racks(
-    replicas: list[list[int]], racks: list[str], fenced: set[int]
-) -> None:
-    there = brokers(dict(enumerate(racks, start=1)), fenced)
-    for before, after in zip(replicas, planned(topic(*replicas), there), strict=True):
-        usable = set(range(1, 7)) - fenced | set(before)
-        assert after[0] == before[0]
-        assert len(set(after)) == len(after) == min(max(3, len(before)), len(usable))
-        assert set(after) <= usable, "moved to a broker that does not serve"
-        names = {racks[broker - 1] for broker in usable}
-        assert len({racks[broker - 1] for broker in after}) == min(len(after), len(names))
 
 
-@given(st.lists(replica_sets, min_size=1, max_size=8))
-def test_without_racks_nothing_moves(replicas: list[list[int]]) -> None:
-    there = brokers(dict.fromkeys(range(1, 7)))
-    for before, after in zip(replicas, planned(topic(*replicas), there), strict=True):
-        assert set(before) <= set(after)
+def test_a_move_of_replicas_is_planned_by_kafkas_tool_and_started_by_a_person() -> None:
+    """A finding never starts a move of whole partitions over the network."""
+    brokers = [BrokerFacts(number, None, False, Settings("")) for number in (1, 2, 3)]
+    command = fill_template(REASSIGN, ("--bootstrap-server", "h:1"), reassigned(Topic("a b"), brokers))
+    words = shlex.split(command, comments=True)
+    assert json.loads(words[2]) == {"topics": [{"topic": "a b"}], "version": 1}
+    assert words[-3:] == ["--broker-list", "1,2,3", "--generate"]
+    assert "--execute" not in words
 
 
-def test_new_copies_are_spread_over_the_brokers() -> None:
-    after = planned(topic(*([1] for _ in range(10))), brokers(dict.fromkeys(range(1, 7))))
-    loads = [sum(broker in each for each in after) for broker in range(2, 7)]
-    assert loads == [4] * 5
+def test_a_brokers_setting_is_written_to_no_file() -> None:
+    """A managed cluster has no server.properties; nor does the machine on which a finding is read."""
+    assert broker_setting("a=1", "b=2").startswith("a=1 b=2  # in every broker's server.properties, or")
 
 
 @pytest.mark.parametrize(

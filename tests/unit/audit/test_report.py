@@ -24,7 +24,6 @@ def test_a_check_never_holds_if_its_settings_could_not_be_read() -> None:
         "retention-time",
         "retention-size",
         "local-retention",
-        "timestamps-past",
         "compaction",
     } <= unread
     assert not unread & set(report.held), "held and could not be read at once"
@@ -33,14 +32,17 @@ def test_a_check_never_holds_if_its_settings_could_not_be_read() -> None:
 
 def test_the_report_is_sorted_by_severity_and_is_json() -> None:
     bad = facts(
-        topics=(topic(unclean_leader_election_enable="true", flush_ms="1"), Topic("x", problem="-", missing=True))
+        topics=(
+            topic(unclean_leader_election_enable="true", message_timestamp_after_max_ms="86400000"),
+            Topic("x", problem="-", missing=True),
+        )
     )
-    report = judge(bad, replace(NEEDS, executor_cores=None, producer=None))
+    report = judge(bad, replace(NEEDS, producer=None))
     severities = [finding.severity for finding in report.findings]
     assert severities == sorted(severities, reverse=True)
     assert json.loads(json.dumps(report.to_json())) == report.to_json()
     assert report.to_json()["findings"][0]["severity"] == "critical"
-    assert str(report).startswith("orders, x: 3 broken, 0 could not read, 6 not verifiable, ")
+    assert str(report).startswith("orders, x: 3 broken, 0 could not read, 7 not verifiable, 0 waived, ")
 
 
 def test_undeclared_settings_are_not_verifiable_and_do_not_fail() -> None:
@@ -48,7 +50,6 @@ def test_undeclared_settings_are_not_verifiable_and_do_not_fail() -> None:
     assert {finding.result for finding in report.findings} == {CheckResult.UNVERIFIABLE}
     assert {finding.check for finding in report.findings} >= {
         "retention-time",
-        "partitions",
         "producer-acks",
         "source-data-loss",
         "sink-acks",
@@ -59,7 +60,7 @@ def test_undeclared_settings_are_not_verifiable_and_do_not_fail() -> None:
 
 def test_a_topic_that_may_not_be_described_is_one_finding_that_fails() -> None:
     denied = Topic("orders", problem="Kafka denies the connection's user access to the topic orders.")
-    report = judge(facts(topics=(denied,)), replace(NEEDS, executor_cores=None))
+    report = judge(facts(topics=(denied,)), NEEDS)
     worst = report.failing(Severity.CRITICAL)
     assert [(finding.check, finding.result, finding.subject) for finding in worst] == [
         ("topic-readable", CheckResult.UNREAD, "topic orders")

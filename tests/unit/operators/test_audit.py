@@ -37,7 +37,9 @@ def operator(report: AuditReport, **settings: Any) -> Judging:
     return made
 
 
-UNCLEAN = judge(facts(topics=(topic(unclean_leader_election_enable="true", flush_ms="1"),)), NEEDS)
+UNCLEAN = judge(
+    facts(topics=(topic(unclean_leader_election_enable="true", message_timestamp_after_max_ms="86400000"),)), NEEDS
+)
 
 
 def test_a_clean_report_is_the_xcom() -> None:
@@ -59,7 +61,7 @@ def test_what_is_not_bad_enough_is_warned_of(caplog: pytest.LogCaptureFixture) -
         assert operator(UNCLEAN, fail_on="critical").execute({"ti": Pushed()}) == UNCLEAN.to_json()  # type: ignore[typeddict-item]
     warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     warned = [text for text in warned if "outside of the Task Runner" not in text]  # Airflow's own
-    assert [text.split(",")[0] for text in warned] == ["HIGH unclean-election", "INFO flush"]
+    assert [text.split(",")[0] for text in warned] == ["HIGH unclean-election", "LOW timestamps-future"]
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,7 @@ def test_what_is_not_bad_enough_is_warned_of(caplog: pytest.LogCaptureFixture) -
     [
         ({"fail_on": "bad"}, "'bad' is not a severity"),
         ({"topics": []}, "No topic was given to audit"),
+        ({"topics": ""}, "No topic was given to audit"),
         ({"conn_id": "nowhere"}, "The Airflow connection 'nowhere' cannot be read"),
     ],
 )

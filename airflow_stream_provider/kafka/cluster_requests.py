@@ -1,0 +1,149 @@
+"""Requests about the cluster itself, as coroutines of kafka-python: brokers, log folders, quorum of controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_stream_provider.kafka.requests import Answers, Problem, Requests, error_sentence
+
+if TYPE_CHECKING:
+    from kafka import TopicPartition
+
+METADATA_TOPIC = "__cluster_metadata"
+
+
+@dataclass(frozen=True)
+class LogFolder:
+    """One log folder of a broker.
+
+    :param path: its path on the broker.
+    :param total: size of its volume in bytes; None before Kafka 3.3.
+    :param usable: bytes that are left on the volume; None before Kafka 3.3.
+    :param problem: why the broker cannot use it, such as a failed disk; empty while it can.
+    :param sizes: bytes of each partition's log in it.
+    """
+
+    path: str
+    total: int | None = None
+    usable: int | None = None
+    problem: str = ""
+    sizes: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Voter:
+    """One controller of the quorum.
+
+    :param id: its node id.
+    :param behind: seconds for which it has lagged behind the leader; None if the leader does not know, because the
+        controller has not fetched since the leader was elected.
+    """
+
+    id: int
+    behind: float | None
+
+
+@dataclass(frozen=True)
+class Quorum:
+    """The controllers that agree on the cluster's metadata.
+
+    :param leader: node id of the active controller.
+    :param voters: all controllers with a vote, by id.
+    """
+
+    leader: int
+    voters: tuple[Voter, ...]
+
+
+class ClusterRequests:
+    """Requests over one admin client. All methods run on the client's own thread."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+
+    async def describe(self) -> dict[str, Any]:
+        """Return the cluster and its brokers; see `KafkaClient.describe_cluster`.
+
+        kafka-python's own call (3.0.12) raises KeyError at brokers before Kafka 3.7.
+        """
+        from kafka.errors import for_code
+        from kafka.protocol.admin import DescribeClusterRequest
+
+        response = await self._requests.send(lambda: DescribeClusterRequest(include_fenced_brokers=True))
+        if response.error_code:
+            raise for_code(response.error_code)(response.error_message or "")
+        found = response.to_dict()
+        return {name: found[name] for name in ("cluster_id", "controller_id", "brokers")}
+
+    async def log_folders(
+        self, partitions: Iterable[TopicPartition], brokers: Iterable[int]
+    ) -> Answers[int, tuple[LogFolder, ...]]:
+        """Return the log folders of each broker; see `KafkaClient.log_folders`."""
+        from kafka.protocol.admin import DescribeLogDirsRequest
+
+        topics: dict[str, list[int]] = {}
+        for partition in partitions:
+            topics.setdefault(partition.topic, []).append(partition.partition)
+        asked = list(topics.items())
+        responses = await self._requests.ask_brokers(brokers, lambda _: DescribeLogDirsRequest(topics=asked))
+        found: Answers[int, tuple[LogFolder, ...]] = Answers()
+        found.problems.update(responses.problems)
+        for broker, response in responses.items():
+            # Only since version 3 is there an error for all; before, a denied request has no folder.
+            code = response.error_code or 0
+            if code:
+                found.problems[broker] = Problem(code, error_sentence(code, f"log folders of broker {broker}"))
+            else:
+                found[broker] = tuple(_folder(each) for each in response.to_dict()["results"])
+        return found
+
+    async def quorum(self) -> Quorum | None:
+        """Return the quorum of controllers; see `KafkaClient.quorum`."""
+        from kafka.errors import UnsupportedVersionError, for_code
+        from kafka.protocol.admin import DescribeQuorumRequest
+
+        topic = DescribeQuorumRequest.TopicData
+        wanted = [topic(topic_name=METADATA_TOPIC, partitions=[topic.PartitionData(partition_index=0)])]
+        try:
+            response = await self._requests.send(lambda: DescribeQuorumRequest(topics=wanted))
+        except UnsupportedVersionError:
+            return None
+        if response.error_code:
+            raise for_code(response.error_code)(response.error_message or "")
+        partition = response.to_dict()["topics"][0]["partitions"][0]
+        if partition["error_code"]:
+            raise for_code(partition["error_code"])(partition.get("error_message") or "")
+        caught_up = {each["replica_id"]: each.get("last_caught_up_timestamp") for each in partition["current_voters"]}
+        # The leader gives its present time for itself, so no other clock is compared with its times.
+        now = caught_up.get(partition["leader_id"])
+        if now is None:
+            return None
+        return Quorum(
+            partition["leader_id"], tuple(Voter(each, _behind(at, now)) for each, at in sorted(caught_up.items()))
+        )
+
+
+def _behind(at: int | None, now: int) -> float | None:
+    return None if at is None or at < 0 else max(0.0, (now - at) / 1000)
+
+
+def _folder(found: Mapping[str, Any]) -> LogFolder:
+    from kafka import TopicPartition
+
+    total, usable, code = found.get("total_bytes", -1), found.get("usable_bytes", -1), found["error_code"]
+    sizes = {
+        TopicPartition(topic["name"], each["partition_index"]): int(each["partition_size"])
+        for topic in found["topics"]
+        for each in topic["partitions"]
+        # A replica that is being moved to another disk has a second entry.
+        if not each["is_future_key"]
+    }
+    return LogFolder(
+        path=found["log_dir"],
+        total=total if total >= 0 else None,
+        usable=usable if usable >= 0 else None,
+        problem=error_sentence(code, f"log folder {found['log_dir']}") if code else "",
+        sizes=sizes,
+    )
