@@ -10,7 +10,6 @@ from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.planning.conditions import Soaked
-from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.soak import SoakLimits, SoakResult
 from airflow_stream_provider.planning.steps import Done, GiveUp, Step, Wait
@@ -22,10 +21,11 @@ from airflow_stream_provider.spec.stream import StreamSpec
 class SoakOperator(StreamOperator):
     """Watch a deployment from the moment it took over, for the stream's `upgrade.soak`; fail as soon as it is no good.
 
-    It is no good when it failed, lost the stream, gives no sign of life, or is too far behind Kafka, several times in a
-    row, as the stream's watch and sensors judge it too. The reason is pushed as XCom `fault`, for the roll-back.
+    It is no good when it failed, lost the stream, gives no sign of life, or stays too far behind Kafka without catching
+    up; see `planning.soak`. The reason is pushed as XCom `fault`: without it nothing is rolled back.
 
-    :param seconds: how long; default: the YAML's `upgrade.soak`.
+    :param seconds: how long; default: the YAML's `upgrade.soak`. It lasts longer, up to `wait_seconds`, while it
+        is too early to say whether a release that is too far behind catches up.
 
     XCom: `result` (good, superseded), `lag_records` and `samples`.
     """
@@ -53,7 +53,7 @@ class SoakOperator(StreamOperator):
         if outcome is None:
             lease = snapshot.state.deployments[self.deployment].policy.lease_seconds
             lag = self.stream.lag.limits if self.stream.kafka else None
-            limits = SoakLimits(lag, silent_seconds=silence_limit(lease))
+            limits = SoakLimits.of(lag, lease)
             return Wait(Soaked(self.deployment, mine[0].at + self.seconds, limits.to_json(), identity.run))
         if outcome.ended is Ended.REACHED:
             result = SoakResult.SUPERSEDED if outcome.reason else SoakResult.GOOD

@@ -217,7 +217,7 @@ class FirstCommits(Condition):
 
 @dataclass(frozen=True)
 class Soaked(Condition):
-    """A new release has run for its soak time without a reason to roll back.
+    """A new release has run for its soak time without a reason to roll back, and nothing is undecided.
 
     :param until: end of the soak, seconds since 1970.
     :param limits: SoakLimits as JSON.
@@ -248,6 +248,8 @@ class Soaked(Condition):
             return WaitOutcome(Ended.BAD, self.deployment, found.reason, evidence)
         if found.result is SoakResult.SUPERSEDED:
             return WaitOutcome(Ended.REACHED, self.deployment, found.reason, evidence)
+        if found.result is SoakResult.UNDECIDED:
+            return None  # also at the end of the soak, which lasts longer then
         # A driver that died just before the end has not been silent for long enough to be bad: wait for one more
         # heartbeat.
         was_over, seen.over = seen.over, snapshot.at >= self.until

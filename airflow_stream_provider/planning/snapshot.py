@@ -97,6 +97,12 @@ class Snapshot:
         """Whether this deployment holds the stream."""
         return bool(deployment) and self.holding == deployment
 
+    def has_committed(self, incarnation: str) -> bool:
+        """Whether every query that a driver announced has committed a batch in it, as its heartbeat says."""
+        heartbeat = self.heartbeats.get(incarnation)
+        committed = {query.name for query in (heartbeat.queries if heartbeat else ()) if query.batch is not None}
+        return committed.issuperset(query["name"] for query in self.state.incarnations[incarnation].queries)
+
     def live_deployments(self) -> tuple[str, ...]:
         """The deployments that have not ended and do not hold the stream, oldest first."""
         return tuple(d.id for d in self.state.deployments.values() if not d.ended and not self.holds(d.id))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 from typing import Any
 
 from airflow_stream_provider.lag.limits import Health, LagLimits
@@ -14,11 +15,17 @@ from airflow_stream_provider.lifecycle.state import DeploymentEnd, RequestStage
 from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.snapshot import Snapshot
 
+# A holder that has not committed since it took over is not judged by its lag for so long, or three leases if longer.
+START_UP_SECONDS = 60.0
+# A lag must be beyond its limits, without getting smaller, for at least so long, or two batches if longer.
+TREND_SECONDS = 30.0
+
 
 class SoakResult(StrEnum):
     """The judgement on a new release."""
 
     GOOD = "good"  # so far
+    UNDECIDED = "undecided"  # it starts, or is too far behind, and it is too early to say whether it catches up
     BAD = "bad"  # it must be rolled back
     SUPERSEDED = "superseded"  # another release took over on request: there is nothing left to judge
 
@@ -31,22 +38,32 @@ class SoakLimits:
     :param samples: number of samples in a row that must be beyond them before it counts: the lag of a healthy stream is
         a saw-tooth.
     :param silent_seconds: a holder whose heartbeat stands still for longer is lost; see `silence_limit`.
+    :param start_up_seconds: how long the lag of a holder that has not committed yet does not count.
     """
 
     lag: LagLimits | None = None
     samples: int = 5
     silent_seconds: float = silence_limit(Policy.lease_seconds)
+    start_up_seconds: float = START_UP_SECONDS
+
+    @classmethod
+    def of(cls, lag: LagLimits | None, lease_seconds: float) -> SoakLimits:
+        """Return the limits for a holder with this lease."""
+        start_up = max(START_UP_SECONDS, 3 * lease_seconds)
+        return cls(lag, silent_seconds=silence_limit(lease_seconds), start_up_seconds=start_up)
 
     def to_json(self) -> dict[str, Any]:
         """Return the limits as a JSON object."""
         lag = None if self.lag is None else self.lag.to_json()
-        return {"lag": lag, "samples": self.samples, "silent_seconds": self.silent_seconds}
+        return {**vars(self), "lag": lag}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SoakLimits:
         """Return the limits that `to_json` wrote."""
         lag = None if data["lag"] is None else LagLimits.from_json(data["lag"])
-        return cls(lag, data["samples"], data["silent_seconds"])
+        # Triggers of earlier versions carry no `start_up_seconds`.
+        start_up = data.get("start_up_seconds", START_UP_SECONDS)
+        return cls(lag, data["samples"], data["silent_seconds"], start_up)
 
 
 @dataclass(frozen=True)
@@ -60,6 +77,9 @@ class SoakLook:
     :param silent: seconds for which the holder's heartbeat has stood still, by the observer's monotonic clock.
     :param lag_records: records behind Kafka; None = unknown.
     :param too_far: why the lag is beyond the limits; empty if it is not, or is unknown.
+    :param at: seconds since 1970 by the observer's clock.
+    :param starting: the holder has not committed yet, and may still be reading what waited for it.
+    :param batch_seconds: how long the last batch of its slowest query took; 0 when it is not known.
     """
 
     holding: str | None
@@ -69,6 +89,9 @@ class SoakLook:
     silent: float = 0.0
     lag_records: int | None = None
     too_far: str = ""
+    at: float = 0.0
+    starting: bool = False
+    batch_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -100,14 +123,17 @@ def soak_look(snapshot: Snapshot, deployment: str, run: str, silent: float, limi
         silent=silent,
         lag_records=snapshot.lag.records if snapshot.lag else None,
         too_far=too_far(snapshot.lag, limits),
+        at=snapshot.at,
+        starting=_starting(snapshot, limits),
+        batch_seconds=_batch_seconds(snapshot),
     )
 
 
 def judge_soak(deployment: str, samples: Sequence[SoakLook], limits: SoakLimits) -> SoakJudgement:
     """Judge a deployment by its samples so far, oldest first.
 
-    A release that takes over a lag and catches up is not at fault: a sample counts as too far behind only if its lag in
-    records is not smaller than that of the first sample.
+    A lag counts only after the first commit, or the start-up time. Then it is bad when it stays beyond its limits for
+    long enough without getting smaller; a release that takes over a backlog and catches up is not at fault.
     """
     if not samples:
         return SoakJudgement(SoakResult.GOOD)
@@ -132,17 +158,45 @@ def too_far(report: LagReport | None, limits: SoakLimits) -> str:
     return str(found) if found.health is Health.FAIL else ""
 
 
+def _starting(snapshot: Snapshot, limits: SoakLimits) -> bool:
+    holder = snapshot.state.holder
+    if holder is None or snapshot.has_committed(holder):
+        return False
+    return snapshot.at < snapshot.acquisitions()[-1].at + limits.start_up_seconds
+
+
+def _batch_seconds(snapshot: Snapshot) -> float:
+    heartbeat = snapshot.heartbeats.get(snapshot.state.holder or "")
+    return max((query.batch_seconds or 0.0 for query in heartbeat.queries), default=0.0) if heartbeat else 0.0
+
+
 def _judge_lag(samples: Sequence[SoakLook], limits: SoakLimits) -> SoakJudgement:
-    recent = samples[-limits.samples :]
-    if len(recent) < limits.samples:
+    last = samples[-1]
+    if limits.lag is not None and last.starting and (last.too_far or last.lag_records is None):
+        return SoakJudgement(SoakResult.UNDECIDED, "It has not committed yet.")
+    # Looks without a known lag say nothing. The rest must be one observer's: another begins anew after a restart.
+    known = (look for look in reversed(samples) if look.too_far or look.lag_records is not None)
+    streak = list(takewhile(lambda look: look.too_far and not look.starting, known))[::-1]
+    if not streak:
         return SoakJudgement(SoakResult.GOOD)
-    began = next((s.lag_records for s in samples if s.lag_records is not None), None)
-    if all(sample.too_far and not _catching_up(sample, began) for sample in recent):
-        return SoakJudgement(
-            SoakResult.BAD, f"{limits.samples} times in a row it was too far behind. {recent[-1].too_far}"
-        )
-    return SoakJudgement(SoakResult.GOOD)
+    lasted = streak[-1].at - streak[0].at
+    seconds = max(TREND_SECONDS, 2 * last.batch_seconds)
+    if len(streak) < limits.samples or lasted < seconds:
+        return SoakJudgement(SoakResult.UNDECIDED, streak[-1].too_far)
+    if _shrinking(streak, seconds):
+        return SoakJudgement(SoakResult.GOOD)
+    return SoakJudgement(
+        SoakResult.BAD, f"For {lasted:.0f} s it was too far behind and did not catch up. {streak[-1].too_far}"
+    )
 
 
-def _catching_up(sample: SoakLook, began: int | None) -> bool:
-    return began is not None and sample.lag_records is not None and sample.lag_records < began
+def _shrinking(streak: Sequence[SoakLook], seconds: float) -> bool:
+    """Whether the lowest lag of the last `seconds` is below the lowest of as long before: lag is a saw-tooth."""
+    newest = streak[-1].at
+    counts: tuple[list[int], list[int]] = ([], [])
+    for look in streak:
+        age = newest - look.at
+        if age < 2 * seconds and look.lag_records is not None:
+            counts[age < seconds].append(look.lag_records)
+    before, since = counts
+    return bool(before and since) and min(since) < min(before)

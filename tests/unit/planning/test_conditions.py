@@ -206,8 +206,11 @@ def test_a_soak_ends_good_bad_or_superseded() -> None:
     assert good is not None
     assert good.ended is Ended.REACHED
     assert not good.reason
-    condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(50)), observations)
-    bad = condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(60)), observations)
+    condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(50), at=210.0), observations)
+    assert condition.check(seen(UPGRADED, {NEW: 2}, lag=behind(55), at=220.0), observations) is None, (
+        "the soak is over, but it is too early to say"
+    )
+    bad = condition.check(seen(UPGRADED, {NEW: 3}, lag=behind(60), at=240.0), observations)
     assert bad is not None
     assert bad.ended is Ended.BAD
     assert "60 records" in bad.reason
@@ -216,10 +219,20 @@ def test_a_soak_ends_good_bad_or_superseded() -> None:
 def test_a_soak_judges_the_age_of_the_oldest_record_too() -> None:
     limits = SoakLimits(LagLimits(max_seconds=30.0), samples=2).to_json()
     condition, observations = Soaked(NEW_DEPLOYMENT, 200.0, limits, "airflow:dag/run/"), Observations()
-    assert condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(40)), observations) is None
-    late = condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(50)), observations)
+    assert condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(40), at=165.0), observations) is None
+    late = condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(50), at=195.0), observations)
     assert late is not None
     assert late.ended is Ended.BAD
+
+
+def test_a_new_observer_of_a_soak_that_is_over_judges_neither_good_nor_bad_at_once() -> None:
+    limits = SoakLimits(LagLimits(10), samples=2).to_json()
+    condition, observations = Soaked(NEW_DEPLOYMENT, 200.0, limits, "airflow:dag/run/"), Observations()
+    for counter, at in enumerate((300.0, 310.0, 320.0)):
+        assert condition.check(seen(UPGRADED, {NEW: counter}, lag=behind(50), at=at), observations) is None
+    found = condition.check(seen(UPGRADED, {NEW: 9}, lag=behind(50), at=330.0), observations)
+    assert found is not None
+    assert found.ended is Ended.BAD
 
 
 @pytest.mark.parametrize(("by", "ended"), [("airflow:other/run/x", Ended.REACHED), ("airflow:dag/run/back", Ended.BAD)])

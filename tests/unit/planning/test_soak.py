@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,10 @@ import pytest
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag
 from airflow_stream_provider.lag.report import Verdict as Burrow
-from airflow_stream_provider.planning.soak import SoakLimits, SoakLook, SoakResult, judge_soak, too_far
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.planning.soak import SoakLimits, SoakLook, SoakResult, judge_soak, soak_look, too_far
+from tests.support.snapshots import UPGRADED, snapshot
+from tests.support.story import NEW, NEW_DEPLOYMENT
 
 LIMITS = SoakLimits(LagLimits(max_records=100, max_seconds=30.0), samples=3)
 
@@ -20,9 +24,20 @@ def report(records: int | None, **fields: Any) -> LagReport:
     return LagReport(1.0, (QueryLag("q", (known,), **query),))
 
 
-def samples(*records: int | None, late: bool = False) -> list[SoakLook]:
+def samples(*records: int | None, late: bool = False, starting: int = 0, batch: float = 0.0) -> list[SoakLook]:
+    """Looks every ten seconds; before the first commit in the first `starting` of them."""
     found = [(count, report(count, seconds=31.0 if late else 0.0)) for count in records]
-    return [SoakLook(holding="new", lag_records=count, too_far=too_far(lag, LIMITS)) for count, lag in found]
+    return [
+        SoakLook(
+            holding="new",
+            lag_records=count,
+            too_far=too_far(lag, LIMITS),
+            at=1000.0 + 10 * index,
+            starting=index < starting,
+            batch_seconds=batch,
+        )
+        for index, (count, lag) in enumerate(found)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -30,14 +45,28 @@ def samples(*records: int | None, late: bool = False) -> list[SoakLook]:
     [
         ([], SoakResult.GOOD),
         (samples(0, 0, 0), SoakResult.GOOD),
-        (samples(101, 101), SoakResult.GOOD),  # not often enough yet
-        (samples(0, 101, 102, 103), SoakResult.BAD),
-        (samples(0, 101, 99, 103), SoakResult.GOOD),  # a saw-tooth
+        (samples(101, 101), SoakResult.UNDECIDED),  # not often enough yet
+        (samples(0, 101, 102, 103), SoakResult.UNDECIDED),  # not for long enough yet
+        (samples(0, 101, 102, 103, 104), SoakResult.BAD),
+        (samples(0, 101, 99, 103), SoakResult.UNDECIDED),  # a saw-tooth
+        (samples(0, 101, 102, 103, 99), SoakResult.GOOD),
         (samples(5000, 4000, 3000, 2000), SoakResult.GOOD),  # behind before, catching up
         (samples(5000, 5000, 5001, 5002), SoakResult.BAD),  # behind before, and not catching up
-        (samples(10, 20, 30, late=True), SoakResult.BAD),  # few records, but old ones
-        (samples(None, None, None), SoakResult.GOOD),  # unknown is not bad
-        (samples(0, 101, None, 103), SoakResult.GOOD),
+        (samples(2500, *[2400] * 3), SoakResult.GOOD),
+        (samples(2500, *[2400] * 4), SoakResult.BAD),  # the first look is not what it is held against
+        (samples(1000, 3000, 2500, 2000, 1500, 1200, starting=2), SoakResult.GOOD),
+        (samples(500, 900, 800, 1000, 700, 900, 600), SoakResult.GOOD),  # a saw-tooth that sinks
+        (samples(500, 900, 800, 1000, 900, 1100, 1000, batch=5.0), SoakResult.BAD),  # one that rises
+        (samples(500, 900, 1300, 1700, batch=40.0), SoakResult.UNDECIDED),  # too short for its batches
+        (samples(100, 1000, 2000, 3000, 4000, 5000, 6000, starting=7), SoakResult.UNDECIDED),  # its first batch runs
+        (samples(100, 1000, 2000, 3000, 4000, 5000, 6000, starting=4), SoakResult.UNDECIDED),
+        (samples(100, 1000, 2000, 3000, 4000, 5000, 6000, starting=3), SoakResult.BAD),  # it never commits
+        (samples(0, 0, starting=2), SoakResult.GOOD),  # there is nothing to commit
+        (samples(None, None, starting=2), SoakResult.UNDECIDED),
+        (samples(10, 20, 30, 40, late=True), SoakResult.BAD),  # few records, but old ones
+        (samples(None, None, None, None), SoakResult.GOOD),  # unknown is not bad
+        (samples(0, 101, None, 103), SoakResult.UNDECIDED),
+        (samples(0, 101, None, 102, 103), SoakResult.BAD),  # nor does it hide what is
         ([SoakLook(holding=None)], SoakResult.BAD),
         ([SoakLook(holding="old")], SoakResult.BAD),  # taken back
         ([SoakLook(holding="newer", superseded=True)], SoakResult.SUPERSEDED),
@@ -70,9 +99,27 @@ def test_verdicts_and_alarms_count_without_any_limit(found: LagReport, bad: bool
 def test_the_limits_survive_the_metadata_database() -> None:
     assert SoakLimits.from_json(LIMITS.to_json()) == LIMITS
     assert SoakLimits.from_json(SoakLimits().to_json()) == SoakLimits()
+    earlier = {"lag": None, "samples": 5, "silent_seconds": 60.0}
+    assert SoakLimits.from_json(earlier) == SoakLimits(), "of a trigger that an earlier version left"
+
+
+def test_the_start_up_time_is_a_minute_or_three_leases() -> None:
+    assert SoakLimits.of(None, 10.0) == SoakLimits(silent_seconds=20.0, start_up_seconds=60.0)
+    assert SoakLimits.of(None, 30.0) == SoakLimits(silent_seconds=60.0, start_up_seconds=90.0)
+
+
+def test_a_look_tells_whether_the_holder_has_committed() -> None:
+    def look(batch: int | None, at: float) -> SoakLook:
+        beat = Heartbeat(counter=1, queries=(QueryProgress("a", batch=batch, batch_seconds=batch and 7.0),))
+        found = replace(snapshot(*UPGRADED, at=at), heartbeats={NEW: beat})  # it took over at 100
+        return soak_look(found, NEW_DEPLOYMENT, "run", 0.0, SoakLimits())
+
+    assert (look(None, 159.0).starting, look(3, 159.0).starting, look(None, 161.0).starting) == (True, False, False)
+    assert (look(None, 159.0).batch_seconds, look(3, 159.0).batch_seconds, look(3, 159.0).at) == (0.0, 7.0, 159.0)
 
 
 def test_the_reason_is_for_a_person() -> None:
-    found = judge_soak("new", samples(0, 200, 300, 400), LIMITS)
-    assert found.reason == "3 times in a row it was too far behind. q is behind by 400 records; 100 are allowed."
+    found = judge_soak("new", samples(0, 200, 300, 400, 500), LIMITS)
+    said = "For 30 s it was too far behind and did not catch up. q is behind by 500 records; 100 are allowed."
+    assert found.reason == said
     assert judge_soak("new", [SoakLook("old", ended="failed", reason="No.")], LIMITS).reason == "It failed: No."
