@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from typing_extensions import override
@@ -11,7 +11,7 @@ from airflow_stream_provider.hooks.gaps import gaps
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.planning.roll_back import roll_back
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Skip, Step
+from airflow_stream_provider.planning.steps import Step
 from airflow_stream_provider.planning.take_over import take_over
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
@@ -50,18 +50,27 @@ class RollBackOperator(StreamOperator):
     """Give the stream back to the deployment that held it before `deployment` did.
 
     While that is warm this is a hand-over; else its release is submitted again and rehearsed. A holder that does not
-    release in time is fenced. Skipped when `deployment` does not hold, or when there is no release to go back to.
+    release in time is fenced. Skipped when `deployment` does not hold, or when there is no release to go back to; a
+    stream that this run has stopped, and that nobody holds, is started again with the release that held last.
+
+    :param fault: what was found wrong with `deployment`. Empty: nothing was; it then stays when it holds, and the task
+        fails: an error of Airflow is no reason to take a release back. None: whoever runs this knows why. (templated)
 
     XCom: as of HandOverOperator.
     """
 
+    template_fields: Sequence[str] = (*StreamOperator.template_fields, "fault")
+
     WAIT_SECONDS = 1500.0
+
+    def __init__(self, *, fault: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.fault = fault
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        if self.deployment not in snapshot.state.deployments:
-            return Skip("Nothing to roll back: no release was submitted.")
-        return roll_back(snapshot, identity, self.deployment, outcome, self.reason or identity.by)
+        why = self.reason or self.fault or identity.by
+        return roll_back(snapshot, identity, self.deployment, outcome, why, fault_found=self.fault != "")
 
     @override
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def upgrade_dag(spec: StreamSpec) -> DAG:
             trigger_run_id="{{ run_id }}",
         )
         roll_back = RollBackOperator(
-            task_id="roll_back", stream=spec, deployment=_NEW, reason=_FAULT, trigger_rule=TriggerRule.ONE_FAILED
+            task_id="roll_back", stream=spec, deployment=_NEW, fault=_FAULT, trigger_rule=TriggerRule.ONE_FAILED
         )
         discard = RetireOperator(
             task_id="discard",

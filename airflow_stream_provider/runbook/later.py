@@ -90,8 +90,10 @@ class ReportUpgradeOperator(StreamOperator):
         if self.rejected_by:
             return Done({**result, "result": "rejected", "by": self.rejected_by})
         if any(deployment_of(r["incarnation"]) == self.deployment for r in snapshot.acquisitions()):
-            gone = "It still holds." if snapshot.holds(self.deployment) else "Rolled back."
-            return self._failed(f"Release {version} took over and did not stay. {self.fault} {gone}", snapshot)
+            if snapshot.holds(self.deployment):
+                why = self.fault or "No fault was found, but it did not pass its soak."
+                return self._failed(f"Release {version} took over and still holds. {why}", snapshot)
+            return self._failed(f"Release {version} took over and did not stay. {self.fault} Rolled back.", snapshot)
         if declared.ended is DeploymentEnd.FAILED:
             return self._failed(f"Release {version} was refused: {declared.reason}", snapshot)
         return self._failed(f"Release {version} did not take over.", snapshot)

@@ -11,7 +11,7 @@ from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator, with_gaps
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
-from tests.support.snapshots import BOTH, UPGRADED, snapshot
+from tests.support.snapshots import BOTH, RUNNING, UPGRADED, snapshot
 from tests.support.story import (
     NEW,
     NEW_DEPLOYMENT,
@@ -21,6 +21,7 @@ from tests.support.story import (
     acquired,
     ready,
     released,
+    requested,
     write,
 )
 from tests.support.tasks import IDENTITY, run
@@ -82,6 +83,30 @@ def test_a_roll_back_asks_the_warm_one_before_to_take_over(spec: StreamSpec, log
     request = log.refresh().open_request
     assert request is not None
     assert (request.source, request.to, request.by) == (NEW, OLD, IDENTITY.by)
+
+
+def test_a_roll_back_without_a_fault_leaves_the_holder_and_fails(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *UPGRADED)
+    with pytest.raises(AirflowFailException, match=r"No fault of .* was found"):
+        run(RollBackOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT, fault=""))
+    assert log.refresh().open_request is None
+    with pytest.raises(TaskDeferred):
+        run(RollBackOperator(task_id="t", stream=spec, deployment=NEW_DEPLOYMENT, fault="It is behind."))
+    request = log.refresh().open_request
+    assert request is not None
+    assert (request.to, request.reason) == (OLD, "It is behind.")
+
+
+def test_a_restart_that_failed_before_it_declared_starts_the_old_release_again(
+    spec: StreamSpec, log: ControlLog
+) -> None:
+    stop = requested("stop", None, by=f"{IDENTITY.run}stop_first")
+    write(log, *RUNNING, stop, released(OLD, "stop", None))
+    with pytest.raises(TaskDeferred):
+        run(RollBackOperator(task_id="t", stream=spec, deployment="", fault=""))
+    request = log.refresh().open_request
+    assert request is not None
+    assert request.to == OLD
 
 
 @pytest.mark.parametrize("done", [{}, {"request": ""}, {"request": "none"}, {"holder": "x"}])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.planning.conditions import Dead
+from airflow_stream_provider.planning.conditions import Dead, RequestOver
 from airflow_stream_provider.planning.roll_back import roll_back
-from airflow_stream_provider.planning.steps import Append, Kill, Skip, Submit
+from airflow_stream_provider.planning.steps import Append, GiveUp, Kill, Skip, Submit, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from tests.support.snapshots import BACK, BOTH, RUNNING, UPGRADED, snapshot
 from tests.support.story import (
@@ -77,3 +77,30 @@ def test_a_release_that_is_declared_again_keeps_what_this_version_does_not_know(
     step = roll_back(snapshot(*story, fenced(OLD)), BACK, NEW_DEPLOYMENT, None, "bad")
     assert isinstance(step, Append)
     assert (step.fields["release"], step.fields["policy"]) == (newer, {"colour": "red"})
+
+
+def test_a_restart_that_declared_nothing_brings_the_old_release_back() -> None:
+    mine = TaskIdentity("dag", "run", "stop_first")
+    asked = [*RUNNING, requested("stop", None, by=mine.by)]
+    step = roll_back(snapshot(*asked), BACK, "", None, "no room")
+    assert isinstance(step, Wait), "the holder may still stop"
+    assert isinstance(step.condition, RequestOver)
+    stopped = [*asked, released(OLD, "stop", None)]
+    gone = record("retired", deployment=OLD_DEPLOYMENT, reason="")
+    for fault_found in (True, False):
+        step = roll_back(snapshot(*stopped, gone), BACK, "", None, "no room", fault_found=fault_found)
+        assert isinstance(step, Append)
+        assert (step.kind, step.fields["release"]["hash"]) == ("declared", OLD_DEPLOYMENT)
+
+
+def test_a_holder_without_a_fault_stays() -> None:
+    step = roll_back(snapshot(*UPGRADED), BACK, NEW_DEPLOYMENT, None, "bad", fault_found=False)
+    assert isinstance(step, GiveUp)
+    assert f"No fault of {NEW_DEPLOYMENT} was found" in str(step.error)
+    assert "Clear the task that failed" in str(step.error)
+
+
+def test_one_that_does_not_hold_any_more_needs_no_other_fault() -> None:
+    dead = roll_back(snapshot(*UPGRADED, fenced(NEW)), BACK, NEW_DEPLOYMENT, None, "bad", fault_found=False)
+    assert isinstance(dead, Append)
+    assert (dead.kind, dead.fields["to"]) == ("requested", OLD)

@@ -62,7 +62,8 @@ def test_a_run_that_passed_its_soak_says_who_holds(spec: StreamSpec, soaked: str
         (RUNNING, "", "Nothing was submitted; the task that failed says why"),
         (PREPARED, "", "Release 1 did not take over"),
         ([*PREPARED, failed(NEW)], "", "Release 1 was refused: it broke"),
-        (UPGRADED, "It is behind.", r"Release 1 took over and did not stay\. It is behind\. It still holds"),
+        (UPGRADED, "It is behind.", r"Release 1 took over and still holds\. It is behind\."),
+        (UPGRADED, "", r"Release 1 took over and still holds\. No fault was found, but it did not pass its soak\."),
         (BACK, "It is behind.", r"Release 1 took over and did not stay\. It is behind\. Rolled back"),
     ],
 )
