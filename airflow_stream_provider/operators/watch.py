@@ -38,8 +38,9 @@ class WatchStreamOperator(StreamOperator):
     A look that fails, say because the control folder is away, is an incident too, once the task has no retries left.
 
     Bringing back fences the dead driver (killed, and confirmed gone by the cluster), ends requests that nobody can
-    fulfil any more, appoints a warm driver whose release has run the stream before, or else starts the last release
-    that did. A new release is never put in charge; a stream that was stopped or has finished is left alone.
+    fulfil any more, and appoints a warm driver of the release that held last, or else starts that release again; for
+    the exceptions see `recovery_step`. A new release is never put in charge; a stream that was stopped or has finished
+    is left alone.
 
     Once an hour it also removes heartbeats and releases that nobody needs any more; see `planning.clean_up`.
 

@@ -8,7 +8,7 @@ from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import live_standby
-from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase
+from airflow_stream_provider.lifecycle.state import Deployment, DeploymentEnd, StreamPhase
 from airflow_stream_provider.planning.conditions import SignsOfLife
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, coming_up, recovery_step
@@ -19,9 +19,11 @@ from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Skip, S
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
-# A release that keeps failing is declared again after 1, 2, 4 … minutes; tries older than WINDOW_SECONDS do not count.
+# A release that keeps failing is declared again after 1, 2, 4, 5, 5 … minutes, as often as it takes: an outage may be
+# long. Tries older than WINDOW_SECONDS do not count.
 WINDOW_SECONDS = 3600.0
 PAUSE_SECONDS = 60.0
+MAX_PAUSE_SECONDS = 300.0
 # A declared deployment that nobody has submitted for so long has lost the task that declared it.
 ADOPT_SECONDS = 60.0
 
@@ -47,7 +49,7 @@ def recover(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | N
         return first
     coming = coming_up(state)
     alive.update({d.id: False for d in coming if d.id in snapshot.drivers and snapshot.drivers[d.id].out_of_sight})
-    step = recovery_step(state, alive, snapshot.at)
+    step = recovery_step(state, alive, snapshot.at, unproven=_unproven(snapshot))
     if step.action is RecoveryAction.FENCE:
         return fence(snapshot, step.subject, outcome, step.reason)
     if step.action is RecoveryAction.ABORT:
@@ -112,13 +114,23 @@ def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: st
             )
         )
     tries = [r.at for r in snapshot.records if _by_watch(r, identity) and r.at > snapshot.at - WINDOW_SECONDS]
-    wait = PAUSE_SECONDS * 2 ** (len(tries) - 1) if tries else 0.0
+    wait = min(PAUSE_SECONDS * 2 ** (len(tries) - 1), MAX_PAUSE_SECONDS) if tries else 0.0
     if tries and snapshot.at < tries[-1] + wait:
         return Skip(
             f"It was started {len(tries)} times within an hour and failed each time. The next try comes in "
             f"{tries[-1] + wait - snapshot.at:.0f} s. {snapshot.holder_sentence}"
         )
     return declare_again(snapshot, again, last.id, why)
+
+
+def _unproven(snapshot: Snapshot) -> frozenset[str]:
+    """Return the last holder if it failed before its first commit; one whose heartbeat says nothing is not taken so."""
+    last = snapshot.state.last_holder
+    heartbeat = snapshot.heartbeats.get(last or "")
+    if last is None or heartbeat is None or not heartbeat.queries:
+        return frozenset()
+    failed = snapshot.state.deployments[deployment_of(last)].ended is DeploymentEnd.FAILED
+    return frozenset({last} if failed and all(query.batch is None for query in heartbeat.queries) else ())
 
 
 def _by_watch(record: Record, identity: TaskIdentity) -> bool:

@@ -10,12 +10,14 @@ from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import live_standby, may_abort
 from airflow_stream_provider.lifecycle.state import (
     Deployment,
-    DeploymentEnd,
     Request,
     RequestStage,
     StreamPhase,
     StreamState,
 )
+
+# A driver of the last release that takes longer to come up leaves the stream to a warm one of another release.
+COME_UP_SECONDS = 300.0
 
 
 class RecoveryAction(StrEnum):
@@ -38,16 +40,20 @@ class RecoveryStep:
     reason: str = ""
 
 
-def recovery_step(state: StreamState, alive: Mapping[str, bool | None], now: float) -> RecoveryStep:
+def recovery_step(
+    state: StreamState, alive: Mapping[str, bool | None], now: float, *, unproven: frozenset[str] = frozenset()
+) -> RecoveryStep:
     """Return what brings back a stream that lost its holder, or ends a request that nobody can fulfil.
 
     A stream that was stopped on request, has finished or was never started is left alone. Only a release that has run
-    the stream before is appointed here; only an upgrade puts a new release in charge.
+    the stream before is appointed here; only an upgrade puts a new release in charge. It is the one that held last: an
+    outage does not bring back an older release, which only follows one that failed before it committed anything.
 
     :param alive: by incarnation, and by deployment for one without a live driver in the log: True when its heartbeat
         moves or the cluster says that it runs; False when the cluster says that it is gone or its heartbeat stood
         still for a lease; None or missing when that is not known. Only False leads to a fence or a failure.
     :param now: seconds since 1970 by the observer's clock, for what expires.
+    :param unproven: incarnations that failed before they committed a batch.
     """
     if state.must_fence:
         return RecoveryStep(
@@ -59,7 +65,7 @@ def recovery_step(state: StreamState, alive: Mapping[str, bool | None], now: flo
     if request is not None:
         return _end_request(state, request, alive, now)
     if state.phase in (StreamPhase.DOWN, StreamPhase.FAILED):
-        return _bring_back(state, alive)
+        return _bring_back(state, alive, now, unproven)
     return RecoveryStep(RecoveryAction.WAIT)
 
 
@@ -88,28 +94,41 @@ def _end_request(state: StreamState, request: Request, alive: Mapping[str, bool 
     return RecoveryStep(RecoveryAction.WAIT)
 
 
-def _bring_back(state: StreamState, alive: Mapping[str, bool | None]) -> RecoveryStep:
-    """Nobody holds: appoint the standby that held last, else wait for what comes up, else declare again."""
-    proven = _proven(state)
-    standbys = [i for i in state.standbys() if live_standby(state, i.id) and _hash(state, i.deployment) in proven]
+def _bring_back(
+    state: StreamState, alive: Mapping[str, bool | None], now: float, unproven: frozenset[str]
+) -> RecoveryStep:
+    """Nobody holds: appoint a standby of the release to run, else wait for what comes up, else declare it again."""
+    last = _deployment_to_run_again(state, unproven)
+    release = _hash(state, last)
+    standbys = [i for i in state.standbys() if live_standby(state, i.id) and _hash(state, i.deployment) == release]
     living = [i for i in standbys if alive.get(i.id)]
     if living:
         return RecoveryStep(
-            RecoveryAction.REQUEST,
-            max(living, key=lambda i: i.epoch).id,
-            "It stands by, and its release has run the stream before.",
+            RecoveryAction.REQUEST, max(living, key=lambda i: i.epoch).id, "It stands by, and its release ran last."
         )
     if any(alive.get(i.id) is None for i in standbys):
         return RecoveryStep(RecoveryAction.WAIT)
     for deployment in coming_up(state):
         if alive.get(deployment.id) is False:
             return RecoveryStep(RecoveryAction.FAIL, deployment.id, "Nothing of it is left on the cluster.")
-        return RecoveryStep(RecoveryAction.WAIT)
-    return RecoveryStep(
-        RecoveryAction.DECLARE,
-        _deployment_to_declare_again(state),
-        "No driver of a release that has run before is left.",
-    )
+        if deployment.release.hash == release:
+            late = now > deployment.declared_at + COME_UP_SECONDS
+            return (_stand_in(state, alive) if late else None) or RecoveryStep(RecoveryAction.WAIT)
+    return RecoveryStep(RecoveryAction.DECLARE, last, "No driver of the release that ran last is left.")
+
+
+def _stand_in(state: StreamState, alive: Mapping[str, bool | None]) -> RecoveryStep | None:
+    """Appoint a living standby of another release that ran before: better than nobody, when there is no room."""
+    proven = _proven(state)
+    living = [
+        i
+        for i in state.standbys()
+        if live_standby(state, i.id) and _hash(state, i.deployment) in proven and alive.get(i.id)
+    ]
+    if not living:
+        return None
+    why = "The release that ran last does not come up, and this one stands by and has run the stream before."
+    return RecoveryStep(RecoveryAction.REQUEST, max(living, key=lambda i: i.epoch).id, why)
 
 
 def _hash(state: StreamState, deployment: str) -> str:
@@ -120,8 +139,8 @@ def _proven(state: StreamState) -> set[str]:
     return {_hash(state, i.deployment) for i in state.incarnations.values() if i.epoch}
 
 
-def _deployment_to_declare_again(state: StreamState) -> str:
-    """Return the deployment that held last; one that failed only when all did, since its release would fail again."""
-    held = [i for i in state.incarnations.values() if i.epoch]
-    sound = [i for i in held if state.deployments[i.deployment].ended is not DeploymentEnd.FAILED]
-    return max(sound or held, key=lambda i: i.epoch).deployment
+def _deployment_to_run_again(state: StreamState, unproven: frozenset[str]) -> str:
+    """Return the deployment that held last; before a release all of whose holders failed uncommitted, an older one."""
+    held = sorted((i for i in state.incarnations.values() if i.epoch), key=lambda i: i.epoch)
+    sound = {_hash(state, i.deployment) for i in held if i.id not in unproven}
+    return next((i for i in reversed(held) if _hash(state, i.deployment) in sound), held[-1]).deployment

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.clusters import DriverState
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.conditions import Dead, RequestOver, SignsOfLife, StandbyUp
@@ -22,6 +22,7 @@ from tests.support.story import (
     HANDED_OVER,
     INTERRUPTED,
     NEW,
+    NEW_DEPLOYMENT,
     OLD,
     OLD_DEPLOYMENT,
     READY,
@@ -173,6 +174,26 @@ def test_one_run_tries_once_and_the_next_ones_ever_more_seldom() -> None:
     last = TaskIdentity("orders__watch", "last", "watch")
     for at, kind in ((161.0 + 119.0, Skip), (161.0 + 121.0, Append)):
         assert isinstance(recover(snapshot(*twice, at=at), last, None, {}), kind)
+
+
+def test_the_pauses_grow_to_five_minutes_and_no_further() -> None:
+    story = list(DOWN)
+    for number in range(20):
+        name = TaskIdentity("orders__watch", f"r{number}", "watch").deployment("orders", "1")
+        story += [again(200.0 + 300 * number, name, f"r{number}"), failed(None, name)]
+    tried = 200.0 + 300 * 19
+    for at, kind in ((tried + 299.0, Skip), (tried + 301.0, Append)):
+        assert isinstance(take(*story, at=at), kind)
+
+
+@pytest.mark.parametrize(("queries", "version"), [((), "2"), ((None,), "1"), ((7,), "2"), ((None, 7), "2")])
+def test_an_older_release_follows_one_that_failed_uncommitted(queries: tuple[int | None, ...], version: str) -> None:
+    progress = tuple(QueryProgress(str(n), batch=batch) for n, batch in enumerate(queries))
+    found = snapshot(*HANDED_OVER, fenced(OLD), failed(None, OLD_DEPLOYMENT), failed(NEW))
+    found = replace(found, heartbeats={NEW: Heartbeat(counter=9, queries=progress)})
+    step = recover(found, ME, None, {})
+    assert isinstance(step, Append)
+    assert step.fields["release"]["hash"] == {"1": OLD_DEPLOYMENT, "2": NEW_DEPLOYMENT}[version]
 
 
 def test_an_open_request_is_followed_and_ended_when_nobody_can_act_on_it() -> None:

@@ -45,6 +45,9 @@ DEAD, FAILED = [*RUNNING, fenced(OLD)], [*RUNNING, failed(OLD)]
 AGAIN = Record(
     "declared", {"deployment": "orders-1-again", "release": {"version": "1", "hash": hash_of(OLD_D)}}, "watch"
 )
+AGAIN_NEW = Record(
+    "declared", {"deployment": "orders-2-again", "release": {"version": "2", "hash": hash_of(NEW_D)}}, "watch", at=100.0
+)
 
 TABLE = [
     ("never started", STARTED, {OLD: True}, 100, Do.WAIT, ""),
@@ -74,8 +77,11 @@ TABLE = [
     ("SIGTERM, and still there", DOWN, {OLD: True}, 100, Do.REQUEST, OLD),
     ("SIGTERM, how it is is not known", DOWN, {}, 100, Do.WAIT, ""),
     ("SIGTERM, gone, with its deployment", DOWN, {OLD: False}, 100, Do.DECLARE, OLD_D),
-    ("dead, the old one is warm", [*HANDED_OVER, fenced(NEW)], {OLD: True}, 100, Do.REQUEST, OLD),
-    ("failed, the old one is warm", [*HANDED_OVER, failed(NEW)], BOTH, 100, Do.REQUEST, OLD),
+    ("dead, the old one is warm", [*HANDED_OVER, fenced(NEW)], {OLD: True}, 100, Do.WAIT, ""),
+    ("failed, the old one is warm", [*HANDED_OVER, failed(NEW)], BOTH, 100, Do.DECLARE, NEW_D),
+    ("it comes up", [*HANDED_OVER, failed(NEW), AGAIN_NEW], BOTH, 300, Do.WAIT, ""),
+    ("it does not, and the old one is warm", [*HANDED_OVER, failed(NEW), AGAIN_NEW], BOTH, 401, Do.REQUEST, OLD),
+    ("it does not, and nobody is warm", [*HANDED_OVER, failed(NEW), AGAIN_NEW], {OLD: False}, 401, Do.WAIT, ""),
     ("dead, its twin is warm", [*HANDED_OVER, standby(TWIN), fenced(NEW)], {TWIN: True}, 100, Do.REQUEST, TWIN),
     ("one that never ran is not appointed", [*PREPARED, fenced(OLD)], {NEW: True, OLD_D: False}, 100, Do.FAIL, OLD_D),
     ("its deployment may come up again by itself", DEAD, {OLD_D: None}, 100, Do.WAIT, ""),
@@ -83,7 +89,7 @@ TABLE = [
     ("then its release is run again", [*DEAD, failed(None, OLD_D)], {}, 100, Do.DECLARE, OLD_D),
     ("which comes up", [*FAILED, AGAIN], {}, 100, Do.WAIT, ""),
     ("or does not", [*FAILED, AGAIN], {"orders-1-again": False}, 100, Do.FAIL, "orders-1-again"),
-    ("another that ran is run again", [*HANDED_OVER, retired(OLD_D), failed(NEW)], {}, 100, Do.DECLARE, OLD_D),
+    ("the last is run again", [*HANDED_OVER, retired(OLD_D), failed(NEW)], {}, 100, Do.DECLARE, NEW_D),
     ("one that failed is, when there is no other", FAILED, {}, 100, Do.DECLARE, OLD_D),
     ("aborted, it is down", [*REQUESTED, fenced(OLD), aborted("up", at=200)], {OLD_D: True}, 300, Do.WAIT, ""),
     ("another release is not waited for", [*FAILED, declared(NEW_D)], {NEW_D: True}, 100, Do.DECLARE, OLD_D),
@@ -97,6 +103,17 @@ def test_next_step(before: list[Record], alive: dict[str, bool], now: float, nee
     step = recovery_step(play(before), alive, now)
     assert (step.action, step.subject) == (need, subject)
     assert bool(step.reason) == (need is not Do.WAIT)
+
+
+def test_only_a_release_that_never_committed_is_followed_by_an_older_one() -> None:
+    state = play([*HANDED_OVER, failed(NEW)])
+    step = recovery_step(state, {OLD: True}, 100, unproven=frozenset({NEW}))
+    assert (step.action, step.subject) == (Do.REQUEST, OLD)
+    cold = play([*HANDED_OVER, retired(OLD_D), failed(NEW)])
+    step = recovery_step(cold, {}, 100, unproven=frozenset({NEW}))
+    assert (step.action, step.subject) == (Do.DECLARE, OLD_D)
+    first = recovery_step(play(FAILED), {}, 100, unproven=frozenset({OLD}))
+    assert (first.action, first.subject) == (Do.DECLARE, OLD_D), "there is no older one"
 
 
 def test_every_need_is_shown_above() -> None:
