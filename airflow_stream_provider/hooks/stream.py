@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,11 +105,14 @@ class StreamHook(BaseHook):
         lag = self._lag(state, heartbeats) if needs.lag else None
         return Snapshot(self.stream, time.time(), state, records, heartbeats, drivers, lag)
 
-    async def aobserve(self, needs: Needs) -> Snapshot:
-        """Return a snapshot of the stream, from a trigger's event loop; see `observe`."""
+    async def aobserve(self, needs: Needs, pool: Executor) -> Snapshot:
+        """Return a snapshot of the stream, from a trigger's event loop; see `observe`.
+
+        :param pool: of one thread, which a folder or cluster that does not answer may keep for ever.
+        """
         if (needs.drivers or needs.lag) and self._connected is None:
             self._connected = await aconnect(self.cluster_conn_id, self.kafka_conn_id)
-        return await asyncio.to_thread(self.observe, needs)
+        return await asyncio.get_running_loop().run_in_executor(pool, self.observe, needs)
 
     def _heartbeats(self, state: StreamState) -> Mapping[str, Heartbeat]:
         """Return the heartbeats that can still matter; those of drivers that ended long ago are not read again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -26,6 +27,10 @@ from airflow_stream_provider.triggers.stream import StreamTrigger
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.spec.stream import StreamSpec
+
+
+# The trigger keeps the deadline itself. Airflow ends a wait this much later, when no triggerer runs or it hangs.
+TRIGGER_GRACE_SECONDS = 600.0
 
 
 class StreamOperator(BaseOperator):
@@ -135,7 +140,8 @@ class StreamOperator(BaseOperator):
 
     def _defer(self, condition: Condition, deadline: float) -> NoReturn:
         trigger = StreamTrigger(self.hook.address, condition.to_json(), deadline)
-        self.defer(trigger=trigger, method_name="resume")
+        left = max(0.0, deadline - time.time()) + TRIGGER_GRACE_SECONDS
+        self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=left))
 
     def _timed_out(self, context: Context, outcome: WaitOutcome) -> NoReturn:
         says = "; ".join(f"{name} says {words!r}" for name, words in outcome.evidence.items())

@@ -12,6 +12,9 @@ from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
+# What a first look after the deadline may take.
+LAST_LOOK_SECONDS = 30.0
+
 Look = TypeVar("Look")
 Memory = TypeVar("Memory")
 LookOut = TypeVar("LookOut", covariant=True)
@@ -101,8 +104,9 @@ async def wait(
     A look that raises StreamError is tried again, with a new memory: what could not be watched was not seen to stand
     still, nor to be too far behind.
 
-    :param deadline: seconds since 1970. Absolute, so that a wait that moves to another triggerer is not extended;
-        checked before the first look, and a look that takes longer is cut off.
+    :param deadline: seconds since 1970. Absolute, so that a wait that moves to another triggerer is not extended. A
+        look that takes longer is cut off; but the first one has LAST_LOOK_SECONDS, even if the deadline has passed
+        while nobody could look.
     :param subject: the stream or consumer group that the wait is about; begins each line of the log.
     :param fatal: error that no later look can cure; it ends the wait as CANNOT_LOOK.
     :param log: gets a line when the wait begins and ends, and for each new reason why nothing can be seen.
@@ -125,7 +129,8 @@ async def _wait(
     memory = condition.new_memory()
     last: Look | None = None
     problem = ""
-    while (left := deadline - time.time()) > 0:
+    first = max(deadline, time.time() + LAST_LOOK_SECONDS)
+    while (left := (first or deadline) - time.time()) > 0:
         before, outcome = problem, None
         try:
             async with asyncio.timeout(left) as limit:
@@ -140,6 +145,7 @@ async def _wait(
             return Waited(WaitOutcome(Ended.CANNOT_LOOK, reason=str(error)), last)
         except StreamError as error:
             memory, problem = condition.new_memory(), str(error)
+        first = 0.0
         if problem and problem != before:
             log.warning("%s: cannot look now: %s", subject, problem)
         if outcome is not None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.planning.conditions import Condition, Observations
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.wait_loop import Looks, condition_from_json, wait
@@ -16,6 +18,10 @@ from airflow_stream_provider.planning.wait_outcome import Ended
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
+
+
+# A look at a log, heartbeats, cluster and Kafka takes far less; their own time-outs end most that would take longer.
+LOOK_SECONDS = 60.0
 
 
 class StreamTrigger(BaseTrigger):
@@ -26,7 +32,8 @@ class StreamTrigger(BaseTrigger):
 
     :param address: of the stream; see `StreamHook.address`.
     :param condition: what to wait for, as JSON; see `planning.conditions`.
-    :param deadline: seconds since 1970. Absolute, so that a restarted triggerer does not extend it.
+    :param deadline: seconds since 1970. Absolute, so that a restarted triggerer does not extend it. When it has passed
+        before the trigger starts, because no triggerer ran, it still looks once.
     """
 
     def __init__(self, address: dict[str, Any], condition: dict[str, Any], deadline: float) -> None:
@@ -48,7 +55,10 @@ class StreamTrigger(BaseTrigger):
         condition = condition_from_json(self.condition, Condition)
         hook = StreamHook(**self.address)
         looks = _StreamLooks(hook, condition)
-        waited = await wait(condition, looks, self.deadline, subject=hook.stream, log=self.log)
+        try:
+            waited = await wait(condition, looks, self.deadline, subject=hook.stream, log=self.log)
+        finally:
+            looks.close()
         outcome = waited.outcome
         if outcome.ended is Ended.TIMEOUT:
             outcome = replace(outcome, evidence=_last_messages(waited.last))
@@ -57,14 +67,36 @@ class StreamTrigger(BaseTrigger):
 
 
 class _StreamLooks(Looks[Snapshot, Observations]):
+    """Looks in a thread of its own: a folder that hangs takes no thread from other triggers."""
+
     def __init__(self, hook: StreamHook, condition: Condition) -> None:
         self._hook = hook
         self._condition = condition
         self._last: Snapshot | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=f"look-{hook.stream}")
+        self._looking: asyncio.Task[Snapshot] | None = None
 
     async def look(self, memory: Observations) -> Snapshot:
-        self._last = await self._hook.aobserve(self._condition.needs(self._last, memory))
+        # A look cannot be cut off, and the hook is not made for two at a time: the next one waits for it again.
+        looking = self._looking or asyncio.create_task(
+            self._hook.aobserve(self._condition.needs(self._last, memory), self._pool)
+        )
+        self._looking = looking
+        done, _ = await asyncio.wait((looking,), timeout=LOOK_SECONDS)
+        if not done:
+            raise StreamError(
+                f"A look has taken longer than {LOOK_SECONDS:.0f} s.",
+                next_step="See whether the control folder and the cluster answer on the triggerer's machine.",
+            )
+        self._looking = None
+        self._last = looking.result()
         return self._last
+
+    def close(self) -> None:
+        """Do not look any more; a look that hangs keeps its thread until it ends."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def pause(self) -> None:
         await asyncio.sleep(self._condition.pace)

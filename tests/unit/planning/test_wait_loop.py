@@ -40,6 +40,16 @@ class SeenTwice(NumberCondition):
         return WaitOutcome(Ended.REACHED) if memory.count(self.number) == 2 else None
 
 
+@dataclass(frozen=True)
+class Seen(NumberCondition):
+    """The number was seen."""
+
+    number: int
+
+    def check(self, look: int, memory: list[int]) -> WaitOutcome | None:
+        return WaitOutcome(Ended.REACHED) if look == self.number else None
+
+
 class Numbers:
     """Looks one after the other, and the last one for ever; an exception is raised."""
 
@@ -76,13 +86,19 @@ def test_what_could_not_be_watched_begins_anew() -> None:
     assert numbers.looks == 4
 
 
-def test_a_deadline_that_has_passed_is_seen_before_the_first_look() -> None:
+def test_after_the_deadline_it_looks_once() -> None:
     numbers = Numbers(7)
-    assert waited(numbers, -1.0) == Waited(WaitOutcome(Ended.TIMEOUT, reason="Timed out waiting for a second 7."), None)
-    assert numbers.looks == 0
+    assert waited(numbers, -1.0) == Waited(WaitOutcome(Ended.TIMEOUT, reason="Timed out waiting for a second 7."), 7)
+    assert numbers.looks == 1
 
 
-def test_a_look_that_takes_longer_than_the_deadline_is_cut_off() -> None:
+def test_what_is_so_after_the_deadline_is_reached() -> None:
+    late = asyncio.run(wait(Seen(7), Numbers(7), time.time() - 3600.0, subject="orders", log=log))
+    assert late.outcome.ended is Ended.REACHED
+
+
+def test_a_look_that_takes_longer_than_the_deadline_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_stream_provider.planning.wait_loop.LAST_LOOK_SECONDS", 0.1)
     began = time.monotonic()
     assert waited(Numbers(7, takes=60.0), 0.2).outcome.ended is Ended.TIMEOUT
     assert time.monotonic() - began < 30.0

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.control.log import make_record
+from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.planning.conditions import Condition, InPhase, StandbyUp
+from airflow_stream_provider.planning.conditions import Condition, InPhase, Needs, StandbyUp
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.triggers.stream import StreamTrigger
 from tests.support.control_root import new_log
@@ -45,10 +47,39 @@ def test_what_is_reached_is_said_once_and_carries_the_deadline(tmp_path: Path) -
     assert (found.ended, found.deadline) == (Ended.REACHED, deadline)
 
 
-def test_a_deadline_that_has_passed_is_seen_before_the_first_look(tmp_path: Path) -> None:
-    (found,) = outcomes(tmp_path, InPhase(("empty",)), time.time() - 1)
+def test_after_an_outage_past_the_deadline_it_looks_once(tmp_path: Path) -> None:
+    new_log(f"file://{tmp_path}", "orders")
+    (found,) = outcomes(tmp_path, InPhase(("empty",)), time.time() - 3600)
+    assert found.ended is Ended.REACHED
+    (found,) = outcomes(tmp_path, InPhase(("running",)), time.time() - 3600)
     assert found.ended is Ended.TIMEOUT
-    assert found.reason == "Timed out waiting for the stream to be empty."
+    assert found.reason == "Timed out waiting for the stream to be running."
+
+
+def test_a_look_that_hangs_is_named_and_neither_repeated_nor_in_the_way_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    hung, begun = threading.Event(), threading.Event()
+
+    def hang(hook: StreamHook, needs: Needs) -> None:
+        looks.append(threading.current_thread().name)
+        begun.set()
+        hung.wait(60)
+
+    monkeypatch.setattr("airflow_stream_provider.triggers.stream.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("airflow_stream_provider.planning.wait_loop.LAST_LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(InPhase, "pace", 0.05)
+    monkeypatch.setattr(StreamHook, "observe", hang)
+    try:
+        (found,) = outcomes(tmp_path, InPhase(("running",)), time.time() + 1.0)
+    finally:
+        hung.set()
+    assert begun.is_set()
+    assert found.ended is Ended.TIMEOUT
+    assert "A look has taken longer than" in found.reason
+    assert len(looks) == 1
+    assert looks[0].startswith("look-orders"), "not in the pool that all triggers share"
 
 
 def test_a_log_that_cannot_be_read_is_waited_for_and_named_in_the_end(tmp_path: Path) -> None:
