@@ -58,7 +58,10 @@ def take_over(
                 deployment=deployment,
             )
         )
-    return ask(snapshot, identity.request(standby.id, state.holder or ""), standby.id, reason)
+    # An appointment that was aborted while nobody held is made again, by an id of its own.
+    tries = sum(request.to == standby.id and request.source == state.holder for request in mine)
+    request = identity.request(standby.id, state.holder or "", *((tries,) if tries else ()))
+    return ask(snapshot, request, standby.id, reason)
 
 
 def _taken(snapshot: Snapshot, request: Request, outcome: WaitOutcome | None) -> Step:

@@ -123,3 +123,16 @@ def test_an_expired_request_is_aborted() -> None:
     step = take(*ASKED, outcome=WaitOutcome(Ended.EXPIRED, "mine", "late"))
     assert isinstance(step, Append)
     assert step.kind == "aborted"
+
+
+def test_an_appointment_that_was_aborted_is_made_again_under_another_id() -> None:
+    story = [*BOTH, fenced(OLD)]
+    ids = []
+    for _ in range(3):
+        step = take(*story)
+        assert isinstance(step, Append)
+        assert step == take(*story), "the same however often it is tried"
+        ids.append(step.fields["request"])
+        abort = record("aborted", by=ME.by, request=ids[-1], reason="it has expired")
+        story += [requested(ids[-1], NEW, by=ME.by), abort]  # `snapshot` checks the rules
+    assert len(set(ids)) == 3
