@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -48,6 +49,9 @@ def test_a_hand_over_asks_once_however_often_it_is_tried(spec: StreamSpec, log: 
             run(hand_over(spec))
     assert [r.kind for r in log.records()].count("requested") == 2  # the first of all, and ours
     assert deferred.value.method_name == "resume"
+    left = deferred.value.trigger.deadline - time.time()
+    assert deferred.value.timeout is not None
+    assert deferred.value.timeout.total_seconds() > left + 60.0, "the trigger ends the wait, unless none runs"
     assert deferred.value.trigger.serialize()[1]["condition"]["condition"] == "RequestOver"
 
 
