@@ -108,7 +108,8 @@ def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: st
         ended = tried.ended.value if tried.ended else "is not ready"
         return GiveUp(
             HandOverFailed(
-                f"Release {release.version} was started again and {ended}: {tried.reason} {snapshot.holder_sentence}",
+                f"Release {release.version} was started again and {ended}: {snapshot.why_ended(again)} "
+                f"{snapshot.holder_sentence}",
                 next_step="The watch tries again, with growing pauses. Correct the release, then upgrade to it.",
                 deployment=again,
             )

@@ -128,6 +128,14 @@ class Snapshot:
         """Return the `declared` record of a deployment that the log knows."""
         return self.state.deployments[deployment].declared
 
+    def why_ended(self, deployment: str) -> str:
+        """Why a deployment ended: the reason in the log, and the error behind it unless the reason has it; or empty."""
+        reason = self.state.deployments[deployment].reason
+        failed = (r for r in reversed(self.records) if r.kind == Kind.FAILED and r["deployment"] == deployment)
+        error = str(next((r.get("error") or "" for r in failed), ""))
+        message = error.partition(": ")[2] or error
+        return reason if not message or message in reason else f"{reason.rstrip('.')}: {error.rstrip('.')}."
+
     def policy(self, deployment: str) -> Policy:
         """The policy of a deployment; the default one for a deployment that the log does not know."""
         found = self.state.deployments.get(deployment)

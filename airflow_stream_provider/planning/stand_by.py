@@ -51,7 +51,7 @@ def stand_by(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None) -
         return GiveUp(
             RehearsalRefused(
                 f"Release {declared.release.version} ({deployment}) {declared.ended.value}: "
-                f"{declared.reason or 'no reason given'} {snapshot.holder_sentence}",
+                f"{snapshot.why_ended(deployment) or 'no reason given'} {snapshot.holder_sentence}",
                 next_step="Correct it and start a new run; clearing this task changes nothing.",
                 deployment=deployment,
             )

@@ -95,7 +95,7 @@ class ReportUpgradeOperator(StreamOperator):
                 return self._failed(f"Release {version} took over and still holds. {why}", snapshot)
             return self._failed(f"Release {version} took over and did not stay. {self.fault} Rolled back.", snapshot)
         if declared.ended is DeploymentEnd.FAILED:
-            return self._failed(f"Release {version} was refused: {declared.reason}", snapshot)
+            return self._failed(f"Release {version} was refused: {snapshot.why_ended(self.deployment)}", snapshot)
         return self._failed(f"Release {version} did not take over.", snapshot)
 
     def _failed(self, sentence: str, snapshot: Snapshot) -> Step:

@@ -38,7 +38,7 @@ def test_it_waits_until_the_standby_is_up_and_leaves_the_holder_alone(
 
 def test_a_refusal_fails_the_task_and_says_who_runs(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *RUNNING, declared(MINE), submitted(MINE), failed(None, MINE))
-    with pytest.raises(AirflowFailException, match=f"it broke {OLD_DEPLOYMENT} .*holds the stream"):
+    with pytest.raises(AirflowFailException, match=rf"it broke: Boom\. {OLD_DEPLOYMENT} .*holds the stream"):
         run(submit(spec))
 
 

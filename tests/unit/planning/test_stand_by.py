@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from airflow_stream_provider.planning.conditions import StandbyUp
 from airflow_stream_provider.planning.stand_by import nobody_else_submitted, stand_by
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Submit, Wait
@@ -54,3 +56,19 @@ def test_only_a_deployment_that_was_declared_just_now_is_submitted_without_a_loo
     assert nobody_else_submitted(snapshot(*RUNNING, new, at=105.0), NEW_DEPLOYMENT, True)
     assert not nobody_else_submitted(snapshot(*RUNNING, new, at=105.0), NEW_DEPLOYMENT, False)
     assert not nobody_else_submitted(snapshot(*RUNNING, new, at=110.0), NEW_DEPLOYMENT, True)
+
+
+@pytest.mark.parametrize(
+    ("reason", "error", "said"),
+    [
+        ("The script failed", "ValueError: no such topic", "The script failed: ValueError: no such topic."),
+        ("No.", "StreamError: No.", "No."),
+        ("It never came up.", "", "It never came up."),
+    ],
+)
+def test_who_is_refused_is_told_the_error_behind_it_once(reason: str, error: str, said: str) -> None:
+    refusal = record("failed", deployment=NEW_DEPLOYMENT, incarnation=NEW, reason=reason, error=error)
+    story = [*RUNNING, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT), refusal]
+    step = stand_by(snapshot(*story), NEW_DEPLOYMENT, None)
+    assert isinstance(step, GiveUp)
+    assert f" failed: {said} {OLD_DEPLOYMENT} " in str(step.error)
