@@ -193,7 +193,7 @@ def test_an_older_release_follows_one_that_failed_uncommitted(queries: tuple[int
     found = replace(found, heartbeats={NEW: Heartbeat(counter=9, queries=progress)})
     step = recover(found, ME, None, {})
     assert isinstance(step, Append)
-    assert step.fields["release"]["hash"] == {"1": OLD_DEPLOYMENT, "2": NEW_DEPLOYMENT}[version]
+    assert step.fields["release"]["hash"] == hash_of({"1": OLD_DEPLOYMENT, "2": NEW_DEPLOYMENT}[version])
 
 
 def test_an_open_request_is_followed_and_ended_when_nobody_can_act_on_it() -> None:

@@ -90,7 +90,7 @@ def test_a_restart_that_declared_nothing_brings_the_old_release_back() -> None:
     for fault_found in (True, False):
         step = roll_back(snapshot(*stopped, gone), BACK, "", None, "no room", fault_found=fault_found)
         assert isinstance(step, Append)
-        assert (step.kind, step.fields["release"]["hash"]) == ("declared", OLD_DEPLOYMENT)
+        assert (step.kind, step.fields["release"]["hash"]) == ("declared", hash_of(OLD_DEPLOYMENT))
 
 
 def test_a_holder_without_a_fault_stays() -> None:
