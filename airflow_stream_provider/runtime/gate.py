@@ -13,6 +13,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.runtime import writer_spec as writer_specs
+from airflow_stream_provider.runtime.labels import label_of
 from airflow_stream_provider.runtime.listeners import RealRunsOnly
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 
@@ -95,6 +96,7 @@ class Gate:
                 f"The queries {twin.label} and {query.label} have the same checkpoint, {query.checkpoint}.",
                 next_step="Give each query a checkpoint of its own.",
             )
+        self._tell_apart(query)
         if self._start_late is not None:
             self._start_late(query)
         elif self._waits.is_set() and not self._has_held:
@@ -104,6 +106,14 @@ class Gate:
             )
         self.queries.append(query)
         self._last_start = time.monotonic()
+
+    def _tell_apart(self, added: ManagedQuery) -> None:
+        """Give each query a label of its own. Those of a driver that has held stand in records already, and stay."""
+        queries = [*self.queries, added]
+        for query in [added] if self._has_held else queries:
+            others = [q for q in queries if q.checkpoint.rstrip("/") != query.checkpoint.rstrip("/")]
+            taken = [(q.label if self._has_held else q.name, q.checkpoint) for q in others]
+            query.label = label_of(query.name, query.checkpoint, taken)
 
     def _patch_starts(self) -> None:
         gate = self

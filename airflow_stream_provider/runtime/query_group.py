@@ -114,9 +114,9 @@ class QueryGroup:
                 return missed
 
         queries = self._gate.live()
-        ends = dict(zip((q.label for q in queries), side_by_side(halt, queries)))
-        missed = next((end for end in ends.values() if isinstance(end, BoundaryMissed)), None)
-        return {name: end for name, end in ends.items() if isinstance(end, QueryEnd)}, missed
+        ends = side_by_side(halt, queries)
+        missed = next((end for end in ends if isinstance(end, BoundaryMissed)), None)
+        return {q.label: end for q, end in zip(queries, ends) if isinstance(end, QueryEnd)}, missed
 
     def interrupt(self) -> None:
         """Stop what is still running, inside a batch if need be."""

@@ -130,3 +130,18 @@ def test_waiting_for_any_raises_what_failed() -> None:
     build(gate, "a").end(ValueError("it broke"))
     with pytest.raises(ValueError, match="it broke"):
         gate._await_any(None)
+
+
+def test_no_two_queries_have_one_label() -> None:
+    gate = Gate()
+    for checkpoint in ("/a/checkpoint", "/b/checkpoint", "/c/checkpoint"):
+        build(gate, "", checkpoint)
+    assert [query.label for query in gate.queries] == ["a/checkpoint", "b/checkpoint", "c/checkpoint"]
+
+
+def test_a_late_query_takes_no_label_that_stands_in_a_record() -> None:
+    gate = Gate()
+    build(gate, "", "/a/checkpoint")
+    gate.hold(lambda query: None)
+    build(gate, "", "/b/checkpoint")
+    assert [query.label for query in gate.queries] == ["checkpoint", "b/checkpoint"]

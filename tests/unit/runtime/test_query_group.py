@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
-from airflow_stream_provider.runtime.query_group import side_by_side
+from airflow_stream_provider.runtime import query_group
+from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
+from airflow_stream_provider.runtime.query_group import QueryGroup, side_by_side
 
 QUERIES: list[Any] = [SimpleNamespace(label="orders"), SimpleNamespace(label="prices")]
 
@@ -40,3 +42,20 @@ def test_an_error_of_this_package_stays_as_it_is() -> None:
 
 def test_results_are_in_the_order_of_the_queries() -> None:
     assert side_by_side(lambda query: query.label, QUERIES) == ["orders", "prices"]
+
+
+def test_one_query_that_misses_its_boundary_is_seen_whatever_the_others_are_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Found by a review: by label, the end of a namesake stood for it, and `released` was written while it ran."""
+    missed = BoundaryMissed("It is still running a batch.")
+    ends: dict[Any, Any] = {1: missed, 2: QueryEnd(completed=True, batch=7)}
+
+    def stop(real: Any, seconds: float) -> QueryEnd:
+        if isinstance(ends[real], BoundaryMissed):
+            raise ends[real]
+        return QueryEnd(completed=True, batch=7)
+
+    monkeypatch.setattr(query_group, "stop_at_boundary", stop)
+    gate: Any = SimpleNamespace(live=lambda: [SimpleNamespace(label="checkpoint", real=real) for real in ends])
+    assert QueryGroup(gate, lambda location: None).stop(1.0)[1] is missed
