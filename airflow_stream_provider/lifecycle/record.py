@@ -43,8 +43,9 @@ class Kind:
 class Boundary(str, Enum):
     """How a query, or all queries of a holder, stopped."""
 
-    COMPLETED = "completed"  # every planned batch is committed
-    INTERRUPTED = "interrupted"  # a planned batch is not committed; its tasks may still write
+    # Of one query: every planned batch is committed. Of a holder: and what is not, nothing can still write.
+    COMPLETED = "completed"
+    INTERRUPTED = "interrupted"  # a planned batch is not committed; of a holder: and something may still write
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,9 @@ class Acts:
             return
         if missed is not None:
             self._queries.interrupt()
-        completed = missed is None and all(end.completed for end in ends.values())
+        # As in `fail`: a query that has failed and waits to be tried again is inside a batch by its logs, but nothing of
+        # it can still write, and whoever follows runs the batch again.
+        completed = missed is None and all(end.quiet for end in ends.values())
         fields: dict[str, Any] = {
             "incarnation": self._incarnation,
             "boundary": (Boundary.COMPLETED if completed else Boundary.INTERRUPTED).value,
@@ -233,15 +235,13 @@ class Acts:
     def fail(self, reason: str, error: BaseException) -> None:
         """Stop everything, append `failed`, halt the process with code 50."""
         log.error("%s: %s", redact(reason), message_of(error))
-        # In a `failed` record, `completed` says that no task of a batch can still write, `interrupted` that something
-        # may still write. Unlike in `released`, a batch that was cut off and whose tasks have ended is `completed`.
         boundary = Boundary.COMPLETED
         if self.running:
             ends, missed = self._queries.stop(TERMINATE_SECONDS)
             if missed is not None:
                 self._queries.interrupt()
             self.running = False
-            if missed is not None or any(end.running_tasks for end in ends.values()):
+            if missed is not None or not all(end.quiet for end in ends.values()):
                 # Something may still write: this driver has to be fenced before another one acquires.
                 boundary = Boundary.INTERRUPTED
         fields = {

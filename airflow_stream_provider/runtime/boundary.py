@@ -61,7 +61,7 @@ def stop_at_boundary(query: StreamingQuery, deadline_seconds: float) -> QueryEnd
                 stopping = stream.stop_under_lock(deadline)
         stream.join(SETTLE_SECONDS)
     ends = boundary(stream.checkpoint)
-    tasks = 0 if ends.completed else stream.cancel_tasks(SETTLE_SECONDS)
+    tasks = 0 if ends.completed else stream.cancel_tasks(SETTLE_SECONDS) + int(stream.alive)
     return QueryEnd(ends.completed, ends.commit, tasks)
 
 

@@ -32,12 +32,17 @@ class QueryEnd:
         part of it, and the next start runs it again.
     :param batch: the last committed batch id; None when there is none.
     :param running_tasks: tasks of an interrupted batch that were still running when the wait for them ended; their
-        writes may still arrive.
+        writes may still arrive. A query's own thread that still runs counts as one.
     """
 
     completed: bool
     batch: int | None
     running_tasks: int = 0
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing of this query can still write: another driver may go on where it stopped."""
+        return self.completed or not self.running_tasks
 
     @property
     def boundary(self) -> Boundary:

@@ -60,6 +60,17 @@ def hand_over(driver: FakeDriver) -> None:
     work(driver)
 
 
+def hand_over_in_back_off(driver: FakeDriver) -> None:
+    """A query has failed inside a batch and waits to be tried again: no task of it runs."""
+    driver.queries.ends = {"a": QueryEnd(completed=False, batch=7)}
+    hand_over(driver)
+
+
+def hand_over_with_tasks(driver: FakeDriver) -> None:
+    driver.queries.ends = {"a": QueryEnd(completed=False, batch=7, running_tasks=1)}
+    hand_over(driver)
+
+
 def miss(driver: FakeDriver) -> None:
     driver.queries.missed = MISSED
     hand_over(driver)
@@ -158,6 +169,8 @@ def test_acts(records: Sequence[Record], name: str, act: Callable[[FakeDriver], 
     ("records", "act", "boundary"),
     [
         (READY, hand_over, "completed"),
+        (READY, hand_over_in_back_off, "completed"),
+        (READY, hand_over_with_tasks, "interrupted"),
         (RUNNING, drain_in_a_batch, "interrupted"),
         (RUNNING, lose, "completed"),
         (RUNNING, lose_with_tasks, "interrupted"),
