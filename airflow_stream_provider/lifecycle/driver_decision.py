@@ -49,12 +49,15 @@ def decide(state: StreamState, me: DriverView, take_back_seconds: float = Policy
     """
     if state.holder == me.incarnation:
         return _as_holder(state, me)
+    found = state.incarnations.get(me.incarnation)
+    if found is not None and found.state is IncarnationState.FINISHED:
+        # The script ends by itself, and with it the process: with the script's exit code.
+        return Action.EXIT if me.terminating else Action.WAIT
     if me.running:
         return Action.HALT  # fenced, or the log says that another took over: nothing here may write any more
     deployment = state.deployments.get(deployment_of(me.incarnation))
     if deployment is None or deployment.ended or me.terminating:
         return Action.EXIT
-    found = state.incarnations.get(me.incarnation)
     if found is None:
         return Action.ANNOUNCE if me.rehearsed else Action.WAIT
     if found.state is not IncarnationState.STANDBY:

@@ -16,7 +16,7 @@ from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
 from airflow_stream_provider.lifecycle.rules import may_acquire, may_release
 from airflow_stream_provider.lifecycle.secrets import redact
-from airflow_stream_provider.lifecycle.state import DeploymentEnd, StreamState
+from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
@@ -196,9 +196,6 @@ class Acts:
 
     def exit(self, state: StreamState) -> None:
         """Send a last heartbeat and end the process with code 0."""
-        deployment = state.deployments.get(self._deployment)
-        if deployment is not None and deployment.ended is DeploymentEnd.FINISHED:
-            return  # the script ends by itself
         self._heartbeat.phase = DriverPhase.ENDED
         with contextlib.suppress(ControlUnavailable):
             self._control.renew(lambda state: self._heartbeat.next(state, running=False))

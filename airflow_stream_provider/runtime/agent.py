@@ -11,7 +11,7 @@ import logging
 from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
 from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.policy import Policy
-from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.lifecycle.state import IncarnationState, StreamState
 from airflow_stream_provider.runtime.acts import Acts
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
@@ -142,7 +142,7 @@ class Agent:
     def _act(self, state: StreamState) -> None:
         acts = self._acts
         if acts.work is not None and acts.work.is_alive():
-            if acts.running and state.holder != self._control.incarnation:
+            if self._lost(state):
                 acts.halt(state)
             if acts.terminating and not acts.starts_or_stops:
                 acts.exit(state)  # nothing that a rehearsal does is worth waiting for
@@ -150,7 +150,7 @@ class Agent:
         acts.work = None
         if self._failure is not None:
             # It does nothing more for the stream than to end; the next turn sees to that.
-            if acts.running and state.holder != self._control.incarnation:
+            if self._lost(state):
                 acts.halt(state)
             return
         # Read again after the work is seen to be over: it may have written `released` since this turn began.
@@ -161,6 +161,13 @@ class Agent:
         if action is not Action.WAIT:
             log.info("%s after record %s", action.value, state.seq)
         getattr(acts, action.value)(state)
+
+    def _lost(self, state: StreamState) -> bool:
+        """Whether its queries run although the log says that it does not hold."""
+        me = self._control.incarnation
+        found = state.incarnations.get(me)
+        finished = found is not None and found.state is IncarnationState.FINISHED
+        return self._acts.running and state.holder != me and not finished
 
     def _view(self, state: StreamState) -> DriverView:
         acts, me = self._acts, self._control.incarnation

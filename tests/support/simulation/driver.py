@@ -24,6 +24,7 @@ from airflow_stream_provider.lifecycle.errors import (
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.lifecycle.state import IncarnationState
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.ports import BoundaryMissed, LeaseOver, Ports, QueryEnd
@@ -260,6 +261,9 @@ class Jvm:
         self._driver.end()
 
     def halt(self) -> None:
+        found = self._driver.log.state.incarnations.get(self._driver.incarnation)
+        if found is not None and found.state is IncarnationState.FINISHED:
+            self._driver.world.violation = "a run that has ended well ends with the code of a failure"
         self._driver.end()
 
 

@@ -27,12 +27,14 @@ from tests.support.story import (
     aborted,
     failed,
     fenced,
+    finished,
     play,
     released,
     retired,
     standby,
 )
 
+TWIN_OF_OLD = f"{OLD_DEPLOYMENT}.00000004"
 UP = {"running": True}
 WARM = {"rehearsed": True}
 
@@ -71,6 +73,9 @@ TABLE = [
     ("released, and the new one holds", HANDED_OVER, OLD, {"released_for": 60.0}, Action.WAIT),
     ("stopped on request", STOPPED, OLD, {"released_for": 60.0}, Action.WAIT),
     ("interrupted: to be fenced", INTERRUPTED, OLD, {"released_for": 60.0}, Action.HALT),
+    ("its queries ended by themselves", [*RUNNING, finished(OLD)], OLD, UP, Action.WAIT),
+    ("and its machine goes down", [*RUNNING, finished(OLD)], OLD, {"running": True, "terminating": True}, Action.EXIT),
+    ("and a twin of it was up", [*RUNNING, standby(TWIN_OF_OLD), finished(OLD)], TWIN_OF_OLD, WARM, Action.EXIT),
     ("fenced while it ran", [*RUNNING, fenced(OLD)], OLD, UP, Action.HALT),
     ("fenced while it waited", [*PREPARED, fenced(NEW)], NEW, WARM, Action.HALT),
     ("another holds while it runs", HANDED_OVER, OLD, UP, Action.HALT),

@@ -349,7 +349,8 @@ def test_a_driver_whose_script_has_failed_answers_nobody_and_keeps_its_first_rea
 def test_a_script_that_ends_is_recorded_by_the_holder_only() -> None:
     driver = FakeDriver(OLD, RUNNING).running()
     driver.agent.script_finished()
-    assert driver.did == ["finished"]
+    driver.turn(2)
+    assert driver.did == ["finished"], "the script ends by itself, and well: it is not halted"
     driver = FakeDriver(OLD, HANDED_OVER)
     driver.agent.script_finished()
     assert driver.did == []
