@@ -18,6 +18,9 @@ from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import Group, OffsetsGroup
 from airflow_stream_provider.runtime.ports import BoundaryMissed, LeaseOver, Ports
 
+# How often a batch that waits for the end of a pause looks for it.
+PAUSED_SECONDS = 0.2
+
 log = logging.getLogger(__name__)
 
 
@@ -46,6 +49,10 @@ class Agent:
         self._acts = Acts(control, policy, ports, self.offsets, self._heartbeat)
         self._renewed = ports.clock.monotonic()
         self._failure: tuple[str, BaseException] | None = None
+        # What the heartbeat says of the last turn, when that went wrong.
+        self._trouble = ""
+        # The last error that nobody expected; a driver that holds goes on after it.
+        self.unexpected: Exception | None = None
 
     @property
     def in_hurry(self) -> bool:
@@ -61,9 +68,15 @@ class Agent:
         self._acts.terminating = True
 
     def guard(self) -> None:
-        """Raise when the lease is lost: called around the user's foreachBatch, so that the batch is not committed."""
+        """Raise when the lease is lost: called around the user's foreachBatch, so that the batch is not committed.
+
+        While the queries are paused it blocks: no batch begins to write, or is taken for written, before this driver
+        knows that it still holds.
+        """
+        while self._queries.paused:
+            self._clock.sleep(PAUSED_SECONDS)
         silent = self._clock.monotonic() - self._renewed
-        if self._acts.running and silent > self._policy.lease_seconds and not self._queries.paused:
+        if self._acts.running and silent > self._policy.lease_seconds:
             raise StreamError(
                 f"This driver has not renewed its lease for {silent:.0f} s; another driver may hold the stream.",
                 next_step="Nothing: the batch is not committed, and the driver that holds the stream runs it again.",
@@ -91,7 +104,7 @@ class Agent:
     # -- one turn --------------------------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Renew the lease, decide and act once; an unexpected error ends the driver as `failed`."""
+        """Renew the lease, decide and act once; an unexpected error ends a driver as `failed` that runs no queries."""
         # Paused queries cannot be stopped: they go on first, once the log is back and this driver still holds.
         if self._failure is not None and not self._acts.starts_or_stops and not self._queries.paused:
             self._acts.end_as_failed(*self._failure)
@@ -104,17 +117,39 @@ class Agent:
             log.error("%s This driver halts.", error)
             self._process.halt()
         except Exception as error:
-            log.exception("The agent failed")
-            self._failure = self._failure or ("The runtime itself failed", error)
+            self._unexpected(error)
 
     def _renew_and_act(self) -> None:
         sent = self._clock.monotonic()
         try:
             state = self._control.renew(lambda state: self._heartbeat.next(state, self._acts.running))
-            self._renew(sent)
+        except Exception as error:
+            # A log that cannot be understood (a damaged record) is as good as one that cannot be read.
+            if not isinstance(error, ControlUnavailable):
+                self._note(error)
+            self._unreachable(error)
+            return
+        self._renew(sent)
+        try:
             self._act(state)
         except ControlUnavailable as error:
             self._unreachable(error)
+            return
+        if self._heartbeat.message == self._trouble:
+            self._heartbeat.message = ""
+        self._trouble = ""
+
+    def _unexpected(self, error: Exception) -> None:
+        """Let running queries run: what cannot be done for them now is tried again in the next turn."""
+        self._note(error)
+        if not self._acts.running:
+            self._failure = self._failure or ("The runtime itself failed", error)
+
+    def _note(self, error: Exception) -> None:
+        self._say(f"The runtime cannot go on: {type(error).__name__}: {error}")
+        if repr(error) != repr(self.unexpected):
+            log.error("The agent failed", exc_info=error)
+        self.unexpected = error
 
     def _renew(self, sent: float) -> None:
         self._renewed = sent
@@ -123,11 +158,22 @@ class Agent:
             log.warning("The control log is reachable again and this driver still holds: resuming the queries.")
             self._queries.resume()
 
-    def _unreachable(self, error: ControlUnavailable) -> None:
-        """After half a lease without the control log, pause the queries; paused queries may outlive the lease."""
-        self._heartbeat.message = str(error)
+    def _say(self, trouble: str) -> None:
+        self._heartbeat.message = self._trouble = trouble
+
+    def _unreachable(self, error: Exception) -> None:
+        """After half a lease without the control log, pause the queries; paused queries may outlive the lease.
+
+        Not for ever: an observer that has seen this driver still for lease and pause may count on its end.
+        """
+        self._say(str(error))
         silent = self._clock.monotonic() - self._renewed
-        if self._acts.running and self._acts.work is None:
+        works = self._acts.work is not None and self._acts.work.is_alive()
+        over = silent >= self._policy.lease_seconds + self._policy.pause_seconds
+        if self._acts.running and over and not self._finished(self._control.state):
+            log.error("The control log has been out of reach for %.0f s: halting.", silent)
+            self._process.halt()
+        elif self._acts.running and not works:
             if not self._queries.paused and silent > self._policy.lease_seconds / 2:
                 log.warning("The control log has been out of reach for %.0f s: pausing the queries. %s", silent, error)
                 try:
@@ -164,10 +210,12 @@ class Agent:
 
     def _lost(self, state: StreamState) -> bool:
         """Whether its queries run although the log says that it does not hold."""
-        me = self._control.incarnation
-        found = state.incarnations.get(me)
-        finished = found is not None and found.state is IncarnationState.FINISHED
-        return self._acts.running and state.holder != me and not finished
+        return self._acts.running and state.holder != self._control.incarnation and not self._finished(state)
+
+    def _finished(self, state: StreamState) -> bool:
+        """Whether its queries have ended by themselves, so that the process is about to do so, too."""
+        found = state.incarnations.get(self._control.incarnation)
+        return found is not None and found.state is IncarnationState.FINISHED
 
     def _view(self, state: StreamState) -> DriverView:
         acts, me = self._acts, self._control.incarnation

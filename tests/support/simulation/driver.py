@@ -30,7 +30,7 @@ from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.ports import BoundaryMissed, LeaseOver, Ports, QueryEnd
 from tests.support.simulation.world import Actor, Wire, World
 
-POLICY = Policy(take_back_seconds=10.0, lease_seconds=30.0)
+POLICY = Policy(take_back_seconds=10.0, lease_seconds=30.0, pause_seconds=20.0)
 
 
 class Luck(IntEnum):
@@ -113,6 +113,8 @@ class Driver(Actor):
         def finish() -> None:
             with contextlib.suppress(ControlLogReplaced):  # then it ends all the same
                 agent.script_finished()
+            for _ in range(3):  # the interpreter takes its time to end
+                self.here.point()
             self.end()
 
         self.spawn(finish)
@@ -201,10 +203,20 @@ class Driver(Actor):
         return 0.0 if self.agent is None else self.agent._renewed
 
     def _look(self, began: float) -> None:
-        """Rule 2, after a turn that began at this time: half a lease without the log, and the queries are paused."""
+        """Rule 2, after a turn that began at this time: half a lease without the log, and the queries are paused.
+
+        They are not paused for ever: this driver would have ended in that turn.
+        """
         assert self.agent is not None
         silent = began - self._renewed
-        if self.running and silent > POLICY.lease_seconds / 2 and self.agent._acts.work is None:
+        found = self.log.state.incarnations.get(self.incarnation)
+        ended = found is not None and found.state is IncarnationState.FINISHED
+        pause_over = self.running and not ended and silent >= POLICY.lease_seconds + POLICY.pause_seconds
+        assert not pause_over, "rule 2: it is paused for longer than its policy says"
+        unexpected = self.agent.unexpected
+        assert unexpected is None or isinstance(unexpected, StreamError), f"the agent raised an error: {unexpected!r}"
+        work = self.agent._acts.work
+        if self.running and silent > POLICY.lease_seconds / 2 and not (work is not None and work.is_alive()):
             assert self.queries.paused or self.queries.pause_missed, "rule 2: the log is away, and nothing is paused"
 
 

@@ -14,8 +14,10 @@ from hypothesis.stateful import run_state_machine_as_test
 from airflow_stream_provider.control import log as reading
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle import fold as folding
+from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.runtime import agent
 from airflow_stream_provider.runtime.acts import Acts
 from airflow_stream_provider.runtime.agent import Agent
 from tests.support.simulation.driver import Queries
@@ -52,6 +54,24 @@ def never_paused(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Queries, "pause", lambda self, seconds: None)
 
 
+def paused_for_ever(patch: pytest.MonkeyPatch) -> None:
+    unreachable = Agent._unreachable
+
+    def patiently(self: Agent, error: Exception) -> None:
+        self._policy = replace(self._policy, pause_seconds=float("inf"))
+        unreachable(self, error)
+
+    patch.setattr(Agent, "_unreachable", patiently)
+
+
+def a_good_run_is_halted(patch: pytest.MonkeyPatch) -> None:
+    def without_finished(state: StreamState, me: DriverView, take_back_seconds: float) -> Action:
+        halts = me.running and state.holder != me.incarnation
+        return Action.HALT if halts else decide(state, me, take_back_seconds)
+
+    patch.setattr(agent, "decide", without_finished)
+
+
 def never_takes_back(patch: pytest.MonkeyPatch) -> None:
     view = Agent._view
     patch.setattr(Agent, "_view", lambda self, state: replace(view(self, state), released_for=None))
@@ -83,6 +103,8 @@ def silent() -> Iterator[None]:
         (released_before_the_queries_stop, "rule 1", Streams),
         (failed_without_stopping_the_queries, "rule 1", Streams),
         (never_paused, "rule 2", Streams),
+        (paused_for_ever, "rule 2: it is paused for longer", Streams),
+        (a_good_run_is_halted, "a run that has ended well", Streams),
         (never_takes_back, "does not take back|it stands still", Streams),
         (obeys_what_the_rules_forbid, "rule", Streams),
         (never_verifies_the_chain, "goes on from two logs", StreamsPutBack),

@@ -8,6 +8,7 @@ import pytest
 
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused, StreamError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from tests.support.fake_driver import FakeDriver, Waits
@@ -459,15 +460,116 @@ def test_the_guard_refuses_batches_without_a_lease() -> None:
     driver.clock.now += 0.1
     with pytest.raises(StreamError, match="has not renewed its lease for 30 s"):
         driver.agent.guard()
+
+
+def test_the_guard_holds_batches_back_while_their_query_is_paused() -> None:
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.turn()
     driver.queries.paused = True
+    with pytest.raises(Waits):
+        driver.agent.guard()
+    driver.queries.paused = False
     driver.agent.guard()
 
 
-def test_an_unexpected_error_ends_the_driver() -> None:
+def test_a_driver_whose_queries_have_ended_is_not_halted_by_an_outage_either() -> None:
+    """Found by the model check."""
     driver = FakeDriver(OLD, RUNNING).running()
     driver.turn()
-    driver.store.put_heartbeat = None  # type: ignore[method-assign, assignment]
+    driver.agent.script_finished()
+    driver.store.away = True
+    for _ in range(70):
+        driver.clock.now += 10.0
+        driver.turn()
+    assert driver.did == ["finished", "pause"]
+
+
+def test_the_heartbeat_tells_of_trouble_for_as_long_as_there_is_any() -> None:
+    driver = FakeDriver(OLD, READY).running()
+    driver.store.heartbeat = None  # type: ignore[method-assign, assignment]
+    driver.turn(2)
+    said = Heartbeat.from_json(driver.store.beats[OLD], OLD).message
+    assert "The runtime cannot go on: TypeError" in said
+    del driver.store.heartbeat
+    driver.turn(2)
+    assert Heartbeat.from_json(driver.store.beats[OLD], OLD).message == ""
+
+
+def test_a_pause_ends_with_a_halt() -> None:
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.turn()
+    driver.store.away = True
+    for _ in range(62):
+        driver.clock.now += 10.0
+        driver.turn()
+    assert driver.did == ["pause"]
+    driver.clock.now += 10.0
+    driver.turn()
+    assert driver.did == ["pause", "halt"]
+
+
+def test_a_holder_pauses_although_work_in_the_background_was_begun_and_is_over() -> None:
+    """Found by a review: an outage right after any background work never paused."""
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.store.away = True
+    driver.clock.now += 16.0
+    driver.turn()
+    assert driver.did == ["pause"]
+
+
+def test_a_damaged_heartbeat_of_the_peer_does_not_fail_a_healthy_holder() -> None:
+    driver = FakeDriver(OLD, READY).running()
+    driver.store.beats[NEW] = b""
+    for _ in range(3):
+        driver.clock.now += 10.0
+        driver.turn()
+    assert (driver.did, len(driver.works)) == ([], 1)
+    driver.moves(NEW, 1)
+    driver.turn()
+    driver.moves(NEW, 2)
+    work(driver)
+    assert driver.did == ["let go", STOP, "released"]
+
+
+def test_a_log_that_cannot_be_understood_pauses_a_holder_and_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.turn()
+    with monkeypatch.context() as patch:
+        patch.setattr(driver.store, "read", None)
+        for _ in range(4):
+            driver.clock.now += 16.0
+            driver.turn()
+        assert driver.did == ["pause"]
+    driver.turn()
+    assert driver.did == ["pause", "resume"]
+
+
+def test_a_standby_outlives_a_log_that_cannot_be_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = FakeDriver(NEW, PREPARED)
+    monkeypatch.setattr(driver.store, "read", None)
+    for _ in range(4):
+        driver.clock.now += 20.0
+        driver.turn()
+    assert (driver.did, driver.works) == ([], [])
+
+
+def test_an_unexpected_error_ends_a_driver_that_runs_no_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = FakeDriver(OLD, STARTED[:2])
+    work(driver)
+    monkeypatch.setattr(driver.queries, "describe", None)
     driver.turn(2)
     driver.work()
-    assert driver.did == [QUICK_STOP, "failed", "halt"]
+    assert driver.did == ["rehearse", "failed", "halt"]
     assert driver.record()["reason"] == "The runtime itself failed"
+
+
+def test_an_unexpected_error_leaves_running_queries_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = FakeDriver(OLD, RUNNING).running()
+    tend = driver.queries.tend
+    monkeypatch.setattr(driver.queries, "tend", None)
+    look_again(driver)
+    look_again(driver)
+    assert (driver.did, len(driver.works)) == ([], 1)
+    monkeypatch.setattr(driver.queries, "tend", tend)
+    lose(driver)
+    assert driver.did == [QUICK_STOP, "failed", "halt"]
