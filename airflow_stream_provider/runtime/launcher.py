@@ -84,6 +84,7 @@ def _run(
 ) -> int:
     from airflow_stream_provider.runtime.agent import Agent
     from airflow_stream_provider.runtime.agent_thread import AgentThread
+    from airflow_stream_provider.runtime.answering_store import AnsweringStore
     from airflow_stream_provider.runtime.consumer_group import ConsumerGroup
     from airflow_stream_provider.runtime.control_client import ControlClient
     from airflow_stream_provider.runtime.driver_process import DriverProcess
@@ -92,6 +93,8 @@ def _run(
     from airflow_stream_provider.runtime.query_group import QueryGroup
     from airflow_stream_provider.runtime.rehearsal import Rehearsal
 
+    # Six tries fit into a lease, and three into the half of it after which a holder pauses.
+    log.store = AnsweringStore(log.store, policy.lease_seconds / 6)
     name = f"{options.stream} {release.version} [{options.deployment}]"
     process = DriverProcess(options.stream, options.control, name, policy.lease_seconds)
     gate = Gate()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from airflow_stream_provider.control.log import ControlLog
+from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.policy import Policy
@@ -163,9 +164,9 @@ class FakeWork:
 
 
 class FakeDriver:
-    """An agent in the middle of a story; `did` is what it has done since."""
+    """An agent in the middle of a story; `did` is what it has done since. It notes the records of its own store only."""
 
-    def __init__(self, incarnation: str, records: Sequence[Record]) -> None:
+    def __init__(self, incarnation: str, records: Sequence[Record], store: Store | None = None) -> None:
         self.did: list[str] = []
         self.store = NotingStore(self.did)
         self.clock = FakeClock()
@@ -174,10 +175,10 @@ class FakeDriver:
         self.refusal: StreamError | None = None
         self.rehearsed: list[tuple[Sequence[Any], bool]] = []
         self.works: list[FakeWork] = []
-        self.log = ControlLog(self.store, "orders")
+        self.log = ControlLog(store or self.store, "orders")
         write(self.log, *records)
         self.agent = Agent(
-            ControlClient(ControlLog(self.store, "orders"), incarnation, clock=self.clock),
+            ControlClient(ControlLog(store or self.store, "orders"), incarnation, clock=self.clock),
             Policy(),
             Ports(
                 queries=self.queries,

@@ -1,0 +1,110 @@
+"""A store whose calls answer or fail in time, whatever the file system under it does.
+
+A hard-mounted NFS server that is away lets calls hang, and no exception ever comes: the agent would renew nothing, pause
+nothing and be halted, and so would every standby. Here a thread of its own makes the calls, and who waits for it gives
+up after a while.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from airflow_stream_provider.control.store import Store
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+
+
+class AnsweringStore:
+    """A store behind a deadline; implements `Store`.
+
+    One call at a time is under way. While one hangs, all others fail, so that nothing overtakes it: when the file system
+    is back, a heartbeat from before does not replace a later one. A `create` that was given up may still arrive, like
+    one whose answer was lost.
+
+    :param seconds: how long a call may take, waiting for its turn included; then it raises ControlUnavailable.
+    """
+
+    def __init__(self, store: Store, seconds: float) -> None:
+        self.folder: Path = store.folder
+        self._store = store
+        self._seconds = seconds
+        self._calls: queue.Queue[_Call] = queue.Queue()
+        threading.Thread(target=self._work, name="stream-control-log", daemon=True).start()
+
+    def create(self, seq: int, data: bytes) -> None:
+        """See `Store.create`."""
+        self._do(lambda: self._store.create(seq, data))
+
+    def read(self, seq: int) -> bytes | None:
+        """See `Store.read`."""
+        found: bytes | None = self._do(lambda: self._store.read(seq))
+        return found
+
+    def put_heartbeat(self, incarnation: str, data: bytes) -> None:
+        """See `Store.put_heartbeat`."""
+        self._do(lambda: self._store.put_heartbeat(incarnation, data))
+
+    def heartbeat(self, incarnation: str) -> bytes | None:
+        """See `Store.heartbeat`."""
+        found: bytes | None = self._do(lambda: self._store.heartbeat(incarnation))
+        return found
+
+    def heartbeats(self) -> list[str]:
+        """See `Store.heartbeats`."""
+        found: list[str] = self._do(lambda: self._store.heartbeats())
+        return found
+
+    def put_samples(self, data: bytes) -> None:
+        """See `Store.put_samples`."""
+        self._do(lambda: self._store.put_samples(data))
+
+    def samples(self) -> bytes | None:
+        """See `Store.samples`."""
+        found: bytes | None = self._do(lambda: self._store.samples())
+        return found
+
+    def _do(self, work: Callable[[], Any]) -> Any:
+        call = _Call(work)
+        self._calls.put(call)
+        return call.result(self._seconds, self.folder)
+
+    def _work(self) -> None:
+        while True:
+            self._calls.get().do()
+
+
+class _Call:
+    """One call: begun by the thread of the store, or given up by whoever made it, whichever comes first."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = work
+        self._first = threading.Lock()
+        self._over = threading.Event()
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def do(self) -> None:
+        if not self._first.acquire(blocking=False):
+            return  # nobody waits for it any more: a record must not be written after its writer has decided again
+        try:
+            self._value = self._work()
+        except BaseException as error:  # noqa: BLE001 - raised where the call was made
+            self._error = error
+        self._over.set()
+
+    def result(self, seconds: float, folder: Path) -> Any:
+        began = time.monotonic()
+        if not self._over.wait(seconds):
+            self._first.acquire(blocking=False)
+            raise ControlUnavailable(
+                f"The control folder {folder} has not answered for {time.monotonic() - began:.0f} s.",
+                next_step="Check its file server. Nothing is lost: the drivers wait for it.",
+                folder=str(folder),
+            )
+        if self._error is not None:
+            raise self._error
+        return self._value

@@ -1,0 +1,30 @@
+"""A driver's agent on a control folder that hangs: a FUSE mount whose server never answers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "--kill-child"]
+
+
+def fuse_allowed() -> bool:
+    try:
+        os.close(os.open("/dev/fuse", os.O_RDWR))
+        return subprocess.run([*UNSHARE, "true"], capture_output=True, timeout=60, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not fuse_allowed(), reason="no FUSE in a user namespace here")
+@pytest.mark.parametrize("story", ["holder", "standby"])
+def test_a_driver_outlives_a_control_folder_that_hangs(tmp_path: Path, story: str) -> None:
+    command = [*UNSHARE, sys.executable, "-m", "tests.support.hanging_disk", str(tmp_path), story]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("well again\n")

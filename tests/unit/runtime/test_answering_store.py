@@ -1,0 +1,59 @@
+"""A store behind a deadline. tests/integration has a file system that really hangs."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.control.files import FilesStore
+from airflow_stream_provider.control.root import make_root
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken
+from airflow_stream_provider.runtime.answering_store import AnsweringStore
+from tests.support.simulation.world import MemoryStore
+from tests.support.story import NEW, OLD
+
+SOON, NEVER = 0.2, 3600.0
+
+
+class Holds(MemoryStore):
+    """Its next create waits until it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = threading.Event()
+        self.did: list[int] = []
+
+    def create(self, seq: int, data: bytes) -> None:
+        self.go_on.wait(30)
+        super().create(seq, data)
+        self.did.append(seq)
+
+
+def test_it_answers_as_the_store_does(tmp_path: Path) -> None:
+    make_root(tmp_path.as_uri())
+    below = FilesStore(tmp_path / "orders")
+    below.initialise()
+    store = AnsweringStore(below, NEVER)
+    store.create(1, b"one")
+    store.put_heartbeat(OLD, b"{}")
+    store.put_samples(b"[]")
+    store.put_saved_state(b"a state")
+    assert (store.read(1), store.read(2), store.heartbeat(OLD), store.heartbeat(NEW)) == (b"one", None, b"{}", None)
+    assert (store.heartbeats(), store.samples(), store.saved_state()) == ([OLD], b"[]", b"a state")
+    assert store.folder == tmp_path / "orders"
+    with pytest.raises(SeqTaken):
+        store.create(1, b"other")
+
+
+def test_a_call_that_was_given_up_before_its_turn_is_never_made() -> None:
+    below = Holds()
+    store = AnsweringStore(below, SOON)
+    for seq in (1, 2):
+        with pytest.raises(ControlUnavailable):
+            store.create(seq, b"")
+    below.go_on.set()
+    store._seconds = NEVER
+    store.create(3, b"")
+    assert below.did == [1, 3]
