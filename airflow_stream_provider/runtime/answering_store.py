@@ -1,8 +1,8 @@
 """A store whose calls answer or fail in time, whatever the file system under it does.
 
-A hard-mounted NFS server that is away lets calls hang, and no exception ever comes: the agent would renew nothing, pause
-nothing and be halted, and so would every standby. Here a thread of its own makes the calls, and who waits for it gives
-up after a while.
+A hard-mounted NFS server that is away lets calls hang, and no exception ever comes: the agent would renew nothing,
+pause nothing and be halted, and so would every standby. Here a thread of its own makes the calls, and who waits for it
+gives up after a while.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 class AnsweringStore:
     """A store behind a deadline; implements `Store`.
 
-    One call at a time is under way. While one hangs, all others fail, so that nothing overtakes it: when the file system
-    is back, a heartbeat from before does not replace a later one. A `create` that was given up may still arrive, like
-    one whose answer was lost.
+    One call at a time is under way. While one hangs, all others fail, so that nothing overtakes it: when the file
+    system is back, a heartbeat from before does not replace a later one. A `create` that was given up may still arrive,
+    like one whose answer was lost.
 
     :param seconds: how long a call may take, waiting for its turn included; then it raises ControlUnavailable.
     """

@@ -14,21 +14,27 @@ import os
 import select
 import threading
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_stream_provider.runtime import jvm
-from airflow_stream_provider.runtime.ports import LeaseOver
+from airflow_stream_provider.runtime.ports import LeaseOver, MachineClock
 
 HALT_CODE = 50
 TICK_SECONDS = 0.2
+CLOCK = MachineClock()
 
 
 class LeaseWatchdog:
     """A timer inside the driver's JVM that halts it with exit code 50 once the lease has run out; armed at once.
 
-    The deadline is one absolute time, kept in the JVM and compared there with the monotonic clock every 0.2 s: a
-    renewal from before a freeze cannot revive a driver after it. The timer is built from the JDK's method handles, so
-    that there is no jar to ship. One thread postpones.
+    The deadline is one absolute time, kept in the JVM and compared there every 0.2 s: a renewal from before a freeze
+    cannot revive a driver after it. It is kept twice, for the monotonic clock, which nobody sets, and for the wall
+    clock, which also goes on while the machine is suspended: whichever gets there first ends the lease. Python looks at
+    a third, the time since the machine was booted. So a wall clock that is set forward by a lease or more halts a
+    driver. What no clock of a machine shows is not seen: a virtual machine that its host pauses, until somebody sets
+    its clock.
+
+    The timer is built from the JDK's method handles, so that there is no jar to ship. One thread postpones.
 
     :param lease_seconds: time from the moment a renewal was sent until the JVM halts.
     """
@@ -37,33 +43,49 @@ class LeaseWatchdog:
         self._lease = lease_seconds
         view = jvm.jvm()
         self._ahead = _clock_difference(view)
-        # One element, since py4j turns an AtomicLong into a Python int.
-        self._nanos = view.java.util.concurrent.atomic.AtomicLongArray(1)
-        check = _halt_when_past(view, self._nanos)  # takes seconds in a cold JVM, so only then the lease begins
+        # By the JVM's monotonic clock (ns) and by the wall clock (ms).
+        self._deadlines = view.java.util.concurrent.atomic.AtomicLongArray(2)
+        check = _halt_when_past(view, self._deadlines)  # takes seconds in a cold JVM, so only then the lease begins
         self._timer = view.org.apache.spark.util.ThreadUtils.newDaemonSingleThreadScheduledExecutor("lease-watchdog")
-        self._deadline = time.monotonic() + lease_seconds
-        self._nanos.set(0, self._in_jvm(self._deadline))
+        self._end = self._ends(CLOCK.monotonic() + lease_seconds)
+        self._set()
         tick = int(TICK_SECONDS * 1000)
         self._timer.scheduleAtFixedRate(check, tick, tick, view.java.util.concurrent.TimeUnit.MILLISECONDS)
 
     def postpone(self, sent_at_monotonic: float) -> None:
         """Move the halt to one lease after a renewal of the heartbeat was sent.
 
-        :param sent_at_monotonic: `time.monotonic()` from before the renewal was sent, so that others, who saw it
-            later, wait longer than this driver lives.
-        :raises LeaseOver: the lease has run out; the JVM halts within 0.2 s.
+        :param sent_at_monotonic: `MachineClock.monotonic()` from before the renewal was sent, so that others, who saw
+            it later, wait longer than this driver lives.
+        :raises LeaseOver: the lease has run out, by one of the clocks; the JVM halts within 0.2 s.
         """
-        if time.monotonic() >= self._deadline:
+        now = _End(CLOCK.monotonic(), time.monotonic(), CLOCK.time())
+        if any(clock >= end for clock, end in zip(now, self._end)):
             raise LeaseOver("The lease had run out before it was renewed: this driver halts.")
-        self._deadline = max(self._deadline, sent_at_monotonic + self._lease)
-        self._nanos.set(0, self._in_jvm(self._deadline))
+        self._end = self._ends(max(self._end.boot, sent_at_monotonic + self._lease))
+        self._set()
 
     def disarm(self) -> None:
         """Stop the timer: the driver exits by itself."""
         self._timer.shutdownNow()
 
-    def _in_jvm(self, monotonic: float) -> int:
-        return int(monotonic * 1e9) + self._ahead
+    def _ends(self, boot: float) -> _End:
+        # A machine that is suspended between two of these readings makes the end earlier, not later.
+        monotonic, wall = time.monotonic(), CLOCK.time()
+        left = boot - CLOCK.monotonic()
+        return _End(boot, monotonic + left, wall + left)
+
+    def _set(self) -> None:
+        self._deadlines.set(0, int(self._end.monotonic * 1e9) + self._ahead)
+        self._deadlines.set(1, int(self._end.wall * 1e3))
+
+
+class _End(NamedTuple):
+    """When the lease ends, by three clocks of this machine."""
+
+    boot: float
+    monotonic: float
+    wall: float
 
 
 def _clock_difference(view: Any) -> int:
@@ -82,8 +104,12 @@ def _clock_difference(view: Any) -> int:
     return best[1]
 
 
-def _halt_when_past(view: Any, nanos: Any) -> Any:
-    """Return a java.lang.Runnable: `if (nanos.get(0) - System.nanoTime() < 0) Runtime.getRuntime().halt(50)`."""
+def _halt_when_past(view: Any, deadlines: Any) -> Any:
+    """Return a java.lang.Runnable that halts the JVM once a deadline has passed.
+
+    `if (deadlines.get(0) - System.nanoTime() < 0 || deadlines.get(1) - System.currentTimeMillis() < 0)
+    Runtime.getRuntime().halt(50)`.
+    """
     java, handles = view.java, view.java.lang.invoke.MethodHandles
     lookup, method_type = handles.publicLookup(), java.lang.invoke.MethodType.methodType
     long, void = java.lang.Long.TYPE, java.lang.Void.TYPE
@@ -100,21 +126,28 @@ def _halt_when_past(view: Any, nanos: Any) -> Any:
     read = lookup.findVirtual(
         cls("java.util.concurrent.atomic.AtomicLongArray"), "get", method_type(long, java.lang.Integer.TYPE)
     )
-    deadline = bound(read, nanos, 0)
-    now = lookup.findStatic(cls("java.lang.System"), "nanoTime", method_type(long))
-    left = lookup.findStatic(cls("java.lang.Math"), "subtractExact", method_type(long, long, _classes(long)))
-    for argument in (deadline, now):  # each takes the place of what is then the first parameter
-        left = handles.collectArguments(left, 0, argument)
     duration = cls("java.time.Duration")
-    past = handles.filterReturnValue(left, lookup.findStatic(duration, "ofNanos", method_type(duration, long)))
-    past = handles.filterReturnValue(
-        past, lookup.findVirtual(duration, "isNegative", method_type(java.lang.Boolean.TYPE))
-    )
+
+    def past(index: int, clock: str) -> Any:
+        left = lookup.findStatic(cls("java.lang.Math"), "subtractExact", method_type(long, long, _classes(long)))
+        now = lookup.findStatic(cls("java.lang.System"), clock, method_type(long))
+        for argument in (
+            bound(read, deadlines, index),
+            now,
+        ):  # each takes the place of what is then the first parameter
+            left = handles.collectArguments(left, 0, argument)
+        # Only the sign counts, so that the unit does not matter.
+        left = handles.filterReturnValue(left, lookup.findStatic(duration, "ofNanos", method_type(duration, long)))
+        return handles.filterReturnValue(
+            left, lookup.findVirtual(duration, "isNegative", method_type(java.lang.Boolean.TYPE))
+        )
+
     halt = lookup.findVirtual(cls("java.lang.Runtime"), "halt", method_type(void, java.lang.Integer.TYPE))
     halt = bound(halt, java.lang.Runtime.getRuntime(), HALT_CODE)
     # Thread.yield() stands for "do nothing": MethodHandles.empty is not in Java 8.
     nothing = lookup.findStatic(cls("java.lang.Thread"), "yield", method_type(void))
-    check = handles.guardWithTest(past, halt, nothing)
+    check = handles.guardWithTest(past(1, "currentTimeMillis"), halt, nothing)
+    check = handles.guardWithTest(past(0, "nanoTime"), halt, check)
     return java.lang.invoke.MethodHandleProxies.asInterfaceInstance(cls("java.lang.Runnable"), check)
 
 

@@ -27,7 +27,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 SparkContext._ensure_initialized()
 from airflow_stream_provider.runtime import jvm
-from airflow_stream_provider.runtime.lease_watchdog import LeaseWatchdog, end_with_jvm
+from airflow_stream_provider.runtime.lease_watchdog import CLOCK, LeaseWatchdog, end_with_jvm
 from airflow_stream_provider.runtime.ports import LeaseOver
 
 lease, mode = float(sys.argv[1]), sys.argv[2]
@@ -38,7 +38,7 @@ armed = time.monotonic()
 name = jvm.jvm().java.lang.management.ManagementFactory.getRuntimeMXBean().getName()
 print(json.dumps({"python": os.getpid(), "jvm": int(name.split("@")[0])}), flush=True)
 while mode == "renew" or time.monotonic() < armed + lease + 1 and mode in ("disarm", "expire"):
-    sent = time.monotonic()
+    sent = CLOCK.monotonic()
     time.sleep(0.1)
     try:
         switch.postpone(sent)
@@ -48,10 +48,22 @@ if mode == "disarm":
     switch.disarm()
     time.sleep(lease + 2)
     print("alive", jvm.jvm().java.lang.System.nanoTime() > 0, flush=True)
+elif mode in ("time", "monotonic"):  # this clock of the machine has gone on by a lease: the machine slept
+    clock, ahead = getattr(CLOCK, mode), lease + 1
+    setattr(CLOCK, mode, lambda: clock() + ahead)
+    try:
+        switch.postpone(time.clock_gettime(time.CLOCK_BOOTTIME))
+    except LeaseOver:
+        print("too late", flush=True)
+elif mode == "wall":  # in the JVM: its own wall clock is past what it was told
+    ends = switch._ends
+    switch._ends = lambda boot: ends(boot)._replace(wall=time.time() - 0.1)
+    switch.postpone(CLOCK.monotonic())
+    time.sleep(1000)
 elif mode == "late":
     time.sleep(lease + 0.1)
     try:
-        switch.postpone(time.monotonic())
+        switch.postpone(CLOCK.monotonic())
     except LeaseOver:
         print("too late", flush=True)
 else:
@@ -163,6 +175,12 @@ def test_a_disarmed_driver_lives_on_and_ends_by_itself(start: Starter) -> None:
     assert driver.await_end() == 0
 
 
-def test_a_renewal_after_the_lease_is_refused(start: Starter) -> None:
-    driver = start("python", "late")
+@pytest.mark.parametrize("mode", ["late", "time", "monotonic"])
+def test_a_renewal_after_the_lease_is_refused_by_whichever_clock(start: Starter, mode: str) -> None:
+    driver = start("python", mode)
     assert driver.line() == "too late"
+
+
+def test_a_wall_clock_that_has_gone_on_for_a_lease_halts_the_jvm(start: Starter) -> None:
+    """As it has on a machine that was suspended, whose monotonic clocks have not."""
+    assert start("spark-submit", "wall").await_end() == HALT_CODE
