@@ -14,6 +14,7 @@ from airflow_stream_provider.checkpoint.owner import (
     refuse_if_being_written,
 )
 from airflow_stream_provider.checkpoint.read import Checkpoint, Source, StatefulOperator, merged, read, recent
+from airflow_stream_provider.checkpoint.visible import await_commit
 
 __all__ = [
     "Checkpoint",
@@ -23,6 +24,7 @@ __all__ = [
     "Source",
     "StateTooLarge",
     "StatefulOperator",
+    "await_commit",
     "boundary",
     "check_location",
     "check_owner",

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from airflow_stream_provider.checkpoint.location import local_path
-from airflow_stream_provider.checkpoint.logs import boundary, numeric_names, unreadable
+from airflow_stream_provider.checkpoint.logs import LogEnds, boundary, numeric_names, unreadable
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 POLL_SECONDS = 0.2
@@ -113,17 +113,22 @@ def is_being_written(location: str | os.PathLike[str], seconds: float) -> bool:
     return False
 
 
-def refuse_if_being_written(location: str | os.PathLike[str], seconds: float | None = None) -> None:
+def refuse_if_being_written(
+    location: str | os.PathLike[str], seconds: float | None = None, *, since: LogEnds | None = None
+) -> None:
     """Refuse to take over a checkpoint that a job without a stream is writing now.
 
     :param seconds: how long to watch. Default: three times the longest interval between the last ten commits, at
         least 5 and at most 60. A checkpoint without logs is not watched.
+    :param since: its boundary at an earlier look; it must not have moved since.
     :raises CheckpointError: a job is writing the logs.
     """
     root = local_path(location)
-    if boundary(root).offsets is None:
+    now = boundary(root)
+    moved = since is not None and now != since
+    if now.offsets is None and not moved:
         return
-    if is_being_written(root, seconds if seconds is not None else _patience(root)):
+    if moved or is_being_written(root, seconds if seconds is not None else _patience(root)):
         raise CheckpointError(
             f"The checkpoint {root} is being written by a job that does not belong to a stream.",
             next_step="Stop that job, best while it waits for data, then deploy again. The stream continues where the "

@@ -118,8 +118,8 @@ class _Draft:
     def incarnation(self, name: str, state: IncarnationState, **changes: Any) -> None:
         self.incarnations[name] = replace(self.incarnations[name], state=state, **changes)
 
-    def request(self, name: str, stage: RequestStage) -> None:
-        self.requests[name] = replace(self.requests[name], stage=stage)
+    def request(self, name: str, stage: RequestStage, **changes: Any) -> None:
+        self.requests[name] = replace(self.requests[name], stage=stage, **changes)
 
     def free(self, name: str, how: HoldEnd) -> None:
         """If `name` held, nobody holds from here on. An open request to stop is then done, whatever ended the hold."""
@@ -178,7 +178,7 @@ def _released(draft: _Draft, r: Record) -> None:
     draft.incarnation(r["incarnation"], IncarnationState.STANDBY if completed else IncarnationState.INTERRUPTED)
     draft.free(r["incarnation"], HoldEnd.RELEASED)
     if r.get("to") is not None:
-        draft.request(r["request"], RequestStage.RELEASED)
+        draft.request(r["request"], RequestStage.RELEASED, ends=r.get("ends") or {})
 
 
 def _acquired(draft: _Draft, r: Record) -> None:

@@ -186,6 +186,7 @@ class Request:
     :param source: incarnation that held when the request was made; None when nobody did.
     :param expires: seconds since 1970 by the requester's clock.
     :param by: author of the `requested` record.
+    :param ends: where the queries stopped, by query, from the `released` record; empty before it.
     """
 
     id: str
@@ -195,6 +196,7 @@ class Request:
     stage: RequestStage
     by: str
     reason: str = ""
+    ends: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

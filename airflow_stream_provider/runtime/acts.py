@@ -129,7 +129,13 @@ class Acts:
         self._heartbeat.phase = DriverPhase.RUNNING
         self.released_at = None
         self._heartbeat.started_at = self._clock.time()
-        self._in_background(lambda: self._queries.start(queries))
+        request = next(reversed(list(state.requests.values())), None)
+        ends = request.ends.values() if request is not None else ()
+        # Drivers of older versions do not name the checkpoint.
+        named = (end for end in ends if isinstance(end, Mapping) and end.get("checkpoint"))
+        known = [end for end in named if isinstance(end.get("batch"), int)]
+        committed = {end["checkpoint"]: end["batch"] for end in known}
+        self._in_background(lambda: self._queries.start(queries, committed))
 
     def release(self, state: StreamState) -> None:
         """Stop all queries in the background and append `released`; abort a request that has expired instead."""
@@ -150,18 +156,23 @@ class Acts:
         seconds = TERMINATE_SECONDS if request is None else self._policy.boundary_seconds
         self._queries.let_go()
         ends, missed = self._queries.stop(seconds)
-        if missed is not None and request is not None:
+        # A query whose engine has no boundary runs on for ever if a stop waits for one.
+        cut = request is None or (to is None and missed is not None and missed.fields.get("never", False))
+        if missed is not None and request is not None and not cut:
             self._abort(request, missed)
             return
         if missed is not None:
             self._queries.interrupt()
-        # As in `fail`: a query that has failed and waits to be tried again is inside a batch by its logs, but nothing of
-        # it can still write, and whoever follows runs the batch again.
+        # As in `fail`: a query that has failed and waits to be tried again is inside a batch by its logs, but nothing
+        # of it can still write, and whoever follows runs the batch again.
         completed = missed is None and all(end.quiet for end in ends.values())
         fields: dict[str, Any] = {
             "incarnation": self._incarnation,
             "boundary": (Boundary.COMPLETED if completed else Boundary.INTERRUPTED).value,
-            "ends": {name: {"batch": end.batch, "boundary": end.boundary.value} for name, end in ends.items()},
+            "ends": {
+                name: {"batch": end.batch, "boundary": end.boundary.value, "checkpoint": end.checkpoint}
+                for name, end in ends.items()
+            },
             "request": request,
             "to": to,
         }
@@ -210,10 +221,8 @@ class Acts:
 
     def _rehearse(self, state: StreamState) -> None:
         self._heartbeat.phase = DriverPhase.REHEARSING
-        former = state.incarnations.get(state.last_holder or "")
-        queries = former.queries if former else ()
         try:
-            rehearsal = self._run_rehearsal(queries, live=state.holder is not None, say=self._heartbeat.say)
+            rehearsal = self._run_rehearsal(self._control.former_queries(state), say=self._heartbeat.say)
         except StreamError as error:
             self.fail(str(error), error)
         else:

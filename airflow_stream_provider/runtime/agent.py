@@ -116,14 +116,16 @@ class Agent:
             # What this driver knows is not so any more, and the log that is there now knows nothing of this driver.
             log.error("%s This driver halts.", error)
             self._process.halt()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - noted, and a driver that runs no queries ends with it
             self._unexpected(error)
 
     def _renew_and_act(self) -> None:
         sent = self._clock.monotonic()
         try:
             state = self._control.renew(lambda state: self._heartbeat.next(state, self._acts.running))
-        except Exception as error:
+        except ControlLogReplaced:
+            raise
+        except Exception as error:  # noqa: BLE001 - noted, and the lease is not renewed
             # A log that cannot be understood (a damaged record) is as good as one that cannot be read.
             if not isinstance(error, ControlUnavailable):
                 self._note(error)

@@ -67,6 +67,15 @@ class AnsweringStore:
         found: bytes | None = self._do(lambda: self._store.samples())
         return found
 
+    def put_saved_state(self, data: bytes) -> None:
+        """See `Store.put_saved_state`."""
+        self._do(lambda: self._store.put_saved_state(data))
+
+    def saved_state(self) -> bytes | None:
+        """See `Store.saved_state`."""
+        found: bytes | None = self._do(lambda: self._store.saved_state())
+        return found
+
     def _do(self, work: Callable[[], Any]) -> Any:
         call = _Call(work)
         self._calls.put(call)

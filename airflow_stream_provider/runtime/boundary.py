@@ -107,6 +107,7 @@ class _Stream:
                 next_step="Stop the stream instead of handing it over, or run the query with a processing "
                 "time trigger.",
                 query=self.name,
+                never=True,
             )
 
     @contextlib.contextmanager

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
@@ -84,6 +84,34 @@ class ControlClient:
     def record(self, kind: str, **fields: Any) -> Record:
         """Return a record by this driver, dated now."""
         return Record(kind=kind, fields=fields, by=f"driver:{self.incarnation}", at=self._clock.time())
+
+    def former_queries(self, state: StreamState) -> list[Mapping[str, Any]]:
+        """Return the queries of the driver that holds or held last.
+
+        Its `standby` record describes those that its script had started by then. Of those that the script started
+        later, only the heartbeat tells, and no more than `name`, `checkpoint` and `sink`. Waits for as long as the log
+        is out of reach.
+        """
+        former = state.incarnations.get(state.last_holder or "")
+        if former is None:
+            return []
+        heartbeat = self._heartbeat_patiently(former.id)
+        described = {query.get("checkpoint") for query in former.queries}
+        late = [query for query in heartbeat.queries if query.checkpoint and query.checkpoint not in described]
+        names = [{"name": query.name, "checkpoint": query.checkpoint, "sink": query.sink} for query in late]
+        return [*former.queries, *names]
+
+    def _heartbeat_patiently(self, incarnation: str) -> Heartbeat:
+        while True:
+            try:
+                with self._lock:
+                    return self._log.heartbeat(incarnation) or Heartbeat()
+            except ControlUnavailable as error:
+                log.warning("%s Trying again.", error)
+                self._clock.sleep(RETRY_SECONDS)
+            except StreamError as error:
+                log.warning("%s Going on without it.", error)
+                return Heartbeat()
 
     def peer_moved(self, request: Request | None) -> bool:
         """Whether the appointed standby's heartbeat moved since this driver first saw its `ready` (rule 3).

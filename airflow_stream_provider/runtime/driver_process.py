@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 # manager runs at FileSystem.SHUTDOWN_HOOK_PRIORITY + 30 = 40).
 HOOK_PRIORITY = 1000
 HOOK_SECONDS = 20
+# How long a checkpoint without an owner is watched once more, when this driver holds already.
+CLAIM_SECONDS = 5.0
 
 
 class DriverProcess:
@@ -35,6 +37,8 @@ class DriverProcess:
     def __init__(self, stream: str, control: str, app_name: str, lease_seconds: float) -> None:
         self._stream = stream
         self._control = control
+        # By location: where a checkpoint without an owner stood when it was checked.
+        self._unowned: dict[str, checkpoints.LogEnds] = {}
         self._over = threading.Event()
         self._hook = _Hook(self._over)
         SparkContext._ensure_initialized()  # starts the JVM; the SparkContext is created by the script
@@ -62,19 +66,26 @@ class DriverProcess:
         """Postpone the lease watchdog; see `LeaseWatchdog.postpone`."""
         self._watchdog.postpone(sent)
 
-    def check_checkpoint(self, location: str, *, live: bool) -> None:
-        """Check that this stream may use the checkpoint.
+    def check_checkpoint(self, location: str) -> None:
+        """Check that this stream may use the checkpoint. One that has no owner yet is watched for some seconds.
 
-        :param live: whether a driver holds the stream now; only without one, a checkpoint that has no owner and whose
-            logs move is refused: an unmanaged job writes it.
         :raises CheckpointError: its location cannot be used, another stream owns it, or an unmanaged job writes it.
         """
         checkpoints.check_location(location)
-        if not checkpoints.check_owner(location, self._stream, self._control) and not live:
+        if not checkpoints.check_owner(location, self._stream, self._control):
             checkpoints.refuse_if_being_written(location)
+            self._unowned[location] = checkpoints.boundary(location)
 
     def claim(self, location: str) -> None:
-        """Record this stream as the owner of the checkpoint; raise CheckpointError if it has another one."""
+        """Record this stream as the owner of the checkpoint.
+
+        One without an owner is looked at again: an unmanaged job may have started since it was checked. That takes
+        `CLAIM_SECONDS` when it has logs; a checkpoint that the stream owns takes no time.
+
+        :raises CheckpointError: another stream owns it, or an unmanaged job writes it.
+        """
+        if not checkpoints.check_owner(location, self._stream, self._control):
+            checkpoints.refuse_if_being_written(location, CLAIM_SECONDS, since=self._unowned.get(location))
         checkpoints.claim(location, self._stream, self._control)
 
     def on_terminate(self, callback: Callable[[], None]) -> None:

@@ -51,7 +51,7 @@ class HeartbeatWriter:
             counter=self._counter,
             at=self._clock.time(),
             phase=self.phase.value,
-            message=self.message,
+            message=self.message or self._queries.trouble,
             seq=state.seq,
             epoch=state.epoch,
             queries=self._progress,

@@ -33,11 +33,13 @@ class QueryEnd:
     :param batch: the last committed batch id; None when there is none.
     :param running_tasks: tasks of an interrupted batch that were still running when the wait for them ended; their
         writes may still arrive. A query's own thread that still runs counts as one.
+    :param checkpoint: its location, as the script gave it.
     """
 
     completed: bool
     batch: int | None
     running_tasks: int = 0
+    checkpoint: str = ""
 
     @property
     def quiet(self) -> bool:
@@ -80,6 +82,10 @@ class Queries(Protocol):
         """Whether the script has built all queries that it is going to build before it waits."""
 
     @property
+    def trouble(self) -> str:
+        """One line on a query that has failed and is tried again later; empty when there is none."""
+
+    @property
     def paused(self) -> bool:
         """Whether every query is held still: no new batch, no commit."""
 
@@ -95,8 +101,11 @@ class Queries(Protocol):
     def let_go(self) -> None:
         """Start nothing that the script adds from now on; return once a start that is under way has ended."""
 
-    def start(self, queries: Sequence[Any]) -> None:
-        """Start these queries side by side on their real checkpoints."""
+    def start(self, queries: Sequence[Any], committed: Mapping[str, int]) -> None:
+        """Start these queries side by side on their real checkpoints.
+
+        :param committed: by checkpoint, the last batch that the former holder committed; it must be seen there first.
+        """
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:
         """Stop all queries side by side at their batch boundaries; return where each stopped, by label.
@@ -143,13 +152,10 @@ class Process(Protocol):
 class Rehearse(Protocol):
     """Rehearses all queries on clones of their checkpoints; `rehearsal.Rehearsal` in a driver."""
 
-    def __call__(
-        self, former: Sequence[Mapping[str, Any]], *, live: bool, say: Callable[[str], None]
-    ) -> Mapping[str, Any]:
+    def __call__(self, former: Sequence[Mapping[str, Any]], *, say: Callable[[str], None]) -> Mapping[str, Any]:
         """Return the summary that the `standby` record and the heartbeat carry.
 
         :param former: the queries of the release that runs or ran last, from its `standby` record.
-        :param live: whether a driver holds the stream now.
         :param say: takes one line for the heartbeat.
         :raises StreamError: this release cannot take over.
         """

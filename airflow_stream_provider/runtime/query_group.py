@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from airflow_stream_provider import checkpoint as checkpoints
@@ -15,12 +15,18 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.runtime.boundary import progress_lock, stop_at_boundary
 from airflow_stream_provider.runtime.describe import describe, progress
+from airflow_stream_provider.runtime.engine import check_engine
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 
-# A query that fails this often without committing a batch in between is not restarted any more.
+# A query that fails this often, and has committed nothing since this driver took over, is not restarted any more: the
+# release is at fault. One that has committed is restarted for as long as it takes: its sink or its source is.
 ATTEMPTS = 4
+# As many when the error is one of CONCURRENT: what an NFS client sees of the former holder may be a minute old.
+CONCURRENT_ATTEMPTS = 7
+# The longest pause between two attempts.
+BACK_OFF_SECONDS = 300.0
 # Errors that no restart cures: Spark's error classes and, where it has none, part of its message.
 INCURABLE = (
     "KAFKA_DATA_LOSS",
@@ -42,11 +48,24 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class QueryFailures:
-    """How often a query failed since its last commit, and when it may be tried again."""
+    """How a query does in this driver.
+
+    :param count: how often it failed since its last commit.
+    :param at_batch: that commit.
+    :param retry_at: monotonic time of the next try; 0 while it runs.
+    :param began_at: its last commit when this driver started it.
+    :param proven: whether it has committed a batch in this driver.
+    :param lost: the error that no restart cures.
+    :param trouble: one line on the last failure, for people; empty while it runs.
+    """
 
     count: int = 0
     at_batch: int | None = None
     retry_at: float = 0.0
+    began_at: int | None = None
+    proven: bool = False
+    lost: Exception | None = None
+    trouble: str = ""
 
 
 class QueryGroup:
@@ -65,6 +84,11 @@ class QueryGroup:
     def ready(self) -> bool:
         """Whether the script has built its queries; see `Gate.ready`."""
         return self._gate.ready
+
+    @property
+    def trouble(self) -> str:
+        """One line on a query that has failed and is tried again later; empty when there is none."""
+        return next((found.trouble for found in list(self._failures.values()) if found.trouble), "")
 
     @property
     def paused(self) -> bool:
@@ -91,12 +115,26 @@ class QueryGroup:
         """Start nothing that the script adds from now on; return once a start that is under way has ended."""
         self._gate.let_go()
 
-    def start(self, queries: Sequence[ManagedQuery]) -> None:
-        """Start these side by side on their real checkpoints."""
-        side_by_side(self._start_one, queries)
+    def start(self, queries: Sequence[ManagedQuery], committed: Mapping[str, int]) -> None:
+        """Start these side by side on their real checkpoints, each once the batch in `committed` is seen there.
+
+        :raises StreamError: one cannot start, or its checkpoint does not show that batch within a minute.
+        """
+
+        def start(query: ManagedQuery) -> None:
+            batch = committed.get(query.checkpoint)
+            if batch is not None:
+                checkpoints.await_commit(query.checkpoint, batch)
+            self._start_one(query)
+
+        side_by_side(start, queries)
 
     def _start_one(self, query: ManagedQuery) -> None:
+        check_engine(query.label, query.writer_spec)
         self._claim(query.checkpoint)
+        failures = self._failures.setdefault(query.label, QueryFailures())
+        failures.count, failures.retry_at, failures.trouble = 0, 0.0, ""
+        failures.began_at = failures.at_batch = checkpoints.boundary(query.checkpoint).commit
         query.start_real()
 
     def stop(self, seconds: float) -> tuple[dict[str, QueryEnd], BoundaryMissed | None]:
@@ -109,14 +147,18 @@ class QueryGroup:
             if query.real is None:
                 return None
             try:
-                return stop_at_boundary(query.real, seconds)
+                return replace(stop_at_boundary(query.real, seconds), checkpoint=query.checkpoint)
             except BoundaryMissed as missed:
                 return missed
 
         queries = self._gate.live()
         ends = side_by_side(halt, queries)
-        missed = next((end for end in ends if isinstance(end, BoundaryMissed)), None)
-        return {q.label: end for q, end in zip(queries, ends) if isinstance(end, QueryEnd)}, missed
+        found = {q.label: end for q, end in zip(queries, ends) if isinstance(end, QueryEnd)}
+        for label, end in found.items():
+            self._prove(label, end.batch)
+        misses = [end for end in ends if isinstance(end, BoundaryMissed)]
+        # One that may still reach its boundary says more than one that never can.
+        return found, min(misses, key=lambda missed: bool(missed.fields.get("never")), default=None)
 
     def interrupt(self) -> None:
         """Stop what is still running, inside a batch if need be."""
@@ -161,34 +203,63 @@ class QueryGroup:
                 continue
             failures = self._failures.setdefault(query.label, QueryFailures())
             if not failures.retry_at:
-                self._note(query, failures, str(error))
-            if failures.count >= ATTEMPTS:
-                return [], (query, error)
+                self._note(query, failures, error)
+            if failures.lost is not None:
+                return [], (query, failures.lost)
             if time.monotonic() >= failures.retry_at:
                 due.append(query)
         return due, None
 
     def restart(self, queries: Sequence[ManagedQuery]) -> None:
         """Start failed queries again; driver, executors and caches stay."""
-        for query in queries:
-            self._failures.setdefault(query.label, QueryFailures()).retry_at = 0.0
-        side_by_side(ManagedQuery.start_real, queries)
+
+        def again(query: ManagedQuery) -> None:
+            failures = self._failures.setdefault(query.label, QueryFailures())
+            failures.retry_at, failures.trouble = 0.0, ""
+            try:
+                query.start_real()
+            except Exception as error:  # noqa: BLE001 - what cannot start now is tried again like what has failed
+                self._note(query, failures, error)
+
+        side_by_side(again, queries)
 
     def restart_in_place(self) -> None:
         """Start again what `stop` stopped before another query missed its boundary, and what the script added since."""
         self.restart([query for query in self._gate.live() if query.real is not None and not query.real.isActive])
-        self.start([query for query in self._gate.hold(self._start_one) if query.real is None])
+        self.start([query for query in self._gate.hold(self._start_one) if query.real is None], {})
 
-    def _note(self, query: ManagedQuery, failures: QueryFailures, error: str) -> None:
+    def _prove(self, label: str, batch: int | None) -> None:
+        failures = self._failures.setdefault(label, QueryFailures())
+        failures.proven = failures.proven or batch != failures.began_at
+
+    def _note(self, query: ManagedQuery, failures: QueryFailures, error: Exception) -> None:
+        text = str(error)
         batch = checkpoints.boundary(query.checkpoint).commit
+        self._prove(query.label, batch)
         if batch != failures.at_batch:
             failures.count, failures.at_batch = 0, batch
         failures.count += 1
-        if any(sign in error for sign in INCURABLE):
-            failures.count = ATTEMPTS
-        concurrent = any(sign in error for sign in CONCURRENT)
-        failures.retry_at = time.monotonic() + (0.0 if concurrent else 2.0 ** (failures.count - 1))
-        log.warning("The query %s failed (%s since its last commit): %s", query.label, failures.count, error[:500])
+        concurrent = any(sign in text for sign in CONCURRENT)
+        attempts = CONCURRENT_ATTEMPTS if concurrent else ATTEMPTS
+        if any(sign in text for sign in INCURABLE) or (failures.count >= attempts and not failures.proven):
+            failures.lost = error
+        wait = back_off(failures.count, at_once=concurrent)
+        failures.retry_at = time.monotonic() + wait
+        failures.trouble = (
+            f"The query {query.label} failed, {failures.count} times since its last commit, and is tried again after "
+            f"{wait:.0f} s: {text[:200]}"
+        )
+        log.warning("The query %s failed (%s since its last commit): %s", query.label, failures.count, text[:500])
+
+
+def back_off(count: int, *, at_once: bool = False) -> float:
+    """Return the seconds to wait before a try, after so many failures without a commit in between.
+
+    :param at_once: whether the first try needs no wait.
+    """
+    if at_once and count == 1:
+        return 0.0
+    return min(BACK_OFF_SECONDS, 2.0 ** min(count - 1, 20))
 
 
 def side_by_side(work: Callable[[ManagedQuery], T], queries: Sequence[ManagedQuery]) -> list[T]:

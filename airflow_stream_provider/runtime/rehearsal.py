@@ -21,6 +21,7 @@ from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime.compatibility import compare_queries
 from airflow_stream_provider.runtime.describe import describe
 from airflow_stream_provider.runtime.driver_process import DriverProcess
+from airflow_stream_provider.runtime.engine import check_engine
 from airflow_stream_provider.runtime.gate import Gate, start_ungated
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.spark_error import message_of
@@ -47,18 +48,18 @@ class Rehearsal:
         # Spark 3 compares state schemas when it loads the state, not when it plans: there one batch at least must run.
         self._batches = max(policy.rehearse_batches, 1 if pyspark.__version__.startswith("3.") else 0)
 
-    def run(self, former: Sequence[Mapping[str, Any]], *, live: bool, say: Callable[[str], None]) -> dict[str, Any]:
+    def run(self, former: Sequence[Mapping[str, Any]], *, say: Callable[[str], None]) -> dict[str, Any]:
         """Rehearse every query and return a summary by query name.
 
         :param former: the queries of the release that runs or ran last, from its `standby` record.
-        :param live: whether a driver holds the stream now: its checkpoints may then have no owner yet and move.
         :param say: takes one line for the heartbeat.
         :raises CheckpointError: a checkpoint cannot be used, or belongs to another stream.
         :raises RehearsalRefused: this release cannot take over, by the comparison or by an error of Spark.
         """
         self._say, self._deadline = say, time.monotonic() + self._policy.rehearse_seconds
         for query in self._gate.queries:
-            self._process.check_checkpoint(query.checkpoint, live=live)
+            check_engine(query.label, query.writer_spec)
+            self._process.check_checkpoint(query.checkpoint)
         started = time.monotonic()
         refusals, notes = compare_queries(
             former, [describe(q) for q in self._gate.queries], self._policy.changed_checkpoints

@@ -17,7 +17,7 @@ from airflow_stream_provider.runtime.ports import BoundaryMissed, LeaseOver, Por
 from tests.support.simulation.world import MemoryStore
 from tests.support.story import write
 
-STOPPED = {"a": QueryEnd(completed=True, batch=7)}
+STOPPED = {"a": QueryEnd(completed=True, batch=7, checkpoint="/a")}
 
 
 class Ended(BaseException):
@@ -66,6 +66,7 @@ class FakeQueries:
     """One query, `a`; what comes of the calls is set from outside."""
 
     label = "a"
+    trouble = ""
 
     def __init__(self, did: list[str]) -> None:
         self.ready = True
@@ -76,6 +77,7 @@ class FakeQueries:
         self.due: Sequence[Any] = ()
         self.lost: tuple[Any, Exception] | None = None
         self.asked = 0
+        self.committed: Mapping[str, int] = {}
         self._did = did
 
     def describe(self) -> list[dict[str, Any]]:
@@ -92,7 +94,8 @@ class FakeQueries:
     def let_go(self) -> None:
         self._did.append("let go")
 
-    def start(self, queries: Sequence[Any]) -> None:
+    def start(self, queries: Sequence[Any], committed: Mapping[str, int]) -> None:
+        self.committed = committed
         self._did.append("start")
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:
@@ -164,7 +167,10 @@ class FakeWork:
 
 
 class FakeDriver:
-    """An agent in the middle of a story; `did` is what it has done since. It notes the records of its own store only."""
+    """An agent in the middle of a story; `did` is what it has done since.
+
+    :param store: default: one in memory, of which `did` notes the records.
+    """
 
     def __init__(self, incarnation: str, records: Sequence[Record], store: Store | None = None) -> None:
         self.did: list[str] = []
@@ -173,7 +179,7 @@ class FakeDriver:
         self.queries = FakeQueries(self.did)
         self.process = FakeProcess(self.did, self.clock)
         self.refusal: StreamError | None = None
-        self.rehearsed: list[tuple[Sequence[Any], bool]] = []
+        self.rehearsed: list[Sequence[Any]] = []
         self.works: list[FakeWork] = []
         self.log = ControlLog(store or self.store, "orders")
         write(self.log, *records)
@@ -223,9 +229,9 @@ class FakeDriver:
         self.works.append(FakeWork(work))
         return self.works[-1]
 
-    def _rehearse(self, former: Sequence[Any], *, live: bool, say: Callable[[str], None]) -> Mapping[str, Any]:
+    def _rehearse(self, former: Sequence[Any], *, say: Callable[[str], None]) -> Mapping[str, Any]:
         self.did.append("rehearse")
-        self.rehearsed.append((former, live))
+        self.rehearsed.append(former)
         if self.refusal is not None:
             raise self.refusal
         return {"seconds": 1.0}

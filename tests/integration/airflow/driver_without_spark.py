@@ -81,6 +81,10 @@ class Queries:
         self._paused = False
 
     @property
+    def trouble(self) -> str:
+        return ""
+
+    @property
     def paused(self) -> bool:
         return self._paused
 
@@ -99,7 +103,7 @@ class Queries:
     def let_go(self) -> None:
         return
 
-    def start(self, queries: Sequence[Query]) -> None:
+    def start(self, queries: Sequence[Query], committed: Mapping[str, int]) -> None:
         self._running = True
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -182,7 +186,7 @@ def main() -> None:
         os._exit(1)
     queries = Queries(script["QUERIES"], Path(options.data), behaviour)
 
-    def rehearse(former: Sequence[Mapping[str, Any]], *, live: bool, say: Callable[[str], None]) -> dict[str, Any]:
+    def rehearse(former: Sequence[Mapping[str, Any]], *, say: Callable[[str], None]) -> dict[str, Any]:
         if behaviour == "refuse":
             raise RehearsalRefused("Spark refuses the plan.")
         return {"queries": {q: {"last_batch_seconds": 0.01, "batches": 3} for q in script["QUERIES"]}, "notes": []}

@@ -190,9 +190,7 @@ class Driver(Actor):
             except ControlUnavailable:
                 self.point()
 
-    def _rehearse(
-        self, former: Sequence[Mapping[str, Any]], *, live: bool, say: Callable[[str], None]
-    ) -> Mapping[str, Any]:
+    def _rehearse(self, former: Sequence[Mapping[str, Any]], *, say: Callable[[str], None]) -> Mapping[str, Any]:
         self.here.point()
         if self.world_says(Luck.REFUSED):
             raise RehearsalRefused("Spark refuses the plan.")
@@ -284,6 +282,7 @@ class Queries:
 
     label = "orders"
     ready = True
+    trouble = ""
 
     def __init__(self, driver: Driver) -> None:
         self.started = self.over = self.paused = self.pause_missed = False
@@ -301,7 +300,7 @@ class Queries:
     def let_go(self) -> None:
         return
 
-    def start(self, queries: Sequence[Queries]) -> None:
+    def start(self, queries: Sequence[Queries], committed: Mapping[str, int]) -> None:
         self._driver.here.point()
         if not self.over:
             self.started = self._driver.writing = True
@@ -326,7 +325,7 @@ class Queries:
         self.started = False  # what its last batch writes may still arrive
 
     def restart_in_place(self) -> None:
-        self.start([self])
+        self.start([self], {})
 
     def pause(self, seconds: float) -> None:
         self.pause_missed = self._driver.world_says(Luck.BOUNDARY_MISSED)
@@ -351,7 +350,7 @@ class Queries:
         return [], (self, Mishap("It broke."))
 
     def restart(self, queries: Sequence[Queries]) -> None:
-        self.start(queries)
+        self.start(queries, {})
 
 
 class Clock:

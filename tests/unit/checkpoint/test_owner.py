@@ -9,6 +9,7 @@ import pytest
 
 from airflow_stream_provider.checkpoint import (
     Owner,
+    boundary,
     check_owner,
     claim,
     is_being_written,
@@ -84,6 +85,16 @@ def test_a_checkpoint_that_does_not_change_is_not_being_written(tmp_path: Path) 
     trees.commit(root, 0)
     assert not is_being_written(root, 0.3)
     refuse_if_being_written(root, seconds=0.3)
+
+
+def test_a_checkpoint_that_was_written_since_an_earlier_look_is_refused_at_once(tmp_path: Path) -> None:
+    root = trees.new(tmp_path / "cp")
+    empty = boundary(root)
+    refuse_if_being_written(root, 0.0, since=empty)
+    trees.plan(root, 0, "1")
+    with pytest.raises(CheckpointError, match="does not belong to a stream"):
+        refuse_if_being_written(root, 3600.0, since=empty)
+    refuse_if_being_written(root, 0.0, since=boundary(root))
 
 
 def test_a_checkpoint_that_a_job_writes_is_refused(tmp_path: Path) -> None:

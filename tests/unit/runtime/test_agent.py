@@ -194,7 +194,11 @@ def test_what_the_records_say() -> None:
     driver = FakeDriver(OLD, READY)
     hand_over(driver)
     said = driver.record()
-    assert (said["request"], said["to"], said["ends"]) == ("up", NEW, {"a": {"batch": 7, "boundary": "completed"}})
+    assert (said["request"], said["to"], said["ends"]) == (
+        "up",
+        NEW,
+        {"a": {"batch": 7, "boundary": "completed", "checkpoint": "/a"}},
+    )
     driver = FakeDriver(NEW, RELEASED)
     driver.turn()
     assert (driver.record()["epoch"], driver.record()["request"]) == (2, "up")
@@ -208,7 +212,47 @@ def test_what_the_records_say() -> None:
 def test_a_rehearsal_knows_the_queries_that_run() -> None:
     driver = FakeDriver(NEW, PREPARED[:-1])
     work(driver)
-    assert driver.rehearsed == [(({"name": "a"},), True)]
+    assert driver.rehearsed == [[{"name": "a"}]]
+
+
+def test_the_next_holder_is_told_where_the_one_before_stopped() -> None:
+    ends = {
+        "a": {"batch": 7, "boundary": "completed", "checkpoint": "/a"},
+        "never committed": {"batch": None, "boundary": "completed", "checkpoint": "/b"},
+        "by an older version": {"batch": 7, "boundary": "completed"},
+    }
+    stopped = record("released", incarnation=OLD, request="up", to=NEW, boundary="completed", ends=ends)
+    driver = FakeDriver(NEW, [*READY, stopped])
+    work(driver)
+    assert driver.queries.committed == {"/a": 7}
+
+
+def test_a_holder_that_starts_again_in_place_is_told_nothing() -> None:
+    driver = FakeDriver(OLD, RUNNING)
+    work(driver)
+    assert driver.queries.committed == {}
+
+
+def test_a_stop_cuts_off_a_query_that_has_no_boundary() -> None:
+    driver = FakeDriver(OLD, STOPPING).running()
+    driver.queries.missed = BoundaryMissed("It has no batch boundaries.", never=True)
+    work(driver)
+    assert driver.did == ["let go", STOP, "interrupt", "released"]
+    assert driver.record()["boundary"] == "interrupted"
+
+
+def test_a_stop_waits_for_a_query_that_has_one() -> None:
+    driver = FakeDriver(OLD, STOPPING).running()
+    driver.queries.missed = MISSED
+    work(driver)
+    assert driver.did == ["let go", STOP, "restart in place", "aborted"]
+
+
+def test_a_hand_over_does_not_cut_off_a_query_that_has_no_boundary() -> None:
+    driver = FakeDriver(OLD, READY)
+    driver.queries.missed = BoundaryMissed("It has no batch boundaries.", never=True)
+    hand_over(driver)
+    assert driver.did == ["let go", STOP, "restart in place", "aborted"]
 
 
 def test_one_work_at_a_time() -> None:

@@ -89,3 +89,12 @@ def test_the_fingerprint_keeps_functions_and_forgets_names() -> None:
 
     assert fingerprint(plan) == fingerprint(renamed) == ["Aggregate(count,sum)"]
     assert fingerprint(plan.replace("sum(", "max(")) == ["Aggregate(count,max)"]
+
+
+def test_a_query_that_was_started_late_is_known_by_its_checkpoint_only() -> None:
+    late = {"name": "late", "checkpoint": "/data/late", "sink": "kafka"}
+    new = query(name="late", checkpoint="/data/late/")
+    assert compare_queries([query(), late], [query(), new], ()) == ([], [])
+    refusals, _ = compare_queries([query(), late], [query()], ())
+    assert "The query late with checkpoint /data/late is not started by this release" in refusals[0]
+    assert compare_queries([query(), late], [query()], ["/data/late"]) == ([], [])

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import RequestStage
 from airflow_stream_provider.runtime.control_client import RETRY_SECONDS, ControlClient
@@ -125,3 +125,33 @@ def test_a_peer_whose_heartbeat_is_damaged_has_not_moved_until_it_writes_again(
     assert not client.peer_moved(log.state.open_request), "as it was"
     log.beat(NEW, Heartbeat(counter=10))
     assert client.peer_moved(log.state.open_request)
+
+
+def test_the_queries_before_are_those_of_the_record_and_those_that_were_started_late(
+    client: ControlClient, log: ControlLog
+) -> None:
+    assert client.former_queries(log.state) == []
+    write(log, *PREPARED)
+    assert client.former_queries(log.state) == [{"name": "a"}]
+    log.beat(OLD, Heartbeat(queries=(QueryProgress("a"), QueryProgress("late", "/data/late", "kafka"))))
+    late = {"name": "late", "checkpoint": "/data/late", "sink": "kafka"}
+    assert client.former_queries(log.state) == [{"name": "a"}, late]
+
+
+def test_the_queries_before_are_waited_for_and_a_damaged_heartbeat_names_none(
+    store: NotingStore, log: ControlLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(log, *PREPARED)
+    store.beats[OLD] = b"[]"
+    clock = Back(store, 3)
+    heartbeat = store.heartbeat
+
+    def unless_away(incarnation: str) -> bytes | None:
+        if store.away:
+            raise ControlUnavailable("The store is out of reach.")
+        return heartbeat(incarnation)
+
+    monkeypatch.setattr(store, "heartbeat", unless_away)
+    store.away = True
+    assert ControlClient(ControlLog(store, "orders"), NEW, clock=clock).former_queries(log.state) == [{"name": "a"}]
+    assert clock.slept == [RETRY_SECONDS] * 3

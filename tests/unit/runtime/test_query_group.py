@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
+from airflow_stream_provider import checkpoint
+from airflow_stream_provider.lifecycle.errors import CheckpointError, RehearsalRefused, StreamError
 from airflow_stream_provider.runtime import query_group
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from airflow_stream_provider.runtime.query_group import QueryGroup, side_by_side
+from airflow_stream_provider.runtime.writer_spec import WriterSpec
 
 QUERIES: list[Any] = [SimpleNamespace(label="orders"), SimpleNamespace(label="prices")]
 
@@ -57,5 +61,200 @@ def test_one_query_that_misses_its_boundary_is_seen_whatever_the_others_are_call
         return QueryEnd(completed=True, batch=7)
 
     monkeypatch.setattr(query_group, "stop_at_boundary", stop)
-    gate: Any = SimpleNamespace(live=lambda: [SimpleNamespace(label="checkpoint", real=real) for real in ends])
+    gate: Any = SimpleNamespace(
+        live=lambda: [SimpleNamespace(label="checkpoint", checkpoint="/a", real=real) for real in ends]
+    )
     assert QueryGroup(gate, lambda location: None).stop(1.0)[1] is missed
+
+
+# -- queries that fail -------------------------------------------------------------------------------------------------
+
+
+class Run:
+    """A query that Spark runs, until it is told otherwise."""
+
+    isActive = True
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    def exception(self) -> Exception | None:
+        return self.error
+
+
+class Query:
+    """A managed query on a real checkpoint, as far as the group looks at it."""
+
+    over = False
+    writer_spec = WriterSpec()
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.label = "orders"
+        self.checkpoint = str(checkpoint)
+        self.real: Run | None = None
+        self.starts = 0
+        self.refuses: Exception | None = None
+
+    def start_real(self) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        self.starts += 1
+        self.real = Run()
+
+    def fails(self, error: str) -> None:
+        assert self.real is not None
+        self.real.isActive, self.real.error = False, ValueError(error)
+
+    def commits(self, batch: int) -> None:
+        for log in ("offsets", "commits"):
+            folder = Path(self.checkpoint) / log
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / str(batch)).touch()
+
+
+class Time:
+    """The group's clock."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> Query:
+    return Query(tmp_path / "orders")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
+    found = Time()
+    monkeypatch.setattr(query_group, "time", found)
+    return found
+
+
+def group_of(query: Query, claimed: list[str] | None = None) -> QueryGroup:
+    gate: Any = SimpleNamespace(live=lambda: [query], hold=lambda start: [query])
+    return QueryGroup(gate, (claimed if claimed is not None else []).append)
+
+
+def started(query: Query) -> QueryGroup:
+    group = group_of(query)
+    group.start(group.hold(), {})
+    return group
+
+
+def attempts(group: QueryGroup, query: Query, clock: Time, error: str, seconds: float) -> list[float]:
+    """Let every try fail at once; return the times of the tries, and fail when the query is given up."""
+    began = clock.now
+    tries: list[float] = []
+    while clock.now < began + seconds:
+        if query.real is not None and query.real.isActive:
+            query.fails(error)
+        due, lost = group.tend()
+        if lost is not None:
+            raise AssertionError(f"given up after {len(tries)}")
+        if due:
+            tries.append(clock.now - began)
+            group.restart(due)
+        clock.now += 1.0
+    return tries
+
+
+def test_an_outage_of_any_length_is_survived_by_a_release_that_has_committed(query: Query, clock: Time) -> None:
+    group = started(query)
+    query.commits(0)
+    tries = attempts(group, query, clock, "The sink does not answer", 86_400)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(tries)]
+    assert max(pauses) <= query_group.BACK_OFF_SECONDS + 2
+    assert len(tries) > 86_400 / 400
+    assert "The query orders failed" in group.trouble
+
+
+def test_a_new_release_that_commits_nothing_is_given_up_so_that_it_is_rolled_back(query: Query, clock: Time) -> None:
+    query.commits(7)  # by the release before
+    group = started(query)
+    with pytest.raises(AssertionError, match="given up after 3"):
+        attempts(group, query, clock, "It is broken", 86_400)
+
+
+def test_an_error_that_no_restart_cures_is_not_tried_again(query: Query, clock: Time) -> None:
+    group = started(query)
+    query.commits(0)
+    query.fails("[KAFKA_DATA_LOSS.PARTITIONS_DELETED] Partitions Set(1) are gone")
+    due, lost = group.tend()
+    assert query.real is not None
+    assert (due, lost and lost[1]) == ([], query.real.error)
+
+
+def test_a_stale_view_of_the_checkpoint_is_waited_out(query: Query, clock: Time) -> None:
+    """Found by a review: without a pause, all attempts were used up within what an NFS client keeps of a folder."""
+    query.commits(7)
+    group = started(query)
+    tries = attempts(group, query, clock, "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update", 60)
+    assert tries[0] == 0.0
+    assert len(tries) == query_group.CONCURRENT_ATTEMPTS - 2
+
+
+def test_a_commit_ends_the_trouble_and_the_count_begins_again(query: Query, clock: Time) -> None:
+    group = started(query)
+    query.commits(0)
+    assert len(attempts(group, query, clock, "x", 100)) == 6
+    clock.now += query_group.BACK_OFF_SECONDS
+    group.restart(group.tend()[0])
+    query.commits(1)
+    query.fails("x")
+    group.tend()
+    assert "failed, 1 times since its last commit, and is tried again after 1 s" in group.trouble
+    clock.now += 1.0
+    group.restart(group.tend()[0])
+    assert group.trouble == ""
+
+
+def test_a_restart_that_cannot_even_begin_is_tried_again(query: Query, clock: Time) -> None:
+    group = started(query)
+    query.commits(0)
+    query.fails("The broker is away")
+    query.refuses = ValueError("The broker is still away")
+    assert len(attempts(group, query, clock, "", 100)) == 6
+    query.refuses = None
+    assert attempts(group, query, clock, "", 100)
+    assert query.starts >= 2
+
+
+def test_a_driver_that_takes_the_stream_back_has_proven_itself_before(
+    query: Query, clock: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = started(query)
+    query.commits(0)
+    monkeypatch.setattr(query_group, "stop_at_boundary", lambda real, seconds: QueryEnd(completed=True, batch=0))
+    assert group.stop(1.0) == ({"orders": QueryEnd(completed=True, batch=0, checkpoint=query.checkpoint)}, None)
+    group.start(group.hold(), {})
+    assert len(attempts(group, query, clock, "The sink does not answer", 3600)) > 10
+
+
+def test_a_query_starts_only_where_its_former_holder_stopped(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    awaited: list[tuple[str, int]] = []
+    monkeypatch.setattr(checkpoint, "await_commit", lambda location, batch: awaited.append((location, batch)))
+    claimed: list[str] = []
+    group = group_of(query, claimed)
+    group.start([query], {query.checkpoint: 7, "/another": 9})  # type: ignore[list-item]
+    assert (awaited, claimed, query.starts) == ([(query.checkpoint, 7)], [query.checkpoint], 1)
+
+
+def test_an_engine_without_boundaries_does_not_start_late_either(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query, "writer_spec", WriterSpec(trigger={"continuous": "1 second"}))
+    with pytest.raises(RehearsalRefused, match="The query orders runs in continuous mode"):
+        started(query)
+    assert query.starts == 0
+
+
+def test_of_two_that_miss_their_boundary_the_one_that_could_reach_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    misses = [BoundaryMissed("It has none.", never=True), BoundaryMissed("It is still running a batch.")]
+
+    def stop(real: Any, seconds: float) -> QueryEnd:
+        raise misses[real]
+
+    monkeypatch.setattr(query_group, "stop_at_boundary", stop)
+    gate: Any = SimpleNamespace(live=lambda: [SimpleNamespace(label=str(i), checkpoint="", real=i) for i in (0, 1)])
+    assert QueryGroup(gate, lambda location: None).stop(1.0)[1] is misses[1]

@@ -1,0 +1,53 @@
+"""Wait until this machine sees what another one has written to a checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import uuid
+from pathlib import Path
+
+from airflow_stream_provider.checkpoint.location import local_path
+from airflow_stream_provider.checkpoint.logs import boundary
+from airflow_stream_provider.lifecycle.errors import CheckpointError
+
+# An NFS client keeps a folder's listing for up to 60 s (acdirmax).
+STALE_SECONDS = 60.0
+POLL_SECONDS = 0.2
+
+
+def await_commit(location: str | os.PathLike[str], batch: int, seconds: float = STALE_SECONDS) -> None:
+    """Wait until a batch is seen to be committed; return at once when it is.
+
+    Spark lists the logs when a query starts. From a listing that an NFS client had kept since the rehearsal it would
+    run batches again that the former holder has committed.
+
+    :param batch: the last batch that the former holder committed, by its `released` record.
+    :param seconds: how long to wait.
+    :raises CheckpointError: the commit has not appeared, or the logs cannot be read.
+    """
+    root = local_path(location)
+    deadline = time.monotonic() + seconds
+    while (found := boundary(root).commit) is None or found < batch:
+        if time.monotonic() >= deadline:
+            raise CheckpointError(
+                f"The checkpoint {root} ends at batch {found} here, but its former holder committed batch {batch}: the "
+                f"commit has not appeared within {seconds:.0f} s.",
+                next_step="Check that both drivers mount the same storage, and that nobody put an older copy of the "
+                "checkpoint there. To go on from an older copy, stop the stream and start it again.",
+                location=str(root),
+                batch=batch,
+                found=found,
+            )
+        for folder in ("offsets", "commits"):
+            _change(root / folder)
+        time.sleep(POLL_SECONDS)
+
+
+def _change(folder: Path) -> None:
+    """Change a folder, so that the file system's client has to list it anew. Spark does not look at such names."""
+    path = folder / f".look-{uuid.uuid4().hex}"
+    with contextlib.suppress(OSError):
+        path.touch()
+        path.unlink()
