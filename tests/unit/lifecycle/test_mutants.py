@@ -115,7 +115,7 @@ def test_the_model_check_finds_it(
 ) -> None:
     fault(monkeypatch)
     enough = settings(
-        max_examples=400,
+        max_examples=1500,
         stateful_step_count=40,
         deadline=None,
         derandomize=True,
