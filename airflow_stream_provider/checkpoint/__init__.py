@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.checkpoint.clone import Clone, StateTooLarge, clone_logs, clone_state, scratch
+from airflow_stream_provider.checkpoint.clone import (
+    Clone,
+    StateTooLarge,
+    clone_logs,
+    clone_state,
+    rehearsal_folder,
+    rehearsal_folders,
+    scratch,
+)
 from airflow_stream_provider.checkpoint.location import check_location, local_path
 from airflow_stream_provider.checkpoint.logs import LogEnds, boundary
 from airflow_stream_provider.checkpoint.owner import (
@@ -13,7 +21,15 @@ from airflow_stream_provider.checkpoint.owner import (
     owner,
     refuse_if_being_written,
 )
-from airflow_stream_provider.checkpoint.read import Checkpoint, Source, StatefulOperator, merged, read, recent
+from airflow_stream_provider.checkpoint.read import (
+    Checkpoint,
+    Source,
+    StatefulOperator,
+    merged,
+    pinned_conf,
+    read,
+    recent,
+)
 from airflow_stream_provider.checkpoint.visible import await_commit
 
 __all__ = [
@@ -35,8 +51,11 @@ __all__ = [
     "local_path",
     "merged",
     "owner",
+    "pinned_conf",
     "read",
     "recent",
     "refuse_if_being_written",
+    "rehearsal_folder",
+    "rehearsal_folders",
     "scratch",
 ]

@@ -4,6 +4,9 @@ A plan rehearsal needs the logs and the description of the state: a few kilobyte
 rehearsal also needs the state of one batch. Every clone gets a query id of its own, so it cannot be taken for the
 original.
 
+A clone is for its user only (mode 0700), since it holds copies of the state. Symbolic links below the checkpoint are
+refused: whoever may write there could otherwise have any file copied that the driver can read.
+
 Spark 4.0 and later compare state schemas when they plan a batch. Spark 3.5 compares them on the executors, when they
 load state. So on Spark 3.5 a plan rehearsal does not find a change of the state schema; a warm rehearsal on the result
 of `clone_state` does.
@@ -23,9 +26,12 @@ from airflow_stream_provider.checkpoint.location import local_path
 from airflow_stream_provider.checkpoint.logs import kafka_offsets, numeric_names, read_offsets
 from airflow_stream_provider.checkpoint.state import state_files
 from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.lifecycle.ids import INCARNATION
 
 # Tries. One fails only if the live query commits and purges files while they are copied.
 ATTEMPTS = 5
+# Between the names of a checkpoint and of the incarnation that rehearses on clones of it.
+REHEARSAL = ".rehearsal-"
 
 
 class StateTooLarge(CheckpointError):
@@ -114,6 +120,24 @@ def clone_state(
     return _clone(location, target, new_id, plan)
 
 
+def rehearsal_folder(location: str | os.PathLike[str], incarnation: str) -> Path:
+    """Return the folder beside a checkpoint in which an incarnation keeps its clones while it rehearses."""
+    root = local_path(location)
+    return root.with_name(f"{root.name}{REHEARSAL}{incarnation}")
+
+
+def rehearsal_folders(location: str | os.PathLike[str]) -> dict[str, Path]:
+    """Return the folders with clones of rehearsals that are beside a checkpoint now, by incarnation."""
+    root = local_path(location)
+    start = f"{root.name}{REHEARSAL}"
+    try:
+        names = os.listdir(root.parent)
+    except OSError:
+        return {}  # nothing was ever cloned there, or `check_location` says why
+    found = {name[len(start) :]: root.with_name(name) for name in names if name.startswith(start)}
+    return {incarnation: folder for incarnation, folder in found.items() if INCARNATION.fullmatch(incarnation)}
+
+
 def scratch(location: str | os.PathLike[str], target: str | os.PathLike[str], new_id: str) -> Clone:
     """Create a checkpoint without batches or state that reads Kafka from the start of the last committed batch.
 
@@ -182,7 +206,7 @@ def _clone(
         )
     missing: FileNotFoundError | None = None
     try:
-        copy.mkdir(parents=True, exist_ok=True)
+        _make_private(copy)
         if any(copy.iterdir()):
             raise CheckpointError(
                 f"The folder {copy} is not empty.", next_step="Clone to a new folder.", path=str(copy)
@@ -212,7 +236,7 @@ def _clone(
 
 
 def _fill(copy: Path, root: Path, new_id: str, plan: _Plan) -> Clone:
-    size = sum(_copy(file, copy / file.relative_to(root)) for file in plan.files)
+    size = sum(_copy(file, copy / file.relative_to(root)) for file in _without_links(root, plan.files))
     identity = json.dumps({"id": new_id}, separators=(",", ":")).encode()
     for name, content in {**plan.written, "metadata": identity}.items():
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
@@ -220,14 +244,44 @@ def _fill(copy: Path, root: Path, new_id: str, plan: _Plan) -> Clone:
     return Clone(str(copy), plan.next_batch, size)
 
 
+def _make_private(folder: Path) -> None:
+    """Create a folder, and those above it that do not exist, for this user only."""
+    if not folder.parent.exists():
+        _make_private(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _without_links(root: Path, files: Iterable[Path]) -> Iterable[Path]:
+    """Yield the files, which are below the root; refuse one that a symbolic link below the root leads to."""
+    plain = {root}
+    for file in files:
+        for path in (*reversed(file.parents), file):
+            if root in path.parents and path not in plain:
+                if path.is_symlink():
+                    raise CheckpointError(
+                        f"{path} is a symbolic link; Spark makes none in a checkpoint.",
+                        next_step="Put the folder or file itself there.",
+                        path=str(path),
+                    )
+                plain.add(path)
+        yield file
+
+
 def _copy(file: Path, to: Path) -> int:
     to.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(file, to)
+    _copy_plain(file, to)
     # With Hadoop's checksum file, so that a rehearsal finds damaged files; without it files are read unchecked.
     hidden = f".{file.name}.crc"
     with contextlib.suppress(FileNotFoundError):
-        shutil.copyfile(file.with_name(hidden), to.with_name(hidden))
+        _copy_plain(file.with_name(hidden), to.with_name(hidden))
     return to.stat().st_size
+
+
+def _copy_plain(file: Path, to: Path) -> None:
+    # Not a link that was put there since `_without_links` looked, nor a pipe that would hold us up.
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(descriptor, "rb") as source, to.open("xb") as target:
+        shutil.copyfileobj(source, target)
 
 
 def _descriptions(state: Path) -> Iterable[Path]:

@@ -99,13 +99,13 @@ def read_offsets(path: Path) -> OffsetEntry:
     return OffsetEntry(version, conf, {name: None if value == "-" else value for name, value in named})
 
 
-def check_commit(path: Path) -> None:
-    """Check the format of a file of `commits/`: 1, 2 (state with unique ids) or 3 (named sinks, Spark 4.2 and later).
+def check_commit(path: Path) -> int:
+    """Return the format of a file of `commits/`: 1, 2 (state with unique ids) or 3 (named sinks, Spark 4.2 and later).
 
     :raises CheckpointError: the file is damaged, or its format is newer.
     :raises FileNotFoundError: the file has been purged.
     """
-    _read(path, newest=3)
+    return _read(path, newest=3)[0]
 
 
 # Of Kafka sources: by topic and partition the next offset to read.

@@ -14,6 +14,7 @@ from airflow_stream_provider.checkpoint.location import local_path
 from airflow_stream_provider.checkpoint.logs import (
     KafkaOffsets,
     OffsetEntry,
+    boundary,
     check_commit,
     damaged,
     kafka_offsets,
@@ -114,6 +115,25 @@ def read(location: str | os.PathLike[str]) -> Checkpoint:
         next_step="Check that only its query removes files there.",
         location=str(root),
     ) from missing
+
+
+def pinned_conf(location: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the Spark conf that a restart on this checkpoint keeps, whatever the session says; {} before a batch.
+
+    The format of the state is not in the conf of the offsets file; the version of the last commit's file tells it.
+
+    :raises CheckpointError: a file of the checkpoint is damaged.
+    """
+    if boundary(location).offsets is None:
+        return {}
+    found = read(location)
+    conf = dict(found.conf)
+    if found.last_commit is not None:
+        with contextlib.suppress(FileNotFoundError):
+            version = check_commit(Path(found.path) / "commits" / str(found.last_commit))
+            if version in (1, 2):
+                conf["spark.sql.streaming.stateStore.checkpointFormatVersion"] = str(version)
+    return conf
 
 
 def recent(checkpoint: Checkpoint, count: int) -> tuple[tuple[float, KafkaOffsets], ...]:

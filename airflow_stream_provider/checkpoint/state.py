@@ -74,10 +74,13 @@ def _tables(snapshot: Path) -> Iterable[Path]:
         with zipfile.ZipFile(snapshot) as file:
             lines = file.read("metadata").decode("utf-8").split("\n")
         listed = json.loads(lines[-1] or lines[-2])["sstFiles"]
-        tables = [snapshot.parent / "SSTs" / str(entry["dfsSstFileName"]) for entry in listed]
+        names = [str(entry["dfsSstFileName"]) for entry in listed]
     except (zipfile.BadZipFile, KeyError, TypeError, ValueError, IndexError) as error:
         raise damaged(snapshot, "it is not a RocksDB snapshot written by Spark") from error
-    for table in tables:
+    for name in names:
+        if os.path.basename(name) != name or name in ("", ".", ".."):
+            raise damaged(snapshot, f"it lists the file {name!r}, which is not beside its other tables")
+        table = snapshot.parent / "SSTs" / name
         yield table
         checksum = table.with_name(f"{table.name}.crc")
         if checksum.exists():

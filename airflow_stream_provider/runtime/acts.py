@@ -10,7 +10,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, ControlUnavailable, StreamError
+from airflow_stream_provider.lifecycle.errors import (
+    ControlLogReplaced,
+    ControlUnavailable,
+    RehearsalRefused,
+    StreamError,
+)
 from airflow_stream_provider.lifecycle.heartbeat import DriverPhase
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
@@ -61,6 +66,8 @@ class Acts:
         self._queries = ports.queries
         self._process = ports.process
         self._run_rehearsal = ports.rehearse
+        self._compare = ports.compare
+        self._compared_with: str | None = None
         self._spawn = ports.spawn
         self._offsets = offsets
         self._heartbeat = heartbeat
@@ -104,8 +111,23 @@ class Acts:
     def answer(self, state: StreamState) -> None:
         """Append `ready` for the open request, unless anything was appended since `state`."""
         request = state.open_request
-        if request is not None:
+        if request is not None and self._still_fits(state):
             self._control.append_if_still(state, Kind.READY, request=request.id, incarnation=self._incarnation)
+
+    def _still_fits(self, state: StreamState) -> bool:
+        """Whether this driver may follow the last holder, which may be another one than it has rehearsed against.
+
+        One that has held itself is rolled back to: what the present holder does otherwise is then given up on purpose.
+        """
+        if self._heartbeat.started_at is not None or state.last_holder == self._compared_with:
+            return True
+        try:
+            self._compare(self._control.former_queries(state))
+        except RehearsalRefused as error:
+            self.end_as_failed(str(error), error)
+            return False
+        self._compared_with = state.last_holder
+        return True
 
     def acquire(self, state: StreamState) -> None:
         """Append `acquired` with the next epoch, if this driver still may, and start."""
@@ -226,6 +248,7 @@ class Acts:
         except StreamError as error:
             self.fail(str(error), error)
         else:
+            self._compared_with = state.last_holder
             self.rehearsal = self._heartbeat.rehearsal = rehearsal
 
     def finish(self) -> None:

@@ -8,13 +8,24 @@ from typing import Any
 QueryFacts = Mapping[str, Any]
 
 
+# Spark reads or writes the state in another way; all other settings of a checkpoint it keeps by itself.
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+
+
 def compare_queries(
-    old: Sequence[QueryFacts], new: Sequence[QueryFacts], accepted: Sequence[str]
+    old: Sequence[QueryFacts],
+    new: Sequence[QueryFacts],
+    accepted: Sequence[str],
+    pinned: Mapping[str, Mapping[str, str]] | None = None,
 ) -> tuple[list[str], list[str]]:
     """Compare the queries of the running release with a standby's; return (refusals, notes), one sentence each.
 
+    :param old: from the holder's `standby` record; of a query that its script started later, only `name` and
+        `checkpoint` are known.
     :param accepted: checkpoints that the deployment's form names as added, dropped or changed on purpose.
+    :param pinned: by checkpoint, the Spark conf that stands in it; see `checkpoint.pinned_conf`.
     """
+    confs = {name.rstrip("/"): conf for name, conf in (pinned or {}).items()}
     before = {q["checkpoint"].rstrip("/"): q for q in old}
     after = {q["checkpoint"].rstrip("/"): q for q in new}
     known = {name.rstrip("/") for name in accepted}
@@ -31,17 +42,27 @@ def compare_queries(
         if before and c not in before and c not in known
     ]
     notes: list[str] = []
-    for checkpoint in before:
-        # A query that the script started late is known by its heartbeat only: that it is, not what it does.
-        described = "fingerprint" in before[checkpoint]
-        if checkpoint in after and checkpoint not in known and described:
-            found, noted = _compare_query(before[checkpoint], after[checkpoint])
-            refusals += found
-            notes += noted
+    for checkpoint, query in after.items():
+        if checkpoint in known:
+            continue
+        if "sources" in before.get(checkpoint, {}):
+            refusals += _compare_query(before[checkpoint], query)
+        conf = confs.get(checkpoint, {})
+        differ = [key for key, value in query["conf"].items() if key in conf and value not in (None, conf[key])]
+        if conf.get(FORMAT, "1") != (query["conf"].get(FORMAT) or "1") and conf:
+            refusals.append(
+                f"The query {query['name']} changes {FORMAT}: its state cannot be read with the other format."
+            )
+        notes += [
+            f"The query {query['name']} keeps {key}={conf[key]}, as its checkpoint has it; this release's "
+            f"{query['conf'][key]} is ignored."
+            for key in differ
+            if key != FORMAT
+        ]
     return refusals, notes
 
 
-def _compare_query(old: QueryFacts, new: QueryFacts) -> tuple[list[str], list[str]]:
+def _compare_query(old: QueryFacts, new: QueryFacts) -> list[str]:
     name = new["name"]
     refusals = []
     if old["sources"] != new["sources"]:
@@ -59,15 +80,7 @@ def _compare_query(old: QueryFacts, new: QueryFacts) -> tuple[list[str], list[st
             f"The query {name} writes to {new['sink']} {new['target']} instead of {old['sink']} {old['target']}: "
             "a file sink skips the batch ids that its own log has, whatever the checkpoint says."
         )
-    notes = [
-        f"The query {name} keeps {key} as its checkpoint has it; this release's {new['conf'][key]} is ignored."
-        for key in old["conf"]
-        if key in new["conf"] and old["conf"][key] != new["conf"][key] and not key.endswith("checkpointFormatVersion")
-    ]
-    version = "spark.sql.streaming.stateStore.checkpointFormatVersion"
-    if old["conf"].get(version) != new["conf"].get(version):
-        refusals.append(f"The query {name} changes {version}: its state cannot be read with the other format.")
-    return refusals, notes
+    return refusals
 
 
 def _kind(query: QueryFacts) -> str:

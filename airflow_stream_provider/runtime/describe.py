@@ -18,10 +18,10 @@ PINNED_CONF = (
     "spark.sql.streaming.stateStore.checkpointFormatVersion",
 )
 
-_STATEFUL = re.compile(
-    r"^[\s:+|-]*(Aggregate|Deduplicate\w*|FlatMapGroups\w*|TransformWithState\w*|Join)\b(.*)", re.MULTILINE
-)
-_FUNCTION = re.compile(r"\b([a-z_]+)\(")
+_STATEFUL = re.compile(r"Aggregate|Deduplicate\w*|FlatMapGroups\w*|TransformWithState\w*|Join")
+_FUNCTION = re.compile(r"([A-Za-z_]\w*)\(")
+# Expressions whose text begins with that of another one, or that are only a name.
+_NAMES = ("Alias", "AttributeReference", "AggregateExpression", "UnresolvedAttribute", "OuterReference")
 _SOURCE_OPTIONS = ("subscribe", "subscribePattern", "assign", "path")
 # What the audit of Kafka judges. Never a password: everybody who reads the control log sees it.
 _AUDITED_SOURCE = ("failOnDataLoss",)
@@ -42,21 +42,36 @@ def describe(query: ManagedQuery) -> dict[str, Any]:
         "read_committed": _reads_committed(plan),
         "source_options": [_options(each.extraOptions().get, _AUDITED_SOURCE) for each in _kafka(plan)],
         "sink_options": _options(query.writer_spec.options.get, _AUDITED_SINK),
-        "fingerprint": fingerprint(plan.toString()),
+        "fingerprint": fingerprint(plan),
         "conf": {name: conf.get(name, None) for name in PINNED_CONF},
     }
 
 
-def fingerprint(plan: str) -> list[str]:
-    """Return the stateful operators of a plan and the functions inside them, without names and ids.
+def fingerprint(plan: Any) -> list[str]:
+    """Return the stateful operators of an analyzed plan and the functions inside them, without names and ids.
 
-    Spark compares types, not functions: `sum` replaced by `max` of the same type goes on with wrong results.
+    Spark compares types, not functions: `sum` replaced by `max` of the same type goes on with wrong results. The
+    functions are read from the expressions and not from the plan's text, which has columns named `sum(v)` and is cut
+    after `spark.sql.debug.maxToStringFields`.
     """
+    name = plan.getClass().getSimpleName()
     found = []
-    for operator, arguments in _STATEFUL.findall(plan):
-        functions = ",".join(sorted(_FUNCTION.findall(arguments)))
-        found.append(f"{operator}({functions})")
+    if _STATEFUL.fullmatch(name):
+        functions = [f for expression in _items(plan.expressions()) for f in _functions(expression)]
+        found.append(f"{name}({','.join(sorted(functions))})")
+    return found + [line for child in _items(plan.children()) for line in fingerprint(child)]
+
+
+def _functions(expression: Any) -> list[str]:
+    found = [f for child in _items(expression.children()) for f in _functions(child)]
+    if expression.getClass().getSimpleName() not in _NAMES:
+        called = _FUNCTION.match(expression.toString())
+        found += [called[1]] if called else []
     return found
+
+
+def _items(seq: Any) -> list[Any]:
+    return [seq.apply(position) for position in range(seq.size())]
 
 
 def _sources(plan: Any) -> list[str]:
@@ -78,8 +93,7 @@ def _options(get: Callable[[str], Any], names: Sequence[str]) -> dict[str, str]:
 
 
 def _leaves(plan: Any) -> list[Any]:
-    leaves = plan.collectLeaves()
-    return [leaves.apply(position) for position in range(leaves.size())]
+    return _items(plan.collectLeaves())
 
 
 def _reads_committed(plan: Any) -> bool:

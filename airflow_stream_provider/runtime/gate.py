@@ -11,14 +11,17 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.runtime import writer_spec as writer_specs
 from airflow_stream_provider.runtime.labels import label_of
-from airflow_stream_provider.runtime.listeners import RealRunsOnly
+from airflow_stream_provider.runtime.listeners import RealRunsOnly, SignsOfLife
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
+from airflow_stream_provider.runtime.sinks import check_sink
 
-# A script that starts queries and then neither waits for them nor polls them counts as ready after this long.
-QUIET_SECONDS = 5.0
+# A script of which some thread does not wait for a query counts as ready when it has started none for this long.
+QUIET_SECONDS = 15.0
+# How the runtime's own threads are called; all others that begin after the script are the script's.
+OWN_THREADS = "stream-"
 
 
 class Gate:
@@ -30,29 +33,59 @@ class Gate:
         # While this driver holds: how to start a query that the script adds.
         self._start_late: Callable[[ManagedQuery], None] | None = None
         self._has_held = False
-        self._ended = threading.Condition()
-        self._waits = threading.Event()
-        self._last_start: float | None = None
+        # Whether all queries are known: those that a standby rehearses and announces.
+        self._known = False
+        # Notified when this driver holds, and when a query ends.
+        self._changed = threading.Condition()
+        self._terminated: ManagedQuery | None = None
+        self._not_the_scripts = set(threading.enumerate()) - {threading.current_thread()}
+        self._waiting: set[threading.Thread] = set()
+        self._last_start = 0.0
         self._rehearsals: set[str] = set()
-        self._acknowledged = 0
+        self._refuse: Callable[[StreamError], None] = lambda error: None
 
-    def install(self, guard: Callable[[], None]) -> None:
-        """Patch pyspark's classes before the script runs; `guard` is called around each foreachBatch call."""
+    def install(self, guard: Callable[[], None], refuse: Callable[[StreamError], None]) -> None:
+        """Patch pyspark's classes before the script runs.
+
+        :param guard: is called around each foreachBatch call.
+        :param refuse: is called when a query cannot be managed, in the thread that starts it, before the error is
+            raised there: in a thread of the script, the error alone would be lost and the query with it.
+        """
+        self._refuse = refuse
         writer_specs.install(guard)
         self._patch_starts()
         self._patch_manager()
 
     @property
     def ready(self) -> bool:
-        """Whether all queries are known: the script waits for one, polls one, has ended, or started none for 5 s."""
+        """Whether the script has started its queries: all of its threads wait, or it has started none for 15 s."""
         if not self.queries:
             return False
-        quiet = self._last_start is not None and time.monotonic() - self._last_start >= QUIET_SECONDS
-        return self._waits.is_set() or quiet
+        return self.script_threads() <= self._waiting or time.monotonic() - self._last_start >= QUIET_SECONDS
+
+    @property
+    def holds(self) -> bool:
+        """Whether this driver holds the stream, as far as the gate was told: what the script adds starts at once."""
+        return self._start_late is not None
+
+    def script_begins(self) -> None:
+        """Note that this thread runs the script from now on; threads that begin later are the script's, too."""
+        self._not_the_scripts = set(threading.enumerate()) - {threading.current_thread()}
+
+    def script_threads(self) -> set[threading.Thread]:
+        """Return the live threads of the script."""
+        threads = set(threading.enumerate()) - self._not_the_scripts
+        return {thread for thread in threads if not thread.name.startswith(OWN_THREADS)}
 
     def script_waits(self) -> None:
-        """Note that the script waits for a query, polls one, or has ended: all of its queries are built."""
-        self._waits.set()
+        """Note that this thread of the script waits for a query, or has ended: it starts no query meanwhile."""
+        self._waiting.add(threading.current_thread())
+
+    def all_known(self) -> list[ManagedQuery]:
+        """Return the script's queries, to be rehearsed; until this driver holds, any other query is refused now."""
+        with self._registering:
+            self._known = True
+            return list(self.queries)
 
     def live(self) -> list[ManagedQuery]:
         """Return the queries that have not ended for good."""
@@ -62,6 +95,8 @@ class Gate:
         """Return the queries to start; from now on, start what the script adds with `start_late`."""
         with self._registering:
             self._start_late, self._has_held = start_late, True
+            with self._changed:
+                self._changed.notify_all()
             return self.live()
 
     def let_go(self) -> None:
@@ -69,10 +104,13 @@ class Gate:
         with self._registering:
             self._start_late = None
 
-    def query_ended(self) -> None:
+    def query_ended(self, query: ManagedQuery) -> None:
         """Wake the threads that wait for the end of any query."""
-        with self._ended:
-            self._ended.notify_all()
+        with self._changed:
+            # As Spark remembers it: the first that ended, unless another one failed.
+            if self._terminated is None or query.exception() is not None:
+                self._terminated = query
+            self._changed.notify_all()
 
     def await_all(self) -> None:
         """Wait until every query is over; raise the error of one that failed."""
@@ -84,27 +122,38 @@ class Gate:
         self._rehearsals.add(query_id)
 
     def _register(self, writer: DataStreamWriter, start: Callable[[], StreamingQuery]) -> ManagedQuery:
-        query = ManagedQuery(self, writer, start)
-        with self._registering:
-            self._add(query)
+        self._waiting.discard(threading.current_thread())
+        try:
+            check_sink(writer)
+            query = ManagedQuery(self, writer, start)
+            with self._registering:
+                self._add(query)
+        except StreamError as error:
+            self._refuse(error)
+            raise
         return query
 
     def _add(self, query: ManagedQuery) -> None:
-        twin = next((q for q in self.queries if q.checkpoint.rstrip("/") == query.checkpoint.rstrip("/")), None)
-        if twin is not None:
+        former = next((q for q in self.queries if q.checkpoint.rstrip("/") == query.checkpoint.rstrip("/")), None)
+        if former is not None and not former.over:
             raise SpecError(
-                f"The queries {twin.label} and {query.label} have the same checkpoint, {query.checkpoint}.",
-                next_step="Give each query a checkpoint of its own.",
+                f"The queries {former.label} and {query.label} have the same checkpoint, {query.checkpoint}, and the "
+                "first has not ended.",
+                next_step="Give each query a checkpoint of its own, or stop the first before the second starts.",
             )
         self._tell_apart(query)
         if self._start_late is not None:
             self._start_late(query)
-        elif self._waits.is_set() and not self._has_held:
+        elif former is None and self._known and not self._has_held:
             raise SpecError(
-                f"The script starts the query {query.label} only after it has waited for another query.",
+                f"The script starts the query {query.label} after it seemed to have started all: it waited for its "
+                f"queries, or had started none for {QUIET_SECONDS:.0f} s.",
                 next_step="Start all queries first, then wait: a standby must know all of them before it takes over.",
             )
-        self.queries.append(query)
+        if former is not None:
+            self.queries[self.queries.index(former)] = query  # the same query, run once more
+        else:
+            self.queries.append(query)
         self._last_start = time.monotonic()
 
     def _tell_apart(self, added: ManagedQuery) -> None:
@@ -136,21 +185,20 @@ class Gate:
         gate = self
         add_listener = StreamingQueryManager.addListener
         remove_listener = StreamingQueryManager.removeListener
-        filtered: dict[int, StreamingQueryListener] = {}
+        filtered: dict[int, RealRunsOnly] = {}
+        SignsOfLife(lambda: [] if gate.holds else gate.live(), lambda: list(filtered.values())).start()
 
         def active(self: StreamingQueryManager) -> list[ManagedQuery]:
-            gate.script_waits()
             return gate.live()
 
         def get(self: StreamingQueryManager, id: str) -> ManagedQuery | None:
             return next((query for query in gate.queries if query.id == id), None)
 
         def await_any(self: StreamingQueryManager, timeout: int | None = None) -> bool | None:
-            gate.script_waits()
             return gate._await_any(timeout)
 
         def reset(self: StreamingQueryManager) -> None:
-            gate._acknowledged = sum(query.over for query in gate.queries)
+            gate._terminated = None
 
         def add(self: StreamingQueryManager, listener: StreamingQueryListener) -> None:
             filtered[id(listener)] = RealRunsOnly(listener, gate._rehearsals)
@@ -168,14 +216,15 @@ class Gate:
         manager.removeListener = remove
 
     def _await_any(self, timeout: int | None) -> bool | None:
-        def ended() -> list[ManagedQuery]:
-            return [query for query in self.queries if query.over][self._acknowledged :]
-
-        with self._ended:
-            self._ended.wait_for(ended, timeout)
-        for query in ended():
-            query.awaitTermination()
-        return None if timeout is None else bool(ended())
+        with self._changed:
+            if timeout != 0:  # as in `ManagedQuery.awaitTermination`
+                self.script_waits()
+                self._changed.wait_for(lambda: self._has_held or self._terminated is not None)
+            self._changed.wait_for(lambda: self._terminated is not None, timeout)
+            ended = self._terminated
+        if ended is not None:
+            ended.awaitTermination()
+        return None if timeout is None else ended is not None
 
 
 _ORIGINALS: dict[str, Callable[..., StreamingQuery]] = {}

@@ -20,12 +20,10 @@ import argparse
 import fcntl
 import logging
 import os
-import runpy
 import secrets
 import shutil
 import stat
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from airflow_stream_provider.control import ControlLog
     from airflow_stream_provider.lifecycle.policy import Policy
     from airflow_stream_provider.lifecycle.release import Release
+    from airflow_stream_provider.runtime.other_drivers import OtherDrivers
 
 _COPY = "airflow-stream-release-"
 
@@ -51,12 +50,11 @@ def main(argv: Sequence[str], folder: Path) -> int:
     parser.add_argument("script", help="the script's name in the release's folder")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="passed on to the script")
     options = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)
 
     from airflow_stream_provider.control import open_log
     from airflow_stream_provider.control.releases import verify
     from airflow_stream_provider.lifecycle.errors import StreamError
+    from airflow_stream_provider.runtime.other_drivers import OtherDrivers
 
     log = open_log(options.control, options.stream)
     deployment = log.refresh().deployments.get(options.deployment)
@@ -66,7 +64,8 @@ def main(argv: Sequence[str], folder: Path) -> int:
         print(f"Deployment {options.deployment} is {found}: nothing to do.")
         return 0
     incarnation = f"{options.deployment}.{secrets.token_hex(4)}"
-    if _twin_lives(log, incarnation):
+    others = OtherDrivers(log, incarnation)
+    if others.twin_lives():
         print(f"Another driver of {options.deployment} is alive: this one exits.")
         return 0
     release = deployment.release
@@ -76,11 +75,29 @@ def main(argv: Sequence[str], folder: Path) -> int:
             next_step="Find out who submitted this driver: Airflow does not do that.",
         )
     verify(folder, release)
-    return _run(log, incarnation, release, deployment.policy, options, folder)
+    return _run(log, others, incarnation, release, deployment.policy, options, folder)
+
+
+def _log_to_stderr() -> None:
+    """Log with a handler of our own: the root logger is the script's to set up."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    ours = logging.getLogger("airflow_stream_provider")
+    ours.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    ours.propagate = False
+    # Each turn of the agent calls the JVM; a script that wants to see calls sets this level itself.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 def _run(
-    log: ControlLog, incarnation: str, release: Release, policy: Policy, options: argparse.Namespace, folder: Path
+    log: ControlLog,
+    others: OtherDrivers,
+    incarnation: str,
+    release: Release,
+    policy: Policy,
+    options: argparse.Namespace,
+    folder: Path,
 ) -> int:
     from airflow_stream_provider.runtime.agent import Agent
     from airflow_stream_provider.runtime.agent_thread import AgentThread
@@ -92,6 +109,7 @@ def _run(
     from airflow_stream_provider.runtime.ports import Ports
     from airflow_stream_provider.runtime.query_group import QueryGroup
     from airflow_stream_provider.runtime.rehearsal import Rehearsal
+    from airflow_stream_provider.runtime.script import run_script
 
     # Six tries fit into a lease, and three into the half of it after which a holder pauses.
     log.store = AnsweringStore(log.store, policy.lease_seconds / 6)
@@ -99,55 +117,30 @@ def _run(
     process = DriverProcess(options.stream, options.control, name, policy.lease_seconds)
     gate = Gate()
     thread = AgentThread()
+    rehearsal = Rehearsal(gate, policy, incarnation, process, others)
     agent = Agent(
         ControlClient(log, incarnation),
         policy,
         Ports(
             queries=QueryGroup(gate, process.claim),
             process=process,
-            rehearse=Rehearsal(gate, policy, incarnation, process).run,
+            rehearse=rehearsal.run,
+            compare=rehearsal.compare,
             spawn=thread.spawn,
         ),
         group=ConsumerGroup(policy.offsets_group, lambda: gate.queries) if policy.offsets_group else None,
     )
-    gate.install(agent.guard)
+    gate.install(agent.guard, lambda error: agent.script_failed(str(error), error))
     process.on_terminate(lambda: thread.terminate(agent))
     thread.start(agent)
 
-    script = folder / release.application
-    sys.argv = [str(script), *release.arguments]
-    sys.path.insert(0, str(script.parent))
-    try:
-        runpy.run_path(str(script), run_name="__main__")
-    except SystemExit as error:
-        if error.code not in (None, 0):
-            agent.script_failed(f"The script left with code {error.code}", error)
-    except BaseException as error:  # noqa: BLE001 - recorded in the control log before the process ends
-        agent.script_failed("The script failed", error)
-    if not gate.queries:
-        agent.script_failed("The script ended without starting a query", RuntimeError("no query was started"))
-    gate.script_waits()
+    run_script(folder / release.application, release.arguments, gate, agent.script_failed)
     gate.await_all()
+    if not gate.holds:
+        reason = "The script ended its queries while this driver did not hold the stream"
+        agent.script_failed(reason, RuntimeError("a standby must wait until it takes over"))
     agent.script_finished()
     return 0
-
-
-def _twin_lives(log: ControlLog, incarnation: str) -> bool:
-    """Whether another driver of this deployment is alive; waits up to 13 s.
-
-    There is one when the submission was repeated, or when an old driver is still ending.
-    """
-    deployment = incarnation.rpartition(".")[0]
-    first = {name for name in log.store.heartbeats() if name.startswith(f"{deployment}.")}
-    if not first:
-        return False
-    # An orphan's Python ends within two seconds; a counter that grows after ten belongs to a live driver, and so does a
-    # heartbeat that was damaged then and is not any more.
-    time.sleep(10)
-    middle = log.heartbeats(deployment)
-    time.sleep(3)
-    last = log.heartbeats(deployment)
-    return any(name not in middle or last[name].counter > middle[name].counter for name in first & last.keys())
 
 
 def private_copy(folder: Path) -> Path:
@@ -187,4 +180,5 @@ def _remove_if_its_driver_has_ended(private: Path) -> None:
 
 
 if __name__ == "__main__":
+    _log_to_stderr()
     sys.exit(main(sys.argv[1:], private_copy(Path(__file__).parent)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -19,9 +18,9 @@ class Observer(Protocol):
     """Whoever must know what the script and the query do; the gate in a driver."""
 
     def script_waits(self) -> None:
-        """The script waits for a query, or asks how one is."""
+        """This thread of the script waits for a query."""
 
-    def query_ended(self) -> None:
+    def query_ended(self, query: ManagedQuery) -> None:
         """A query has ended for good."""
 
 
@@ -41,6 +40,7 @@ class ManagedQuery(StreamingQuery):
         self.label = self.writer_spec.name or self.checkpoint.rstrip("/").rpartition("/")[2]
         self.real: StreamingQuery | None = None
         self._first_id = str(uuid.uuid4())
+        self._begun = threading.Event()
         self._over = threading.Event()
         self._error: Exception | None = None
 
@@ -49,12 +49,14 @@ class ManagedQuery(StreamingQuery):
     def start_real(self) -> None:
         """Start Spark's query on the real checkpoint."""
         self.real = self._start()
+        self._begun.set()
 
     def end(self, error: Exception | None = None) -> None:
         """End the query for good: the script's waits return, or raise the error."""
         self._error = error
         self._over.set()
-        self._observer.query_ended()
+        self._begun.set()
+        self._observer.query_ended(self)
 
     @property
     def over(self) -> bool:
@@ -91,13 +93,11 @@ class ManagedQuery(StreamingQuery):
     @property
     def isActive(self) -> bool:
         """Whether the query has not ended for good; True on a standby and after a release."""
-        self._observer.script_waits()
         return not self.over
 
     @property
     def status(self) -> dict[str, Any]:
         """Spark's status of the query; on a standby, that it waits to hold the stream."""
-        self._observer.script_waits()
         if self.real:
             return self.real.status
         return {"message": "Waiting to hold the stream", "isDataAvailable": False, "isTriggerActive": False}
@@ -105,18 +105,22 @@ class ManagedQuery(StreamingQuery):
     @property
     def lastProgress(self) -> Any:
         """Spark's last progress, None while nothing has run here."""
-        self._observer.script_waits()
         return self.real.lastProgress if self.real else None
 
     @property
     def recentProgress(self) -> Any:
         """Spark's recent progress, empty while nothing has run here."""
-        self._observer.script_waits()
         return self.real.recentProgress if self.real else []
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:
-        """Wait until the query ends for good, up to `timeout` seconds; raise the error that ended it."""
-        self._observer.script_waits()
+        """Wait until the query ends for good, up to `timeout` seconds; raise the error that ended it.
+
+        The seconds count from the query's first start in this driver: time as a standby does not count, or a script
+        that runs its query for ten minutes would do so without ever having held the stream. 0 is a look, not a wait.
+        """
+        if timeout != 0:
+            self._observer.script_waits()
+            self._begun.wait()
         self._over.wait(timeout)
         if self.over and self._error is not None:
             raise self._error
@@ -125,8 +129,7 @@ class ManagedQuery(StreamingQuery):
     def processAllAvailable(self) -> None:
         """Wait until Spark has processed all data that is there now; a standby waits to hold the stream first."""
         self._observer.script_waits()
-        while self.real is None and not self.over:
-            time.sleep(0.1)
+        self._begun.wait()
         if self.real is not None:
             self.real.processAllAvailable()
 

@@ -161,6 +161,11 @@ class Rehearse(Protocol):
         """
 
 
+# Compares all queries with those of the release that runs now, as `Rehearse` did with those that ran then, and raises
+# RehearsalRefused.
+Compare = Callable[[Sequence[Mapping[str, Any]]], None]
+
+
 class Work(Protocol):
     """Work in the background; a `threading.Thread` in a driver."""
 
@@ -206,4 +211,5 @@ class Ports:
     process: Process
     rehearse: Rehearse
     spawn: Spawn
+    compare: Compare = lambda former: None
     clock: Clock = field(default_factory=MachineClock)

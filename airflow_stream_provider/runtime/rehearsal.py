@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import statistics
 import time
@@ -24,12 +25,15 @@ from airflow_stream_provider.runtime.driver_process import DriverProcess
 from airflow_stream_provider.runtime.engine import check_engine
 from airflow_stream_provider.runtime.gate import Gate, start_ungated
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
+from airflow_stream_provider.runtime.other_drivers import OtherDrivers
 from airflow_stream_provider.runtime.spark_error import message_of
 from airflow_stream_provider.runtime.writer_spec import rehearsal_writer
 
 SENTINEL = "airflow-stream-rehearsal: the plan is accepted"
 # A source with nothing to read produces no batch, so that a longer wait for the next one would warm up nothing.
 IDLE_SECONDS = 10.0
+
+log = logging.getLogger(__name__)
 
 
 class Rehearsal:
@@ -38,11 +42,16 @@ class Rehearsal:
     `run` is the `ports.Rehearse` of a driver.
     """
 
-    def __init__(self, gate: Gate, policy: Policy, incarnation: str, process: DriverProcess) -> None:
+    def __init__(
+        self, gate: Gate, policy: Policy, incarnation: str, process: DriverProcess, others: OtherDrivers
+    ) -> None:
         self._gate = gate
         self._policy = policy
         self._incarnation = incarnation
         self._process = process
+        self._others = others
+        self._queries: list[dict[str, Any]] = []
+        self._pinned: dict[str, dict[str, str]] = {}
         self._say: Callable[[str], None] = lambda message: None
         self._deadline = 0.0
         # Spark 3 compares state schemas when it loads the state, not when it plans: there one batch at least must run.
@@ -57,31 +66,50 @@ class Rehearsal:
         :raises RehearsalRefused: this release cannot take over, by the comparison or by an error of Spark.
         """
         self._say, self._deadline = say, time.monotonic() + self._policy.rehearse_seconds
-        for query in self._gate.queries:
+        queries = self._gate.all_known()
+        for query in queries:
             check_engine(query.label, query.writer_spec)
             self._process.check_checkpoint(query.checkpoint)
+            self._sweep(query)
         started = time.monotonic()
-        refusals, notes = compare_queries(
-            former, [describe(q) for q in self._gate.queries], self._policy.changed_checkpoints
-        )
-        if refusals:
-            raise RehearsalRefused(
-                " ".join(refusals),
-                next_step="If this is intended, name the checkpoint in the form's `changed_checkpoints`.",
-            )
+        self._queries = [describe(query) for query in queries]
+        self._pinned = {query.checkpoint: checkpoints.pinned_conf(query.checkpoint) for query in queries}
+        notes = self._compared(former)
         found = {}
         runtime._rehearsing = True
         try:
-            for query in self._gate.queries:
+            for query in queries:
                 found[query.label] = self._rehearse(query)
         finally:
             runtime._rehearsing = False
         self._say("")
         return {"seconds": round(time.monotonic() - started, 2), "queries": found, "notes": notes}
 
+    def compare(self, former: Sequence[Mapping[str, Any]]) -> None:
+        """Compare the queries that were rehearsed with those of another holder than then; the `ports.Compare`.
+
+        :raises RehearsalRefused: they differ in a way that Spark would accept although it changes results.
+        """
+        self._compared(former)
+
+    def _compared(self, former: Sequence[Mapping[str, Any]]) -> list[str]:
+        refusals, notes = compare_queries(former, self._queries, self._policy.changed_checkpoints, self._pinned)
+        if refusals:
+            raise RehearsalRefused(
+                " ".join(refusals),
+                next_step="If this is intended, name the checkpoint in the form's `changed_checkpoints`.",
+            )
+        return notes
+
+    def _sweep(self, query: ManagedQuery) -> None:
+        """Remove the clones that killed drivers have left beside the checkpoint: up to 1 GiB each."""
+        for incarnation, folder in checkpoints.rehearsal_folders(query.checkpoint).items():
+            if incarnation == self._incarnation or not self._others.may_rehearse(incarnation):
+                log.info("Removing %s, which a driver that is gone has left", folder)
+                shutil.rmtree(folder, ignore_errors=True)
+
     def _rehearse(self, query: ManagedQuery) -> dict[str, Any]:
-        folder = checkpoints.local_path(f"{query.checkpoint.rstrip('/')}.rehearsal-{self._incarnation}")
-        shutil.rmtree(folder, ignore_errors=True)
+        folder = checkpoints.rehearsal_folder(query.checkpoint, self._incarnation)
         try:
             summary: dict[str, Any] = {}
             if checkpoints.boundary(query.checkpoint).offsets is None:
@@ -115,7 +143,11 @@ class Rehearsal:
         except Exception as error:
             if SENTINEL in str(error):
                 return round(time.monotonic() - started, 2)
-            raise self._refused(query, error) from error
+            raise self._refused(
+                f"Spark refuses to run the query {query.label} on the stream's checkpoint",
+                "Keep the schema of the state, or deploy as a new stream.",
+                error,
+            ) from error
         run.stop()
         what = "ended without planning a batch" if ended else f"took over {self._policy.rehearse_seconds:.0f} s"
         raise RehearsalRefused(
@@ -135,7 +167,9 @@ class Rehearsal:
             run = start_ungated(writer)
             batches = self._await_batches(run)
         except Exception as error:
-            raise self._refused(query, error) from error
+            raise self._refused(
+                f"The query {query.label} fails on live data", "Correct what the error names in the script.", error
+            ) from error
         seconds = [batch["durationMs"].get("triggerExecution", 0) / 1000 for batch in batches]
         rows = sum(batch.get("numInputRows", 0) for batch in batches)
         return {
@@ -200,11 +234,8 @@ class Rehearsal:
         self._gate.hide(identity)
         return identity
 
-    def _refused(self, query: ManagedQuery, error: Exception) -> RehearsalRefused:
+    def _refused(self, what: str, next_step: str, error: Exception) -> RehearsalRefused:
         if isinstance(error, RehearsalRefused):
             return error
-        return RehearsalRefused(
-            f"Spark refuses to run the query {query.label} on the stream's checkpoint: {message_of(error)}",
-            next_step="The running release was not touched. Keep the schema of the state, or deploy as a new stream.",
-            query=query.label,
-        )
+        log.error("%s: %s", what, error)  # whole, with stack and plan
+        return RehearsalRefused(f"{what}: {message_of(error)}", next_step=f"Nothing that runs was touched. {next_step}")

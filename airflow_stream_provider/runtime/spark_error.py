@@ -6,8 +6,17 @@ from airflow_stream_provider.lifecycle.secrets import redact
 
 
 def message_of(error: BaseException, limit: int = 1500) -> str:
-    """Return an error's message without the Java stack and without secrets, cut at so many characters."""
+    """Return an error's message without stacks, plan and secrets, cut at so many characters."""
     text = str(getattr(error, "desc", None) or error)
-    lines = [line for line in text.splitlines() if not line.lstrip().startswith(("at ", "=== ", "Traceback"))]
+    # A StreamingQueryException ends with the query's identity, offsets and whole plan.
+    text = text.partition("=== Streaming Query ===")[0].partition("\nJVM stacktrace:")[0]
+    kept, in_stack = [], False
+    for line in text.splitlines():
+        if line.startswith("Traceback"):
+            in_stack = True
+        elif in_stack and not line.startswith(" "):
+            in_stack = False  # the line that names the error
+        if not in_stack and not line.lstrip().startswith(("at ", "=== ", "Driver stacktrace:", "... ")):
+            kept.append(line)
     # Redacted before it is cut: half a secret would not be recognised.
-    return redact("\n".join(lines))[:limit].strip()
+    return redact("\n".join(kept))[:limit].strip()

@@ -26,6 +26,7 @@ class WriterSpec:
     foreach_batch: Callable[[DataFrame, int], None] | None = None
     foreach: bool = False
     target: str = ""
+    to_table: bool = False
 
     @property
     def sink(self) -> str:
@@ -60,7 +61,8 @@ def checkpoint_of(writer: DataStreamWriter) -> str:
         return f"{root.rstrip('/')}/{writer_spec.name}"
     raise SpecError(
         f"The query {writer_spec.name or '(unnamed)'} has no checkpoint location.",
-        next_step="Set option('checkpointLocation', ...) on its writer to a folder that is kept.",
+        next_step="Set option('checkpointLocation', ...) on its writer to a folder that is kept. "
+        "(spark.sql.streaming.checkpointLocation counts only for a query with a queryName.)",
     )
 
 
@@ -128,6 +130,7 @@ def note_start(writer: DataStreamWriter, method: str, args: tuple[Any, ...], kwa
     names = ("path" if method == "start" else "tableName", "format", "outputMode", "partitionBy", "queryName")
     given = {**dict(zip(names, args)), **kwargs}
     writer_spec = writer_spec_of(writer)
+    writer_spec.to_table = method == "toTable"
     writer_spec.target = str(given.pop(names[0], None) or writer_spec.target)
     if given.get("outputMode"):
         writer_spec.output_mode = str(given["outputMode"]).lower()

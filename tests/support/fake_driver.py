@@ -192,6 +192,7 @@ class FakeDriver:
                 rehearse=self._rehearse,
                 spawn=self._spawn,
                 clock=self.clock,
+                compare=self._compare,
             ),
         )
         self.did.clear()
@@ -228,6 +229,11 @@ class FakeDriver:
     def _spawn(self, work: Callable[[], None]) -> FakeWork:
         self.works.append(FakeWork(work))
         return self.works[-1]
+
+    def _compare(self, former: Sequence[Any]) -> None:
+        self.did.append("compare")
+        if self.refusal is not None:
+            raise self.refusal
 
     def _rehearse(self, former: Sequence[Any], *, say: Callable[[str], None]) -> Mapping[str, Any]:
         self.did.append("rehearse")

@@ -1,15 +1,18 @@
-"""What the heartbeat says of a query, from the progress of a real one."""
+"""What the log says of a query, from its plan, and the heartbeat, from the progress of a real one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from pyspark.sql import SparkSession
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from airflow_stream_provider.checkpoint import boundary
-from airflow_stream_provider.runtime.describe import _AUDITED_SINK, _AUDITED_SOURCE, _options, progress
+from airflow_stream_provider.runtime.describe import _AUDITED_SINK, _AUDITED_SOURCE, _options, fingerprint, progress
 from airflow_stream_provider.runtime.writer_spec import _note_options, writer_spec_of
 from devstack.drivers import wait_for
 
@@ -51,3 +54,39 @@ def test_only_the_options_that_the_audit_judges_are_described(spark: SparkSessio
     writer = spark.readStream.format("rate").load().writeStream.format("kafka")
     _note_options(writer_spec_of(writer), {"Kafka.Acks": 1, "kafka.sasl.jaas.config": "hunter2"})
     assert _options(writer_spec_of(writer).options.get, _AUDITED_SINK) == {"kafka.acks": "1"}
+
+
+def grouped(*columns: str) -> Callable[[DataFrame], DataFrame]:
+    return lambda frame: frame.groupBy("key").agg(*map(F.expr, columns))
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        (grouped("sum(v)"), ["Aggregate(sum)"]),
+        (grouped("sum(v) as total"), ["Aggregate(sum)"]),
+        (lambda frame: grouped("sum(v)")(frame).where("`sum(v)` > 1"), ["Aggregate(sum)"]),
+        (grouped("max(v) as total"), ["Aggregate(max)"]),
+        (grouped("sum(v)", "count(*)"), ["Aggregate(count,sum)"]),
+        (grouped("sum(abs(v))"), ["Aggregate(abs,sum)"]),
+        (lambda frame: frame.withWatermark("at", "1 minute").dropDuplicates(["key"]), ["Deduplicate()"]),
+        (lambda frame: frame.join(frame.selectExpr("key as k"), F.expr("key = k")), ["Join()"]),
+        (lambda frame: frame.selectExpr("abs(v) as v"), []),
+    ],
+)
+def test_the_fingerprint_has_the_functions_of_the_state_and_no_names(
+    spark: SparkSession, tmp_path: Path, query: Callable[[DataFrame], DataFrame], found: list[str]
+) -> None:
+    frame = spark.readStream.schema("key string, v long, at timestamp").json(str(tmp_path))
+    planned: Any = query(frame)
+    assert fingerprint(planned._jdf.queryExecution().analyzed()) == found
+
+
+def test_functions_that_spark_does_not_print_are_in_the_fingerprint(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.readStream.schema("key string, v long, at timestamp").json(str(tmp_path))
+    # spark.sql.debug.maxToStringFields is 25.
+    sums = [f"sum(v) as s{n}" for n in range(40)]
+    made: list[Any] = [grouped(*sums, last)(frame) for last in ("min(v)", "max(v)")]
+    low, high = (fingerprint(plan._jdf.queryExecution().analyzed()) for plan in made)
+    assert low == [f"Aggregate(min,{','.join(['sum'] * 40)})"]
+    assert low != high

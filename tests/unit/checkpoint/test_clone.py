@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.checkpoint import StateTooLarge, boundary, clone_logs, clone_state, read, scratch
+from airflow_stream_provider.checkpoint import (
+    StateTooLarge,
+    boundary,
+    clone_logs,
+    clone_state,
+    read,
+    rehearsal_folder,
+    rehearsal_folders,
+    scratch,
+)
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from tests.support import checkpoint_trees as trees
 
@@ -232,3 +241,35 @@ def test_a_clone_is_consistent_while_the_query_commits_and_purges(root: Path, tm
     finally:
         over.set()
         writer.join()
+
+
+def test_a_clone_is_for_its_user_only(root: Path, target: Path) -> None:
+    clone_state(root, target, "new-id", LIMIT)
+    assert target.stat().st_mode & 0o777 == target.parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("link", ["offsets/6", "sources", "state/0/1", "state/0/1/6.delta", "commits/.6.crc"])
+def test_a_symbolic_link_is_not_followed(root: Path, target: Path, link: str) -> None:
+    path = root / link
+    moved = root.parent / "elsewhere"
+    path.rename(moved)
+    path.symlink_to(moved)
+    with pytest.raises(CheckpointError, match=r"symbolic link|Too many levels of symbolic links"):
+        clone_state(root, target, "new-id", LIMIT)
+    assert not any(target.iterdir())
+
+
+def test_a_checkpoint_may_be_below_a_link(root: Path, target: Path) -> None:
+    mounted = root.parent / "mounted"
+    mounted.symlink_to(root)
+    assert clone_state(mounted, target, "new-id", LIMIT).next_batch == 7
+
+
+def test_the_clones_beside_a_checkpoint_are_found_by_incarnation(root: Path) -> None:
+    folder = rehearsal_folder(f"file:{root}/", "orders-1.0000000a")
+    assert rehearsal_folders(root) == {}
+    assert rehearsal_folders(root.parent / "nowhere" / "live") == {}
+    (folder / "plan").mkdir(parents=True)
+    (root.parent / "live.rehearsal-of-mine").mkdir()
+    (root.parent / "other.rehearsal-orders-1.0000000a").mkdir()
+    assert rehearsal_folders(root) == {"orders-1.0000000a": folder}

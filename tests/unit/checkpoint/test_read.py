@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.checkpoint import StatefulOperator, boundary, read, recent
+from airflow_stream_provider.checkpoint import StatefulOperator, boundary, pinned_conf, read, recent
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from tests.support import checkpoint_trees as trees
 
@@ -235,3 +235,17 @@ def test_a_last_commit_in_a_newer_format_is_refused(root: Path) -> None:
     trees.commit(root, 0, version=4)
     with pytest.raises(CheckpointError, match="format v4, but only formats up to v3"):
         read(root)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_a_restart_keeps_is_the_conf_of_the_last_batch_and_the_format_of_its_state(
+    root: Path, version: int
+) -> None:
+    assert pinned_conf(root) == {}
+    trees.plan(root, 0, trees.kafka(orders={0: 10}), conf={"spark.sql.shuffle.partitions": "2"})
+    assert pinned_conf(root) == {"spark.sql.shuffle.partitions": "2"}
+    trees.commit(root, 0, version=version)
+    assert pinned_conf(root) == {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.streaming.stateStore.checkpointFormatVersion": str(version),
+    }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,16 @@ def test_a_missing_change_is_named(tmp_path: Path) -> None:
 def test_a_snapshot_without_its_list_of_tables_is_damaged(tmp_path: Path) -> None:
     store(tmp_path / "0" / "0", "1.zip")
     with pytest.raises(CheckpointError, match="not a RocksDB snapshot"):
+        state_files(tmp_path, 1)
+
+
+@pytest.mark.parametrize("name", ["../../../secret", "/etc/passwd", "..", ""])
+def test_a_snapshot_that_lists_files_elsewhere_is_damaged(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "0" / "0"
+    folder.mkdir(parents=True)
+    with zipfile.ZipFile(folder / "1.zip", "w") as file:
+        file.writestr("metadata", "v1\n" + json.dumps({"sstFiles": [{"dfsSstFileName": name}]}))
+    with pytest.raises(CheckpointError, match="not beside its other tables"):
         state_files(tmp_path, 1)
 
 

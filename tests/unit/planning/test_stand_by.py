@@ -42,6 +42,18 @@ def test_a_refused_rehearsal_is_final_and_says_who_holds() -> None:
     assert f"{OLD_DEPLOYMENT} (release 1) holds the stream." in str(step.error)
 
 
+def test_the_error_that_the_driver_recorded_is_told_once() -> None:
+    def told(reason: str, error: str) -> str:
+        refusal = record("failed", deployment=NEW_DEPLOYMENT, incarnation=NEW, reason=reason, error=error)
+        records = [*RUNNING, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT), refusal]
+        step = stand_by(snapshot(*records), NEW_DEPLOYMENT, None)
+        assert isinstance(step, GiveUp)
+        return str(step.error)
+
+    assert "failed: The script failed: ValueError: no topic. " in told("The script failed", "ValueError: no topic")
+    assert told("No topic. Make it.", "SpecError: No topic.").count("No topic.") == 1
+
+
 def test_a_driver_that_died_without_a_word_is_put_on_record() -> None:
     records = [*RUNNING, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT)]
     lost = WaitOutcome(Ended.GONE, NEW_DEPLOYMENT, "its driver is gone (failed)")

@@ -27,6 +27,7 @@ from tests.support.story import (
     failed,
     fenced,
     record,
+    requested,
     retired,
     write,
 )
@@ -52,6 +53,17 @@ def refuse(driver: FakeDriver) -> None:
 def still_building(driver: FakeDriver) -> None:
     driver.queries.ready = False
     driver.turn()
+
+
+def be_asked(driver: FakeDriver) -> None:
+    announce(driver)
+    write(driver.log, requested("up", NEW))
+    driver.turn()
+
+
+def fit_no_more(driver: FakeDriver) -> None:
+    driver.refusal = RehearsalRefused("No.")
+    work(driver)
 
 
 def hand_over(driver: FakeDriver) -> None:
@@ -138,7 +150,9 @@ TABLE: list[tuple[str, Sequence[Record], str, Callable[[FakeDriver], None], list
     ("the script still builds its queries", STARTED[:2], OLD, still_building, []),
     ("rehearsed", STARTED[:2], OLD, announce, ["rehearse", "standby"]),
     ("refused", STARTED[:2], OLD, refuse, ["rehearse", "failed", "halt"]),
-    ("asked", REQUESTED, NEW, FakeDriver.turn, ["ready"]),
+    ("asked", [*RUNNING, *PREPARED[-3:-1]], NEW, be_asked, ["rehearse", "standby", "requested", "ready"]),
+    ("asked, with another holder than it has rehearsed against", REQUESTED, NEW, FakeDriver.turn, ["compare", "ready"]),
+    ("and it does not fit that one", REQUESTED, NEW, fit_no_more, ["compare", "failed", "halt"]),
     ("released to it", RELEASED, NEW, work, ["acquired", "hold", "start"]),
     ("holds, not started", RUNNING, OLD, work, ["hold", "start"]),
     ("holds and runs", RUNNING, OLD, run, []),

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.runtime.compatibility import compare_queries
-from airflow_stream_provider.runtime.describe import fingerprint
 
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 SHUFFLE = "spark.sql.shuffle.partitions"
@@ -38,7 +37,7 @@ def query(**changes: Any) -> dict[str, Any]:
         ([query()], [query(fingerprint=["Aggregate(max)"])], "the results are wrong"),
         ([query()], [query(sink="parquet", target="/out")], "a file sink skips the batch ids"),
         ([query(sink="json", target="/a")], [query(sink="json", target="/b")], "a file sink skips the batch ids"),
-        ([query()], [query(conf={SHUFFLE: "2", FORMAT: "2"})], "cannot be read with the other format"),
+        ([{"name": "late", "checkpoint": "/data/late"}], [query()], "The query late with checkpoint /data/late is not"),
     ],
 )
 def test_a_difference_that_spark_would_accept_is_refused_by_name(
@@ -68,27 +67,23 @@ def test_a_checkpoint_named_in_the_form_is_accepted() -> None:
     assert compare_queries([query()], [], ["/data/totals/"]) == ([], [])
 
 
-def test_a_setting_that_the_checkpoint_overrides_is_noted() -> None:
-    refusals, notes = compare_queries([query()], [query(conf={SHUFFLE: "8", FORMAT: "1"})], ())
-
+def test_what_the_checkpoint_keeps_is_told_whatever_the_running_release_says() -> None:
+    new = query(conf={SHUFFLE: "8", FORMAT: None})
+    pinned = {"/data/totals/": {SHUFFLE: "2", FORMAT: "1", "other": "x"}}
+    refusals, notes = compare_queries([query(conf={SHUFFLE: "8", FORMAT: "1"})], [new], (), pinned)
     assert refusals == []
     assert notes == [
-        "The query totals keeps spark.sql.shuffle.partitions as its checkpoint has it; this release's 8 is ignored."
+        "The query totals keeps spark.sql.shuffle.partitions=2, as its checkpoint has it; this release's 8 is ignored."
     ]
+    assert compare_queries([query()], [query()], (), pinned) == ([], [])
+    assert compare_queries([query()], [new], ["/data/totals"], pinned) == ([], [])
 
 
-def test_the_fingerprint_keeps_functions_and_forgets_names() -> None:
-    plan = "\n".join(
-        [
-            "Project [customer#1, total#3]",
-            "+- Aggregate [customer#1], [customer#1, sum(amount#2L) AS total#3L, count(1) AS n#4L]",
-            "   +- StreamingRelationV2 kafka",
-        ]
-    )
-    renamed = plan.replace("total", "sum_of").replace("#3", "#93")
-
-    assert fingerprint(plan) == fingerprint(renamed) == ["Aggregate(count,sum)"]
-    assert fingerprint(plan.replace("sum(", "max(")) == ["Aggregate(count,max)"]
+@pytest.mark.parametrize(("session", "kept"), [("2", "1"), (None, "2"), ("1", "2")])
+def test_another_format_of_the_state_is_refused(session: str | None, kept: str) -> None:
+    new = query(conf={SHUFFLE: "2", FORMAT: session})
+    refusals, _ = compare_queries([], [new], (), {"/data/totals": {FORMAT: kept}})
+    assert "cannot be read with the other format" in refusals[0]
 
 
 def test_a_query_that_was_started_late_is_known_by_its_checkpoint_only() -> None:

@@ -6,10 +6,11 @@ import threading
 
 import pytest
 
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.runtime import gate as gates
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
+from devstack.drivers import wait_for
 from tests.support.real_run import real_run, writer
 
 
@@ -28,9 +29,29 @@ def test_the_script_is_ready_once_it_waits_for_a_query_that_it_has_built() -> No
     empty, gate = Gate(), Gate()
     empty.script_waits()
     query = build(gate, "a")
+    assert query.awaitTermination(0) is False
     before = gate.ready
-    query.awaitTermination(0)
+    gate.script_waits()
     assert (empty.ready, before, gate.ready) == (False, False, True)
+
+
+def test_the_script_is_not_ready_before_all_of_its_threads_wait() -> None:
+    gate = Gate()
+    gate.script_begins()
+    go_on = threading.Event()
+    other = threading.Thread(target=lambda: (go_on.wait(30), build(gate, "b").awaitTermination()), daemon=True)
+    other.start()
+    build(gate, "a")
+    gate.script_waits()
+    assert other in gate.script_threads()
+    assert not gate.ready
+    go_on.set()
+    wait_for("the other thread to wait", lambda: gate.ready)
+    assert [query.label for query in gate.all_known()] == ["a", "b"]
+    for query in gate.queries:
+        query.end()
+    other.join(30)
+    assert gate.script_threads() <= {threading.current_thread()}
 
 
 def test_a_script_that_goes_quiet_is_ready_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,11 +70,15 @@ def test_two_queries_on_one_checkpoint_are_refused(checkpoint: str) -> None:
     assert [query.label for query in gate.queries] == ["a"]
 
 
-def test_a_query_that_comes_after_the_script_has_waited_is_refused_on_a_standby_only() -> None:
+def test_a_query_that_comes_after_all_are_known_is_refused_on_a_standby_only() -> None:
     gate = Gate()
+    refused: list[StreamError] = []
+    gate._refuse = refused.append
     build(gate, "a").awaitTermination(0)
-    with pytest.raises(SpecError, match="starts the query b only after it has waited for another"):
+    assert [query.label for query in gate.all_known()] == ["a"]
+    with pytest.raises(SpecError, match="starts the query b after it seemed to have started all"):
         build(gate, "b")
+    assert [type(error) for error in refused] == [SpecError]
     started: list[ManagedQuery] = []
     gate.hold(started.append)
     late = build(gate, "c")
@@ -118,11 +143,39 @@ def test_waiting_for_any_ends_with_the_first() -> None:
     gate = Gate()
     first, _ = build(gate, "a"), build(gate, "b")
     assert gate._await_any(0) is False
+    gate.hold(lambda query: None)
     threading.Thread(target=first.end, daemon=True).start()
     assert gate._await_any(30) is True
     assert gate._await_any(None) is None
-    gate._acknowledged = 1  # what resetTerminated() does
+    gate._terminated = None  # what resetTerminated() does
     assert gate._await_any(0) is False
+
+
+def test_a_query_that_is_over_can_be_started_again() -> None:
+    gate = Gate()
+    first = build(gate, "a")
+    gate.all_known()
+    first.end()
+    again = build(gate, "a")
+    assert (gate.queries, again.real) == ([again], None)
+    again.end()
+    started: list[ManagedQuery] = []
+    gate.hold(started.append)
+    third = build(gate, "a")
+    assert (gate.queries, started) == ([third], [third])
+
+
+def test_a_timed_wait_counts_from_the_moment_when_this_driver_holds() -> None:
+    gate = Gate()
+    build(gate, "a")
+    found: list[object] = []
+    waiting = threading.Thread(target=lambda: found.append(gate._await_any(1)), daemon=True)
+    waiting.start()
+    waiting.join(2)
+    assert waiting.is_alive()
+    gate.hold(lambda query: None)
+    waiting.join(30)
+    assert found == [False]
 
 
 def test_waiting_for_any_raises_what_failed() -> None:

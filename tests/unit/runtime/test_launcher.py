@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,7 @@ import pytest
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, publish
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.release import Release
-from airflow_stream_provider.runtime import launcher
 from airflow_stream_provider.runtime.launcher import main, private_copy
 from tests.support.control_root import new_log
 from tests.support.story import OLD, OLD_DEPLOYMENT, PREPARED, failed, record, write
@@ -72,21 +69,6 @@ def test_a_deployment_that_is_not_declared_is_not_started(
 ) -> None:
     assert main(arguments(tmp_path, "orders-9-00000000"), tmp_path) == 0
     assert capsys.readouterr().out == "Deployment orders-9-00000000 is not declared: nothing to do.\n"
-
-
-def test_a_twin_whose_heartbeat_is_damaged_at_first_is_seen(log: ControlLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    beats = iter([Heartbeat(counter=7), None])
-
-    def sleep(seconds: float) -> None:
-        if beat := next(beats):
-            log.beat(OLD, beat)
-
-    monkeypatch.setattr(time, "sleep", sleep)
-    log.store.put_heartbeat(OLD, b"")
-    assert not launcher._twin_lives(log, f"{OLD_DEPLOYMENT}.ffffffff"), "it came back before the second look"
-    beats = iter([None, Heartbeat(counter=8)])
-    log.store.put_heartbeat(OLD, b"{torn")
-    assert launcher._twin_lives(log, f"{OLD_DEPLOYMENT}.ffffffff")
 
 
 @pytest.mark.parametrize("module", ["argparse", "logging", "runpy", "airflow_stream_provider"])

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.runtime.listeners import RealRunsOnly
+from airflow_stream_provider.runtime.listeners import RealRunsOnly, SignsOfLife
+from tests.support.real_run import real_run
 
 EVENTS = {
     "onQueryStarted": lambda id: SimpleNamespace(id=id),
@@ -36,3 +37,18 @@ def test_events_of_rehearsals_are_hidden_and_others_passed_on(method: str) -> No
 def test_a_listener_of_an_older_spark_need_not_know_every_event(method: str) -> None:
     nothing: Any = SimpleNamespace()
     getattr(RealRunsOnly(nothing, set()), method)(EVENTS[method]("real"))
+
+
+def test_a_standbys_listeners_hear_that_its_queries_are_idle(caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[Any] = []
+    query = real_run()
+    query.id = query.runId = "0b5a9a8e-96a5-4dc6-9f8f-3d3e1d6a6f2d"
+
+    def fail(event: Any) -> None:
+        raise ValueError("it broke")
+
+    inner: Any = [SimpleNamespace(onQueryIdle=fail), SimpleNamespace(onQueryIdle=heard.append)]
+    SignsOfLife(lambda: [query], lambda: [RealRunsOnly(listener, set()) for listener in inner]).tell()
+    assert [str(event.id) for event in heard] == [query.id]
+    assert heard[0].timestamp.endswith("Z")
+    assert "it broke" in caplog.text

@@ -20,7 +20,7 @@ class Told:
     def script_waits(self) -> None:
         self.waits += 1
 
-    def query_ended(self) -> None:
+    def query_ended(self, query: ManagedQuery) -> None:
         self.ended += 1
 
 
@@ -70,14 +70,26 @@ def test_a_run_that_was_stopped_for_a_hand_over_leaves_the_query_active() -> Non
     assert query.real is not first
 
 
-@pytest.mark.parametrize("look", ["isActive", "status", "lastProgress", "recentProgress"])
-def test_a_look_at_it_says_that_the_script_has_built_its_queries(look: str) -> None:
+@pytest.mark.parametrize("look", ["isActive", "status", "lastProgress", "recentProgress", "name", "id"])
+def test_a_look_at_it_is_no_wait(look: str) -> None:
     told = Told()
     query = managed(told)
-    _ = query.name, query.id
-    assert told.waits == 0
     getattr(query, look)
-    assert told.waits == 1
+    assert query.awaitTermination(0) is False
+    assert told.waits == 0
+
+
+def test_a_timed_wait_counts_from_the_first_start() -> None:
+    told = Told()
+    query = managed(told)
+    found: list[Any] = []
+    waiting = threading.Thread(target=lambda: found.append(query.awaitTermination(1)), daemon=True)
+    waiting.start()
+    waiting.join(2)
+    assert (waiting.is_alive(), told.waits) == (True, 1)
+    query.start_real()
+    waiting.join(30)
+    assert found == [False]
 
 
 def test_its_end_wakes_whoever_waits() -> None:

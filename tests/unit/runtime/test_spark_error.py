@@ -18,3 +18,22 @@ def test_the_java_stack_is_left_out() -> None:
 def test_other_errors_are_shown_as_they_are() -> None:
     assert message_of(ValueError("no such topic")) == "no such topic"
     assert message_of(ValueError("x" * 2000)) == "x" * 1500
+
+
+def test_what_names_the_error_stays_and_stack_and_plan_go() -> None:
+    text = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted:
+Traceback (most recent call last):
+  File "app.py", line 3, in double
+    return int(value)
+ValueError: invalid literal for int()
+
+\tat org.apache.spark.Foo(Foo.scala:1)
+Driver stacktrace:
+=== Streaming Query ===
+Identifier: totals
+Logical Plan:
+Aggregate [customer#1], [customer#1, sum(amount#2L) AS total#3L]
+"""
+    assert message_of(ValueError(text)) == (
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted:\nValueError: invalid literal for int()"
+    )

@@ -60,7 +60,12 @@ def test_a_checkpoint_that_spark_would_delete_is_refused(made: Any, name: str) -
         ("start", (), {}, WriterSpec(format="kafka", name="before")),
         ("start", ("/out", "JSON", "Update", None, "q"), {}, WriterSpec("update", "json", "q", target="/out")),
         ("start", (), {"path": "/out", "queryName": "q"}, WriterSpec(format="kafka", name="q", target="/out")),
-        ("toTable", ("t",), {"outputMode": "complete"}, WriterSpec("complete", "kafka", "before", target="t")),
+        (
+            "toTable",
+            ("t",),
+            {"outputMode": "complete"},
+            WriterSpec("complete", "kafka", "before", target="t", to_table=True),
+        ),
         (
             "start",
             (),

@@ -1,0 +1,77 @@
+"""Runs the user's script unmodified, and sees how it ends, whichever of its threads ends it."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+
+from airflow_stream_provider.runtime.gate import Gate
+
+POLL_SECONDS = 0.2
+
+
+def run_script(script: Path, arguments: Sequence[str], gate: Gate, fails: Callable[[str, BaseException], None]) -> None:
+    """Run the script until it and its threads have ended, as Python does: daemon threads do not count.
+
+    :param fails: takes a reason and an error when the script fails; in a driver it does not return.
+    """
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.parent))
+    gate.script_begins()
+    _see_hard_exits(gate, fails)
+    lost = _see_lost_errors()
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            # What the script was handling when it left says more than its exit code.
+            fails(f"The script left with code {error.code}", error.__context__ or error)
+    except BaseException as error:  # noqa: BLE001 - recorded in the control log before the process ends
+        fails("The script failed", error)
+    gate.script_waits()
+    while any(_works(thread) for thread in gate.script_threads() - {threading.current_thread()}):
+        time.sleep(POLL_SECONDS)
+    if not gate.queries:
+        why = lost[-1] if lost else RuntimeError("no query was started")
+        fails("The script ended without starting a query", why)
+
+
+def _works(thread: threading.Thread) -> bool:
+    """Whether Python would wait for this thread at its end; a pool's worker that has nothing to do ends then."""
+    frame: FrameType | None = sys._current_frames().get(thread.ident or 0)
+    code = frame.f_code if frame is not None else None
+    idle = code is not None and code.co_name == "_worker" and "concurrent" in Path(code.co_filename).parts
+    return thread.is_alive() and not thread.daemon and not idle
+
+
+def _see_hard_exits(gate: Gate, fails: Callable[[str, BaseException], None]) -> None:
+    """Let the script say why its process ends when it calls os._exit; a watchdog of its own does that."""
+    original, process = os._exit, os.getpid()
+
+    def leave(code: int) -> None:
+        # Not in a forked child, and not the runtime itself.
+        if os.getpid() == process and threading.current_thread() in gate.script_threads():
+            fails(f"The script ended its process with os._exit({code})", SystemExit(code))
+        original(code)
+
+    os._exit = leave  # type: ignore[assignment]
+
+
+def _see_lost_errors() -> list[BaseException]:
+    """Return a list that gets the errors which end threads of the script; Python prints them as before."""
+    found: list[BaseException] = []
+    original = threading.excepthook
+
+    def note(arguments: threading.ExceptHookArgs) -> None:
+        if arguments.exc_value is not None:
+            found[:] = [arguments.exc_value]
+        original(arguments)
+
+    threading.excepthook = note
+    return found

@@ -1,0 +1,72 @@
+"""Refuses sinks that another driver could not continue, when the script starts the query."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.runtime.writer_spec import writer_spec_of
+
+# These have no path, whatever the options say.
+WITHOUT_PATH = ("kafka", "memory", "console", "noop", "rate", "foreach", "foreachBatch")
+SESSION_CATALOG = "spark_catalog"
+
+
+def check_sink(writer: DataStreamWriter) -> None:
+    """Check that any driver of the stream can continue what this query writes.
+
+    What a function of foreachBatch or foreach writes is not seen.
+
+    :raises SpecError: a relative path; a table that only this driver has; a memory sink that Spark cannot recover.
+    """
+    spec = writer_spec_of(writer)
+    name = spec.name or "(unnamed)"
+    if spec.to_table:
+        _check_table(name, spec.target, writer._spark)
+    elif spec.sink == "memory" and spec.output_mode != "complete":
+        # DataStreamWriter: recoverFromCheckpoint = outputMode == Complete.
+        raise SpecError(
+            f"The query {name} writes to a memory sink in {spec.output_mode} mode: Spark does not recover that from a "
+            "checkpoint, so no other driver could continue it.",
+            next_step="Use the output mode complete, or another sink; foreachBatch can keep rows, too.",
+        )
+    elif spec.sink not in WITHOUT_PATH:
+        path = spec.target or spec.options.get("path", "")
+        if path and not path.startswith("/") and not urlsplit(path).scheme:
+            raise SpecError(
+                f"The query {name} writes to the relative path {path}, so each driver would write to another folder.",
+                next_step="Use an absolute path on storage that all drivers mount, or a URL.",
+            )
+
+
+def _check_table(name: str, table: str, session: Any) -> None:
+    catalog, _, _ = table.partition(".")
+    if session.conf.get(f"spark.sql.catalog.{catalog}", None) or session.catalog.currentCatalog() != SESSION_CATALOG:
+        return  # a catalog of its own, such as Iceberg's
+    if session.conf.get("spark.sql.catalogImplementation", "in-memory") == "in-memory":
+        raise _local(name, table, "Spark's catalog is in this driver's memory (spark.sql.catalogImplementation)")
+    hadoop = session.sparkContext._jsc.hadoopConfiguration()
+    database = hadoop.get("javax.jdo.option.ConnectionURL") or "derby"
+    if not hadoop.get("hive.metastore.uris") and "derby" in database:
+        raise _local(name, table, "Hive's metastore is a Derby database of this driver (no hive.metastore.uris)")
+    parts = table.replace("`", "").split(".")
+    try:
+        location = session.catalog.getDatabase(parts[-2] if len(parts) > 1 else session.catalog.currentDatabase())
+    except PySparkException:
+        return  # no such database: Spark says so itself, when the query starts
+    url = urlsplit(str(location.locationUri))
+    folder = os.path.normpath(unquote(url.path))
+    if url.scheme in ("", "file") and os.path.commonpath([folder, os.getcwd()]) == os.getcwd():
+        raise _local(name, table, f"its database is in {folder}, below this driver's working folder")
+
+
+def _local(name: str, table: str, why: str) -> SpecError:
+    return SpecError(
+        f"The query {name} writes to the table {table}, which other drivers of the stream do not have: {why}.",
+        next_step="Use a catalog and a warehouse that all drivers share, or write to an absolute path with start().",
+    )

@@ -1,0 +1,60 @@
+"""One good query, and one thing that a stream's script cannot do, by its second argument."""
+
+import os
+import sys
+import threading
+import time
+
+from pyspark.sql import SparkSession
+
+root, case = sys.argv[1:]
+spark = SparkSession.builder.appName(case).getOrCreate()
+orders = spark.readStream.schema("id long, customer string, amount long").json(f"{root}/in")
+
+
+def writer(name):
+    return orders.writeStream.queryName(name).option("checkpointLocation", f"{root}/checkpoints/{name}")
+
+
+def swallowed(start):
+    """Start in a thread, whose error nobody sees."""
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+
+
+def late():
+    time.sleep(40)
+    writer("late").format("json").start(f"{root}/late")
+
+
+lines = writer("lines").format("json").trigger(processingTime="500 milliseconds")
+if case != "nothing started":
+    query = lines.start(f"{root}/lines")
+if case == "thread":
+    swallowed(lambda: orders.writeStream.format("json").start(f"{root}/lost"))
+elif case == "twin":
+    swallowed(lambda: lines.queryName("twin").start(f"{root}/lines"))
+elif case == "relative path":
+    writer("path").format("parquet").start("output")
+elif case == "relative option":
+    writer("path").format("parquet").option("path", "output").start()
+elif case == "table":
+    writer("table").toTable("orders")
+elif case == "memory":
+    writer("memory").format("memory").outputMode("append").start()
+elif case == "late":
+    threading.Thread(target=late).start()
+elif case == "exit code":
+    try:
+        raise ValueError("no such topic")
+    except ValueError:
+        sys.exit(3)
+elif case == "hard exit":
+    os._exit(9)
+elif case == "stopped":
+    query.stop()
+elif case == "nothing started":
+    sys.exit()
+if case != "stopped":
+    query.awaitTermination()

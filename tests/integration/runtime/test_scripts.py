@@ -1,0 +1,120 @@
+"""Scripts that do what scripts do: each runs unmodified, or is refused before anything that runs is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.lifecycle.state import DeploymentEnd
+from devstack.drivers import HandRunStream, hand_run_stream, wait_for
+from tests.support.orders_files import Orders
+
+SCRIPTS = Path(__file__).with_name("scripts")
+pytestmark = pytest.mark.system  # they take some minutes
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[Orders]:
+    written = Orders(tmp_path)
+    yield written
+    written.dry()
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Iterator[HandRunStream]:
+    with hand_run_stream(tmp_path) as found:
+        yield found
+    show(found)
+
+
+def show(stream: HandRunStream) -> None:
+    """Print what is shown when a test fails."""
+    for record in stream.log.records():
+        print(record)
+    for driver in stream.drivers:
+        print(f"----- {driver.deployment}\n{driver.log()[-4000:]}")
+
+
+@pytest.mark.parametrize("script", ["threads", "loop", "restarts", "looks", "watchdog"])
+def test_a_script_is_handed_over_and_back(script: str, stream: HandRunStream, orders: Orders) -> None:
+    def more_arrives(who: str) -> None:
+        before = len(orders.delivered())
+        wait_for(f"orders by the {who}", lambda: len(orders.delivered()) > before + 100)
+
+    application = SCRIPTS / f"{script}.py"
+    orders.flow(1.0)
+    drivers = [stream.deploy("orders-1", application, str(orders.root))]
+    one = stream.standby("orders-1")
+    stream.hand_over(one)
+    more_arrives("first")
+    left_by_a_killed_driver = orders.root / "checkpoints" / "lines.rehearsal-orders-0.0000000a"
+    (left_by_a_killed_driver / "warm").mkdir(parents=True)
+    drivers.append(stream.deploy("orders-2", application, str(orders.root)))
+    two = stream.standby("orders-2")
+    assert not left_by_a_killed_driver.exists()
+    stream.hand_over(two)
+    more_arrives("second")
+    stream.hand_over(one)
+    more_arrives("first again")
+    orders.dry()
+    wait_for("all orders", lambda: len(orders.delivered()) == orders.written)
+
+    assert set(orders.delivered().values()) == {1}
+    if script in ("threads", "looks"):
+        assert len(list((orders.root / "checkpoints" / "copies" / "commits").glob("[0-9]*"))) > 0
+        assert {len(stream.state.incarnations[name].queries) for name in (one, two)} == {2}
+    assert [record["boundary"] for record in stream.records("released")] == ["completed"] * 2
+    assert [driver.popen.poll() for driver in drivers] == [None, None]
+    if script == "looks":
+        written = (orders.root / "script.log").read_text().splitlines()
+        assert "mine: True Waiting to hold the stream None" in written
+        assert not [line for line in written if "record" in line]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HandRunStream, Orders]]:
+    """A stream that runs well, for all releases that are refused."""
+    root = tmp_path_factory.mktemp("running")
+    orders = Orders(root)
+    with hand_run_stream(root) as stream:
+        orders.write()
+        stream.deploy("orders-1", SCRIPTS / "refused.py", str(root), "nothing")
+        stream.hand_over(stream.standby("orders-1"))
+        wait_for("the first orders", orders.delivered)
+        yield stream, orders
+        show(stream)
+
+
+@pytest.mark.parametrize(
+    ("case", "says"),
+    [
+        ("thread", "The query (unnamed) has no checkpoint location. Set option"),
+        ("twin", "The queries lines and twin have the same checkpoint"),
+        ("relative path", "The query path writes to the relative path output"),
+        ("relative option", "The query path writes to the relative path output"),
+        ("table", "The query table writes to the table orders, which other drivers of the stream do not have"),
+        ("memory", "The query memory writes to a memory sink in append mode"),
+        ("late", "The script starts the query late after it seemed to have started all"),
+        ("exit code", "The script left with code 3: ValueError: no such topic"),
+        ("hard exit", "The script ended its process with os._exit(9)"),
+        ("stopped", "The script ended its queries while this driver did not hold the stream"),
+        ("nothing started", "The script ended without starting a query"),
+    ],
+)
+def test_what_cannot_be_handed_over_is_refused_and_the_holder_runs_on(
+    case: str, says: str, running: tuple[HandRunStream, Orders]
+) -> None:
+    stream, orders = running
+    name = f"orders-{case.replace(' ', '-')}"
+    holder = stream.state.holder
+    driver = stream.deploy(name, SCRIPTS / "refused.py", str(orders.root), case)
+    assert driver.exit_code() != 0
+    found = stream.state.deployments[name]
+    recorded = [f"{r['reason']}: {r['error']}" for r in stream.records("failed") if r["deployment"] == name]
+    assert found.ended is DeploymentEnd.FAILED
+    assert [text for text in recorded if says in text], recorded
+    assert (stream.state.holder, stream.state.epoch) == (holder, 1)
+    orders.write()
+    wait_for("orders by the holder", lambda: len(orders.delivered()) == orders.written)

@@ -1,0 +1,81 @@
+"""Which sinks another driver cannot continue. Real sessions are asked in tests/integration/runtime/test_scripts.py."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.runtime.sinks import check_sink
+from airflow_stream_provider.runtime.writer_spec import writer_spec_of
+
+
+def writer(conf: dict[str, str] | None = None, hadoop: dict[str, str] | None = None, **spec: Any) -> Any:
+    """A writer of a session with this conf, in which the database of a table is at /warehouse."""
+    session = SimpleNamespace(
+        conf=SimpleNamespace(get=lambda key, default: (conf or {}).get(key, default)),
+        catalog=SimpleNamespace(
+            currentCatalog=lambda: "spark_catalog",
+            currentDatabase=lambda: "default",
+            getDatabase=lambda name: SimpleNamespace(locationUri=(conf or {}).get("location", "file:/warehouse")),
+        ),
+        sparkContext=SimpleNamespace(
+            _jsc=SimpleNamespace(hadoopConfiguration=lambda: SimpleNamespace(get=(hadoop or {}).get))
+        ),
+    )
+    made: Any = SimpleNamespace(_spark=session)
+    for name, value in spec.items():
+        setattr(writer_spec_of(made), name, value)
+    return made
+
+
+HIVE = {"spark.sql.catalogImplementation": "hive"}
+SHARED = {"hive.metastore.uris": "thrift://metastore:9083"}
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (writer(format="json", target="out"), "relative path out"),
+        (writer(format="delta", options={"path": "./out"}), r"relative path \./out"),
+        (writer(format="memory", name="q"), "The query q writes to a memory sink in append mode"),
+        (writer(format="memory", name="q", output_mode="update"), "in update mode"),
+        (writer(target="orders", to_table=True), "in this driver's memory"),
+        (writer(HIVE, target="db.orders", to_table=True), "Derby"),
+        (
+            writer(HIVE, {"javax.jdo.option.ConnectionURL": "jdbc:derby:;databaseName=x"}, target="t", to_table=True),
+            "Derby",
+        ),
+    ],
+)
+def test_what_only_this_driver_has_is_refused(made: Any, says: str) -> None:
+    with pytest.raises(SpecError, match=says):
+        check_sink(made)
+
+
+def test_a_warehouse_below_the_working_folder_is_refused(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    conf = {**HIVE, "location": f"file:{tmp_path}/spark-warehouse"}
+    with pytest.raises(SpecError, match="below this driver's working folder"):
+        check_sink(writer(conf, SHARED, target="t", to_table=True))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        writer(format="json", target="/out"),
+        writer(format="json", target="s3a://bucket/out"),
+        writer(format="json", options={"path": "file:/out"}),
+        writer(format="kafka", options={"topic": "out"}),
+        writer(format="console"),
+        writer(format="memory", output_mode="complete"),
+        writer(foreach=True),
+        writer(HIVE, SHARED, target="orders", to_table=True),
+        writer({**HIVE, "location": "hdfs://nn/warehouse"}, SHARED, target="orders", to_table=True),
+        writer({"spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog"}, target="lake.t", to_table=True),
+    ],
+)
+def test_what_all_drivers_share_passes(made: Any) -> None:
+    check_sink(made)
