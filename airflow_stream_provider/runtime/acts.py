@@ -244,7 +244,8 @@ class Acts:
     def _rehearse(self, state: StreamState) -> None:
         self._heartbeat.phase = DriverPhase.REHEARSING
         try:
-            rehearsal = self._run_rehearsal(self._control.former_queries(state), say=self._heartbeat.say)
+            former = self._control.patiently(lambda: self._control.former_queries(state))
+            rehearsal = self._run_rehearsal(former, say=self._heartbeat.say)
         except StreamError as error:
             self.fail(str(error), error)
         else:

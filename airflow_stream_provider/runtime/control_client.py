@@ -7,16 +7,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamState
 from airflow_stream_provider.runtime.ports import Clock
 
+T = TypeVar("T")
 Build = Callable[[StreamState], "Record | None"]
 
 # Between two tries while the log is out of reach.
@@ -73,10 +74,13 @@ class ControlClient:
 
     def append_patiently(self, build: Build) -> None:
         """Append, trying again for as long as the log is out of reach: for what has happened already."""
+        self.patiently(lambda: self.append(build))
+
+    def patiently(self, act: Callable[[], T]) -> T:
+        """Use the log, again and again while it is out of reach; never in the thread that renews the lease."""
         while True:
             try:
-                self.append(build)
-                return
+                return act()
             except ControlUnavailable as error:
                 log.warning("%s Trying again.", error)
                 self._clock.sleep(RETRY_SECONDS)
@@ -89,29 +93,19 @@ class ControlClient:
         """Return the queries of the driver that holds or held last.
 
         Its `standby` record describes those that its script had started by then. Of those that the script started
-        later, only the heartbeat tells, and no more than `name`, `checkpoint` and `sink`. Waits for as long as the log
-        is out of reach.
+        later, only the heartbeat tells, and no more than `name`, `checkpoint` and `sink`.
+
+        :raises ControlUnavailable: the heartbeat cannot be read now.
         """
         former = state.incarnations.get(state.last_holder or "")
         if former is None:
             return []
-        heartbeat = self._heartbeat_patiently(former.id)
+        with self._lock:
+            heartbeat = self._log.heartbeat(former.id) or Heartbeat()
         described = {query.get("checkpoint") for query in former.queries}
         late = [query for query in heartbeat.queries if query.checkpoint and query.checkpoint not in described]
         names = [{"name": query.name, "checkpoint": query.checkpoint, "sink": query.sink} for query in late]
         return [*former.queries, *names]
-
-    def _heartbeat_patiently(self, incarnation: str) -> Heartbeat:
-        while True:
-            try:
-                with self._lock:
-                    return self._log.heartbeat(incarnation) or Heartbeat()
-            except ControlUnavailable as error:
-                log.warning("%s Trying again.", error)
-                self._clock.sleep(RETRY_SECONDS)
-            except StreamError as error:
-                log.warning("%s Going on without it.", error)
-                return Heartbeat()
 
     def peer_moved(self, request: Request | None) -> bool:
         """Whether the appointed standby's heartbeat moved since this driver first saw its `ready` (rule 3).

@@ -153,5 +153,8 @@ def test_the_queries_before_are_waited_for_and_a_damaged_heartbeat_names_none(
 
     monkeypatch.setattr(store, "heartbeat", unless_away)
     store.away = True
-    assert ControlClient(ControlLog(store, "orders"), NEW, clock=clock).former_queries(log.state) == [{"name": "a"}]
+    client = ControlClient(ControlLog(store, "orders"), NEW, clock=clock)
+    with pytest.raises(ControlUnavailable):
+        client.former_queries(log.state)
+    assert client.patiently(lambda: client.former_queries(log.state)) == [{"name": "a"}]
     assert clock.slept == [RETRY_SECONDS] * 3
