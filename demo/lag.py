@@ -51,6 +51,7 @@ class LagWatcher:
     def _watch(self) -> None:
         """Measure on one connection until stopped; raise StreamError if Kafka does not answer."""
         from airflow_stream_provider.kafka.client import KafkaClient
+        from airflow_stream_provider.lag.moments import Moments
         from airflow_stream_provider.lag.reader import LagReader
         from airflow_stream_provider.lag.targets import LagTarget
 
@@ -58,7 +59,7 @@ class LagWatcher:
         with KafkaClient("demo", self._extra) as client:
             reader = LagReader(client)
             while not self._stopped.is_set():
-                report = reader.read([target])[target]
+                report = reader.read({target: Moments()})[target]
                 if isinstance(report, StreamError):
                     self.samples.append(LagSample(time.time(), problem=report.message))
                 else:

@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,6 @@ from airflow_stream_provider.control.root import local_folder
 from airflow_stream_provider.hooks.clean_up import clean_up
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect
 from airflow_stream_provider.hooks.submit import job_of, submit_once
-from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
 from airflow_stream_provider.lag.targets import stream_sources
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -35,6 +34,7 @@ from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot, sub
 if TYPE_CHECKING:
     from airflow_stream_provider.checkpoint.logs import KafkaOffsets
     from airflow_stream_provider.clusters import Job
+    from airflow_stream_provider.lag.moments import Moments
     from airflow_stream_provider.lag.report import LagReport
     from airflow_stream_provider.spec.requested_release import RequestedRelease
 
@@ -102,7 +102,7 @@ class StreamHook(BaseHook):
         state = self.control_log.refresh()
         records = self.control_log.history()
         heartbeats = self._heartbeats(state)
-        lag = self._lag(state, heartbeats) if needs.lag else None
+        lag = None if needs.lag is None else self._lag(state, heartbeats, needs.lag)
         return Snapshot(self.stream, time.time(), state, records, heartbeats, drivers, lag)
 
     async def aobserve(self, needs: Needs, pool: Executor) -> Snapshot:
@@ -110,7 +110,7 @@ class StreamHook(BaseHook):
 
         :param pool: of one thread, which a folder or cluster that does not answer may keep for ever.
         """
-        if (needs.drivers or needs.lag) and self._connected is None:
+        if (needs.drivers or needs.lag is not None) and self._connected is None:
             self._connected = await aconnect(self.cluster_conn_id, self.kafka_conn_id)
         return await asyncio.get_running_loop().run_in_executor(pool, self.observe, needs)
 
@@ -150,16 +150,18 @@ class StreamHook(BaseHook):
         state = self.control_log.refresh()
         return submission_of(deployment, state, self._heartbeats(state))
 
-    def _lag(self, state: StreamState, heartbeats: Mapping[str, Heartbeat]) -> LagReport | None:
+    def _lag(self, state: StreamState, heartbeats: Mapping[str, Heartbeat], moments: Moments) -> LagReport | None:
         from airflow_stream_provider.lag.reader import measure_sources
 
         extra = self._connections.kafka
-        sources = stream_sources(self.stream, self.control, state, heartbeats)
-        if extra is None or self.kafka_conn_id is None or not sources:
+        sources = partial(stream_sources, self.stream, self.control, state, heartbeats)
+        if extra is None or self.kafka_conn_id is None or state.last_holder is None:
             return None
         try:
-            return measure_sources(self.kafka_conn_id, extra, sources)
-        except (BrokerUnreachable, KafkaDenied) as error:
+            return measure_sources(self.kafka_conn_id, extra, sources, moments)
+        except SpecError:
+            raise
+        except StreamError as error:
             self.log.warning("The lag of %s cannot be measured now: %s", self.stream, error)
             return None
 

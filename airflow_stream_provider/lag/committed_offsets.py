@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from airflow_stream_provider.checkpoint import Owner, check_owner, merged, read, recent
 from airflow_stream_provider.checkpoint.logs import KafkaOffsets, kafka_offsets
-from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
@@ -56,8 +56,22 @@ class Committed:
 class CommittedOffsets(Protocol):
     """A place where the committed offsets of a query can be read."""
 
+    @property
+    def query(self) -> str:
+        """The query's name."""
+
     def read(self) -> Committed:
         """Read the offsets; when they are unknown, `problem` says why."""
+
+
+def read_safely(source: CommittedOffsets) -> Committed:
+    """Read the offsets; whatever goes wrong is the problem of this query alone."""
+    try:
+        return source.read()
+    except StreamError as error:
+        return Committed(source.query, problem=error.message)
+    except Exception as error:  # noqa: BLE001 - one damaged file must not hide the lag of all others
+        return Committed(source.query, problem=f"How far {source.query} has read is unknown: {error!r}.")
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_stream_provider.lag.formatting import count, duration
+from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import Alarm, Ceilings, LagReport, PartitionLag, QueryLag, Verdict
 
 # The verdicts that make a group's status ERR.
@@ -19,6 +20,13 @@ _VERDICTS = {
     Verdict.STOP: "has not committed for longer than its last commits span",
     Verdict.STALL: "commits the same offset again and again",
     Verdict.REWIND: "went back, or its topic was recreated",
+}
+
+_UNDECIDED = {
+    Alarm.COMMIT_AGE: "whether a record has waited too long for a commit is unknown",
+    Alarm.RETENTION: "when Kafka deletes unread records is unknown",
+    Alarm.STUCK_TRANSACTION: "since when a transaction has hidden records is unknown",
+    Alarm.LOST_DATA: "whether Kafka has deleted unread records is unknown",
 }
 
 
@@ -63,8 +71,14 @@ class LagLimits:
         """Return these limits, but ignoring one alarm."""
         return replace(self, alarms=tuple(other for other in self.alarms if other is not alarm))
 
+    @property
+    def moments(self) -> Moments:
+        """What a report must say exactly to be judged by these limits."""
+        ages = (self.max_seconds, self.ceilings.commit_age)
+        return Moments(ages=frozenset(age for age in ages if age is not None))
+
     def judge(self, report: LagReport) -> LagJudgement:
-        """Judge a report."""
+        """Judge a report, best one that was asked for `moments`."""
         beyond = tuple(reason for query in report.queries for reason in self._beyond(query))
         if beyond:
             return LagJudgement(Health.FAIL, beyond)
@@ -85,9 +99,9 @@ class LagLimits:
                     )
             elif query.records is not None and query.records > self.max_records:
                 yield f"{name} is behind by {count(query.records, 'record')}; {count(self.max_records)} are allowed."
-        if self.max_seconds is not None and query.seconds is not None and query.seconds > self.max_seconds:
+        if self.max_seconds is not None and query.older(self.max_seconds):
             yield (
-                f"{name} has not committed a record that is {duration(query.seconds)} old; "
+                f"{name} has not committed a record that is {duration(max(query.seconds or 0, self.max_seconds))} old; "
                 f"{duration(self.max_seconds)} are allowed."
             )
         for verdict in self.verdicts:
@@ -106,10 +120,10 @@ class LagLimits:
                 if query.partitions
                 else f"The lag of {query.query} is unknown."
             )
-        elif self.max_seconds is not None and query.seconds is None:
+        elif self.max_seconds is not None and query.older(self.max_seconds) is None:
             yield f"The age of the oldest record that {query.query} has not committed is unknown."
-        elif query.problem and Alarm.RETENTION in self.alarms:
-            yield query.problem
+        elif undecided := [alarm for alarm in query.undecided(self.ceilings) if alarm in self.alarms]:
+            yield query.problem or f"{query.query}: {_UNDECIDED[undecided[0]]}."
         elif self.verdicts and None in query.by_verdict:
             yield (
                 f"The commit times of {query.query} are unknown, as its checkpoint cannot be read here: mount it, "

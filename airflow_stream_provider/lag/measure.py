@@ -10,11 +10,12 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.lag.commit_window import verdicts
-from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets
+from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, read_safely
 from airflow_stream_provider.lag.gc_pause import gc_paused
+from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.partition_offsets import PartitionOffsets
-from airflow_stream_provider.lag.record_age import UnreadRange, oldest
-from airflow_stream_provider.lag.report import LagReport, PartitionState, QueryLag, Verdict
+from airflow_stream_provider.lag.record_age import UnreadRange, first_at, oldest
+from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
@@ -32,14 +33,19 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound=Hashable)
 
 
-def measure(client: KafkaClient, sources: Iterable[CommittedOffsets]) -> LagReport:
+def measure(client: KafkaClient, sources: Iterable[CommittedOffsets], moments: Moments = Moments()) -> LagReport:  # noqa: B008 - frozen
     """Return the lag of these queries; see `measure_each`."""
-    return measure_each(client, {None: sources})[None]
+    return measure_each(client, {None: [read_safely(source) for source in sources]}, {None: moments})[None]
 
 
 @gc_paused()
-def measure_each(client: KafkaClient, sources: Mapping[K, Iterable[CommittedOffsets]]) -> dict[K, LagReport]:
+def measure_each(
+    client: KafkaClient, committed: Mapping[K, Iterable[Committed]], moments: Mapping[K, Moments]
+) -> dict[K, LagReport]:
     """Return a report for each key, from the committed offsets of its queries.
+
+    :param committed: read before the log ends, or a batch that is committed in between would seem to be ahead of them.
+    :param moments: what each report must say exactly.
 
     Queries of different keys may have the same name. A query that reads nothing from Kafka is left out. Needs DESCRIBE
     on the topics and the group, and DESCRIBE_CONFIGS on the topics to know when unread records are deleted. What cannot
@@ -47,11 +53,9 @@ def measure_each(client: KafkaClient, sources: Mapping[K, Iterable[CommittedOffs
 
     :raises StreamError: Kafka does not answer, or refuses the connection.
     """
-    # Before the log ends: a batch that is committed in between would seem to be ahead of them.
-    found = [(key, source.read()) for key, of_key in sources.items() for source in of_key]
-    queries = [(key, query) for key, query in found if query.offsets or query.problem]
+    queries = [(key, query) for key, found in committed.items() for query in found if query.offsets or query.problem]
     logs = PartitionOffsets(client, [query for _, query in queries])
-    measured = [_Query(number, query, logs) for number, (_, query) in enumerate(queries)]
+    measured = [_Query(number, query, logs, moments[key]) for number, (key, query) in enumerate(queries)]
     retention = logs.retention(set().union(*(query.topics for query in measured)))
     now = round(logs.at * 1000)
     unread: dict[bool, _Unread] = {False: {}, True: {}}
@@ -59,23 +63,30 @@ def measure_each(client: KafkaClient, sources: Mapping[K, Iterable[CommittedOffs
     for query in measured:
         unread[query.read_committed].update(query.unread(retention))
         held.update(query.held())
+    asked: dict[int, set[TopicPartition]] = {}
+    for query in measured:
+        for at in query.asked:
+            asked.setdefault(at, set()).update(query.behind)
     searches: list[tuple[bool, OffsetSearch[TopicPartition, Any]]] = [
         *((read_committed, oldest(ranges, now)) for read_committed, ranges in unread.items()),
         (False, oldest(held, now)),
+        # Not as a reader of committed records: records behind an open transaction are not committed either.
+        *((False, first_at(at, partitions)) for at, partitions in asked.items()),
         *((query.read_committed, query.verdicts()) for query in measured),
     ]
-    uncommitted_times, committed_times, held_times, *verdicts_found = logs.search(searches)
+    uncommitted_times, committed_times, held_times, *others = logs.search(searches)
+    firsts, verdicts_found = dict(zip(asked, others, strict=False)), others[len(asked) :]
     times: dict[bool, _Times] = {False: uncommitted_times, True: committed_times}
-    reports: dict[K, list[QueryLag]] = {key: [] for key in sources}
+    reports: dict[K, list[QueryLag]] = {key: [] for key in committed}
     for (key, _), query, partition_verdicts in zip(queries, measured, verdicts_found, strict=True):
-        reports[key].append(query.lag(times[query.read_committed], held_times, partition_verdicts))
+        reports[key].append(query.lag(times[query.read_committed], held_times, partition_verdicts, firsts))
     return {key: LagReport(logs.at, tuple(lags)) for key, lags in reports.items()}
 
 
 class _Query:
     """One query while it is measured; `number` identifies it among all queries of the measurement."""
 
-    def __init__(self, number: int, committed: Committed, logs: PartitionOffsets) -> None:
+    def __init__(self, number: int, committed: Committed, logs: PartitionOffsets, moments: Moments) -> None:
         self._number = number
         self._committed = committed
         self._logs = logs
@@ -86,6 +97,18 @@ class _Query:
         self._ends = {tp: self._partitions[tp].end or 0 for tp in self._lags}
         self._unread: _Unread = {}
         self._held: _Unread = {}
+        self._moments = {moment: round(moment * 1000) for moment in moments.at}
+        self._ages = {age: round((logs.at - age) * 1000) for age in moments.ages}
+
+    @property
+    def asked(self) -> set[int]:
+        """The moments that are asked for, in milliseconds since 1970."""
+        return {*self._moments.values(), *self._ages.values()}
+
+    @property
+    def behind(self) -> list[TopicPartition]:
+        """The partitions with records that are not committed, those behind an open transaction included."""
+        return [tp for tp, lag in self._lags.items() if lag or self._partitions[tp].held]
 
     @property
     def topics(self) -> set[str]:
@@ -121,7 +144,13 @@ class _Query:
         """Return the search for Burrow's verdict on each partition."""
         return verdicts(self._committed.window, self._lags, self._ends, self._logs.at)
 
-    def lag(self, times: _Times, held_times: _Times, verdicts: Mapping[TopicPartition, Verdict | None]) -> QueryLag:
+    def lag(
+        self,
+        times: _Times,
+        held_times: _Times,
+        verdicts: Mapping[TopicPartition, Verdict | None],
+        firsts: Mapping[int, Mapping[TopicPartition, int]],
+    ) -> QueryLag:
         """Return the query's lag, from the results of the searches."""
         query, logs = self._committed, self._logs
         if not query.offsets:
@@ -148,20 +177,43 @@ class _Query:
             default=(None, math.inf),
         )
         held = [self._age(held_times[1].get(key)) for key in self._held]
+        ages_known = not failed and None not in ages.values()
+        late = {at: self._late(firsts[at], partitions) for at in self.asked}
         return QueryLag(
             query.query,
             tuple(partitions.values()),
             commit_age=age,
             batch=query.batch,
-            seconds=None if failed or not self._lags or None in ages.values() else _most(by_retention.values()),
+            seconds=None if failed or not self._lags else _known(by_retention.values(), ages_known),
             retention_seconds=left,
             held_seconds=_most(held) if any(p.held is not None for p in partitions.values()) else None,
             problem=logs.problem(partitions),
             retained=retained,
+            ages_known=ages_known,
+            retention_known=logs.retention_known(self.topics)
+            and all(ages[tp] is not None or w.group[1] is None for (_, tp), w in self._unread.items()),
+            unread_before={moment: late[at] for moment, at in self._moments.items()},
+            unread_for={age: late[at] for age, at in self._ages.items()},
         )
+
+    def _late(
+        self, first: Mapping[TopicPartition, int], partitions: Mapping[TopicPartition, PartitionLag]
+    ) -> bool | None:
+        """Return whether a record before the moment is not committed; `first`: the first records that are not."""
+        for tp in self.behind:
+            partition = partitions[tp]
+            end, position = (partition.end or 0) + (partition.held or 0), partition.position or 0
+            if partition.state.known and position < min(end, first.get(tp, end)):
+                return True
+        return False if all(partition.state.known for partition in partitions.values()) else None
 
     def _age(self, at: int | None) -> float | None:
         return None if at is None else max(0, self._now - at) / 1000
+
+
+def _known(ages: Iterable[float | None], all_known: bool) -> float | None:
+    """Return the largest age that is known; None when none is, 0 when there are none."""
+    return max((age for age in ages if age is not None), default=0.0 if all_known else None)
 
 
 def _most(ages: Iterable[float | None]) -> float | None:

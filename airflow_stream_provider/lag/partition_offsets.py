@@ -121,6 +121,10 @@ class PartitionOffsets:
             self._retention_problems[str(topic)] = reason
         return {topic: _seconds(answers.get(topic, {})) for topic in wanted}
 
+    def retention_known(self, topics: Iterable[str]) -> bool:
+        """Return whether it is known when Kafka deletes the records of these topics."""
+        return not self._retention_problems.keys() & set(topics)
+
     def _describe(self, queries: Sequence[Committed]) -> dict[str, list[TopicPartition]]:
         from kafka import TopicPartition
 

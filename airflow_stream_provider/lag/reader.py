@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.control import ControlLog, open_log
-from airflow_stream_provider.lag.committed_offsets import CommittedOffsets, GroupOffsets
+from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, GroupOffsets, read_safely
+from airflow_stream_provider.lag.guarded_reads import GuardedReads
+from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lag.targets import LagTarget, stream_sources
 from airflow_stream_provider.lifecycle.errors import StreamError
@@ -16,6 +19,10 @@ if TYPE_CHECKING:
 
     from airflow_stream_provider.kafka.client import KafkaClient
     from airflow_stream_provider.kafka.requests import Answers
+
+
+# Seconds that reading all control logs and checkpoints of a look may take.
+READ_SECONDS = 15.0
 
 
 class LagReader:
@@ -29,25 +36,45 @@ class LagReader:
     def __init__(self, client: KafkaClient) -> None:
         self._client = client
         self._logs: dict[LagTarget, ControlLog] = {}
+        self._reads: GuardedReads[LagTarget, Sequence[Committed]] = GuardedReads()
 
-    def read(self, targets: Iterable[LagTarget]) -> dict[LagTarget, LagReport | StreamError]:
-        """Return a report for each target, or the error that prevents one.
+    def read(self, targets: Mapping[LagTarget, Moments]) -> dict[LagTarget, LagReport | StreamError]:
+        """Return a report for each target, or the error that prevents one. No target's error is that of another.
 
+        :param targets: each with the moments that its report must say exactly.
         :raises StreamError: Kafka does not answer, or refuses the connection.
         """
+        # All groups at once: the number of requests must not grow with the number of sensors.
+        offsets = self._client.groups_offsets({target.group for target in targets} - {""})
+        groups = [target for target in targets if target.group]
+        reads = {target: partial(self._committed, target, offsets) for target in targets if not target.group}
+        failed: dict[LagTarget, StreamError] = {}
+        # What is known of a group is in memory already; only streams have files, which may hang.
+        committed: dict[LagTarget, Sequence[Committed]] = {each: self._committed(each, offsets) for each in groups}
+        for target, found in self._reads.run(reads, READ_SECONDS).items():
+            if isinstance(found, Exception):
+                failed[target] = _unmeasured(target.name, found)
+            else:
+                committed[target] = found
+        return {**self._measure(committed, targets), **failed}
+
+    def _measure(
+        self, committed: Mapping[LagTarget, Sequence[Committed]], moments: Mapping[LagTarget, Moments]
+    ) -> Mapping[LagTarget, LagReport | StreamError]:
         from airflow_stream_provider.lag.measure import measure_each
 
-        distinct = list(dict.fromkeys(targets))
-        # All groups at once: the number of requests must not grow with the number of sensors.
-        offsets = self._client.groups_offsets({target.group for target in distinct} - {""})
-        failed: dict[LagTarget, StreamError] = {}
-        sources: dict[LagTarget, Sequence[CommittedOffsets]] = {}
-        for target in distinct:
-            try:
-                sources[target] = self._sources(target, offsets)
-            except StreamError as error:
-                failed[target] = error
-        return {**measure_each(self._client, sources), **failed}
+        try:
+            return measure_each(self._client, committed, moments)
+        except StreamError:
+            raise
+        except Exception as error:  # noqa: BLE001 - found out below, whose it is
+            if len(committed) == 1:
+                return {target: _unmeasured(target.name, error) for target in committed}
+        alone = [self._measure({target: offsets}, moments) for target, offsets in committed.items()]
+        return {target: found for each in alone for target, found in each.items()}
+
+    def _committed(self, target: LagTarget, offsets: Answers[str, dict[TopicPartition, int]]) -> Sequence[Committed]:
+        return [read_safely(source) for source in self._sources(target, offsets)]
 
     def _sources(
         self, target: LagTarget, offsets: Answers[str, dict[TopicPartition, int]]
@@ -63,30 +90,59 @@ class LagReader:
         return stream_sources(target.stream, target.control, state, beats)
 
 
-def measure_lag(target: LagTarget, extra: Mapping[str, Any]) -> LagReport:
+class LagUnmeasured(StreamError):
+    """The lag of one stream or group could not be measured, for a reason of its own; `kind`: type of the error."""
+
+
+def _unmeasured(name: str, error: Exception) -> StreamError:
+    if isinstance(error, StreamError):
+        return error
+    kind = type(error).__name__
+    return LagUnmeasured(
+        f"The lag of {name} cannot be measured: {kind}: {error}.",
+        next_step="Look at its control folder and its checkpoint; if both are sound, report this message.",
+        kind=kind,
+    )
+
+
+def measure_lag(target: LagTarget, extra: Mapping[str, Any], moments: Moments) -> LagReport:
     """Measure one target once, with a connection to Kafka of its own.
 
     :param extra: of the Airflow connection that the target names.
+    :param moments: what the report must say exactly.
     :raises StreamError: Kafka, or the stream's control log, cannot be read.
     """
     from airflow_stream_provider.kafka.client import KafkaClient
 
     with KafkaClient(target.kafka, extra) as client:
-        found = LagReader(client).read([target])[target]
+        found = LagReader(client).read({target: moments})[target]
     if isinstance(found, StreamError):
         raise found
     return found
 
 
-def measure_sources(kafka: str, extra: Mapping[str, Any], sources: Iterable[CommittedOffsets]) -> LagReport:
-    """Measure queries whose committed offsets are known already, with a connection to Kafka of its own.
+def measure_sources(
+    kafka: str, extra: Mapping[str, Any], sources: Callable[[], Iterable[CommittedOffsets]], moments: Moments
+) -> LagReport:
+    """Measure queries whose control log has been read already, with a connection to Kafka of its own.
 
     :param kafka: Airflow connection id, for messages.
     :param extra: of that connection.
+    :param sources: returns where the committed offsets are; it and they may hang, which is an error after READ_SECONDS.
+    :param moments: what the report must say exactly.
     :raises StreamError: Kafka does not answer, or refuses the connection.
     """
     from airflow_stream_provider.kafka.client import KafkaClient
-    from airflow_stream_provider.lag.measure import measure
+    from airflow_stream_provider.lag.measure import measure_each
 
+    reads: GuardedReads[None, Sequence[Committed]] = GuardedReads()
+    committed = reads.run({None: lambda: [read_safely(source) for source in sources()]}, READ_SECONDS)[None]
+    if isinstance(committed, Exception):
+        raise _unmeasured("the stream", committed) from committed
     with KafkaClient(kafka, extra) as client:
-        return measure(client, sources)
+        try:
+            return measure_each(client, {None: committed}, {None: moments})[None]
+        except StreamError:
+            raise
+        except Exception as error:
+            raise _unmeasured("the stream", error) from error

@@ -106,6 +106,15 @@ class _TimeSearch:
         return min(now, self.low if self.over else self.guess)
 
 
+def first_at(at: int, partitions: Iterable[P]) -> OffsetSearch[P, dict[P, int]]:
+    """Find the first record that is not older than a moment (milliseconds since 1970), in one request.
+
+    A partition without such a record, or that cannot be read, is left out.
+    """
+    answers = yield dict.fromkeys(partitions, at)
+    return {partition: offset for partition, (offset, _) in answers.items()}
+
+
 def oldest(unread: Mapping[K, UnreadRange[P, G]], now: int) -> OffsetSearch[P, tuple[dict[G, int], dict[K, int]]]:
     """Find the exact time of the oldest unread record of each group, and an estimate for each key; milliseconds.
 

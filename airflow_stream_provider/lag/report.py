@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
@@ -108,13 +108,18 @@ class QueryLag:
 
     :param commit_age: seconds since its last commit.
     :param batch: number of its last committed batch.
-    :param seconds: age of the oldest record that is not committed, exact within a second; 0 when there is none.
+    :param seconds: age of the oldest record that is not committed, for display; 0 when there is none.
+    :param ages_known: False when the age of some unread record is unknown; `seconds` is then a lower bound.
     :param retention_seconds: at least so many seconds until Kafka deletes a record that is not committed, by the
         topic's `retention.ms`; None: never, or unknown.
-    :param held_seconds: age of the oldest record behind an open transaction.
+    :param retention_known: False when it is unknown when some unread record is deleted.
+    :param held_seconds: age of the oldest record behind an open transaction; None with such records: unknown.
     :param problem: why something is unknown, one sentence.
     :param found: False when Kafka has no commit of this group.
     :param retained: seconds for which the topic of `retention_seconds` keeps its records.
+    :param unread_before: by each moment that was asked for (seconds since 1970), whether a record older than that is
+        not committed: exact, None = unknown.
+    :param unread_for: the same by age in seconds at the measurement.
 
     The properties are cached: there may be thousands of partitions, and hundreds of sensors that share a report.
     """
@@ -129,6 +134,10 @@ class QueryLag:
     problem: str = ""
     found: bool = True
     retained: float = math.inf
+    ages_known: bool = True
+    retention_known: bool = True
+    unread_before: Mapping[float, bool | None] = field(default_factory=dict)
+    unread_for: Mapping[float, bool | None] = field(default_factory=dict)
 
     @cached_property
     def _lags(self) -> tuple[int | None, ...]:
@@ -187,20 +196,46 @@ class QueryLag:
             return GroupVerdict.NOTFOUND
         return group_verdict(self.by_verdict or [None])
 
+    def older(self, seconds: float) -> bool | None:
+        """Return whether a record older than this is not committed; None when that is unknown.
+
+        Exact for an age that was asked for; for any other one by `seconds`.
+        """
+        if seconds in self.unread_for:
+            return self.unread_for[seconds]
+        if self.seconds is not None and self.seconds > seconds:
+            return True
+        return False if self.complete and self.ages_known and self.seconds is not None else None
+
+    def alarm(self, alarm: Alarm, ceilings: Ceilings) -> bool | None:
+        """Return whether an alarm is raised beyond these ceilings; None when that cannot be judged."""
+        if alarm is Alarm.COMMIT_AGE:
+            return self._commit_age(ceilings.commit_age)
+        if alarm is Alarm.RETENTION:
+            # A topic that keeps records for less than the ceiling would always raise it: half of its retention counts.
+            ceiling = min(ceilings.retention, self.retained / 2)
+            if self.retention_seconds is not None and self.retention_seconds < ceiling:
+                return True
+            return False if self.retention_known else None
+        if alarm is Alarm.STUCK_TRANSACTION:
+            if self.held_seconds is None:
+                return None if any(partition.held for partition in self.partitions) else False
+            return self.held_seconds > ceilings.transaction
+        return self.lost > 0
+
+    def _commit_age(self, ceiling: float | None) -> bool | None:
+        if ceiling is None or (self.commit_age is not None and self.commit_age <= ceiling):
+            return False
+        old = self.older(ceiling)
+        return old if not old or self.commit_age is not None else None
+
     def alarms(self, ceilings: Ceilings) -> tuple[Alarm, ...]:
         """Return the alarms that are raised beyond these ceilings."""
-        found = []
-        unread_for = min(self.commit_age or 0.0, self.seconds or 0.0)
-        if ceilings.commit_age is not None and unread_for > ceilings.commit_age:
-            found.append(Alarm.COMMIT_AGE)
-        # A topic that keeps records for less than the ceiling would always raise it: half of its retention counts.
-        if self.retention_seconds is not None and self.retention_seconds < min(ceilings.retention, self.retained / 2):
-            found.append(Alarm.RETENTION)
-        if self.held_seconds is not None and self.held_seconds > ceilings.transaction:
-            found.append(Alarm.STUCK_TRANSACTION)
-        if self.lost:
-            found.append(Alarm.LOST_DATA)
-        return tuple(found)
+        return tuple(alarm for alarm in Alarm if self.alarm(alarm, ceilings))
+
+    def undecided(self, ceilings: Ceilings) -> tuple[Alarm, ...]:
+        """Return the alarms that cannot be judged, because what they are about is unknown."""
+        return tuple(alarm for alarm in Alarm if self.alarm(alarm, ceilings) is None)
 
 
 class Alarm(StrEnum):
@@ -259,9 +294,12 @@ class LagReport:
         order = (GroupVerdict.ERR, GroupVerdict.WARN, GroupVerdict.NOTFOUND, GroupVerdict.UNKNOWN, GroupVerdict.OK)
         return next((verdict for verdict in order if verdict in found), GroupVerdict.UNKNOWN)
 
-    def late(self, seconds: float) -> bool | None:
-        """Return whether a record older than this is not committed; None when that is unknown."""
-        if self.seconds is not None and self.seconds > seconds:
+    def unread_before(self, moment: float) -> bool | None:
+        """Return whether a record older than a moment is not committed; None when that is unknown, or was not asked.
+
+        :param moment: seconds since 1970.
+        """
+        found = {query.unread_before.get(moment) for query in self.queries}
+        if True in found:
             return True
-        known = self.complete and all(query.seconds is not None for query in self.queries)
-        return False if known else None
+        return False if found == {False} else None

@@ -81,17 +81,20 @@ class LagNotifier(BaseNotifier):
         self._check(alert, await deliver_async(alert, named(self.to), context))
 
     def _alert(self, context: Mapping[str, Any], extra: Mapping[str, Any] | StreamError) -> Alert:
-        limits = self.stream.lag.limits if self.stream else LagLimits(verdicts=())
         failure = str(context.get("exception") or "")
-        alert = lag_alert(self.target.name, self._look(extra), self._samples(), limits, reason=failure)
+        alert = lag_alert(self.target.name, self._look(extra), self._samples(), self._limits, reason=failure)
         self.log.warning("%s\n%s", alert.subject, alert.text)
         return alert
+
+    @property
+    def _limits(self) -> LagLimits:
+        return self.stream.lag.limits if self.stream else LagLimits(verdicts=())
 
     def _look(self, extra: Mapping[str, Any] | StreamError) -> LagLook:
         try:
             if isinstance(extra, StreamError):
                 raise extra
-            report = measure_lag(self.target, extra)
+            report = measure_lag(self.target, extra, self._limits.moments)
         except StreamError as error:
             return LagLook.failed(error)
         return LagLook.of(report)

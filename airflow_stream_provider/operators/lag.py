@@ -69,7 +69,7 @@ class KafkaLagOperator(BaseOperator):
             target = lag_target(self.stream, self.group, self.kafka)
             if self.deferrable:
                 self._defer(target)
-            return summary(measure_lag(target, kafka_extra(target.kafka)), self.limits.ceilings)
+            return summary(measure_lag(target, kafka_extra(target.kafka), self.limits.moments), self.limits.ceilings)
 
     def _defer(self, target: LagTarget) -> NoReturn:
         trigger = LagTrigger(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
@@ -181,8 +182,9 @@ class WatchStreamOperator(StreamOperator):
 
         kafka = self.stream.kafka or ""
         try:
-            sources = stream_sources(self.stream.name, self.stream.control, snapshot.state, snapshot.heartbeats)
-            report = measure_sources(kafka, kafka_extra(kafka), sources)
+            spec = self.stream
+            sources = partial(stream_sources, spec.name, spec.control, snapshot.state, snapshot.heartbeats)
+            report = measure_sources(kafka, kafka_extra(kafka), sources, self.stream.lag.limits.moments)
         except StreamError as error:
             self.log.warning("The lag of %s cannot be measured now: %s", self.stream.name, error)
             return LagLook.failed(error)

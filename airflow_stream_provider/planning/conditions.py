@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.state import RequestStage
@@ -32,11 +33,11 @@ class Needs:
     """What a look must include besides the control log and the heartbeats.
 
     :param drivers: deployments whose driver the cluster is asked about.
-    :param lag: whether the lag is measured.
+    :param lag: what the lag report must say exactly; None: the lag is not measured.
     """
 
     drivers: tuple[str, ...] = ()
-    lag: bool = False
+    lag: Moments | None = None
 
 
 class Condition(WaitCondition[Snapshot, Observations]):
@@ -234,7 +235,8 @@ class Soaked(Condition):
 
     def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
         """Ask for the lag if the limits judge it."""
-        return Needs(lag=SoakLimits.from_json(self.limits).lag is not None)
+        limits = SoakLimits.from_json(self.limits).lag
+        return Needs(lag=None if limits is None else limits.moments)
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
         """Return BAD with the reason to roll back, REACHED when the time is over or somebody else took over."""

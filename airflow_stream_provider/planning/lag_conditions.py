@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from airflow_stream_provider.lag.formatting import count, duration
 from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import Ceilings
 from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lag.summary import summary
@@ -43,6 +44,11 @@ class LagCondition(WaitCondition[LagLook, Streaks]):
     def ceilings(self) -> Ceilings:
         """Ceilings beyond which the evidence shows alarms."""
         return LagLimits.from_json(self.limits).ceilings
+
+    @property
+    def moments(self) -> Moments:
+        """What a look must say exactly for this condition."""
+        return LagLimits.from_json(self.limits).moments
 
     def evidence(self, look: LagLook | None, *, partitions: bool = False) -> Mapping[str, Any]:
         """Return the look's report as a JSON object; empty when there is none."""
@@ -98,9 +104,14 @@ class CaughtUp(LagCondition):
 
     WAITS_FOR: ClassVar[str] = "every record up to the moment to be committed"
 
+    @property
+    def moments(self) -> Moments:
+        """Its own moment, and what the limits of its evidence ask for."""
+        return super().moments | Moments(at=frozenset({self.moment}))
+
     def check(self, look: LagLook, memory: Streaks) -> WaitOutcome | None:
         """Return REACHED; a lag that is known only in part does not count as caught up."""
         report = look.report
-        if report is None or report.at < self.moment or report.late(report.at - self.moment) is not False:
+        if report is None or report.at < self.moment or report.unread_before(self.moment) is not False:
             return None
         return WaitOutcome(Ended.REACHED, reason=f"behind by {count(report.records, 'record')}")

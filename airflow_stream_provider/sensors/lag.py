@@ -90,7 +90,7 @@ class _LagSensor(BaseSensorOperator):
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once, and finish when the condition ends the wait."""
         condition = self.condition()
-        look = look_at_lag(self.target)
+        look = look_at_lag(self.target, condition.moments)
         if look.problem:
             self.log.warning("The lag cannot be measured now: %s", look.problem)
         outcome = condition.check(look, self._memory)

@@ -10,6 +10,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import SpecError
@@ -66,7 +67,7 @@ class LagTrigger(BaseTrigger):
         condition = condition_from_json(self.condition, LagCondition)
         # The reader is left before the event: code after a yield may never run.
         async with shared_reader(target.kafka) as reader:
-            looks = _LagLooks(reader, target, self.interval, self.deadline)
+            looks = _LagLooks(reader, target, condition.moments, self.interval, self.deadline)
             # A connection that is missing stays so until a person creates it.
             waited = await wait(condition, looks, self.deadline, subject=target.name, fatal=SpecError, log=self.log)
         evidence = condition.evidence(waited.last, partitions=self.partitions)
@@ -75,16 +76,19 @@ class LagTrigger(BaseTrigger):
 
 
 class _LagLooks(Looks[LagLook, Streaks]):
-    def __init__(self, reader: SharedReader, target: LagTarget, interval: float, deadline: float) -> None:
+    def __init__(
+        self, reader: SharedReader, target: LagTarget, moments: Moments, interval: float, deadline: float
+    ) -> None:
         self._reader = reader
         self._target = target
+        self._moments = moments
         self._interval = interval
         self._deadline = deadline
         # Not from the last tick: the task before this one may have changed everything since then.
         self._since = time.time() - FRESH_SECONDS
 
     async def look(self, memory: Streaks) -> LagLook:
-        return await self._reader.look(self._target, self._since)
+        return await self._reader.look(self._target, self._since, self._moments)
 
     async def pause(self) -> None:
         self._since = await next_tick(self._interval, self._deadline)

@@ -12,6 +12,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lag.summary import summary
@@ -127,7 +128,7 @@ class LagEventTrigger(BaseEventTrigger):
         since = time.time() - self.interval
         async with shared_reader(target.kafka) as reader:
             while True:
-                look = await self._look(reader, target, since)
+                look = await self._look(reader, target, since, limits.moments)
                 judgement = look.judge(limits)
                 streaks.add(judgement.health, look.at)
                 # One event at a time: a change since an event that is not sent yet waits until it is.
@@ -149,9 +150,9 @@ class LagEventTrigger(BaseEventTrigger):
                     # Not at once: Airflow's triggerer keeps an event for a second before it sends it.
                     await self._save(replace(sent, sent=True))
 
-    async def _look(self, reader: SharedReader, target: LagTarget, since: float) -> LagLook:
+    async def _look(self, reader: SharedReader, target: LagTarget, since: float, moments: Moments) -> LagLook:
         try:
-            look = await reader.look(target, since)
+            look = await reader.look(target, since, moments)
         except SpecError as error:
             look = LagLook.failed(error)
         if look.problem:

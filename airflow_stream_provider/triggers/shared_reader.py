@@ -8,17 +8,19 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from airflow_stream_provider.hooks.connections import akafka_extra
 from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.reader import LagReader
 from airflow_stream_provider.lag.summary import summary
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.monitoring.metrics import emit
+from airflow_stream_provider.triggers.daemon_thread import DaemonThread
 
 if TYPE_CHECKING:
     from airflow_stream_provider.kafka.client import KafkaClient
@@ -29,6 +31,14 @@ log = logging.getLogger(__name__)
 GATHER_SECONDS = 0.1
 # A look is kept for so long, for triggers that need nothing newer.
 KEPT_SECONDS = 60.0
+
+
+@dataclass
+class _Asked:
+    """Those who wait for the next look at a target, and what it must say exactly for all of them."""
+
+    futures: list[asyncio.Future[LagLook]] = field(default_factory=list)
+    moments: Moments = field(default_factory=Moments)
 
 
 class SharedReader:
@@ -43,23 +53,27 @@ class SharedReader:
     def __init__(self, kafka: str) -> None:
         self.kafka = kafka
         self.users = 0
-        self._asked: dict[LagTarget, list[asyncio.Future[LagLook]]] = {}
-        self._last: dict[LagTarget, LagLook] = {}
+        self._asked: dict[LagTarget, _Asked] = {}
+        self._last: dict[LagTarget, tuple[LagLook, Moments]] = {}
         self._task: asyncio.Task[None] | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"lag-{kafka}")
+        self._thread = DaemonThread(f"lag-{kafka}")
         self._client: KafkaClient | None = None
         self._reader: LagReader | None = None
 
-    async def look(self, target: LagTarget, since: float) -> LagLook:
+    async def look(self, target: LagTarget, since: float, moments: Moments) -> LagLook:
         """Return a look that is not older than `since` (seconds since 1970).
+
+        :param moments: what its report must say exactly.
 
         :raises SpecError: the Airflow connection is missing or unusable.
         """
-        last = self._last.get(target)
-        if last is not None and last.at >= since:
+        last, known = self._last.get(target, (None, Moments()))
+        if last is not None and last.at >= since and moments <= known:
             return last
         found: asyncio.Future[LagLook] = asyncio.get_running_loop().create_future()
-        self._asked.setdefault(target, []).append(found)
+        asked = self._asked.setdefault(target, _Asked())
+        asked.futures.append(found)
+        asked.moments |= moments
         if self._task is None:
             self._task = asyncio.create_task(self._measure_all(), name=f"lag of {self.kafka}")
         return await found
@@ -69,7 +83,7 @@ class SharedReader:
         if self._task is not None:
             self._task.cancel()
         self._thread.submit(self._disconnect)
-        self._thread.shutdown(wait=False)
+        self._thread.shutdown()
 
     # -- in the event loop -------------------------------------------------------------------------------------------
 
@@ -82,11 +96,11 @@ class SharedReader:
         finally:
             self._task = None
 
-    async def _answer(self, asked: Mapping[LagTarget, list[asyncio.Future[LagLook]]]) -> None:
+    async def _answer(self, asked: Mapping[LagTarget, _Asked]) -> None:
         # A trigger that was cancelled meanwhile has cancelled its future.
-        waiting = [(target, future) for target, futures in asked.items() for future in futures]
+        waiting = [(target, future) for target, each in asked.items() for future in each.futures]
         try:
-            looks = await self._measure(list(asked))
+            looks = await self._measure({target: each.moments for target, each in asked.items()})
         except asyncio.CancelledError:
             for _, future in waiting:
                 future.cancel()
@@ -96,13 +110,13 @@ class SharedReader:
                 if not future.done():
                     future.set_exception(error)
             return
-        kept = {target: look for target, look in self._last.items() if look.at > time.time() - KEPT_SECONDS}
-        self._last = {**kept, **looks}
+        kept = {target: last for target, last in self._last.items() if last[0].at > time.time() - KEPT_SECONDS}
+        self._last = {**kept, **{target: (look, asked[target].moments) for target, look in looks.items()}}
         for target, future in waiting:
             if not future.done():
                 future.set_result(looks[target])
 
-    async def _measure(self, targets: list[LagTarget]) -> dict[LagTarget, LagLook]:
+    async def _measure(self, targets: Mapping[LagTarget, Moments]) -> dict[LagTarget, LagLook]:
         loop = asyncio.get_running_loop()
         began = time.time()
         try:
@@ -119,7 +133,7 @@ class SharedReader:
 
     # -- in the thread -----------------------------------------------------------------------------------------------
 
-    def _read(self, targets: list[LagTarget], extra: Mapping[str, Any]) -> dict[LagTarget, LagLook]:
+    def _read(self, targets: Mapping[LagTarget, Moments], extra: Mapping[str, Any]) -> dict[LagTarget, LagLook]:
         from airflow_stream_provider.kafka.client import KafkaClient
 
         if self._client is None or self._reader is None:

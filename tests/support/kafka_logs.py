@@ -26,6 +26,7 @@ class KafkaLogs:
     retention: str | None = "3600000"
     ends: list[int] = field(default_factory=list)
     questions: int = 0
+    held: int = 0
     now: float = field(default_factory=time.time)
 
     def topics(self, names: Iterable[str]) -> Answers[str, Any]:
@@ -44,7 +45,9 @@ class KafkaLogs:
             if tp.partition in self.problems or self.questions == self.lost_at:
                 found.problems[tp] = self.problems.get(tp.partition, LOST)
             else:
-                found[tp] = OffsetAndTimestamp(*self._answer(tp.partition, spec), None)
+                offset, at = self._answer(tp.partition, spec)
+                hidden = self.held if read_committed and spec == logs.LATEST else 0
+                found[tp] = OffsetAndTimestamp(offset - hidden, at, None)
         return found
 
     def _answer(self, partition: int, spec: int) -> tuple[int, int]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_stream_provider.lag.limits import LagLimits
+from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
@@ -35,7 +36,7 @@ class WatchedKafka:
     def __post_init__(self) -> None:
         self.answers.set()
 
-    def read(self, targets: Iterable[LagTarget]) -> dict[LagTarget, LagReport | StreamError]:
+    def read(self, targets: Mapping[LagTarget, Moments]) -> dict[LagTarget, LagReport | StreamError]:
         self.threads.add(threading.current_thread().name)
         self.reads.append(list(targets))
         assert self.answers.wait(30), "nobody let Kafka answer"
@@ -45,15 +46,17 @@ class WatchedKafka:
             return dict.fromkeys(targets, found)
         if isinstance(found, Exception):
             raise found
-        return {target: behind(found) for target in targets}
+        return {target: behind(found, moments) for target, moments in targets.items()}
 
 
-def behind(lag: int | None) -> LagReport:
+def behind(lag: int | None, moments: Moments) -> LagReport:
     """A report of now with so many records; None: unknown."""
     state = PartitionState.NO_LEADER if lag is None else PartitionState.OK
     verdict = None if lag is None else Verdict.OK
+    age = float(lag or 0)
+    unread = {moment: None if lag is None else time.time() - age < moment for moment in moments.at}
     partition = PartitionLag("t", 0, state, 0, 0, lag, verdict=verdict)
-    return LagReport(time.time(), (QueryLag("enrich", (partition,), seconds=float(lag or 0)),))
+    return LagReport(time.time(), (QueryLag("enrich", (partition,), seconds=age, unread_before=unread),))
 
 
 def target(name: str = "orders", kafka: str = "kafka_default") -> LagTarget:

@@ -166,6 +166,7 @@ def test_requests_that_acls_deny_have_a_reason(encrypted: dict[str, Any]) -> Non
 class Known:
     def __init__(self, committed: Committed) -> None:
         self.committed = committed
+        self.query = committed.query
 
     def read(self) -> Committed:
         return self.committed

@@ -18,6 +18,7 @@ from airflow_stream_provider.checkpoint import Owner, claim
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.lag.committed_offsets import CheckpointOffsets, GroupOffsets, HeartbeatOffsets
 from airflow_stream_provider.lag.measure import measure
+from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import Alarm, Ceilings, GroupVerdict, PartitionState, QueryLag, Verdict
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from devstack.kafka_cluster import KafkaCluster
@@ -310,6 +311,7 @@ def test_several_queries_and_places_in_one_report(
     checkpoint.commit({topic: {0: 2}})
     client.commit_group("slow", {TopicPartition(topic, 0): 1})
     beat = Heartbeat(queries=(QueryProgress("fresh", committed=({topic: {"0": 3}},), batch=7),))
+    moments = Moments(at=frozenset({time.time() - 1000, time.time() - 150}))
     report = measure(
         client,
         [
@@ -318,6 +320,7 @@ def test_several_queries_and_places_in_one_report(
             HeartbeatOffsets("fresh", beat),
             HeartbeatOffsets("new", beat),
         ],
+        moments,
     )
     assert [(query.query, query.records) for query in report.queries] == [
         ("q", 1),
@@ -328,8 +331,7 @@ def test_several_queries_and_places_in_one_report(
     assert report.queries[2].batch == 7
     assert (report.records, report.complete) == (2, False)
     assert report.seconds == pytest.approx(200, abs=3)
-    assert report.late(150) is True
-    assert report.late(1000) is None, "the query that is not known may be later"
+    assert [report.unread_before(at) for at in sorted(moments.at)] == [None, True], "one query is unknown"
 
 
 @pytest.mark.parametrize("bad", ["none", "fresh", "damaged", "another's"])
@@ -346,7 +348,8 @@ def test_what_cannot_be_known_is_one_sentence_and_never_zero(
     if bad == "another's":
         checkpoint.commit({"t": {0: 1}})
         claim(location, "others", "file:///control")
-    report = measure(client, [CheckpointOffsets("q", location, owner=ours)])
+    moments = Moments(at=frozenset({1.0}))
+    report = measure(client, [CheckpointOffsets("q", location, owner=ours)], moments)
     (found,) = report.queries
     assert (found.records, found.seconds, found.complete, found.verdict) == (None, None, False, GroupVerdict.UNKNOWN)
     sentence = {
@@ -357,7 +360,7 @@ def test_what_cannot_be_known_is_one_sentence_and_never_zero(
     }[bad]
     assert sentence in found.problem
     assert "\n" not in found.problem
-    assert report.late(1.0) is None
+    assert report.unread_before(1.0) is None
 
 
 def test_a_group_that_nobody_knows_is_not_found(client: KafkaClient) -> None:

@@ -79,7 +79,7 @@ def run(command: Callable[[Namespace], Any], folder: Path, **more: Any) -> int:
 def measuring(monkeypatch: pytest.MonkeyPatch, *found: LagReport | Exception) -> None:
     left = list(found)
 
-    def measure(target: Any, extra: Any) -> LagReport:
+    def measure(target: Any, extra: Any, moments: Any) -> LagReport:
         if not left:
             raise KeyboardInterrupt
         one = left.pop(0)

@@ -8,6 +8,7 @@ from airflow_stream_provider.hooks import lag
 from airflow_stream_provider.hooks.lag import look_at_lag
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import SpecError
 from tests.support.lag_reports import partition, report
@@ -19,20 +20,20 @@ def test_a_look_has_a_report_or_the_reason_why_there_is_none(monkeypatch: pytest
     found = report(partition(5))
     asked: list[Any] = []
 
-    def measure(target: LagTarget, extra: Any) -> Any:
-        asked.append((target, extra))
+    def measure(target: LagTarget, extra: Any, moments: Moments) -> Any:
+        asked.append((target, extra, moments))
         if len(asked) > 1:
             raise BrokerUnreachable("Kafka does not answer.")
         return found
 
     monkeypatch.setattr(lag, "kafka_extra", lambda kafka: {"of": kafka})
     monkeypatch.setattr(lag, "measure_lag", measure)
-    assert look_at_lag(TARGET) == LagLook(found.at, found)
-    assert asked == [(TARGET, {"of": "k"})]
-    away = look_at_lag(TARGET)
+    assert look_at_lag(TARGET, Moments()) == LagLook(found.at, found)
+    assert asked == [(TARGET, {"of": "k"}, Moments())]
+    away = look_at_lag(TARGET, Moments())
     assert (away.report, away.problem) == (None, "Kafka does not answer.")
 
 
 def test_a_connection_that_is_missing_is_an_error() -> None:
     with pytest.raises(SpecError, match="The Airflow connection 'k' cannot be read"):
-        look_at_lag(TARGET)
+        look_at_lag(TARGET, Moments())

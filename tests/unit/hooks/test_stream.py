@@ -18,6 +18,7 @@ from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
 from airflow_stream_provider.lag import reader
+from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lifecycle.errors import (
     ClusterError,
     ControlLogReplaced,
@@ -203,24 +204,24 @@ def test_a_lag_that_kafka_does_not_tell_is_unknown_and_hides_nothing_else(
 ) -> None:
     holding(hook, tmp_path)
     found = report(partition(5))
-    monkeypatch.setattr(reader, "measure_sources", lambda kafka, extra, sources: found)
-    assert hook.observe(Needs(lag=True)).lag is found
+    monkeypatch.setattr(reader, "measure_sources", lambda kafka, extra, sources, moments: found)
+    assert hook.observe(Needs(lag=Moments())).lag is found
     assert hook.observe().lag is None
 
-    def away(kafka: str, extra: Any, sources: Any) -> Any:
+    def away(kafka: str, extra: Any, sources: Any, moments: Any) -> Any:
         raise error
 
     monkeypatch.setattr(reader, "measure_sources", away)
-    look = hook.observe(Needs(lag=True))
+    look = hook.observe(Needs(lag=Moments()))
     assert (look.lag, look.state.holder) == (None, OLD)
 
 
 def test_without_kafka_or_queries_nothing_is_measured(hook: StreamHook, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "measure_sources", None)
-    assert hook.observe(Needs(lag=True)).lag is None
+    assert hook.observe(Needs(lag=Moments())).lag is None
     without = StreamHook("orders", hook.control, "here")
     write(hook.control_log, *RUNNING)
-    assert without.observe(Needs(lag=True)).lag is None
+    assert without.observe(Needs(lag=Moments())).lag is None
 
 
 def test_what_is_committed_is_read_from_the_checkpoint(hook: StreamHook, tmp_path: Path) -> None:

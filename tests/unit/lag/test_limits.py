@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -54,13 +55,23 @@ def test_what_is_known_is_held_against_the_limits(limits: LagLimits, found: LagR
         report(partition(0), seconds=None),
         report(partition(1, verdict=None)),
         report(partition(1, verdict=None), commit_age=None),
-        report(partition(1), problem="When Kafka deletes unread records of the topic t is unknown: Kafka refuses us."),
+        report(partition(1), problem="When Kafka deletes unread records of t is unknown.", retention_known=False),
+        report(partition(1), ages_known=False),
+        report(partition(1), ages_known=False, seconds=None),
     ],
 )
 def test_what_is_not_known_never_passes(found: LagReport) -> None:
     judged = LagLimits(max_records=100, max_seconds=100).judge(found)
     assert judged.health is Health.UNKNOWN
     assert len(judged.reasons) == 1
+
+
+def test_an_alarm_that_cannot_be_judged_never_passes() -> None:
+    limits = LagLimits(verdicts=(), ceilings=Ceilings(commit_age=3600.0))
+    assert health(limits, report(partition(1), commit_age=None, seconds=7200.0)) is Health.UNKNOWN
+    assert health(limits, report(partition(1), commit_age=21_600.0, seconds=60.0, ages_known=False)) is Health.UNKNOWN
+    assert health(limits, report(partition(1), commit_age=21_600.0, seconds=7200.0, ages_known=False)) is Health.FAIL
+    assert health(replace(limits, alarms=()), report(partition(1), commit_age=None, seconds=7200.0)) is Health.PASS
 
 
 def test_what_is_not_known_does_not_hide_what_is_bad() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -12,26 +11,19 @@ from airflow_stream_provider.kafka.requests import Problem
 from airflow_stream_provider.lag import partition_offsets as logs
 from airflow_stream_provider.lag.committed_offsets import Committed, GroupOffsets, Missing
 from airflow_stream_provider.lag.measure import measure, measure_each
+from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import GroupVerdict, LagReport, PartitionState, QueryLag, Verdict
-from tests.support.kafka_logs import KafkaLogs
+from tests.support.kafka_logs import LOST, KafkaLogs
+
+NONE = Moments()
 
 
-@dataclass
-class Known:
-    """Offsets that are known beforehand."""
-
-    committed: Committed
-
-    def read(self) -> Committed:
-        return self.committed
+def report(kafka: KafkaLogs, *queries: Committed, moments: Moments = NONE) -> LagReport:
+    return measure_each(kafka, {None: queries}, {None: moments})[None]  # type: ignore[arg-type]
 
 
-def report(kafka: KafkaLogs, *queries: Committed) -> LagReport:
-    return measure(kafka, [Known(query) for query in queries])  # type: ignore[arg-type]
-
-
-def one(kafka: KafkaLogs, offsets: Mapping[int, int], **more: Any) -> QueryLag:
-    (found,) = report(kafka, Committed("q", {"t": offsets}, **more)).queries
+def one(kafka: KafkaLogs, offsets: Mapping[int, int], moments: Moments = NONE, **more: Any) -> QueryLag:
+    (found,) = report(kafka, Committed("q", {"t": offsets}, **more), moments=moments).queries
     return found
 
 
@@ -139,14 +131,14 @@ def test_a_group_that_may_not_be_read_is_unknown() -> None:
 def test_queries_of_one_name_are_told_apart_by_their_key() -> None:
     kafka: Any = KafkaLogs({0: (0, [9, 8, 7]), 1: (0, [9, 8])})
     sources = {
-        "a": [Known(Committed("q", {"t": {0: 1}}, missing=Missing.NOT_READ))],
+        "a": [Committed("q", {"t": {0: 1}}, missing=Missing.NOT_READ)],
         "b": [
-            Known(Committed("q", {"t": {0: 3}}, missing=Missing.NOT_READ)),
-            Known(Committed("q", {"t": {1: 0}}, missing=Missing.NOT_READ)),
+            Committed("q", {"t": {0: 3}}, missing=Missing.NOT_READ),
+            Committed("q", {"t": {1: 0}}, missing=Missing.NOT_READ),
         ],
         "none": [],
     }
-    found = measure_each(kafka, sources)
+    found = measure_each(kafka, sources, dict.fromkeys(sources, NONE))
     assert {key: [query.records for query in each.queries] for key, each in found.items()} == {
         "a": [2],
         "b": [0, 2],
@@ -157,3 +149,49 @@ def test_queries_of_one_name_are_told_apart_by_their_key() -> None:
 
 def test_a_query_that_reads_no_kafka_has_no_lag() -> None:
     assert report(KafkaLogs({}), Committed("q")).queries == ()
+
+
+def test_one_age_that_is_unknown_leaves_the_others_as_a_lower_bound() -> None:
+    """A producer's clock is an hour ahead in partition 0, so the age of what comes after it is unknown."""
+    found = one(KafkaLogs({0: (0, [-3600, 10]), 1: (0, [9000, 7200])}), {0: 1, 1: 1})
+    assert (found.complete, found.ages_known) == (True, False)
+    assert found.seconds == pytest.approx(7200, abs=3)
+    assert found.retention_known is False
+    assert one(KafkaLogs({0: (0, [-3600, 10])}, retention="-1"), {0: 1}).retention_known is True
+    alone = one(KafkaLogs({0: (0, [-3600, 10])}), {0: 1})
+    assert (alone.seconds, alone.ages_known) == (None, False)
+
+
+def test_whether_a_record_of_a_moment_is_committed_is_exact() -> None:
+    kafka = KafkaLogs({0: (0, [900, 600, 10]), 1: (5, [2000, 5])})
+    asked = Moments(at=frozenset({kafka.now - 601, kafka.now - 599}), ages=frozenset({1500.0, 2500.0}))
+    found = report(kafka, Committed("q", {"t": {0: 1, 1: 6}}), moments=asked)
+    assert [found.unread_before(kafka.now - 601), found.unread_before(kafka.now - 599)] == [False, True]
+    behind = one(kafka, {0: 1, 1: 5}, asked)
+    assert [behind.older(1500.0), behind.older(2500.0)] == [True, False]
+    lost = one(KafkaLogs(kafka.logs, {1: LOST}), {0: 2, 1: 5}, asked)
+    assert lost.older(1500.0) is None
+
+
+def test_hundreds_of_readers_at_different_offsets_are_exact_with_one_request() -> None:
+    """Their ages are estimates: the searches share a bounded number of requests."""
+    ages = [float(3000 - 3 * n - (n % 7)) for n in range(900)]
+    kafka = KafkaLogs({0: (0, ages)})
+    queries = [Committed(str(n), {"t": {0: n}}) for n in range(0, 900, 3)]
+    report(kafka, *queries)
+    plain = kafka.questions
+    kafka.questions = 0
+    found = report(kafka, *queries, moments=Moments(at=frozenset({kafka.now - 1500})))
+    assert kafka.questions <= plain + 1
+    first = next(n for n, age in enumerate(ages) if age <= 1500)
+    for query in found.queries:
+        assert query.unread_before == {kafka.now - 1500: int(query.query) < first}
+
+
+def test_records_behind_an_open_transaction_are_not_committed() -> None:
+    kafka = KafkaLogs({0: (0, [900, 600, 10])}, held=2)
+    asked = Moments(at=frozenset({kafka.now - 601, kafka.now - 599}))
+    found = one(kafka, {0: 1}, asked, read_committed=True)
+    assert (found.records, found.partitions[0].held) == (0, 2)
+    assert list(found.unread_before.values()).count(True) == 1
+    assert found.unread_before[kafka.now - 599] is True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,10 @@ import pytest
 
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.kafka.requests import Answers
-from airflow_stream_provider.lag.committed_offsets import CommittedOffsets, HeartbeatOffsets
-from airflow_stream_provider.lag.reader import LagReader
+from airflow_stream_provider.lag.committed_offsets import Committed, HeartbeatOffsets
+from airflow_stream_provider.lag.guarded_reads import ReadHangs
+from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.reader import LagReader, LagUnmeasured
 from airflow_stream_provider.lag.report import LagReport, QueryLag
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import StreamError
@@ -19,19 +23,24 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from tests.support.control_root import new_log
 from tests.support.story import OLD, RUNNING, write
 
-
-def measured(client: Any, asked: Mapping[LagTarget, Iterable[CommittedOffsets]]) -> dict[LagTarget, LagReport]:
-    return {
-        target: LagReport(5.0, tuple(QueryLag(each.read().query) for each in sources))
-        for target, sources in asked.items()
-    }
+Committeds = Mapping[LagTarget, Iterable[Committed]]
 
 
 class Client:
+    def topics(self, names: Iterable[str]) -> Answers[str, Any]:
+        return Answers()
+
     def groups_offsets(self, groups: Iterable[str]) -> Answers[str, dict[Any, int]]:
         found: Answers[str, dict[Any, int]] = Answers()
         found.update({group: {} for group in groups})
         return found
+
+
+def measured(client: Any, asked: Committeds, moments: Mapping[LagTarget, Moments]) -> dict[LagTarget, LagReport]:
+    assert asked.keys() <= moments.keys()
+    return {
+        target: LagReport(5.0, tuple(QueryLag(each.query) for each in committed)) for target, committed in asked.items()
+    }
 
 
 def test_targets_with_queries_of_one_name_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +57,7 @@ def test_targets_with_queries_of_one_name_are_kept_apart(tmp_path: Path, monkeyp
         "airflow_stream_provider.lag.reader.stream_sources",
         lambda stream, *_: [HeartbeatOffsets("enrich", Heartbeat()), HeartbeatOffsets(f"of {stream}", Heartbeat())],
     )
-    found = LagReader(Client()).read([*targets, *groups, targets[0]])  # type: ignore[arg-type]
+    found = LagReader(Client()).read(dict.fromkeys([*targets, *groups], Moments()))  # type: ignore[arg-type]
     names = {t.name: [q.query for q in r.queries] for t, r in found.items() if isinstance(r, LagReport)}
     assert names == {"one": ["enrich", "of one"], "two": ["enrich", "of two"], "g": ["g"]}
     assert isinstance(found[groups[1]], StreamError)
@@ -61,6 +70,77 @@ def test_a_damaged_heartbeat_spoils_no_report(tmp_path: Path, monkeypatch: pytes
     log.store.put_heartbeat(OLD, damaged)
     monkeypatch.setattr("airflow_stream_provider.lag.measure.measure_each", measured)
     target = LagTarget("kafka", "orders", f"file://{tmp_path}")
-    found = LagReader(Client()).read([target])[target]  # type: ignore[arg-type]
+    found = LagReader(Client()).read({target: Moments()})[target]  # type: ignore[arg-type]
     assert isinstance(found, LagReport)
     assert [query.query for query in found.queries] == ["a"]
+
+
+def read(found: Mapping[str, list[Committed] | Exception], monkeypatch: pytest.MonkeyPatch, **more: Any) -> Any:
+    """Read targets whose committed offsets are these."""
+
+    def sources(self: LagReader, target: LagTarget, offsets: Any) -> Any:
+        answer = found[target.stream]
+        if isinstance(answer, Exception):
+            raise answer
+        return [Given(each) for each in answer]
+
+    monkeypatch.setattr(LagReader, "_sources", sources)
+    targets = {LagTarget("kafka", name, "file:///control"): Moments() for name in found}
+    return {target.stream: each for target, each in LagReader(Client(**more)).read(targets).items()}  # type: ignore[arg-type]
+
+
+class Given:
+    def __init__(self, committed: Committed) -> None:
+        self.committed = committed
+        self.query = committed.query
+
+    def read(self) -> Committed:
+        if self.query == "torn":
+            raise ValueError("Expecting value: line 1 column 1 (char 0)")
+        return self.committed
+
+
+def test_a_damaged_file_is_the_problem_of_its_own_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torn heartbeat, or a checkpoint that nobody foresaw, says nothing about the other streams."""
+    whole, torn = Committed("q", problem="It has no batch yet."), Committed("torn")
+    found = read({"good": [whole], "bad": ValueError("torn"), "half": [whole, torn]}, monkeypatch)
+    assert [query.problem for query in found["good"].queries] == ["It has no batch yet."]
+    assert isinstance(found["bad"], LagUnmeasured)
+    assert (found["bad"].fields["kind"], "ValueError: torn" in str(found["bad"])) == ("ValueError", True)
+    assert [bool(query.problem) for query in found["half"].queries] == [True, True]
+    assert "Expecting value" in found["half"].queries[1].problem
+
+
+def test_offsets_that_cannot_be_measured_are_the_problem_of_their_own_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    absurd: Any = {"t": ["not", "by", "partition"]}
+    found = read({"good": [Committed("q", problem="?")], "bad": [Committed("q", absurd)]}, monkeypatch)
+    assert isinstance(found["good"], LagReport)
+    assert isinstance(found["bad"], LagUnmeasured)
+
+
+def test_a_mount_that_hangs_stalls_only_its_own_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening a FIFO that nobody writes to hangs as a dead mount does."""
+    monkeypatch.setattr("airflow_stream_provider.lag.reader.READ_SECONDS", 1.0)
+    dead = tmp_path / "dead"
+    os.mkfifo(dead)
+
+    class Hangs(Given):
+        def read(self) -> Committed:
+            return Committed("q", problem=dead.read_text())
+
+    def sources(self: LagReader, target: LagTarget, offsets: Any) -> Any:
+        return [(Hangs if target.stream == "dead" else Given)(Committed("q", problem="Fine."))]
+
+    monkeypatch.setattr(LagReader, "_sources", sources)
+    targets = {LagTarget("kafka", name, "file:///control"): Moments() for name in ("dead", "alive")}
+    reader = LagReader(Client())  # type: ignore[arg-type]
+    for _ in range(2):
+        found = {target.stream: each for target, each in reader.read(targets).items()}
+        assert isinstance(found["alive"], LagReport)
+        assert isinstance(found["dead"], ReadHangs)
+    dead.write_text("It answers again.")
+    dead.unlink()
+    dead.write_text("It answers again.")
+    until = time.monotonic() + 60
+    while isinstance(reader.read(targets)[next(iter(targets))], ReadHangs):
+        assert time.monotonic() < until

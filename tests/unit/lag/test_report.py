@@ -60,7 +60,6 @@ def test_a_report_is_that_of_its_slowest_query() -> None:
     report = LagReport(0.0, (slow, fast))
     assert (report.records, report.seconds, report.complete) == (20, 12.0, True)
     assert report.verdict is GroupVerdict.WARN
-    assert (report.late(12.0), report.late(11.9)) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -77,12 +76,34 @@ def test_a_report_is_that_of_its_slowest_query() -> None:
 def test_unknown_is_a_verdict_of_its_own(queries: tuple[QueryLag, ...], verdict: GroupVerdict) -> None:
     report = LagReport(0.0, queries)
     assert report.verdict is verdict
-    assert report.late(1.0) is None
+    assert report.unread_before(1.0) is None
 
 
-def test_a_known_late_record_is_late_whatever_else_is_unknown() -> None:
-    report = LagReport(0.0, (QueryLag("a", (partition(),), seconds=9.0), QueryLag("b")))
-    assert (report.late(8.0), report.late(10.0)) == (True, None)
+@pytest.mark.parametrize(
+    ("queries", "wanted"),
+    [
+        ((True, False), True),
+        ((True, None), True),
+        ((False, False), False),
+        ((False, None), None),
+        ((), None),
+    ],
+)
+def test_one_query_with_an_unread_record_is_enough_and_one_that_is_unknown_is_not(
+    queries: tuple[bool | None, ...], wanted: bool | None
+) -> None:
+    report = LagReport(0.0, tuple(QueryLag(str(n), unread_before={5.0: each}) for n, each in enumerate(queries)))
+    assert report.unread_before(5.0) is wanted
+    assert report.unread_before(6.0) is None, "it was not asked"
+
+
+def test_an_age_that_was_asked_for_goes_before_the_estimate() -> None:
+    estimated = QueryLag("a", (partition(),), seconds=9.0)
+    assert [estimated.older(8.0), estimated.older(9.0)] == [True, False]
+    assert replace(estimated, unread_for={8.0: False, 9.0: None}).older(8.0) is False
+    assert replace(estimated, unread_for={8.0: False, 9.0: None}).older(9.0) is None
+    assert replace(estimated, ages_known=False).older(8.0) is True, "a lower bound that is beyond it is enough"
+    assert replace(estimated, ages_known=False).older(10.0) is None
 
 
 GOOD = QueryLag("a", (partition(),), commit_age=5.0, seconds=5.0, retention_seconds=1e6, held_seconds=0.0)
@@ -95,7 +116,6 @@ GOOD = QueryLag("a", (partition(),), commit_age=5.0, seconds=5.0, retention_seco
         (replace(GOOD, commit_age=61.0, seconds=61.0), (Alarm.COMMIT_AGE,)),
         (replace(GOOD, commit_age=90_000.0, seconds=1.0), ()),  # idle for a day, and a record has just come
         (replace(GOOD, commit_age=1.0, seconds=90_000.0), ()),  # far behind, and reading
-        (replace(GOOD, commit_age=None, seconds=90_000.0), ()),  # not known
         (replace(GOOD, retention_seconds=3599.0), (Alarm.RETENTION,)),
         (replace(GOOD, retention_seconds=None), ()),
         (replace(GOOD, retention_seconds=1790.0, retained=1800.0), ()),  # all that waits goes within the hour
@@ -106,6 +126,25 @@ GOOD = QueryLag("a", (partition(),), commit_age=5.0, seconds=5.0, retention_seco
 )
 def test_what_burrow_does_not_see(query: QueryLag, alarms: tuple[Alarm, ...]) -> None:
     assert query.alarms(Ceilings(commit_age=60.0)) == alarms
+
+
+@pytest.mark.parametrize(
+    ("query", "undecided"),
+    [
+        (GOOD, ()),
+        (replace(GOOD, commit_age=None, seconds=90_000.0), (Alarm.COMMIT_AGE,)),
+        (replace(GOOD, commit_age=None), ()),  # every unread record is younger than the ceiling
+        (replace(GOOD, commit_age=61.0, ages_known=False), (Alarm.COMMIT_AGE,)),
+        (replace(GOOD, commit_age=59.0, ages_known=False), ()),
+        (replace(GOOD, retention_known=False), (Alarm.RETENTION,)),
+        (replace(GOOD, retention_known=False, retention_seconds=3599.0), ()),  # raised, whatever else is unknown
+        (replace(GOOD, partitions=(partition(held=5),), held_seconds=None), (Alarm.STUCK_TRANSACTION,)),
+        (replace(GOOD, partitions=(partition(held=0),), held_seconds=None), ()),
+    ],
+)
+def test_an_alarm_that_cannot_be_judged_is_unknown(query: QueryLag, undecided: tuple[Alarm, ...]) -> None:
+    assert query.undecided(Ceilings(commit_age=60.0)) == undecided
+    assert not set(undecided) & set(query.alarms(Ceilings(commit_age=60.0)))
 
 
 def test_without_a_ceiling_the_age_of_commits_is_not_judged() -> None:

@@ -56,7 +56,7 @@ def test_it_is_brought_by_airflows_notifiers_and_by_functions(
 
     monkeypatch.setattr(lag, "kafka_extra", lambda kafka: {})
     monkeypatch.setattr(lag, "akafka_extra", extra)
-    monkeypatch.setattr(lag, "measure_lag", lambda target, extra: report(partition(50)))
+    monkeypatch.setattr(lag, "measure_lag", lambda target, extra, moments: report(partition(50)))
     called: list[Alert] = []
     Page.sent = []
     notifier = LagNotifier(stream=spec, to=[Page("{{ alert.subject }}"), called.append])
@@ -97,7 +97,7 @@ def test_a_recipient_that_fails_keeps_no_other_from_being_told_and_fails_the_not
 
     monkeypatch.setattr(lag, "kafka_extra", lambda kafka: {})
     monkeypatch.setattr(lag, "akafka_extra", extra)
-    monkeypatch.setattr(lag, "measure_lag", lambda target, extra: report(partition(50)))
+    monkeypatch.setattr(lag, "measure_lag", lambda target, extra, moments: report(partition(50)))
     called: list[Alert] = []
     notifier = LagNotifier(stream=spec, to=[broken, called.append])
     context: Any = {}

@@ -36,7 +36,7 @@ class Kafka:
         self.at = 1000.0
         self.records: int | None = 0
 
-    def measure(self, kafka: Any, extra: Any, sources: Any) -> LagReport:
+    def measure(self, kafka: Any, extra: Any, sources: Any, moments: Any) -> LagReport:
         if self.records is None:
             raise StreamError("No broker answers.")
         partition = PartitionLag(

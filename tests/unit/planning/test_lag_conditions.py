@@ -7,6 +7,7 @@ import pytest
 
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
 from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lifecycle.errors import StreamError
@@ -57,12 +58,13 @@ def test_the_reason_says_how_long_it_lasted() -> None:
     assert outcome.reason == "enrich is behind by 11 records; 10 are allowed. This has lasted for 1 min 30 s."
 
 
-@pytest.mark.parametrize(
-    ("seconds", "wanted"), [(0.0, Ended.REACHED), (99.0, Ended.REACHED), (100.0, Ended.REACHED), (101.0, None)]
-)
-def test_caught_up_is_when_no_record_of_that_time_waits(seconds: float, wanted: Ended | None) -> None:
-    outcome = CaughtUp(LIMITS, 900.0).check(LagLook(1000.0, report(partition(5), seconds=seconds)), Streaks())
+@pytest.mark.parametrize(("unread", "wanted"), [(False, Ended.REACHED), (True, None), (None, None)])
+def test_caught_up_is_when_no_record_of_that_time_waits(unread: bool | None, wanted: Ended | None) -> None:
+    """Whatever the age is that is estimated for display."""
+    found = report(partition(5), seconds=0.0, unread_before={900.0: unread})
+    outcome = CaughtUp(LIMITS, 900.0).check(LagLook(1000.0, found), Streaks())
     assert (outcome and outcome.ended) == wanted
+    assert CaughtUp(LIMITS, 900.0).moments == Moments(at=frozenset({900.0}))
 
 
 @pytest.mark.parametrize(
@@ -74,12 +76,15 @@ def test_what_is_not_known_is_not_caught_up(found: LagReport | None) -> None:
 
 
 def test_one_query_whose_age_is_not_known_keeps_the_gate_shut() -> None:
-    known, unknown = QueryLag("a", (partition(0),), seconds=0.0), QueryLag("b", (partition(9),), seconds=None)
-    assert CaughtUp(LIMITS, 900.0).check(LagLook(1000.0, LagReport(1000.0, (known, unknown))), Streaks()) is None
+    known = QueryLag("a", (partition(0),), unread_before={900.0: False})
+    unknown = QueryLag("b", (partition(9),))
+    found = LagReport(1000.0, (known, unknown))
+    assert CaughtUp(LIMITS, 900.0).check(LagLook(1000.0, found), Streaks()) is None
 
 
 def test_a_moment_that_has_not_come_is_waited_for() -> None:
-    assert CaughtUp(LIMITS, 1001.0).check(LagLook(1000.0, report(partition(0), seconds=0.0)), Streaks()) is None
+    found = report(partition(0), unread_before={1001.0: False})
+    assert CaughtUp(LIMITS, 1001.0).check(LagLook(1000.0, found), Streaks()) is None
 
 
 @pytest.mark.parametrize("condition", [Measured(LIMITS), WithinLimits(LIMITS, 5.0, "skip"), CaughtUp(LIMITS, 7.0)])

@@ -172,7 +172,7 @@ def test_the_operator_is_tried_again_when_kafka_does_not_answer_and_not_without_
 
 def looking(monkeypatch: pytest.MonkeyPatch, *looks: LagLook) -> None:
     left = list(looks)
-    monkeypatch.setattr(sensors, "look_at_lag", lambda target: left.pop(0) if len(left) > 1 else left[0])
+    monkeypatch.setattr(sensors, "look_at_lag", lambda target, moments: left.pop(0) if len(left) > 1 else left[0])
 
 
 def at_once(spec: StreamSpec, **settings: Any) -> KafkaLagSensor:
@@ -194,7 +194,8 @@ def test_without_deferring_it_looks_from_the_worker(spec: StreamSpec, monkeypatc
 
 
 def test_the_gate_shows_alarms_by_the_streams_own_ceilings(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    looking(monkeypatch, LagLook(1000.0, report(partition(5), seconds=350.0, commit_age=350.0)))
+    found = report(partition(5), seconds=350.0, commit_age=350.0, unread_before={600.0: False})
+    looking(monkeypatch, LagLook(1000.0, found))
     gate = StreamCaughtUpSensor(task_id="t", stream=spec, moment="1970-01-01T00:10Z", deferrable=False)
     assert gate.execute(context())["queries"][0]["alarms"] == ["COMMIT_AGE"]
     gate = StreamCaughtUpSensor(task_id="t", group="g", kafka="k", moment="1970-01-01T00:10Z", deferrable=False)

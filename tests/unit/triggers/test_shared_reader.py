@@ -11,6 +11,7 @@ import pytest
 
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError
 from airflow_stream_provider.triggers import shared_reader as sharing
 from airflow_stream_provider.triggers.shared_reader import next_tick, shared_reader
@@ -23,7 +24,7 @@ async def look(name: str = "orders", kafka: str = "kafka_default", since: float 
     """A trigger's look; by default a new one."""
     wanted = target(name, kafka)
     async with shared_reader(wanted.kafka) as found:
-        return await found.look(wanted, since)
+        return await found.look(wanted, since, Moments())
 
 
 def looks(*wanted: Coroutine[Any, Any, LagLook]) -> list[LagLook]:
@@ -71,11 +72,11 @@ def test_whoever_asks_while_a_measurement_runs_is_answered_by_the_next_one(kafka
 def test_a_look_that_is_new_enough_is_not_made_again(kafka: WatchedKafka) -> None:
     async def watched() -> None:
         async with shared_reader("kafka_default") as found:
-            first = await found.look(target(), 0.0)
-            assert await found.look(target(), first.at) is first
+            first = await found.look(target(), 0.0, Moments())
+            assert await found.look(target(), first.at, Moments()) is first
             assert len(kafka.reads) == 1
-            assert await found.look(target(), first.at + 1e-6) is not first
-            assert await found.look(target("another"), 0.0) is not first
+            assert await found.look(target(), first.at + 1e-6, Moments()) is not first
+            assert await found.look(target("another"), 0.0, Moments()) is not first
             assert len(kafka.reads) == 3
 
     asyncio.run(watched())
@@ -86,8 +87,8 @@ def test_looks_of_those_who_have_left_are_forgotten(kafka: WatchedKafka, monkeyp
 
     async def watched() -> None:
         async with shared_reader("kafka_default") as found:
-            await found.look(target("old"), 0.0)
-            await found.look(target("new"), 0.0)
+            await found.look(target("old"), 0.0, Moments())
+            await found.look(target("new"), 0.0, Moments())
             assert found._last.keys() == {target("new")}
 
     asyncio.run(watched())
@@ -98,12 +99,12 @@ def test_the_last_one_to_leave_closes_the_connection_and_the_next_one_opens_its_
         async with shared_reader("kafka_default") as first:
             async with shared_reader("kafka_default") as second:
                 assert first is second
-                await second.look(target(), ALWAYS)
+                await second.look(target(), ALWAYS, Moments())
             assert kafka.closed == 0
         await until(lambda: kafka.closed == 1)
         async with shared_reader("kafka_default") as third:
             assert third is not first
-            await third.look(target(), ALWAYS)
+            await third.look(target(), ALWAYS, Moments())
 
     asyncio.run(watched())
     assert kafka.opened == 2
@@ -114,7 +115,7 @@ def test_a_kafka_that_is_away_gives_the_reason_and_gets_a_new_connection(kafka: 
 
     async def watched() -> list[LagLook]:
         async with shared_reader("kafka_default") as found:
-            return [await found.look(target(), ALWAYS) for _ in range(3)]
+            return [await found.look(target(), ALWAYS, Moments()) for _ in range(3)]
 
     away, *back = asyncio.run(watched())
     assert (away.report, away.problem) == (None, "Kafka does not answer.")
@@ -127,7 +128,7 @@ def test_a_stream_whose_log_cannot_be_read_keeps_the_connection(kafka: WatchedKa
 
     async def watched() -> list[LagLook]:
         async with shared_reader("kafka_default") as found:
-            return [await found.look(target(), ALWAYS) for _ in range(2)]
+            return [await found.look(target(), ALWAYS, Moments()) for _ in range(2)]
 
     assert [each.problem for each in asyncio.run(watched())] == ["The folder is not mounted.", ""]
     assert kafka.opened == 1
@@ -178,3 +179,17 @@ def test_all_wake_at_the_same_multiple_of_their_interval(interval: float) -> Non
 def test_a_tick_is_never_later_than_the_deadline() -> None:
     deadline = time.time() + 0.01
     assert asyncio.run(next_tick(3600.0, deadline)) == deadline
+
+
+def test_a_kept_look_is_given_only_to_those_who_ask_nothing_more_of_it(kafka: WatchedKafka) -> None:
+    """A gate's moment is asked of Kafka exactly; a look that was not asked for it does not know."""
+
+    async def looks() -> list[bool]:
+        async with shared_reader("kafka_default") as found:
+            gate = Moments(at=frozenset({5.0}))
+            first = await found.look(target(), 0.0, Moments())
+            exact = await found.look(target(), 0.0, gate)
+            again = await found.look(target(), 0.0, gate)
+            return [exact is first, again is exact, await found.look(target(), 0.0, Moments()) is exact]
+
+    assert asyncio.run(looks()) == [False, True, True]

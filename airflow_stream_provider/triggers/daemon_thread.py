@@ -1,0 +1,42 @@
+"""A single background thread that never keeps the triggerer from ending."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class DaemonThread(Executor):
+    """Runs calls one after another in one daemon thread.
+
+    `ThreadPoolExecutor(1)`, in contrast, joins its thread when the process ends: a call that hangs would keep it alive.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def submit(self, call: Callable[..., T], /, *args: Any, **options: Any) -> Future[T]:
+        """Run a call after those before it."""
+        future: Future[T] = Future()
+        self._calls.put((future, lambda: call(*args, **options)))
+        return future
+
+    def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:
+        """End the thread after the calls that were submitted; never waits."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (each := self._calls.get()) is not None:
+            future, call = each
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(call())
+            except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
+                future.set_exception(error)
