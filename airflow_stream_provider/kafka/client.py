@@ -101,26 +101,6 @@ class KafkaClient:
 
         return self._run("for offsets", self._requests.ask_leaders, dict(specs), request, answers)
 
-    def producers(self, partitions: Iterable[TopicPartition]) -> Answers[TopicPartition, list[dict[str, Any]]]:
-        """Return the active producers of each partition.
-
-        `current_txn_start_offset` is where a producer's open transaction begins, -1 if it has none.
-        """
-
-        def request(wanted: Mapping[TopicPartition, None]) -> Any:
-            topics: dict[str, list[int]] = {}
-            for partition in wanted:
-                topics.setdefault(partition.topic, []).append(partition.partition)
-            return self._admin._describe_producers_request(topics)
-
-        def answers(found: Any) -> Iterator[tuple[str, int, int, list[dict[str, Any]]]]:
-            for topic in found.topics:
-                for each in topic.partitions:
-                    producers = [producer.to_dict() for producer in each.active_producers]
-                    yield topic.name, each.partition_index, each.error_code, producers
-
-        return self._run("for producers", self._requests.ask_leaders, dict.fromkeys(partitions), request, answers)
-
     def transactions(self) -> Answers[int, tuple[Transaction, ...]]:
         """Return the open transactions of all brokers, by their coordinator's id.
 

@@ -167,5 +167,6 @@ def _sentence(alarm: Alarm, query: QueryLag) -> str:
     if alarm is Alarm.RETENTION:
         return f"Kafka deletes unread records in {duration(query.retention_seconds)}"
     if alarm is Alarm.STUCK_TRANSACTION:
-        return f"a transaction open for {duration(query.held_seconds)} hides the records behind it"
+        by = f" ({query.held_by})" if query.held_by else ""
+        return f"a transaction open for {duration(query.held_seconds)}{by} hides the records behind it"
     return f"Kafka deleted {count(query.lost, 'record')} before they were read"

@@ -13,6 +13,7 @@ from airflow_stream_provider.lag.commit_window import verdicts
 from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, read_safely
 from airflow_stream_provider.lag.gc_pause import gc_paused
 from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.open_transactions import OpenTransactions
 from airflow_stream_provider.lag.partition_offsets import PartitionOffsets
 from airflow_stream_provider.lag.record_age import UnreadRange, first_at, oldest
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
@@ -59,27 +60,25 @@ def measure_each(
     retention = logs.retention(set().union(*(query.topics for query in measured)))
     now = round(logs.at * 1000)
     unread: dict[bool, _Unread] = {False: {}, True: {}}
-    held: _Unread = {}
     for query in measured:
         unread[query.read_committed].update(query.unread(retention))
-        held.update(query.held())
     asked: dict[int, set[TopicPartition]] = {}
     for query in measured:
         for at in query.asked:
             asked.setdefault(at, set()).update(query.behind)
     searches: list[tuple[bool, OffsetSearch[TopicPartition, Any]]] = [
         *((read_committed, oldest(ranges, now)) for read_committed, ranges in unread.items()),
-        (False, oldest(held, now)),
         # Not as a reader of committed records: records behind an open transaction are not committed either.
         *((False, first_at(at, partitions)) for at, partitions in asked.items()),
         *((query.read_committed, query.verdicts()) for query in measured),
     ]
-    uncommitted_times, committed_times, held_times, *others = logs.search(searches)
+    uncommitted_times, committed_times, *others = logs.search(searches)
     firsts, verdicts_found = dict(zip(asked, others, strict=False)), others[len(asked) :]
+    transactions = logs.transactions({tp for query in measured for tp in query.held})
     times: dict[bool, _Times] = {False: uncommitted_times, True: committed_times}
     reports: dict[K, list[QueryLag]] = {key: [] for key in committed}
     for (key, _), query, partition_verdicts in zip(queries, measured, verdicts_found, strict=True):
-        reports[key].append(query.lag(times[query.read_committed], held_times, partition_verdicts, firsts))
+        reports[key].append(query.lag(times[query.read_committed], transactions, partition_verdicts, firsts))
     return {key: LagReport(logs.at, tuple(lags)) for key, lags in reports.items()}
 
 
@@ -96,7 +95,6 @@ class _Query:
         self._lags = {tp: found.lag for tp, found in self._partitions.items() if found.lag is not None}
         self._ends = {tp: self._partitions[tp].end or 0 for tp in self._lags}
         self._unread: _Unread = {}
-        self._held: _Unread = {}
         self._moments = {moment: round(moment * 1000) for moment in moments.at}
         self._ages = {age: round((logs.at - age) * 1000) for age in moments.ages}
 
@@ -131,14 +129,10 @@ class _Query:
         }
         return self._unread
 
-    def held(self) -> _Unread:
-        """Return the records behind an open transaction: from the last stable offset to the high watermark."""
-        self._held = {
-            (self._number, tp): UnreadRange(tp, found.end or 0, (found.end or 0) + found.held, (self._number, None))
-            for tp, found in self._partitions.items()
-            if found.held
-        }
-        return self._held
+    @property
+    def held(self) -> list[TopicPartition]:
+        """The partitions with records behind an open transaction."""
+        return [tp for tp, partition in self._partitions.items() if partition.held]
 
     def verdicts(self) -> OffsetSearch[TopicPartition, dict[TopicPartition, Verdict | None]]:
         """Return the search for Burrow's verdict on each partition."""
@@ -147,7 +141,7 @@ class _Query:
     def lag(
         self,
         times: _Times,
-        held_times: _Times,
+        transactions: OpenTransactions,
         verdicts: Mapping[TopicPartition, Verdict | None],
         firsts: Mapping[int, Mapping[TopicPartition, int]],
     ) -> QueryLag:
@@ -176,7 +170,7 @@ class _Query:
             ),
             default=(None, math.inf),
         )
-        held = [self._age(held_times[1].get(key)) for key in self._held]
+        held = transactions.hiding(self.held)
         ages_known = not failed and None not in ages.values()
         late = {at: self._late(firsts[at], partitions) for at in self.asked}
         return QueryLag(
@@ -186,8 +180,10 @@ class _Query:
             batch=query.batch,
             seconds=None if failed or not self._lags else _known(by_retention.values(), ages_known),
             retention_seconds=left,
-            held_seconds=_most(held) if any(p.held is not None for p in partitions.values()) else None,
-            problem=logs.problem(partitions),
+            held_seconds=held.seconds if any(p.held is not None for p in partitions.values()) else None,
+            held_timeout=held.timeout,
+            held_by=held.by,
+            problem=logs.problem(partitions) or held.problem,
             retained=retained,
             ages_known=ages_known,
             retention_known=logs.retention_known(self.topics)
@@ -214,9 +210,3 @@ class _Query:
 def _known(ages: Iterable[float | None], all_known: bool) -> float | None:
     """Return the largest age that is known; None when none is, 0 when there are none."""
     return max((age for age in ages if age is not None), default=0.0 if all_known else None)
-
-
-def _most(ages: Iterable[float | None]) -> float | None:
-    """Return the largest age; 0 when there are none, None when one is unknown."""
-    found = list(ages)
-    return None if None in found else max((age for age in found if age is not None), default=0.0)

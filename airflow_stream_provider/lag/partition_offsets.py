@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.kafka.requests import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, Problem, named
 from airflow_stream_provider.lag.batched_lookup import OffsetSearch, search_together
 from airflow_stream_provider.lag.committed_offsets import Committed, Missing
+from airflow_stream_provider.lag.open_transactions import OpenTransactions
 from airflow_stream_provider.lag.report import PartitionLag, PartitionState
 
 if TYPE_CHECKING:
@@ -120,6 +121,22 @@ class PartitionOffsets:
             reason = f"When Kafka deletes unread records of the topic {topic} is unknown: {problem.reason}"
             self._retention_problems[str(topic)] = reason
         return {topic: _seconds(answers.get(topic, {})) for topic in wanted}
+
+    def transactions(self, held: Collection[TopicPartition]) -> OpenTransactions:
+        """Return the open transactions, asked only if some partitions have records behind one.
+
+        A transaction may end between two requests: then the last stable offset has moved.
+        """
+        if not held:
+            return OpenTransactions(self.at)
+        answers = self._client.transactions()
+        problem = next((each.reason for each in answers.problems.values()), "")
+        listed = [transaction for of_broker in answers.values() for transaction in of_broker]
+        found = OpenTransactions(time.time(), listed, (), problem)
+        unknown = [tp for tp in held if not found.knows(tp)]
+        ends = self._offsets(unknown, LATEST, True)
+        over = {tp for tp in unknown if ends.get(tp, 0) > self._ends[True][tp]}
+        return OpenTransactions(time.time(), listed, over, problem)
 
     def retention_known(self, topics: Iterable[str]) -> bool:
         """Return whether it is known when Kafka deletes the records of these topics."""

@@ -29,6 +29,10 @@ __all__ = [
 ]
 
 
+# A coordinator looks for transactions to abort every ten seconds by default; a minute is plenty.
+ABORT_SECONDS = 60.0
+
+
 class PartitionState(StrEnum):
     """Whether the lag of one partition is known, and why not."""
 
@@ -113,7 +117,11 @@ class QueryLag:
     :param retention_seconds: at least so many seconds until Kafka deletes a record that is not committed, by the
         topic's `retention.ms`; None: never, or unknown.
     :param retention_known: False when it is unknown when some unread record is deleted.
-    :param held_seconds: age of the oldest record behind an open transaction; None with such records: unknown.
+    :param held_seconds: for how long the transaction that hides records has been open, by its coordinator; of several
+        the one that is the longest beyond its own timeout; 0 without any, None = unknown or not a reader of committed
+        records.
+    :param held_timeout: after how long the coordinator aborts that transaction.
+    :param held_by: its transactional id.
     :param problem: why something is unknown, one sentence.
     :param found: False when Kafka has no commit of this group.
     :param retained: seconds for which the topic of `retention_seconds` keeps its records.
@@ -131,6 +139,8 @@ class QueryLag:
     seconds: float | None = None
     retention_seconds: float | None = None
     held_seconds: float | None = None
+    held_timeout: float = 900.0
+    held_by: str = ""
     problem: str = ""
     found: bool = True
     retained: float = math.inf
@@ -220,7 +230,8 @@ class QueryLag:
         if alarm is Alarm.STUCK_TRANSACTION:
             if self.held_seconds is None:
                 return None if any(partition.held for partition in self.partitions) else False
-            return self.held_seconds > ceilings.transaction
+            overdue = self.held_timeout + ABORT_SECONDS if ceilings.transaction is None else ceilings.transaction
+            return self.held_seconds > overdue
         return self.lost > 0
 
     def _commit_age(self, ceiling: float | None) -> bool | None:
@@ -256,13 +267,13 @@ class Ceilings:
     :param commit_age: time since the last commit; None = not judged. Burrow has no such limit, and takes nine days to
         notice that a daily batch is missing.
     :param retention: how long before the deletion of unread records, or half of the topic's retention if that is less.
-    :param transaction: age of the oldest record behind an open transaction. Default: the broker's
-        `transaction.max.timeout.ms` (15 min) and a minute; a transaction that is open for longer hangs (KIP-664).
+    :param transaction: how long a transaction may be open. Default: its own timeout, which Kafka limits by
+        `transaction.max.timeout.ms`, and a minute; one that is open for longer hangs (KIP-664).
     """
 
     commit_age: float | None = None
     retention: float = 3600.0
-    transaction: float = 960.0
+    transaction: float | None = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.hooks.lag import look_at_lag
-from airflow_stream_provider.lag.limits import BAD, LagLimits
+from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.report import Alarm, Verdict
 from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lag.targets import LagTarget
@@ -138,9 +138,10 @@ class KafkaLagSensor(_LagSensor):
     :param max_records: records that a query may be behind; default: the stream's `lag.max_records`. 0 is a limit.
     :param max_seconds: age of the oldest record that is not committed; default: the stream's `lag.max_seconds`.
     :param per_partition: `max_records` counts for each partition, not for their sum.
-    :param verdicts: Burrow's verdicts on a partition that are bad, of WARN, STOP, STALL, REWIND; default for a stream:
-        the last three. Kafka does not record when a group committed, so a group has no verdicts.
-    :param alarms: alarms that are bad, of COMMIT_AGE, RETENTION, STUCK_TRANSACTION, LOST_DATA; default: all.
+    :param verdicts: Burrow's verdicts on a partition that are bad, of WARN, STOP, STALL, REWIND; default: the stream's
+        `lag.verdicts`, by default the last three. Kafka does not record when a group committed, so a group has none.
+    :param alarms: alarms that are bad, of COMMIT_AGE, RETENTION, STUCK_TRANSACTION, LOST_DATA; default: the stream's
+        `lag.alarms`, by default all; for a group all.
     :param for_at_least: seconds for which the lag must have been bad before the sensor fails, so that a spike, or the
         saw-tooth of a healthy stream, does not fail it. Every look in between must be bad or unknown.
     :param unknown: `wait` (until the timeout), `fail` or `skip` when the lag has been unknown for `for_at_least`.
@@ -157,7 +158,7 @@ class KafkaLagSensor(_LagSensor):
         max_seconds: float | None = None,
         per_partition: bool = False,
         verdicts: Iterable[Verdict | str] | None = None,
-        alarms: Iterable[Alarm | str] = tuple(Alarm),
+        alarms: Iterable[Alarm | str] | None = None,
         for_at_least: float | timedelta = 0.0,
         unknown: Unknown | str = Unknown.WAIT,
         **kwargs: Any,
@@ -172,9 +173,9 @@ class KafkaLagSensor(_LagSensor):
                 "A consumer group cannot be judged by Burrow's verdicts: Kafka does not record when it committed.",
                 next_step="Leave verdicts away and give max_records or max_seconds.",
             )
-        default = BAD if self.stream else ()
+        default = own.verdicts if self.stream else ()
         self.verdicts = tuple(Verdict(each).value for each in (default if verdicts is None else verdicts))
-        self.alarms = tuple(Alarm(each).value for each in alarms)
+        self.alarms = tuple(Alarm(each).value for each in (own.alarms if alarms is None else alarms))
         self.ceilings = own.ceilings
         self.for_at_least = for_at_least.total_seconds() if isinstance(for_at_least, timedelta) else float(for_at_least)
         self.unknown = Unknown(unknown).value

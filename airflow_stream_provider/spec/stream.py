@@ -26,8 +26,8 @@ from airflow_stream_provider.clusters import (
     refuse_secret_environment,
 )
 from airflow_stream_provider.control.root import local_folder
-from airflow_stream_provider.lag.limits import LagLimits
-from airflow_stream_provider.lag.report import Ceilings
+from airflow_stream_provider.lag.limits import BAD, LagLimits
+from airflow_stream_provider.lag.report import Alarm, Ceilings, Verdict
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import check_stream_name, check_version
 from airflow_stream_provider.lifecycle.policy import Policy
@@ -159,17 +159,25 @@ class LagSpec(_Part):
 
     `max_records`: of each query. `max_seconds`: age of its oldest record that is not committed. `commit_age`: time
     since its last commit, while records as old wait. `retention`: how long before Kafka deletes what is not read.
+    `transaction`: how long a transaction may hide records; default: a minute beyond the transaction's own timeout.
+    `verdicts`, `alarms`: Burrow's verdicts, of WARN, STOP, STALL, REWIND, and the alarms that are bad.
     """
 
     max_records: Count | None = None
     max_seconds: Seconds | None = None
     commit_age: Seconds | None = None
     retention: Seconds = Ceilings.retention
+    transaction: Seconds | None = None
+    verdicts: tuple[Verdict, ...] = BAD
+    alarms: tuple[Alarm, ...] = tuple(Alarm)
 
     @property
     def limits(self) -> LagLimits:
-        """What sensors, watch and command line judge by; Burrow's verdicts and the alarms are always among it."""
-        return LagLimits(self.max_records, self.max_seconds, ceilings=Ceilings(self.commit_age, self.retention))
+        """What sensors, watch and command line judge by."""
+        ceilings = Ceilings(self.commit_age, self.retention, self.transaction)
+        return LagLimits(
+            self.max_records, self.max_seconds, verdicts=self.verdicts, alarms=self.alarms, ceilings=ceilings
+        )
 
 
 class WatchSpec(_Part):

@@ -11,6 +11,7 @@ from kafka import TopicPartition
 from kafka.structs import OffsetAndTimestamp
 
 from airflow_stream_provider.kafka.requests import Answers, Problem
+from airflow_stream_provider.kafka.transactions import Transaction
 from airflow_stream_provider.lag import partition_offsets as logs
 
 LOST = Problem(5, "It has no leader.")
@@ -27,6 +28,7 @@ class KafkaLogs:
     ends: list[int] = field(default_factory=list)
     questions: int = 0
     held: int = 0
+    open: list[Transaction] = field(default_factory=list)
     now: float = field(default_factory=time.time)
 
     def topics(self, names: Iterable[str]) -> Answers[str, Any]:
@@ -58,6 +60,11 @@ class KafkaLogs:
             return (self.ends.pop(0) if self.ends else start + len(ages)), -1
         times = [round((self.now - age) * 1000) for age in ages]
         return next(((start + n, at) for n, at in enumerate(times) if at >= spec), (-1, -1))
+
+    def transactions(self) -> Answers[int, tuple[Transaction, ...]]:
+        found: Answers[int, tuple[Transaction, ...]] = Answers()
+        found[1] = tuple(self.open)
+        return found
 
     def configs(self, topics: Iterable[str], keys: Iterable[str]) -> Answers[str, Any]:
         found: Answers[str, Any] = Answers()

@@ -6,13 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from kafka import TopicPartition
 
 from airflow_stream_provider.kafka.requests import Problem
+from airflow_stream_provider.kafka.transactions import Transaction
 from airflow_stream_provider.lag import partition_offsets as logs
 from airflow_stream_provider.lag.committed_offsets import Committed, GroupOffsets, Missing
 from airflow_stream_provider.lag.measure import measure, measure_each
 from airflow_stream_provider.lag.moments import Moments
-from airflow_stream_provider.lag.report import GroupVerdict, LagReport, PartitionState, QueryLag, Verdict
+from airflow_stream_provider.lag.report import (
+    Alarm,
+    Ceilings,
+    GroupVerdict,
+    LagReport,
+    PartitionState,
+    QueryLag,
+    Verdict,
+)
 from tests.support.kafka_logs import LOST, KafkaLogs
 
 NONE = Moments()
@@ -195,3 +205,18 @@ def test_records_behind_an_open_transaction_are_not_committed() -> None:
     assert (found.records, found.partitions[0].held) == (0, 2)
     assert list(found.unread_before.values()).count(True) == 1
     assert found.unread_before[kafka.now - 599] is True
+
+
+def test_a_transaction_is_as_old_as_its_coordinator_says() -> None:
+    """The records behind it are dated two hours ago: the times of events, not of the transaction."""
+    kafka = KafkaLogs({0: (0, [9000, 7200, 7200])}, held=2)
+    kafka.open = [Transaction("fresh", kafka.now - 5, 60.0, frozenset({TopicPartition("t", 0)}))]
+    found = one(kafka, {0: 1}, read_committed=True)
+    assert found.held_seconds == pytest.approx(5, abs=3)
+    assert (found.held_timeout, found.held_by, found.alarms(Ceilings())) == (60.0, "fresh", ())
+    kafka.open = [Transaction("hangs", kafka.now - 130, 60.0, frozenset({TopicPartition("t", 0)}))]
+    assert one(kafka, {0: 1}, read_committed=True).alarms(Ceilings()) == (Alarm.STUCK_TRANSACTION,)
+    kafka.open = []
+    unnamed = one(kafka, {0: 1}, read_committed=True)
+    assert (unnamed.held_seconds, unnamed.undecided(Ceilings())) == (None, (Alarm.STUCK_TRANSACTION,))
+    assert "no coordinator names it" in unnamed.problem
