@@ -1,12 +1,14 @@
 """Translate an Airflow connection of type `kafka` into settings of kafka-python.
 
 The connection's extra has librdkafka's names, as Airflow's own Kafka provider uses them. Each name is translated, or
-ignored because it concerns only producers and consumers, or refused with an error. None is dropped silently.
+ignored because it concerns only producers and consumers. An unknown name is refused with an error if it is about
+security, and otherwise left out with a warning, since it cannot make a look at Kafka wrong.
 """
 
 from __future__ import annotations
 
 import importlib
+import logging
 import re
 import ssl
 import time
@@ -15,6 +17,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from airflow_stream_provider.lifecycle.errors import SpecError
+
+log = logging.getLogger(__name__)
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -40,6 +44,8 @@ _OTHERS = (
     *("bootstrap.servers", "client.id", "security.protocol", "sasl.mechanism", "sasl.mechanisms"),
     *("sasl.username", "sasl.password", "oauth_cb", "sasl.oauthbearer.config"),
 )
+# Ignoring a setting of this kind could make a connection less safe than its author meant, or use other credentials.
+_SECURITY = ("sasl", "ssl", "tls", "security", "oauth", "enable.ssl", "enable.sasl", "bootstrap")
 # The same connection often serves producers and consumers. Their settings have no effect on an admin client.
 _NOT_OURS = (
     *("group.id", "group.instance.id", "group.protocol", "auto.offset.reset", "isolation.level", "check.crcs"),
@@ -51,6 +57,8 @@ _NOT_OURS = (
     *("compression.type", "compression.codec", "delivery.timeout.ms", "message.timeout.ms", "request.timeout.ms"),
     *("message.max.bytes", "max.in.flight.requests.per.connection", "partitioner", "log_level", "debug"),
     *("statistics.interval.ms", "socket.keepalive.enable", "broker.address.family", "client.rack"),
+    *("socket.connection.setup.timeout.ms", "topic.metadata.refresh.interval.ms", "connections.max.idle.ms"),
+    *("topic.metadata.refresh.sparse", "socket.nagle.disable", "log.connection.close", "api.version.request"),
 )
 
 
@@ -73,12 +81,15 @@ def client_settings(conn_id: str, extra: Mapping[str, Any]) -> dict[str, Any]:
     """
     known = {*_NUMBERS, *_SSL, *_OTHERS, *_NOT_OURS}
     unknown = sorted(set(extra) - known)
-    if unknown:
+    about_security = [name for name in unknown if name.lower().startswith(_SECURITY)]
+    if about_security:
         raise _refused(
             conn_id,
-            f"has unknown settings: {', '.join(unknown)}",
+            f"has unknown settings about security: {', '.join(about_security)}",
             f"Remove them from its extra. Known settings: {', '.join(sorted(known - set(_NOT_OURS)))}.",
         )
+    if unknown:
+        log.warning("The Kafka connection %r has settings that have no effect here: %s.", conn_id, ", ".join(unknown))
     protocol = _choice(conn_id, extra, "security.protocol", _PROTOCOLS, "PLAINTEXT")
     return {
         "bootstrap_servers": _servers(conn_id, extra.get("bootstrap.servers")),

@@ -62,7 +62,7 @@ def test_a_password_is_used_and_never_shown() -> None:
         ({}, "The Kafka connection 'k' names no broker."),
         ({"bootstrap.servers": " , "}, "names no broker"),
         ({"bootstrap.servers": "PLAINTEXT://a:1"}, "not HOST or HOST:PORT: PLAINTEXT://a:1"),
-        ({**SERVERS, "socket.magic": "hunter2", "x": 1}, "unknown settings: socket.magic, x."),
+        ({**SERVERS, "ssl.magic": "hunter2", "sasl.x": 1}, "unknown settings about security: sasl.x, ssl.magic."),
         ({**SERVERS, "sasl.oauthbearer.client.secret": "hunter2"}, "sasl.oauthbearer.client.secret"),
         ({**SERVERS, "socket.timeout.ms": "soon"}, "socket.timeout.ms 'soon', which is not a whole number"),
         ({**SERVERS, "security.protocol": "TLS"}, "security.protocol 'TLS', which must be one of PLAINTEXT, SSL"),
@@ -144,3 +144,13 @@ def test_a_callback_is_called_only_if_airflow_trusts_it(path: str | None, senten
 
 def test_a_folder_of_certificate_authorities_is_accepted(tmp_path: Path) -> None:
     assert client_settings("k", {**SERVERS, "security.protocol": "SSL", "ssl.ca.location": str(tmp_path)})
+
+
+def test_settings_that_cannot_matter_here_are_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """A connection that is shared with Airflow's Kafka provider, whose names nobody can list in full."""
+    harmless = {"socket.connection.setup.timeout.ms": 30000, "connections.max.idle.ms": 1}
+    assert client_settings("k", {**SERVERS, **harmless}) == client_settings("k", SERVERS)
+    assert not caplog.records
+    assert client_settings("k", {**SERVERS, "some.new.setting": "hunter2"}) == client_settings("k", SERVERS)
+    assert "some.new.setting" in caplog.text
+    assert "hunter2" not in caplog.text
