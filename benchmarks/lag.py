@@ -45,6 +45,7 @@ from benchmarks.results import machine, show, spread, write
 from devstack.jars import fetch, kafka_broker
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_tools import kafka_tools
+from devstack.kafka_writes import commit_group, create_topics
 from devstack.processes import java
 
 # Partitions of each topic that the benchmark makes.
@@ -79,7 +80,7 @@ def fill(kafka: KafkaCluster, client: KafkaClient, sizes: list[int]) -> None:
     """Make the topics, their records, and two groups for each size."""
     topics = {name: count for size in sizes for name, count in topics_of(size).items()}
     for name, count in topics.items():
-        client.create_topics({name: count})
+        create_topics(client, {name: count})
     producer = KafkaProducer(bootstrap_servers=kafka.servers, linger_ms=20)
     for name, count in topics.items():
         for record in range(RECORDS * count):
@@ -89,7 +90,7 @@ def fill(kafka: KafkaCluster, client: KafkaClient, sizes: list[int]) -> None:
     for size in sizes:
         for name, count in topics_of(size).items():
             for group, offset in ((group_of(size), 1), (level_of(size), RECORDS)):
-                client.commit_group(group, {TopicPartition(name, number): offset for number in range(count)})
+                commit_group(client, group, {TopicPartition(name, number): offset for number in range(count)})
 
 
 def group_of(size: int) -> str:
@@ -184,7 +185,7 @@ def cost(client: KafkaClient, size: int, rounds: int) -> dict[str, Any]:
 
 def sensed(kafka: KafkaCluster, client: KafkaClient, count: int) -> None:
     """Make the topic of the sensors: in each partition one record for every ten seconds of the last hours."""
-    client.create_topics({"sensed": SENSOR_PARTITIONS})
+    create_topics(client, {"sensed": SENSOR_PARTITIONS})
     producer = KafkaProducer(bootstrap_servers=kafka.servers, linger_ms=20)
     now = round(time.time() * 1000)
     for record, partition in itertools.product(range(count), range(SENSOR_PARTITIONS)):
@@ -199,7 +200,7 @@ def sensors(kafka: KafkaCluster, client: KafkaClient, count: int, apart: bool = 
     """
     partitions = [TopicPartition("sensed", number) for number in range(SENSOR_PARTITIONS)]
     for number in range(count):
-        client.commit_group(f"sensed-{number}", dict.fromkeys(partitions, number if apart else 0))
+        commit_group(client, f"sensed-{number}", dict.fromkeys(partitions, number if apart else 0))
     os.environ["AIRFLOW_CONN_BENCH"] = json.dumps({"conn_type": "kafka", "extra": kafka.extra})
     return asyncio.run(_sensors(count))
 

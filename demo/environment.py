@@ -13,6 +13,7 @@ import yaml
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
+from devstack import kafka_writes
 from devstack.airflow_api import AirflowApi
 
 TOPICS = {"orders": 2, "orders-enriched": 2, "order-totals": 2}
@@ -78,4 +79,4 @@ def lay_out(source: Path, target: Path, *, brokers: str, data: Path, changes: Ma
 def create_topics(brokers: str) -> None:
     """Create those topics of the stream that do not exist yet."""
     with KafkaClient("demo", {"bootstrap.servers": brokers}) as client:
-        client.create_topics(TOPICS)
+        kafka_writes.create_topics(client, TOPICS)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from devstack.jars import Progress, fetch, kafka_broker
+from devstack.kafka_writes import create_topics
 from devstack.ports import HOST, free_port, listening
 from devstack.processes import Process, Processes, java, stop
 
@@ -77,7 +78,7 @@ class Broker:
         from airflow_stream_provider.kafka.client import KafkaClient
 
         with KafkaClient("local", self.connection["extra"]) as client:
-            client.create_topics(partitions)
+            create_topics(client, partitions)
 
     def stop(self) -> None:
         """Stop the broker. Does nothing if it is not running."""

@@ -140,6 +140,10 @@ class KafkaCluster:
         port = self._ports["PLAINTEXT", number]
         self._processes.wait_for(f"broker {number}", lambda: listening(port), START_SECONDS, process)
 
+    def pid(self, number: int) -> int:
+        """Return the process id of a running broker."""
+        return self._running[number].pid
+
     def stop(self, number: int) -> None:
         """Stop one broker."""
         stop(self._running.pop(number))

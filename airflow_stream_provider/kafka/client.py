@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_stream_provider.kafka.cluster_requests import ClusterRequests, LogFolder, Quorum
 from airflow_stream_provider.kafka.connect import connect, stream_error
 from airflow_stream_provider.kafka.group_requests import GroupRequests
+from airflow_stream_provider.kafka.internals import Internals
 from airflow_stream_provider.kafka.list_offsets import (
     PackedListOffsetsRequest,
     PackedListOffsetsResponse,
@@ -45,8 +46,9 @@ class KafkaClient:
         self._process = os.getpid()
         self._closed = False
         self._admin = connect(conn_id, extra)
-        self._requests = Requests(self._admin)
-        self._groups = GroupRequests(self._admin, self._requests)
+        self._kafka = Internals(self._admin)
+        self._requests = Requests(self._kafka)
+        self._groups = GroupRequests(self._kafka, self._requests)
         self._cluster = ClusterRequests(self._requests)
 
     def __enter__(self) -> KafkaClient:
@@ -70,17 +72,6 @@ class KafkaClient:
         :return: `topic_id` and `partitions` of each topic, with their leaders and replicas.
         """
         return self._run("to describe topics", self._requests.topics, None if names is None else sorted(set(names)))
-
-    def create_topics(self, partitions: Mapping[str, int]) -> None:
-        """Create the topics that do not exist yet, and wait until their partitions have leaders.
-
-        :param partitions: number of partitions by topic.
-        """
-        there = self.topics(partitions)
-        new = {name: {"num_partitions": count} for name, count in partitions.items() if name not in there}
-        if new:
-            with self._asking("to create topics"):
-                self._admin.create_topics(new, wait_for_metadata=True)
 
     def offsets(
         self, specs: Mapping[TopicPartition, int], read_committed: bool = False
@@ -116,15 +107,6 @@ class KafkaClient:
         wanted = sorted(set(groups))
         return self._run("to describe groups", self._groups.offsets, wanted) if wanted else Answers()
 
-    def commit_group(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str = "") -> None:
-        """Commit offsets for a consumer group without members.
-
-        :param metadata: text that is stored with each offset.
-        :raises StreamError: the group has members, or Kafka refuses some of the partitions. The offsets of the other
-            partitions are committed then.
-        """
-        self._run(f"to commit for the group {group}", self._groups.commit, group, dict(offsets), metadata)
-
     def configs(
         self, *, topics: Iterable[str] = (), brokers: Iterable[int] = (), keys: Iterable[str] | None = None
     ) -> Answers[str | int, dict[str, str | None]]:
@@ -151,7 +133,7 @@ class KafkaClient:
         """
         from kafka import TopicPartition
 
-        describe, names = self._admin._async_describe_topic_partitions, sorted(set(topics))
+        describe, names = self._kafka.describe_partitions, sorted(set(topics))
         found: dict[TopicPartition, tuple[int, ...]] = {}
         cursor: dict[str, Any] | None = None
         while names:
@@ -197,5 +179,4 @@ class KafkaClient:
 
     def _run(self, what: str, call: Callable[..., Awaitable[T]], *args: Any) -> T:
         with self._asking(what):
-            answer: T = self._admin._manager.run(call, *args)
-            return answer
+            return self._kafka.run(call, *args)

@@ -7,13 +7,16 @@ return for each partition, topic and broker either its answer or the reason why 
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from kafka import KafkaAdminClient, TopicPartition
+    from kafka import TopicPartition
 
+    from airflow_stream_provider.kafka.internals import Internals
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -21,6 +24,10 @@ R = TypeVar("R")
 
 # Pauses in seconds between tries, while leaders or coordinators change.
 PAUSES = (0.1, 0.4, 1.0)
+# Seconds in which any broker has to answer what all of them know; then another one is asked.
+ANY_SECONDS = 10.0
+# Seconds for which a broker that did not answer is left out where another one can be asked.
+SILENT_SECONDS = 60.0
 # Kafka's error codes; NO_ANSWER is ours.
 UNKNOWN_TOPIC_OR_PARTITION = 3
 LEADER_NOT_AVAILABLE = 5
@@ -54,36 +61,57 @@ class Answers(dict[K, V], Generic[K, V]):
 class Requests:
     """Requests over one admin client. All methods run on the client's own thread.
 
-    :param admin: a client that is connected to a broker.
+    :param internals: of a client that is connected to a broker.
     """
 
-    def __init__(self, admin: KafkaAdminClient) -> None:
-        self._manager = admin._manager
+    def __init__(self, internals: Internals) -> None:
+        self._kafka = internals
+        self._silent: dict[int, float] = {}
         self._leaders: dict[str, dict[int, int]] = {}
 
     async def send(self, request: Callable[[], Any], node: int | None = None) -> Any:
         """Send a request, with up to three more tries while its broker cannot be reached.
 
         :param request: builds the request, once for each try.
-        :param node: broker id; default any broker.
+        :param node: broker id; default any broker. One that does not answer within ANY_SECONDS is left out for a
+            minute, and another one is asked.
         """
-        from kafka.errors import KafkaConnectionError, NodeNotReadyError
+        from kafka.errors import KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError
 
-        for pause in PAUSES:
+        for pause in (*PAUSES, None):
+            asked = self._any() if node is None else node
             try:
-                return await self._manager.send(request(), node_id=node)
+                return await self._kafka.send(
+                    request(), asked, min(ANY_SECONDS, self._kafka.seconds) if node is None else None
+                )
             except (NodeNotReadyError, KafkaConnectionError):
-                await self._manager._net.sleep(pause)
-        return await self._manager.send(request(), node_id=node)
+                if pause is None:
+                    raise
+                await self._kafka.sleep(pause)
+            except (RequestTimedOutError, KafkaTimeoutError):
+                if pause is None or node is not None:
+                    raise
+                if asked is not None:
+                    self._silent[asked] = time.monotonic() + SILENT_SECONDS
+        raise AssertionError("the last try returns or raises")
+
+    def _any(self) -> int | None:
+        """Return a broker that has not been silent lately; if all have been, any."""
+        now = time.monotonic()
+        self._silent = {node: until for node, until in self._silent.items() if until > now}
+        first = self._kafka.any_broker()
+        if first not in self._silent:
+            return first
+        others = [node for node in self._kafka.brokers() if node not in self._silent]
+        return random.choice(others) if others else first
 
     def soon(self, request: Callable[[], Any], node: int) -> Awaitable[Any]:
         """Start `send`, to wait for its answer later."""
-        answer: Awaitable[Any] = self._manager.call_soon(self.send, request, node)
-        return answer
+        return self._kafka.soon(self.send, request, node)
 
     def brokers(self) -> list[int]:
         """Return the ids of all brokers."""
-        return sorted(broker.node_id for broker in self._manager.cluster.brokers())
+        return self._kafka.brokers()
 
     async def topics(self, names: list[str] | None) -> Answers[str, dict[str, Any]]:
         """Describe topics; see `KafkaClient.topics`. Also caches their leaders."""
@@ -101,8 +129,8 @@ class Requests:
 
         found: Answers[str, dict[str, Any]] = Answers()
         response = await self.send(request)
-        if {broker.node_id for broker in response.brokers} - {b.node_id for b in self._manager.cluster.brokers()}:
-            await self._manager.cluster.refresh_metadata()
+        if {broker.node_id for broker in response.brokers} - set(self._kafka.brokers()):
+            await self._kafka.refresh_brokers()
         for each in response.topics:
             if each.error_code:
                 self._leaders.pop(each.name, None)
@@ -136,7 +164,7 @@ class Requests:
         for pause in (*PAUSES, None):
             again: dict[TopicPartition, V] = {}
             sent: list[tuple[int, Mapping[TopicPartition, V], Awaitable[Any]]] = [
-                (leader, asked, self._manager.call_soon(self._manager.send, request(asked), leader))
+                (leader, asked, self._kafka.soon(self._kafka.send, request(asked), leader))
                 for leader, asked in (await self._by_leader(left, found.problems)).items()
             ]
             for leader, asked, future in sent:
@@ -162,7 +190,7 @@ class Requests:
             # Their cached leaders are out of date.
             for partition in again:
                 self._leaders.pop(partition.topic, None)
-            await self._manager._net.sleep(pause)
+            await self._kafka.sleep(pause)
             left = again
         for partition in found.keys() & found.problems.keys():
             del found.problems[partition]

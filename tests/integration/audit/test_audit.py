@@ -37,6 +37,7 @@ from airflow_stream_provider.operators.audit import AuditFailed, KafkaTopicAudit
 from airflow_stream_provider.spec.stream import load_spec
 from devstack.kafka_cluster import USERS, Certificates, KafkaCluster
 from devstack.kafka_tools import KafkaTools
+from devstack.kafka_writes import commit_group
 from devstack.ports import HOST, free_port
 from tests.support.audited import DAY, NEEDS
 from tests.support.control_root import new_log
@@ -252,7 +253,7 @@ def test_internal_topics_are_audited_once_they_exist(
     cluster: KafkaCluster, admin: KafkaAdminClient, shell: KafkaTools
 ) -> None:
     with KafkaClient("three", cluster.extra) as client:
-        client.commit_group("somebody", {TopicPartition("sound", 0): 0})
+        commit_group(client, "somebody", {TopicPartition("sound", 0): 0})
     look_until(cluster, lambda now: now.held["single-replica"] > 1, "sound")
     resource = {"__consumer_offsets": {"min.insync.replicas": "1"}}
     set_configs(admin, resource)

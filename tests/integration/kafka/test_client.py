@@ -14,12 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from kafka import KafkaProducer, TopicPartition
 
-from airflow_stream_provider.kafka import connect
+from airflow_stream_provider.kafka import connect, requests
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.kafka.requests import LEADER_NOT_AVAILABLE, NO_ANSWER, UNKNOWN_TOPIC_OR_PARTITION
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from devstack.kafka_cluster import KafkaCluster
+from devstack.kafka_writes import create_topics
 from devstack.ports import HOST, free_port
 
 EARLIEST, LATEST = -2, -1
@@ -85,7 +86,7 @@ def test_a_topic_created_again_has_another_id(
     first = client.topics([topic])[topic]["topic_id"]
     client._admin.delete_topics([topic])
     kafka.wait(lambda: topic in client.topics([topic]).problems)
-    kafka.wait(lambda: not client.create_topics({topic: 1}) and topic in client.topics([topic]))
+    kafka.wait(lambda: not create_topics(client, {topic: 1}) and topic in client.topics([topic]))
     assert client.topics([topic])[topic]["topic_id"] != first
 
 
@@ -238,6 +239,27 @@ class TestTwoBrokers:
             assert client.configs(brokers=[1, 2]).problems.keys() == {2}
             pair.start(2)
             pair.wait(lambda: len(client.offsets(dict.fromkeys(wanted, LATEST))) == 4)
+
+    def test_a_broker_that_hangs_is_left_out_where_any_broker_can_answer(
+        self, pair: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """TCP stays up, but nobody answers."""
+        monkeypatch.setattr(requests, "ANY_SECONDS", 2.0)
+        with KafkaClient("k", {**pair.extra, "socket.timeout.ms": 4000}) as client:
+            client.topics(["one-each"])
+            client.configs(brokers=[1, 2])  # connected to both
+            os.kill(pair.pid(2), signal.SIGSTOP)
+            try:
+                for _ in range(10):
+                    assert client.topics(["one-each"])["one-each"]
+                    assert client.configs(topics=["one-each"])["one-each"]
+                wanted = [TopicPartition("one-each", number) for number in (0, 1)]
+                found = client.offsets(dict.fromkeys(wanted, LATEST))
+                assert found[wanted[0]].offset == 3
+                assert wanted[1] not in found
+            finally:
+                os.kill(pair.pid(2), signal.SIGCONT)
+            pair.wait(lambda: len(client.offsets(dict.fromkeys(wanted, LATEST))) == 2)
 
     def test_a_client_outlives_all_brokers(self, pair: KafkaCluster) -> None:
         partition = TopicPartition("one-each", 0)

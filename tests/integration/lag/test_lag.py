@@ -22,6 +22,7 @@ from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import Alarm, Ceilings, GroupVerdict, PartitionState, QueryLag, Verdict
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from devstack.kafka_cluster import KafkaCluster
+from devstack.kafka_writes import commit_group, create_topics
 
 HOUR = 3600.0
 
@@ -216,7 +217,7 @@ def test_new_partitions_count_from_their_start(
     topic = new_topic()
     produce(kafka, topic, [9, 8])
     checkpoint.commit({topic: {0: 2}})
-    client.commit_group("grown", {TopicPartition(topic, 0): 2})
+    commit_group(client, "grown", {TopicPartition(topic, 0): 2})
     client._admin.create_partitions({topic: 3})
     kafka.wait(lambda: len(client.topics([topic])[topic]["partitions"]) == 3)
     kafka.wait(lambda: len(client.offsets({TopicPartition(topic, 2): -1})) == 1)
@@ -245,7 +246,7 @@ def test_a_topic_that_is_deleted_and_made_anew(
         other: PartitionState.OK,
     }
     assert (gone.records, gone.complete, gone.problem) == (1, False, f"There is no topic {topic}.")
-    kafka.wait(lambda: not client.create_topics({topic: 1}) and topic in client.topics([topic]))
+    kafka.wait(lambda: not create_topics(client, {topic: 1}) and topic in client.topics([topic]))
     produce(kafka, topic, [1])
     recreated = lag(client, checkpoint)
     first = next(p for p in recreated.partitions if p.topic == topic)
@@ -275,7 +276,7 @@ def test_lag_is_never_negative_while_the_stream_reads_and_commits(
                     return
                 end = producer.send(topic, b"x", partition=0).get(60).offset + 1
                 checkpoint.commit({topic: {0: end}})
-                client.commit_group("quick", {partition: end})
+                commit_group(client, "quick", {partition: end})
                 checkpoint.purge(checkpoint.next - 5)
 
     thread = threading.Thread(target=stream)
@@ -313,7 +314,7 @@ def test_several_queries_and_places_in_one_report(
     topic = new_topic()
     produce(kafka, topic, [300, 200, 100])
     checkpoint.commit({topic: {0: 2}})
-    client.commit_group("slow", {TopicPartition(topic, 0): 1})
+    commit_group(client, "slow", {TopicPartition(topic, 0): 1})
     beat = Heartbeat(queries=(QueryProgress("fresh", committed=({topic: {"0": 3}},), batch=7),))
     moments = Moments(at=frozenset({time.time() - 1000, time.time() - 150}))
     report = measure(

@@ -17,6 +17,7 @@ from airflow_stream_provider.lifecycle.state import StreamPhase
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from devstack.jars import fetch, spark_connector
 from devstack.kafka_cluster import KafkaCluster
+from devstack.kafka_writes import create_topics
 from devstack.spark import bundled_spark
 
 APP = Path(__file__).parents[3] / "devstack" / "app_orders_kafka.py"
@@ -27,7 +28,7 @@ PARTITIONS = 2
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     with KafkaCluster(tmp_path_factory.mktemp("kafka")) as brokers, brokers.client() as client:
-        client.create_topics({f"orders-{part}": PARTITIONS for part in ("in", "out", "totals")})
+        create_topics(client, {f"orders-{part}": PARTITIONS for part in ("in", "out", "totals")})
         yield brokers
 
 

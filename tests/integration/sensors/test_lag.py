@@ -21,6 +21,7 @@ from kafka import KafkaProducer, TopicPartition
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.kafka.client import KafkaClient
 from devstack.airflow_api import AirflowApi
+from devstack.kafka_writes import commit_group
 from devstack.stack import LocalStack
 from tests.support.checkpoint_trees import commit, new, plan
 from tests.support.checkpoint_trees import kafka as offsets
@@ -199,7 +200,7 @@ def test_the_operator_returns_the_lag_of_a_stream_and_of_a_group(
 ) -> None:
     stream.behind(7)
     with KafkaClient("test", stack.broker.connection["extra"]) as client:
-        client.commit_group("loader", {TopicPartition("orders", 0): stream.ends()[0] - 3})
+        commit_group(client, "loader", {TopicPartition("orders", 0): stream.ends()[0] - 3})
     states, found = run(api, "measure", group="loader")
     assert states == {"stream": "success", "group": "success", "here": "success"}
     assert (found["stream"]["records"], found["stream"]["complete"]) == (7, True)

@@ -1,0 +1,73 @@
+"""All that is used of kafka-python's admin client beside its public methods, so that an upgrade has one file to break.
+
+Each name here is used by a test against a real broker (tests/integration/kafka/test_internals.py). How a client is
+opened, in `kafka.connect`, replaces two of kafka-python's classes; test_client.py and test_security.py open clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from kafka import KafkaAdminClient
+
+T = TypeVar("T")
+
+
+class Internals:
+    """kafka-python's own thread, its connections, and its requests. Everything but `run` is for that thread."""
+
+    def __init__(self, admin: KafkaAdminClient) -> None:
+        self._admin = admin
+        self._manager = admin._manager
+
+    def run(self, call: Callable[..., Awaitable[T]], *args: Any) -> T:
+        """Run a coroutine in kafka-python's thread and wait for its result."""
+        answer: T = self._manager.run(call, *args)
+        return answer
+
+    def soon(self, call: Callable[..., Any], *args: Any) -> Awaitable[Any]:
+        """Start a coroutine, to wait for its result later."""
+        answer: Awaitable[Any] = self._manager.call_soon(call, *args)
+        return answer
+
+    async def sleep(self, seconds: float) -> None:
+        """Pause a coroutine."""
+        await self._manager._net.sleep(seconds)
+
+    async def send(self, request: Any, node: int | None, seconds: float | None = None) -> Any:
+        """Send a request to a broker; None: the one with the fewest requests under way.
+
+        :param seconds: after which the broker has not answered (RequestTimedOutError); default the connection's.
+        """
+        milliseconds = None if seconds is None else round(seconds * 1000)
+        return await self._manager.send(request, node_id=node, request_timeout_ms=milliseconds)
+
+    def brokers(self) -> list[int]:
+        """Return the ids of the brokers that are known."""
+        return sorted(broker.node_id for broker in self._manager.cluster.brokers())
+
+    def any_broker(self) -> int | None:
+        """Return the broker with the fewest requests under way; None when none can be connected to now."""
+        node: int | None = self._manager.least_loaded_node()
+        return node
+
+    async def refresh_brokers(self) -> None:
+        """Learn which brokers there are."""
+        await self._manager.cluster.refresh_metadata()
+
+    @property
+    def seconds(self) -> float:
+        """After which a broker has not answered, by the connection's settings."""
+        return float(self._admin.config["request_timeout_ms"]) / 1000
+
+    def describe_partitions(self, topics: Sequence[str], limit: int, cursor: Any) -> Awaitable[Any]:
+        """Return one page of the partitions of topics, with their eligible leaders."""
+        found: Awaitable[Any] = self._admin._async_describe_topic_partitions(topics, limit, cursor)
+        return found
+
+    def group_offsets_request(self, groups: Iterable[str]) -> Any:
+        """Return the request for the committed offsets of groups of one coordinator."""
+        ((_, request),) = self._admin._list_group_offsets_requests(dict.fromkeys(groups))
+        return request

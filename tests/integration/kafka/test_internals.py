@@ -1,0 +1,73 @@
+"""All that is used of kafka-python beside its public methods: an upgrade that breaks one fails here by its name."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaTimeoutError, RequestTimedOutError
+from kafka.protocol.metadata import MetadataRequest
+
+from airflow_stream_provider.kafka.client import KafkaClient
+from airflow_stream_provider.kafka.internals import Internals
+from devstack.kafka_cluster import KafkaCluster
+
+
+@pytest.fixture(scope="module")
+def internals(kafka: KafkaCluster) -> Iterator[Internals]:
+    admin = KafkaAdminClient(bootstrap_servers=kafka.servers, request_timeout_ms=7000)
+    yield Internals(admin)
+    admin.close()
+
+
+def metadata() -> MetadataRequest:
+    return MetadataRequest(
+        topics=[],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+
+
+def test_brokers_and_the_time_out_of_a_connection(internals: Internals) -> None:
+    assert (internals.brokers(), internals.any_broker(), internals.seconds) == ([1], 1, 7.0)
+    internals.run(internals.refresh_brokers)
+    assert internals.brokers() == [1]
+
+
+@pytest.mark.parametrize("node", [None, 1])
+def test_a_request_is_sent_to_a_broker_or_any(internals: Internals, node: int | None) -> None:
+    found = internals.run(internals.send, metadata(), node)
+    assert [broker.node_id for broker in found.brokers] == [1]
+
+
+def test_a_request_may_have_a_time_out_of_its_own(internals: Internals) -> None:
+    with pytest.raises((RequestTimedOutError, KafkaTimeoutError)):
+        internals.run(internals.send, metadata(), 1, 0.0)
+
+
+def test_requests_are_started_and_pause(internals: Internals) -> None:
+    async def pauses() -> float:
+        began = time.monotonic()
+        sleeps = [internals.soon(internals.sleep, 0.5) for _ in range(8)]
+        for each in sleeps:
+            await each
+        return time.monotonic() - began
+
+    assert not asyncio.iscoroutine(internals.soon(internals.sleep, 0.0))
+    assert internals.run(pauses) >= 0.5
+
+
+def test_the_partitions_of_a_topic_come_in_pages(internals: Internals, new_topic: Callable[..., str]) -> None:
+    topic = new_topic(2)
+    page = internals.run(internals.describe_partitions, [topic], 1, None)
+    assert (len(page["topics"][0]["partitions"]), page["next_cursor"] is None) == (1, False)
+
+
+def test_the_offsets_of_several_groups_are_one_request(internals: Internals, client: KafkaClient) -> None:
+    client.groups_offsets(["nobody"])  # until the coordinator is there
+    found = internals.run(internals.send, internals.group_offsets_request(["nobody", "no one"]), 1)
+    assert sorted(group.group_id for group in found.groups) == ["no one", "nobody"]
