@@ -287,9 +287,15 @@ def error_sentence(code: int, what: str) -> str:
 
 
 def no_answer(broker: int, error: Exception) -> Problem:
-    """Return the problem of everything that a broker was asked about but did not answer."""
-    from kafka.errors import IncompatibleBrokerVersion
+    """Return the problem of everything that a broker was asked about but did not answer.
 
+    :raises SaslAuthenticationFailedError: the broker refuses the credentials. They may have been replaced since this
+        client was opened: the answer is a new client, and not to try them at every broker, which may lock the user out.
+    """
+    from kafka.errors import IncompatibleBrokerVersion, SaslAuthenticationFailedError
+
+    if isinstance(error, SaslAuthenticationFailedError):
+        raise error
     if isinstance(error, IncompatibleBrokerVersion):
         return Problem(NO_ANSWER, f"Broker {broker} is too old: Kafka 3.0 or later is needed.")
     return Problem(NO_ANSWER, f"Broker {broker} does not answer: {error}".rstrip(". ") + ".")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from kafka.errors import IncompatibleBrokerVersion, KafkaTimeoutError
+from kafka.errors import IncompatibleBrokerVersion, KafkaTimeoutError, SaslAuthenticationFailedError
 
 from airflow_stream_provider.kafka.requests import NO_ANSWER, Problem, error_sentence, named, no_answer
 
@@ -34,3 +34,9 @@ def test_a_broker_without_answer_is_named(error: Exception, reason: str) -> None
 
 def test_a_partition_has_a_name_for_sentences() -> None:
     assert named("orders", 3) == "partition 3 of the topic orders"
+
+
+def test_credentials_that_a_broker_refuses_are_no_silent_broker() -> None:
+    """They were replaced, perhaps: the reader opens a new client with those of now."""
+    with pytest.raises(SaslAuthenticationFailedError):
+        no_answer(2, SaslAuthenticationFailedError("Invalid credentials."))
