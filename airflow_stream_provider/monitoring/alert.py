@@ -131,7 +131,7 @@ class Alert:
     def _lag_lines(self) -> list[str]:
         lasted = duration(self.at - self.since)
         if not self.open:
-            return ["It is within its limits again.", f"Since: {_clock(self.since)} (for {lasted})."]
+            return ["It is within its limits again.", *self.reasons, f"Since: {_clock(self.since)} (for {lasted})."]
         since = f"Since: {_clock(self.since)} ({lasted} ago)."
         return [*self.reasons, since, f"Pace: {self.pace}.", f"Outlook: {self.outlook}."]
 

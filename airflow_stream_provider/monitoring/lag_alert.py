@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from airflow_stream_provider.lag.formatting import count
 from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lag.report import Ceilings
 from airflow_stream_provider.monitoring.alert import Alert, growth
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentKind
-from airflow_stream_provider.monitoring.samples import LagSample, bad_since
+from airflow_stream_provider.monitoring.samples import LagSample, bad_since, last_queries, queries_of
 
 
 def lag_alert(
@@ -33,6 +35,9 @@ def lag_alert(
         reasons = judgement.reasons
     else:
         reasons = tuple(filter(None, (look.problem or reason,)))
+    if not open and incident is not None:
+        # It is within its limits again; what was lost in the meantime stays lost.
+        reasons = (*reasons, *_losses(samples, look, incident.since))
     incident = incident or Incident.of(name, bad_since(samples, look.at))
     report = look.report
     records = report.records if report else None
@@ -51,3 +56,17 @@ def lag_alert(
         deleted_in=min(deletions, default=None),
         links=links or {},
     )
+
+
+def _losses(samples: Sequence[LagSample], look: LagLook, since: float) -> list[str]:
+    """Say how many records Kafka has deleted before they were read since an incident began."""
+    before = last_queries([sample for sample in samples if sample.at < since])
+    now = last_queries(samples)
+    if look.report is not None:
+        now |= queries_of(look.report, Ceilings(), now)
+    lost = {name: query.lost_ever - (before[name].lost_ever if name in before else 0) for name, query in now.items()}
+    return [
+        f"{name}: Kafka has deleted {count(records, 'record')} before they were read; they are lost."
+        for name, records in lost.items()
+        if records > 0
+    ]

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.lag.limits import Health
-from airflow_stream_provider.lag.report import Ceilings, LagReport
+from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.stored import known_fields, parse_object
 from airflow_stream_provider.monitoring.incidents import IncidentState
@@ -23,12 +23,20 @@ KEPT = 500
 
 @dataclass(frozen=True)
 class QuerySample:
-    """The lag of one query: in records and in seconds (None = unknown), Burrow's verdict, and the alarms."""
+    """The lag of one query: in records and in seconds (None = unknown), Burrow's verdict, and the alarms.
+
+    :param lost: records that Kafka deleted before they were read, as the report tells until the next commit.
+    :param lost_ever: the same over all samples.
+    :param batch: its last committed batch.
+    """
 
     records: int | None = None
     seconds: float | None = None
     verdict: str = ""
     alarms: tuple[str, ...] = ()
+    lost: int = 0
+    lost_ever: int = 0
+    batch: int | None = None
 
 
 @dataclass(frozen=True)
@@ -111,14 +119,34 @@ class LagSample:
         return cls(**{**known, "queries": queries, "health": health, "incidents": incidents})
 
 
-def queries_of(report: LagReport, ceilings: Ceilings) -> dict[str, QuerySample]:
-    """Return the queries of a report as a sample keeps them."""
-    return {
-        query.query: QuerySample(
-            query.records, query.seconds, query.verdict.value, tuple(alarm.value for alarm in query.alarms(ceilings))
-        )
-        for query in report.queries
-    }
+def queries_of(
+    report: LagReport, ceilings: Ceilings, before: Mapping[str, QuerySample] | None = None
+) -> dict[str, QuerySample]:
+    """Return the queries of a report as a sample keeps them.
+
+    :param before: of the last sample that has them.
+    """
+    return {query.query: _sample_of(query, ceilings, (before or {}).get(query.query)) for query in report.queries}
+
+
+def _sample_of(query: QueryLag, ceilings: Ceilings, before: QuerySample | None) -> QuerySample:
+    known, ever = (before.lost, before.lost_ever) if before is not None else (0, 0)
+    # With the same batch the report tells of the same losses again, and of those since.
+    same = before is not None and before.batch == query.batch and query.lost >= known
+    return QuerySample(
+        query.records,
+        query.seconds,
+        query.verdict.value,
+        tuple(alarm.value for alarm in query.alarms(ceilings)),
+        lost=query.lost,
+        lost_ever=ever + query.lost - (known if same else 0),
+        batch=query.batch,
+    )
+
+
+def last_queries(samples: Sequence[LagSample]) -> dict[str, QuerySample]:
+    """Return each query's last sample; a look that could not measure has none."""
+    return {name: query for sample in samples for name, query in sample.queries.items()}
 
 
 def read(store: Store) -> list[LagSample]:

@@ -16,7 +16,7 @@ from airflow_stream_provider.monitoring.health import symptoms
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentKind, update_incidents
 from airflow_stream_provider.monitoring.lag_alert import lag_alert
 from airflow_stream_provider.monitoring.recipients import named
-from airflow_stream_provider.monitoring.samples import LagSample, queries_of
+from airflow_stream_provider.monitoring.samples import LagSample, last_queries, queries_of
 from airflow_stream_provider.monitoring.silence import sign_of_life, silent_since
 from airflow_stream_provider.planning.snapshot import Snapshot
 
@@ -51,7 +51,7 @@ def sample_of(
         phase=sign.phase,
         silent_seconds=sign.silent_seconds,
         version=held.release.version if held else "",
-        queries=queries_of(lag.report, limits.ceilings) if lag and lag.report else {},
+        queries=queries_of(lag.report, limits.ceilings, last_queries(samples)) if lag and lag.report else {},
         health=judgement.health if judgement else Health.UNKNOWN,
         problem=lag.problem if lag else "",
         incidents=update_incidents(snapshot.stream, before, found, snapshot.at),

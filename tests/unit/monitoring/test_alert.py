@@ -75,10 +75,11 @@ def test_html_escapes_what_others_wrote_and_a_subject_is_one_short_line() -> Non
 
 def test_an_unknown_lag_and_one_that_is_over_are_told_as_such() -> None:
     assert alert(records=None).subject == "orders: its lag behind Kafka is unknown"
-    over = alert(open=False)
+    over = alert(open=False, reasons=("Kafka has deleted 7 records.",))
     assert over.subject == "orders keeps up with Kafka again"
     assert over.text.splitlines() == [
         "It is within its limits again.",
+        "Kafka has deleted 7 records.",
         "Since: 2023-11-14 22:01 UTC (for 12 min).",
         "Incident: orders-1",
     ]

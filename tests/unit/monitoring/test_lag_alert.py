@@ -36,3 +36,12 @@ def test_an_alert_without_a_report_says_why_and_keeps_the_incident_of_its_caller
     found = lag_alert("orders", away, [], LIMITS, open=False, incident=Incident("orders-lag-1", 900.0))
     assert (found.kind, found.open, found.incident, found.since) == (IncidentKind.LAG, False, "orders-lag-1", 900.0)
     assert (found.reasons, found.records, found.deleted_in) == (("Kafka does not answer.",), None, None)
+
+
+def test_an_incident_that_is_over_still_says_what_was_lost() -> None:
+    kept = [LagSample(at, queries={"enrich": QuerySample(lost_ever=ever)}) for at, ever in [(1.0, 4), (20.0, 11)]]
+    look, incident = LagLook.of(report(partition(0))), Incident("i", 10.0)
+    closed = lag_alert("orders", look, kept, LagLimits(), open=False, incident=incident)
+    assert closed.reasons == ("enrich: Kafka has deleted 7 records before they were read; they are lost.",)
+    assert closed.reasons[0] in closed.text
+    assert lag_alert("orders", look, kept[:1], LagLimits(), open=False, incident=incident).reasons == ()

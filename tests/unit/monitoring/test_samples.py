@@ -104,9 +104,23 @@ def test_a_report_gives_its_numbers_verdict_and_alarms() -> None:
     partition = PartitionLag("t", 0, PartitionState.OK, committed=3, log_start=5, end=9, verdict=Verdict.STOP)
     report = LagReport(1.0, (QueryLag("q", (partition,), seconds=2.0), QueryLag("r", problem="No checkpoint.")))
     assert samples.queries_of(report, Ceilings()) == {
-        "q": QuerySample(4, 2.0, "ERR", ("LOST_DATA",)),
+        "q": QuerySample(4, 2.0, "ERR", ("LOST_DATA",), lost=2, lost_ever=2),
         "r": QuerySample(None, None, "UNKNOWN"),
     }
+
+
+def lost(records: int, batch: int | None) -> LagReport:
+    partition = PartitionLag("t", 0, PartitionState.OK, committed=3, log_start=3 + records, end=900, verdict=Verdict.OK)
+    return LagReport(1.0, (QueryLag("q", (partition,), seconds=2.0, batch=batch),))
+
+
+def test_what_was_lost_is_not_forgotten_at_the_next_commit() -> None:
+    kept: list[LagSample] = []
+    for records, batch, ever in [(2, 7, 2), (2, 7, 2), (5, 7, 5), (0, 8, 5), (5, 9, 10), (5, 9, 10)]:
+        found = samples.queries_of(lost(records, batch), Ceilings(), samples.last_queries(kept))
+        assert (found["q"].lost, found["q"].lost_ever) == (records, ever)
+        kept += [LagSample(1.0, queries=found), LagSample(2.0, problem="Kafka is away.")]
+    assert LagSample.from_json(json.loads(json.dumps(kept[-2].to_json()))) == kept[-2]
 
 
 def sample(at: float, health: Health) -> LagSample:
