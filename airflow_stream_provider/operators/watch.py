@@ -140,7 +140,8 @@ class WatchStreamOperator(StreamOperator):
         )
 
         ti, name = context["ti"], self.stream.name
-        before = ti.xcom_pull(task_ids=self.task_id, key=WATCH_INCIDENT, include_prior_dates=True)
+        # Without a map index Airflow 3.3 orders what earlier runs left by map index only, and returns any of it.
+        before = ti.xcom_pull(task_ids=self.task_id, key=WATCH_INCIDENT, include_prior_dates=True, map_indexes=-1)
         if not problem and not before:
             return
         try:

@@ -97,7 +97,7 @@ class Watch:
             try_number=4 if last_try else 1,
             max_tries=3,
             xcom_push=lambda key, value: self.xcom.update({key: json.loads(json.dumps(value))}),
-            xcom_pull=lambda task_ids, key, include_prior_dates: self.xcom.get(key),
+            xcom_pull=lambda task_ids, key, include_prior_dates, map_indexes: self.xcom.get(key),
         )
         operator = WatchStreamOperator(task_id="watch", stream=self.spec, notify=self.notify)
         context: Any = {"ti": ti}
