@@ -7,13 +7,12 @@ gives up after a while.
 
 from __future__ import annotations
 
-import queue
-import threading
-import time
 from collections.abc import Callable
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
+from airflow_stream_provider.control.daemon_thread import DaemonThread
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 
@@ -32,8 +31,7 @@ class AnsweringStore:
         self.folder: Path = store.folder
         self._store = store
         self._seconds = seconds
-        self._calls: queue.Queue[_Call] = queue.Queue()
-        threading.Thread(target=self._work, name="stream-control-log", daemon=True).start()
+        self._thread = DaemonThread("stream-control-log")
 
     def create(self, seq: int, data: bytes) -> None:
         """See `Store.create`."""
@@ -77,43 +75,15 @@ class AnsweringStore:
         return found
 
     def _do(self, work: Callable[[], Any]) -> Any:
-        call = _Call(work)
-        self._calls.put(call)
-        return call.result(self._seconds, self.folder)
-
-    def _work(self) -> None:
-        while True:
-            self._calls.get().do()
-
-
-class _Call:
-    """One call: begun by the thread of the store, or given up by whoever made it, whichever comes first."""
-
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self._work = work
-        self._first = threading.Lock()
-        self._over = threading.Event()
-        self._value: Any = None
-        self._error: BaseException | None = None
-
-    def do(self) -> None:
-        if not self._first.acquire(blocking=False):
-            return  # nobody waits for it any more: a record must not be written after its writer has decided again
-        try:
-            self._value = self._work()
-        except BaseException as error:  # noqa: BLE001 - raised where the call was made
-            self._error = error
-        self._over.set()
-
-    def result(self, seconds: float, folder: Path) -> Any:
-        began = time.monotonic()
-        if not self._over.wait(seconds):
-            self._first.acquire(blocking=False)
-            raise ControlUnavailable(
-                f"The control folder {folder} has not answered for {time.monotonic() - began:.0f} s.",
-                next_step="Check its file server. Nothing is lost: the drivers wait for it.",
-                folder=str(folder),
-            )
-        if self._error is not None:
-            raise self._error
-        return self._value
+        call = self._thread.submit(work)
+        # Not `result(seconds)`: a TimeoutError of the call itself is another one.
+        wait((call,), self._seconds)
+        if call.done():
+            return call.result()
+        # One that has not begun never will: a record must not be written after its writer has decided again.
+        call.cancel()
+        raise ControlUnavailable(
+            f"The control folder {self.folder} has not answered for {self._seconds:.0f} s.",
+            next_step="Check its file server. Nothing is lost: the drivers wait for it.",
+            folder=str(self.folder),
+        )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from airflow_stream_provider.control.daemon_thread import DaemonThread
 from airflow_stream_provider.hooks.connections import akafka_extra
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.moments import Moments
@@ -20,7 +21,6 @@ from airflow_stream_provider.lag.summary import summary
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.monitoring.metrics import emit
-from airflow_stream_provider.triggers.daemon_thread import DaemonThread
 
 if TYPE_CHECKING:
     from airflow_stream_provider.kafka.client import KafkaClient

@@ -1,4 +1,4 @@
-"""A single background thread that never keeps the triggerer from ending."""
+"""A single background thread that never keeps its process from ending, for calls that may hang."""
 
 from __future__ import annotations
 

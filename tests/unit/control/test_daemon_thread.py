@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from airflow_stream_provider.triggers.daemon_thread import DaemonThread
+from airflow_stream_provider.control.daemon_thread import DaemonThread
 
 
 def test_calls_run_one_after_another_in_one_thread_of_its_own() -> None:
@@ -40,7 +40,7 @@ def test_calls_that_were_submitted_run_before_the_thread_ends() -> None:
 
 def test_a_call_that_hangs_does_not_keep_the_process_alive() -> None:
     program = (
-        "import threading; from airflow_stream_provider.triggers.daemon_thread import DaemonThread\n"
+        "import threading; from airflow_stream_provider.control.daemon_thread import DaemonThread\n"
         "DaemonThread('hangs').submit(threading.Event().wait)\n"
         "print('ends')"
     )
