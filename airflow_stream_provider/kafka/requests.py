@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ class Requests:
         from kafka.errors import KafkaError
 
         found: Answers[int, Any] = Answers()
-        sent = [(each, self.soon(lambda broker=each: request(broker), each)) for each in brokers]  # type: ignore[misc]
+        sent = [(each, self.soon(partial(request, each), each)) for each in brokers]
         for broker, future in sent:
             try:
                 found[broker] = await future

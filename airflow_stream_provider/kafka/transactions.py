@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.kafka.requests import Answers, Requests, no_answer
@@ -39,18 +39,19 @@ async def open_transactions(requests: Requests) -> Answers[int, tuple[Transactio
     from kafka.errors import KafkaError
     from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
 
-    def list_them() -> Any:
+    def list_them(_: int) -> Any:
         return ListTransactionsRequest(state_filters=STATES, producer_id_filters=[], min_version=0)
 
     found: Answers[int, tuple[Transaction, ...]] = Answers()
-    sent: list[tuple[int, Awaitable[Any]]] = [(node, requests.soon(list_them, node)) for node in requests.brokers()]
-    for node, listed in sent:
+    asked = await requests.ask_brokers(requests.brokers(), list_them)
+    found.problems.update(asked.problems)
+    for node, listed in asked.items():
+        ids = [each.transactional_id for each in listed.transaction_states]
+        if not ids:
+            found[node] = ()
+            continue
         try:
-            ids = [each.transactional_id for each in (await listed).transaction_states]
-            if not ids:
-                found[node] = ()
-                continue
-            described = await requests.send(lambda ids=ids: DescribeTransactionsRequest(transactional_ids=ids), node)  # type: ignore[misc]
+            described = await requests.send(partial(DescribeTransactionsRequest, transactional_ids=ids), node)
         except (KafkaError, OSError) as error:
             found.problems[node] = no_answer(node, error)
             continue
