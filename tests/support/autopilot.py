@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -15,7 +16,8 @@ from airflow_stream_provider.planning.retire import retire
 from airflow_stream_provider.planning.roll_back import roll_back
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import stand_by
-from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Kill, Skip, Step, Submit, Wait
+from airflow_stream_provider.planning.step_loop import carry_out
+from airflow_stream_provider.planning.steps import Declare, Done, GiveUp, Kill, Skip, Step
 from airflow_stream_provider.planning.stop import stop
 from airflow_stream_provider.planning.take_over import take_over
 from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -23,7 +25,23 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.triggers.stream import StreamTrigger
 from devstack.stack_stream import StackStream
 
+log = logging.getLogger(__name__)
+
 Plan = Callable[[Snapshot, TaskIdentity, "WaitOutcome | None"], Step]
+
+
+class _Verb:
+    """A plan as the loop of the operators carries it out."""
+
+    def __init__(self, plan: Plan, needs: Needs) -> None:
+        self.plan = plan
+        self._needs = needs
+
+    def needs(self, snapshot: Snapshot, identity: TaskIdentity, /) -> Needs:
+        return self._needs
+
+    def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity, /) -> bool:
+        raise AssertionError("the tests declare releases themselves")
 
 
 class Autopilot:
@@ -59,22 +77,17 @@ class Autopilot:
         identity = TaskIdentity("test", "manual", task)
         outcome: WaitOutcome | None = None
         while True:
-            snapshot = self.hook.observe(needs)
-            step = plan(snapshot, identity, outcome)
-            if isinstance(step, Append):
-                self.hook.append(step.kind, identity.by, snapshot.state.seq, **step.fields)
-            elif isinstance(step, Submit):
-                self.hook.submit(step.deployment, identity.by, first=False)
-            elif isinstance(step, Done):
+            step = carry_out(_Verb(plan, needs), self.hook, identity, outcome, log).step
+            if isinstance(step, Done):
                 return step.result
-            elif isinstance(step, GiveUp):
+            if isinstance(step, GiveUp):
                 raise step.error
-            elif isinstance(step, Skip):
+            if isinstance(step, Skip):
                 return {"skipped": step.reason}
-            elif isinstance(step, Kill):
+            if isinstance(step, Kill):
                 self.hook.kill(step.deployment)
                 outcome = self._wait(step.then.to_json())
-            elif isinstance(step, Wait):
+            else:
                 outcome = self._wait(step.condition.to_json())
 
     def _wait(self, condition: dict[str, Any]) -> WaitOutcome:
