@@ -211,5 +211,5 @@ class Ports:
     process: Process
     rehearse: Rehearse
     spawn: Spawn
-    compare: Compare = lambda former: None
+    compare: Compare
     clock: Clock = field(default_factory=MachineClock)

@@ -200,6 +200,7 @@ def main() -> None:
             queries=queries,
             process=Process(),
             rehearse=rehearse,
+            compare=lambda former: None,
             spawn=thread.spawn,
         ),
     )

@@ -169,6 +169,7 @@ class Driver(Actor):
                 queries=self.queries,
                 process=self.jvm,
                 rehearse=self._rehearse,
+                compare=lambda former: None,
                 spawn=self.spawn,
                 clock=clock,
             ),

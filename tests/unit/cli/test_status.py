@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,8 +78,8 @@ def test_a_look_is_judged_by_the_streams_limits(spec: StreamSpec, found: LagRepo
 
 
 def sample(phase: str = "running", verdict: str = "OK", **more: object) -> LagSample:
-    fields = {"health": Health.PASS, "queries": {"q": QuerySample(5, 3.0, verdict)}, **more}
-    return LagSample(time.time(), phase, "1", **fields)  # type: ignore[arg-type]
+    fields: dict[str, Any] = {"health": Health.PASS, "queries": {"q": QuerySample(5, 3.0, verdict)}, **more}
+    return LagSample(time.time(), phase, "1", **fields)
 
 
 def opened(kind: str) -> dict[str, IncidentState]:

@@ -140,7 +140,7 @@ def test_no_name_that_can_be_foreseen_is_written_through(store: FilesStore, tmp_
     assert (store.heartbeat(NAME), store.samples()) == (b"{}", b"{}")
 
 
-def read_each(store: FilesStore) -> dict[Path, tuple[Callable[[], object], int]]:
+def read_each(store: FilesStore) -> dict[Path, tuple[Callable[[], bytes | None], int]]:
     return {
         store.folder / "heartbeats" / f"{NAME}.json": (lambda: store.heartbeat(NAME), HEARTBEAT_LIMIT),
         store.folder / "lag.json": (store.samples, SAMPLES_LIMIT),
@@ -151,7 +151,7 @@ def test_what_is_too_large_is_not_loaded(store: FilesStore) -> None:
     for path, (read, limit) in read_each(store).items():
         path.touch()
         os.truncate(path, limit)
-        assert len(read()) == limit  # type: ignore[arg-type]
+        assert len(read() or b"") == limit
         os.truncate(path, 2**34)  # sparse; loading it would take all memory
         with pytest.raises(Damaged, match=f"{path.name} is larger than {limit} bytes"):
             read()

@@ -203,7 +203,9 @@ def stop(state: StreamState) -> Record:
     return story.released(story.OLD, None, None)
 
 
-def test_a_record_that_was_written_while_the_log_was_put_back_is_not_obeyed(store: Faulty, log: ControlLog) -> None:
+def test_a_record_that_was_written_while_the_log_was_put_back_is_not_obeyed(
+    store: Faulty, log: ControlLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     story.write(log, *story.STARTED)
     create = store.create
 
@@ -211,7 +213,7 @@ def test_a_record_that_was_written_while_the_log_was_put_back_is_not_obeyed(stor
         store.stored[seq - 1] = make_record("noted", "the copy").to_json()
         create(seq, data)
 
-    store.create = slow  # type: ignore[method-assign]
+    monkeypatch.setattr(store, "create", slow)
     with pytest.raises(ControlLogReplaced):
         log.append(story.requested("start", story.OLD), 3)
     found = ControlLog(store, "orders").refresh()

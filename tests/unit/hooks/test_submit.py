@@ -11,6 +11,7 @@ from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.hooks.submit import job_of, submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.release import Release
 from tests.support.control_root import new_log
 from tests.support.noting_cluster import NotingCluster
@@ -71,9 +72,9 @@ def test_only_who_has_just_declared_it_submits_without_a_search(
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("end", [submitted(OLD_DEPLOYMENT), retired(OLD_DEPLOYMENT)], ids=["submitted", "retired"])
 def test_what_was_submitted_or_has_ended_is_left_alone(
-    log: ControlLog, cluster: NotingCluster, end: object, first: bool
+    log: ControlLog, cluster: NotingCluster, end: Record, first: bool
 ) -> None:
-    write(log, end)  # type: ignore[arg-type]
+    write(log, end)
     assert submit(log, cluster, first=first)
     assert (cluster.did, cluster.searched) == ([], [])
 
