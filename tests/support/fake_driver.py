@@ -20,6 +20,10 @@ from tests.support.story import write
 STOPPED = {"a": QueryEnd(completed=True, batch=7, checkpoint="/a")}
 
 
+# What it notes of a stop for a request, and of one that cannot wait.
+STOP, QUICK_STOP = "stop within 60 s", "stop within 8 s"
+
+
 class Ended(BaseException):
     """The process has ended with this code."""
 
@@ -241,3 +245,23 @@ class FakeDriver:
         if self.refusal is not None:
             raise self.refusal
         return {"seconds": 1.0}
+
+
+def work(driver: FakeDriver) -> None:
+    """Take a turn, and do the work that it begins."""
+    driver.turn()
+    driver.work()
+
+
+def look_again(driver: FakeDriver) -> None:
+    """Take a turn after the pause between two looks at the queries."""
+    driver.running()
+    driver.clock.now += 1.0
+    driver.turn()
+
+
+def lose(driver: FakeDriver) -> None:
+    """A query fails with what no restart cures."""
+    driver.queries.lost = (driver.queries, ValueError("Partitions Set(1) are gone"))
+    look_again(driver)
+    driver.work()

@@ -28,7 +28,6 @@ ELSEWHERE = {
         "integration/audit/test_audit.py",
         "the audit needs three brokers, and alone asks this",
     ),
-    "runtime/acts.py": ("unit/runtime/test_agent.py", "an act shows in what the agent that decides on it does"),
     "runtime/driver_process.py": ("integration/runtime/test_hand_over.py", "it is a whole process with its JVM"),
     "runtime/jvm.py": ("integration/runtime/test_boundary.py", "it is used by whatever runs beside a JVM"),
     "runtime/rehearsal.py": ("integration/runtime/test_hand_over.py", "a standby that takes over has rehearsed"),
