@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 from airflow_stream_provider.runtime.gate import Gate
 
@@ -54,13 +55,13 @@ def _see_hard_exits(gate: Gate, fails: Callable[[str, BaseException], None]) -> 
     """Let the script say why its process ends when it calls os._exit; a watchdog of its own does that."""
     original, process = os._exit, os.getpid()
 
-    def leave(code: int) -> None:
+    def leave(status: int) -> NoReturn:
         # Not in a forked child, and not the runtime itself.
         if os.getpid() == process and threading.current_thread() in gate.script_threads():
-            fails(f"The script ended its process with os._exit({code})", SystemExit(code))
-        original(code)
+            fails(f"The script ended its process with os._exit({status})", SystemExit(status))
+        original(status)
 
-    os._exit = leave  # type: ignore[assignment]
+    os._exit = leave
 
 
 def _see_lost_errors() -> list[BaseException]:
