@@ -78,6 +78,7 @@ _FIELDS: dict[str, dict[str, Check]] = {
         Kind.READY: {},
         Kind.RELEASED: {"ends": _mapping},
         Kind.ACQUIRED: {"epoch": _count},
+        Kind.FENCING: {},
         Kind.FENCED: {},
         Kind.ABORTED: {},
         Kind.FAILED: {"queries": _queries, "rehearsal": _mapping},

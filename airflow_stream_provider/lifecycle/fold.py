@@ -193,6 +193,11 @@ def _acquired(draft: _Draft, r: Record) -> None:
     draft.last_end, draft.epoch = None, r["epoch"]
 
 
+def _fencing(draft: _Draft, r: Record) -> None:
+    found = draft.incarnations[r["incarnation"]]
+    draft.incarnation(found.id, found.state, fencing=r["reason"])
+
+
 def _fenced(draft: _Draft, r: Record) -> None:
     draft.incarnation(r["incarnation"], IncarnationState.FENCED, reason=r["reason"])
     draft.free(r["incarnation"], HoldEnd.FENCED)
@@ -240,6 +245,7 @@ _APPLY = {
     Kind.READY: _ready,
     Kind.RELEASED: _released,
     Kind.ACQUIRED: _acquired,
+    Kind.FENCING: _fencing,
     Kind.FENCED: _fenced,
     Kind.ABORTED: _aborted,
     Kind.FAILED: _failed,

@@ -32,7 +32,8 @@ class Kind:
     READY = "ready"
     RELEASED = "released"
     ACQUIRED = "acquired"
-    FENCED = "fenced"
+    FENCING = "fencing"  # said before a driver is killed
+    FENCED = "fenced"  # said once it is confirmed dead
     ABORTED = "aborted"
     FAILED = "failed"
     FINISHED = "finished"

@@ -138,6 +138,10 @@ def _failable(state: StreamState, record: Record) -> bool:
     return found is None or not found.state.terminal
 
 
+def _fencible(state: StreamState, incarnation: str) -> bool:
+    return not state.incarnations[incarnation].state.terminal or incarnation in state.must_fence
+
+
 def _own(record: Record) -> bool:
     name = record.get("incarnation")
     return name is None or bool(INCARNATION.fullmatch(name) and deployment_of(name) == record["deployment"])
@@ -226,15 +230,19 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
         Rule("next-epoch", "the epoch must grow by one", lambda s, r: r["epoch"] == s.epoch + 1),
     ),
+    Kind.FENCING: (
+        _complete("incarnation", "reason"),
+        _SOUND_FIELDS,
+        Rule("known-driver", "no such driver announced itself", lambda s, r: r["incarnation"] in s.incarnations),
+        Rule("fence-once", "this driver has ended already", lambda s, r: _fencible(s, r["incarnation"])),
+        Rule("say-why", "a fence needs its reason", lambda s, r: bool(r["reason"])),
+        Rule("say-once", "its fence is declared already", lambda s, r: not s.incarnations[r["incarnation"]].fencing),
+    ),
     Kind.FENCED: (
         _complete("incarnation"),
         _SOUND_FIELDS,
         Rule("known-driver", "no such driver announced itself", lambda s, r: r["incarnation"] in s.incarnations),
-        Rule(
-            "fence-once",
-            "this driver has ended already",
-            lambda s, r: not s.incarnations[r["incarnation"]].state.terminal or r["incarnation"] in s.must_fence,
-        ),
+        Rule("fence-once", "this driver has ended already", lambda s, r: _fencible(s, r["incarnation"])),
         Rule(
             "say-why",
             "a fence needs its reason and evidence",

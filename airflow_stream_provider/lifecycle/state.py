@@ -135,6 +135,7 @@ class Incarnation:
     :param epoch: the last epoch in which it held the stream; 0 if it never did.
     :param reason: why it failed or was fenced; empty otherwise.
     :param announced: number of the record that named it first.
+    :param fencing: why somebody has begun to kill it; empty while nobody has. The driver itself does not act on it.
     """
 
     id: str
@@ -145,6 +146,7 @@ class Incarnation:
     epoch: int = 0
     reason: str = ""
     announced: int = 0
+    fencing: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Fence a driver: kill it, have it confirmed dead, say so in the control log (rule 4)."""
+"""Fence a driver: declare it (rule 5), kill it, have it confirmed dead, say so in the control log (rule 4)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,16 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 
 def fence(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome | None, reason: str) -> Step:
-    """Kill a driver; append `fenced` once the wait has confirmed that it is dead (rule 4)."""
+    """Append `fencing`, kill the driver, append `fenced` once the wait has confirmed that it is dead.
+
+    What is found dead already is not killed, and not declared.
+    """
     if outcome is not None and outcome.about(Ended.DEAD, incarnation):
         evidence = outcome.evidence
         return Append(Kind.FENCED, {"incarnation": incarnation, "reason": reason, "evidence": dict(evidence)})
+    found = snapshot.state.incarnations.get(incarnation)
+    if found is not None and not found.fencing:
+        return Append(Kind.FENCING, {"incarnation": incarnation, "reason": reason})
     policy = snapshot.policy(deployment_of(incarnation))
     return Kill(deployment_of(incarnation), Dead(incarnation, policy.lease_seconds, policy.pause_seconds))
 

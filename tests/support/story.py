@@ -69,6 +69,10 @@ def acquired(name: str, id: str, epoch: int) -> Record:
     return record("acquired", incarnation=name, request=id, epoch=epoch)
 
 
+def fencing(name: str, reason: str = "why") -> Record:
+    return record("fencing", incarnation=name, reason=reason)
+
+
 def fenced(name: str, reason: str = "dead", evidence: str = "the cluster says so") -> Record:
     return record("fenced", incarnation=name, reason=reason, evidence=evidence)
 

@@ -40,7 +40,17 @@ def test_a_stream_whose_driver_was_killed_runs_again(world: World) -> None:
     assert run.state == "success", run.log[-8000:]
     assert world.version == "1"
     kinds = world.kinds()
-    assert kinds[6:] == ["fenced", "failed", "declared", "submitted", "standby", "requested", "ready", "acquired"]
+    assert kinds[6:] == [
+        "fencing",
+        "fenced",
+        "failed",
+        "declared",
+        "submitted",
+        "standby",
+        "requested",
+        "ready",
+        "acquired",
+    ]
     assert len(world.drivers()) == 1
     world.assert_sound()
 

@@ -250,6 +250,9 @@ class Watch(Airflow):
         return
 
     def _fence(self, state: StreamState, step: RecoveryStep) -> None:
+        if not state.incarnations[step.subject].fencing:
+            self.log.append(self.record(Kind.FENCING, incarnation=step.subject, reason=step.reason), state.seq)
+        self.point()
         self.world.drivers[step.subject].kill()
         self.point()
         fenced = self.record(Kind.FENCED, incarnation=step.subject, reason=step.reason, evidence="gone")

@@ -55,6 +55,13 @@ def test_a_take_back_is_a_new_epoch_and_ends_the_request() -> None:
     assert (state.epoch, state.requests["up"].stage, state.open_request) == (2, Stage.TAKEN_BACK, None)
 
 
+def test_a_declared_kill_changes_nothing_but_what_is_known_of_the_driver() -> None:
+    before, after = play(story.RUNNING), play([*story.RUNNING, story.fencing(OLD, "it hangs")])
+    assert after.incarnations[OLD].fencing == "it hangs"
+    assert after.phase is before.phase is Phase.RUNNING
+    assert after.holder == OLD
+
+
 def test_an_interrupted_one_is_to_be_fenced_before_anything_else() -> None:
     state = play(story.INTERRUPTED)
     assert (state.incarnations[OLD].state, state.must_fence) == (State.INTERRUPTED, (OLD,))

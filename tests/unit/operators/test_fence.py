@@ -42,7 +42,8 @@ def test_without_a_person_the_driver_is_killed_and_the_cluster_has_to_confirm_it
         run(operator)
     assert cluster.did == [("kill", f"driver-{OLD_DEPLOYMENT}")]
     assert deferred.value.trigger.serialize()[1]["condition"]["incarnation"] == OLD
-    assert log.records()[-1].kind != "fenced"
+    declared = log.records()[-1]
+    assert (declared.kind, declared["incarnation"], declared["reason"]) == ("fencing", OLD, IDENTITY.by)
     assert run(operator, WaitOutcome(Ended.DEAD, OLD, evidence={"cluster": "gone"}))["fenced"] == [OLD]
     assert log.records()[-1]["evidence"] == {"cluster": "gone"}
 

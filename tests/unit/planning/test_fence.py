@@ -22,6 +22,7 @@ from tests.support.story import (
     RUNNING,
     failed,
     fenced,
+    fencing,
     finished,
     record,
     retired,
@@ -46,7 +47,10 @@ HASTY = [
     ids=["before any wait", "silent", "another is dead", "gone"],
 )
 def test_a_driver_is_killed_until_it_is_this_driver_that_is_confirmed_dead(outcome: WaitOutcome | None) -> None:
-    assert fence(snapshot(*PREPARED), OLD, outcome, "why") == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
+    declared = Append("fencing", {"incarnation": OLD, "reason": "why"})
+    assert fence(snapshot(*PREPARED), OLD, outcome, "why") == declared, "a kill is declared before it is done"
+    later = snapshot(*PREPARED, fencing(OLD))
+    assert fence(later, OLD, outcome, "why") == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
 
 
 def test_the_record_carries_the_evidence_and_the_reason() -> None:
@@ -80,7 +84,8 @@ def test_only_a_driver_that_may_still_write_is_fenced(records: list[Record], nam
 
 
 def test_what_stopped_inside_a_batch_comes_first() -> None:
-    assert fence_first(snapshot(*INTERRUPTED), None) == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
+    found = snapshot(*INTERRUPTED, fencing(OLD))
+    assert fence_first(found, None) == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
     dead = WaitOutcome(Ended.DEAD, OLD, "its cluster says so", GONE)
     step: Any = fence_first(snapshot(*INTERRUPTED), dead)
     assert (step.kind, step.fields["incarnation"], step.fields["reason"]) == ("fenced", OLD, "its cluster says so")

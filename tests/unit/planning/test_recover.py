@@ -32,6 +32,7 @@ from tests.support.story import (
     STOPPED,
     failed,
     fenced,
+    fencing,
     finished,
     hash_of,
     record,
@@ -79,7 +80,7 @@ def test_one_that_has_not_is_watched(before: dict[str, int]) -> None:
 
 
 def test_a_dead_holder_is_fenced_and_only_then_another_started() -> None:
-    step = take(*RUNNING, outcome=known(old=False))
+    step = take(*RUNNING, fencing(OLD), outcome=known(old=False))
     assert step == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
     dead = WaitOutcome(Ended.DEAD, OLD, "killed and confirmed gone", {"driver": "killed"})
     step = take(*RUNNING, outcome=dead)
@@ -88,7 +89,7 @@ def test_a_dead_holder_is_fenced_and_only_then_another_started() -> None:
 
 
 def test_what_stopped_inside_a_batch_is_fenced() -> None:
-    assert take(*INTERRUPTED) == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
+    assert take(*INTERRUPTED, fencing(OLD)) == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
 
 
 def test_a_warm_driver_of_a_proven_release_is_appointed() -> None:
@@ -200,7 +201,7 @@ def test_an_open_request_is_followed_and_ended_when_nobody_can_act_on_it() -> No
     step = take(*REQUESTED)
     assert step == Wait(RequestOver("up", 200.0, (OLD, NEW), 30.0))
     silent = WaitOutcome(Ended.SILENT, NEW, "no heartbeat for 61 s")
-    assert take(*READY, outcome=silent) == Kill(deployment_of(NEW), Dead(NEW, 30.0))
+    assert take(*READY, fencing(NEW), outcome=silent) == Kill(deployment_of(NEW), Dead(NEW, 30.0))
     expired = take(*REQUESTED, at=201.0)
     assert isinstance(expired, Append)
     assert (expired.kind, expired.fields["request"]) == ("aborted", "up")

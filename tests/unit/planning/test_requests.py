@@ -29,6 +29,7 @@ from tests.support.story import (
     STOPPING,
     failed,
     fenced,
+    fencing,
     record,
     requested,
 )
@@ -78,7 +79,7 @@ def test_a_request_has_time_for_the_answer_and_the_boundary(
         (RELEASED, Wait(RequestOver("up", 200.0, (OLD, NEW), 30.0))),
         (STOPPING, Wait(RequestOver("stop", 200.0, (OLD,), 30.0))),
         ([*STARTED, requested("start", OLD)], Wait(RequestOver("start", 200.0, (OLD,), 30.0))),
-        (INTERRUPTED, Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))),
+        ([*INTERRUPTED, fencing(OLD)], Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))),
         ([*READY, fenced(OLD)], Wait(RequestOver("up", 200.0, (NEW,), 30.0))),
     ],
     ids=["asked", "answered", "released", "a stop", "an appointment", "inside a batch", "the old one is dead"],
@@ -90,7 +91,7 @@ def test_a_request_is_waited_for_with_the_drivers_that_it_needs(records: list[Re
 @pytest.mark.parametrize("name", [OLD, NEW])
 def test_a_driver_of_it_that_is_silent_is_killed_and_then_fenced(name: str) -> None:
     silent = WaitOutcome(Ended.SILENT, name, "It has not beaten for 30 s")
-    assert next_step(READY, silent) == Kill(name.rpartition(".")[0], Dead(name, 30.0))
+    assert next_step([*READY, fencing(name)], silent) == Kill(name.rpartition(".")[0], Dead(name, 30.0))
     dead = WaitOutcome(Ended.DEAD, name, "It has not beaten for 30 s", {"cluster": "gone"})
     step = next_step(READY, dead)
     assert (step.kind, step.fields["incarnation"]) == ("fenced", name)

@@ -14,6 +14,7 @@ from tests.support.story import (
     OLD_DEPLOYMENT,
     declared,
     fenced,
+    fencing,
     hash_of,
     record,
     released,
@@ -28,7 +29,7 @@ def test_a_roll_back_fences_whoever_does_not_let_go() -> None:
         requested("back", OLD, by=BACK.by),
         record("aborted", by=BACK.by, request="back", reason="missed"),
     ]
-    step = roll_back(snapshot(*missed), BACK, NEW_DEPLOYMENT, None, "bad")
+    step = roll_back(snapshot(*missed, fencing(NEW)), BACK, NEW_DEPLOYMENT, None, "bad")
     assert step == Kill(NEW_DEPLOYMENT, Dead(NEW, 30.0))
     after = roll_back(snapshot(*missed, fenced(NEW)), BACK, NEW_DEPLOYMENT, None, "bad")
     assert isinstance(after, Append)

@@ -18,6 +18,7 @@ from tests.support.story import (
     OLD_DEPLOYMENT,
     acquired,
     fenced,
+    fencing,
     ready,
     record,
     released,
@@ -61,8 +62,8 @@ def test_a_done_hand_over_waits_for_the_first_batch_and_then_stays_done() -> Non
 def test_a_holder_that_broke_inside_a_batch_is_fenced_whoever_follows_the_request() -> None:
     torn = record("failed", deployment=OLD_DEPLOYMENT, incarnation=OLD, reason="it broke", boundary="interrupted")
     killing = Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
-    assert take(*ASKED, torn) == killing
-    assert retire(snapshot(*ASKED, torn), NEW_DEPLOYMENT, None, "why") == killing
+    assert take(*ASKED, torn, fencing(OLD)) == killing
+    assert retire(snapshot(*ASKED, torn, fencing(OLD)), NEW_DEPLOYMENT, None, "why") == killing
 
 
 def test_without_a_holder_the_standby_is_appointed() -> None:
@@ -82,7 +83,7 @@ def test_without_a_standby_there_is_no_hand_over() -> None:
 
 
 def test_a_silent_holder_is_killed_confirmed_and_fenced_and_the_request_goes_on() -> None:
-    killing = take(*ASKED, outcome=WaitOutcome(Ended.SILENT, OLD, "no heartbeat for 70 s"))
+    killing = take(*ASKED, fencing(OLD), outcome=WaitOutcome(Ended.SILENT, OLD, "no heartbeat for 70 s"))
     assert killing == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
     step = take(*ASKED, outcome=WaitOutcome(Ended.DEAD, OLD, "gone", {"driver": "killed"}))
     assert isinstance(step, Append)
@@ -103,7 +104,7 @@ def test_a_holder_killed_while_its_request_was_aborted_is_fenced_all_the_same() 
 
 def test_what_stopped_inside_a_batch_is_fenced_before_anybody_takes_over() -> None:
     story = [*ASKED, ready("mine", NEW), released(OLD, "mine", NEW, "interrupted")]
-    assert take(*story) == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
+    assert take(*story, fencing(OLD)) == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
 
 
 def test_a_dead_standby_ends_the_request_and_the_holder_goes_on() -> None:
