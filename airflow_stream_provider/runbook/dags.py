@@ -135,7 +135,6 @@ def upgrade_dag(spec: StreamSpec) -> DAG:
             stream=spec,
             deployment=_UNFIT,
             reason=_WHY_DISCARDED,
-            trigger_rule=TriggerRule.ALL_DONE,
         )
         report = ReportUpgradeOperator(
             task_id="report",
@@ -144,7 +143,6 @@ def upgrade_dag(spec: StreamSpec) -> DAG:
             soaked=_SOAKED,
             fault=_FAULT,
             rejected_by=_REJECTED_BY,
-            trigger_rule=TriggerRule.ALL_DONE,
             on_failure_callback=UpgradeNotifier(stream=spec),
         )
         steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge]
@@ -155,6 +153,10 @@ def upgrade_dag(spec: StreamSpec) -> DAG:
             before >> after
         soak >> roll_back >> discard >> report
         retire >> report
+        # They run as well when a person marks the run as failed: no standby keeps cores for nobody, and the run's state
+        # is the report's, not that of what was skipped.
+        discard.as_teardown()
+        report.as_teardown(on_failure_fail_dagrun=True)
     # Set after the operators: Airflow copies the DAG's params for every operator made in it, which would take most of
     # the parsing time. Tasks see them all the same.
     dag.params = ParamsDict(_form(spec))

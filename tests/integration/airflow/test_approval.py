@@ -38,3 +38,12 @@ def test_no_answer_in_time_ends_the_standby_too(asked: World) -> None:
     assert run.tries["approve"] == 1
     assert "Nobody answered within 1:00:00" in run.log
     asked.until("the standby's end", lambda: len(asked.drivers()) == 1)
+
+
+def test_a_run_that_a_person_marks_as_failed_leaves_no_standby_and_stays_failed(asked: World) -> None:
+    run = asked.upgrade("2", answer="cancel")
+    assert (run.state, run.states["approve"], run.states["hand_over"]) == ("failed", "failed", "skipped")
+    assert (run.states["discard"], run.states["report"]) == ("success", "failed")
+    assert asked.version == "1"
+    asked.until("the standby's end", lambda: len(asked.drivers()) == 1)
+    asked.assert_sound()

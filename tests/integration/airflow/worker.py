@@ -33,7 +33,7 @@ def run(command: dict[str, Any]) -> dict[str, Any]:
     dag = {**stream_dags(folder), **by_hand_dags(folder)}[command["dag"]]
     for task in dag.tasks:
         task.retry_delay = task.retry_delay * 0
-    with crashing(command.get("crash")), answering(dag.dag_id, command.get("answer", "")):
+    with crashing(command.get("crash")), answering(dag, command.get("answer", "")):
         logical = datetime.fromisoformat(command["logical_date"])
         # The run's id is made of `run_after`: the same date again is the same run, cleared.
         made = dag.test(logical_date=logical, run_after=logical, run_conf=command.get("conf") or {})
@@ -54,12 +54,17 @@ def run(command: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def answering(dag_id: str, answer: str) -> Iterator[None]:
-    """Answer what the run asks: Approve or Reject as the API server does, `timeout` as in the end the scheduler."""
+def answering(dag: Any, answer: str) -> Iterator[None]:
+    """Answer what the run asks: Approve or Reject as the API server does, `timeout` as in the end the scheduler.
+
+    `cancel` marks the run as failed meanwhile, as a person does in the UI.
+    """
+    from airflow.api.common.mark_tasks import set_dag_run_state_to_failed
     from airflow.models.hitl import HITLDetail
     from airflow.models.taskinstance import TaskInstance
     from airflow.models.trigger import handle_event_submit
     from airflow.sdk.timezone import utcnow
+    from airflow.serialization.serialized_objects import DagSerialization
     from airflow.triggers.base import TriggerEvent
     from airflow.utils.session import create_session
     from airflow.utils.state import TaskInstanceState
@@ -70,11 +75,15 @@ def answering(dag_id: str, answer: str) -> Iterator[None]:
 
     def answer_all() -> None:
         waiting = select(TaskInstance).where(
-            TaskInstance.dag_id == dag_id, TaskInstance.state == TaskInstanceState.AWAITING_INPUT
+            TaskInstance.dag_id == dag.dag_id, TaskInstance.state == TaskInstanceState.AWAITING_INPUT
         )
         while not ended.wait(0.2):
             with create_session() as session:
                 for ti in session.scalars(waiting).all():
+                    if answer == "cancel":
+                        known = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+                        set_dag_run_state_to_failed(dag=known, run_id=ti.run_id, commit=True, session=session)
+                        continue
                     detail = session.get(HITLDetail, ti.id)
                     assert detail is not None
                     if answer == "timeout":
