@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_stream_provider.lifecycle.plain_text import plain
 from airflow_stream_provider.lifecycle.secrets import redact
 
 
 class StreamError(Exception):
-    """Base of every error that this package raises. What looks like a secret in its text is redacted.
+    """Base of every error that this package raises; its text is redacted and plain (`secrets`, `plain_text`).
 
     :param message: what was found and what was expected, for a person.
     :param next_step: what that person should do; it ends the error's text.
@@ -16,8 +17,8 @@ class StreamError(Exception):
     """
 
     def __init__(self, message: str, *, next_step: str = "", **fields: Any) -> None:
-        self.message = redact(message)
-        self.next_step = redact(next_step)
+        self.message = plain(redact(message))
+        self.next_step = plain(redact(next_step))
         self.fields = fields
         super().__init__(f"{self.message} {self.next_step}".strip())
 

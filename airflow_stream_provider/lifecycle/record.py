@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.plain_text import plain_within
 
 # What is larger or nested deeper is not readable, for every reader alike: without fixed limits one Python could parse
 # what another cannot, and two drivers would read one log differently.
@@ -96,7 +97,7 @@ class Record:
 
     @classmethod
     def from_json(cls, data: bytes, seq: int) -> Record:
-        """Parse a stored record.
+        """Parse a stored record; its texts are made plain (`plain_text.plain`).
 
         :raises StreamError: it is not a record; the message names its number.
         """
@@ -108,6 +109,7 @@ class Record:
                 raise ValueError("it is no JSON object")
             if _deeper(body, MAX_DEPTH):
                 raise ValueError(f"it is nested deeper than {MAX_DEPTH}")
+            body = plain_within(body)
             kind, by, at, nonce = (body.pop(name) for name in _AUTHORSHIP)
             at, previous = float(at), str(body.pop("previous", ""))
             if not math.isfinite(at):

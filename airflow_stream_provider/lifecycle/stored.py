@@ -7,16 +7,18 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from airflow_stream_provider.lifecycle.plain_text import plain_within
+
 _KINDS: Mapping[str, Any] = {"int": int, "float": (int, float), "str": str, "tuple": (list, tuple), "Mapping": dict}
 
 
 def parse_object(data: bytes) -> dict[str, Any]:
-    """Return the JSON object in these bytes.
+    """Return the JSON object in these bytes; its texts are made plain (`plain_text.plain`).
 
     :raises ValueError: there is none: not JSON, not UTF-8, nested too deeply, or something else than an object.
     """
     try:
-        body = json.loads(data)
+        body = plain_within(json.loads(data))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(body, dict):

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.plain_text import plain, plain_within
 
 
 class Ended(StrEnum):
@@ -42,11 +43,12 @@ class WaitOutcome:
 
     def to_event(self) -> dict[str, Any]:
         """Return the payload of the trigger's event."""
+        # A text that cannot be encoded would end the triggerer, and with it the waits of all streams.
         return {
             "ended": self.ended.value,
-            "subject": self.subject,
-            "reason": self.reason,
-            "evidence": dict(self.evidence),
+            "subject": plain(self.subject),
+            "reason": plain(self.reason),
+            "evidence": plain_within(dict(self.evidence)),
             "deadline": self.deadline,
         }
 

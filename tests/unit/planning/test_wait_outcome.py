@@ -17,3 +17,9 @@ def test_an_event_that_is_not_ours_is_refused(event: Any) -> None:
 def test_an_outcome_survives_the_metadata_database() -> None:
     outcome = WaitOutcome(Ended.DEAD, "x", "why", {"a": 1}, 5.0)
     assert WaitOutcome.from_event(outcome.to_event()) == outcome
+
+
+def test_what_cannot_be_encoded_does_not_cross_it() -> None:
+    outcome = WaitOutcome(Ended.REACHED, "x", "it cannot read \udc80", {"message": "\0"}, 5.0)
+    crossed = WaitOutcome.from_event(outcome.to_event())
+    assert (crossed.reason, crossed.evidence) == ("it cannot read \ufffd", {"message": "\ufffd"})
