@@ -17,6 +17,7 @@ from airflow_stream_provider.kafka.list_offsets import (
     PackedListOffsetsResponse,
     PartitionOffset,
 )
+from airflow_stream_provider.kafka.record_batches import RecordBatch, fetch_batches
 from airflow_stream_provider.kafka.requests import Answers, Requests
 from airflow_stream_provider.kafka.transactions import Transaction, open_transactions
 from airflow_stream_provider.lifecycle.errors import StreamError
@@ -91,6 +92,16 @@ class KafkaClient:
             return response.found
 
         return self._run("for offsets", self._requests.ask_leaders, dict(specs), request, answers)
+
+    def batches(self, positions: Mapping[TopicPartition, int]) -> Answers[TopicPartition, tuple[RecordBatch, ...]]:
+        """Return the first batches of records from an offset on. All leaders are asked at the same time.
+
+        Needs READ on the topics. A partition sends at most 16 KiB and a broker 1 MiB, so that the batches of some
+        partitions, or the last ones, may be missing.
+
+        :param positions: an offset by partition, which may lie within the first batch.
+        """
+        return self._run("for records", fetch_batches, self._requests, positions)
 
     def transactions(self) -> Answers[int, tuple[Transaction, ...]]:
         """Return the open transactions of all brokers, by their coordinator's id.

@@ -41,6 +41,7 @@ class Committed:
     :param missing: what a partition means that is not in `offsets` although its topic is.
     :param problem: a sentence that says why the offsets are unknown.
     :param found: False when Kafka has no commit of this group.
+    :param after_records: the offsets may be those after the last record, before the marker that ends its transaction.
     """
 
     query: str
@@ -51,6 +52,7 @@ class Committed:
     missing: Missing = Missing.FROM_START
     problem: str = ""
     found: bool = True
+    after_records: bool = False
 
 
 class CommittedOffsets(Protocol):
@@ -156,7 +158,7 @@ class GroupOffsets:
             found.setdefault(partition.topic, {})[partition.partition] = offset
         if not found:
             return Committed(self.query, problem=f"Kafka has no commit of a group {self.group}.", found=False)
-        return Committed(self.query, found, missing=Missing.UNKNOWN)
+        return Committed(self.query, found, missing=Missing.UNKNOWN, after_records=True)
 
     @property
     def query(self) -> str:

@@ -11,12 +11,14 @@ from airflow_stream_provider.lag.batched_lookup import OffsetSearch, search_toge
 from airflow_stream_provider.lag.committed_offsets import Committed, Missing
 from airflow_stream_provider.lag.open_transactions import OpenTransactions
 from airflow_stream_provider.lag.report import PartitionLag, PartitionState
+from airflow_stream_provider.lag.transaction_markers import may_wait_before_markers, pass_markers
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
     from kafka.structs import OffsetAndTimestamp
 
     from airflow_stream_provider.kafka.client import KafkaClient
+    from airflow_stream_provider.kafka.record_batches import RecordBatch
 
 # A new leader may return an end that is too small (KAFKA-7703). Spark, too, asks again after a second.
 RETRY_END_SECONDS = 1.0
@@ -52,6 +54,7 @@ class PartitionOffsets:
         # Asked after the last stable offsets, so that these are never ahead of the high watermark.
         self._watermarks = self._offsets(by_level.get(True, ()), LATEST, False)
         self.at = time.time()
+        self._batches = self._ask_batches(queries)
 
     def partitions(self, query: Committed) -> list[TopicPartition]:
         """Return the partitions that a query reads: those it has committed and those Spark will discover."""
@@ -78,7 +81,10 @@ class PartitionOffsets:
         else:
             state = PartitionState.AHEAD_OF_END if committed > end else PartitionState.OK
         held = max(0, self._watermarks[partition] - end) if query.read_committed else None
-        return PartitionLag(partition.topic, partition.partition, state, committed, start, end, held)
+        found = PartitionLag(partition.topic, partition.partition, state, committed, start, end, held)
+        if query.after_records and may_wait_before_markers(committed, start, end):
+            pass_markers(found, self._batches.get(partition))
+        return found
 
     def readable(self, partition: TopicPartition) -> bool:
         """Return whether Kafka has answered every request about a partition so far."""
@@ -171,6 +177,23 @@ class PartitionOffsets:
         self, partitions: Iterable[TopicPartition], spec: int, read_committed: bool
     ) -> dict[TopicPartition, int]:
         return {tp: each.offset for tp, each in self._ask(dict.fromkeys(partitions, spec), read_committed).items()}
+
+    def _ask_batches(self, queries: Sequence[Committed]) -> Mapping[TopicPartition, tuple[RecordBatch, ...]]:
+        """Return what lies at the ends of logs where markers of transactions may be all that is not committed.
+
+        For all queries in one go. What cannot be read, say without READ on the topic, is left out.
+        """
+        wanted: dict[TopicPartition, int] = {}
+        for query in queries:
+            ends = self._ends[query.read_committed] if query.after_records else {}
+            for tp in self.partitions(query):
+                committed, start, end = query.offsets[tp.topic].get(tp.partition), self._starts.get(tp), ends.get(tp)
+                if start is None or end is None or committed is None or start == end:
+                    continue
+                if may_wait_before_markers(committed, start, end):
+                    position = max(committed, start)
+                    wanted[tp] = min(position, wanted.get(tp, position))
+        return self._client.batches(wanted) if wanted else {}
 
     def _retry_ends(self, queries: Sequence[Committed]) -> None:
         """Ask once more for ends that lie before a committed offset, for all queries in one go."""

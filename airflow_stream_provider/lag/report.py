@@ -59,6 +59,8 @@ class PartitionLag:
     :param committed: next offset that the query reads.
     :param log_start: offset of the first record that Kafka still has.
     :param end: log end for the query's isolation level.
+    :param markers: offsets right behind `committed` that hold only markers of transactions, and count as committed.
+    :param loss_known: False when the one offset that Kafka deleted may have been such a marker; `lost` is then 0.
     :param held: records behind an open transaction (high watermark minus last stable offset); None when the query reads
         uncommitted records too.
     :param seconds: age of the oldest unread record, an estimate for display.
@@ -78,6 +80,8 @@ class PartitionLag:
     seconds: float | None = None
     commit_age: float | None = None
     verdict: Verdict | None = None
+    markers: int = 0
+    loss_known: bool = True
 
     @property
     def raw_lag(self) -> int | None:
@@ -94,16 +98,17 @@ class PartitionLag:
 
     @property
     def position(self) -> int | None:
-        """Next offset to be read: `committed`, or `log_start` if that is larger."""
+        """Next offset to be read: `committed` and the markers behind it, or `log_start` if that is larger."""
         if self.log_start is None or self.committed is None:
             return self.committed if self.log_start is None else self.log_start
-        return max(self.committed, self.log_start)
+        return max(self.committed + self.markers, self.log_start)
 
     @property
     def lost(self) -> int:
         """Records that Kafka deleted before they were read."""
-        known = self.state.known and self.log_start is not None and self.committed is not None
-        return max(0, self.log_start - self.committed) if known else 0  # type: ignore[operator]
+        if not self.state.known or not self.loss_known or self.log_start is None or self.committed is None:
+            return 0
+        return max(0, self.log_start - self.committed - self.markers)
 
 
 @dataclass(frozen=True)
@@ -232,7 +237,9 @@ class QueryLag:
                 return None if any(partition.held for partition in self.partitions) else False
             overdue = self.held_timeout + ABORT_SECONDS if ceilings.transaction is None else ceilings.transaction
             return self.held_seconds > overdue
-        return self.lost > 0
+        if self.lost > 0:
+            return True
+        return False if all(partition.loss_known for partition in self.partitions) else None
 
     def _commit_age(self, ceiling: float | None) -> bool | None:
         if ceiling is None or (self.commit_age is not None and self.commit_age <= ceiling):

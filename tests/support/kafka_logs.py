@@ -10,6 +10,7 @@ from typing import Any
 from kafka import TopicPartition
 from kafka.structs import OffsetAndTimestamp
 
+from airflow_stream_provider.kafka.record_batches import RecordBatch
 from airflow_stream_provider.kafka.requests import Answers, Problem
 from airflow_stream_provider.kafka.transactions import Transaction
 from airflow_stream_provider.lag import partition_offsets as logs
@@ -29,6 +30,8 @@ class KafkaLogs:
     questions: int = 0
     held: int = 0
     open: list[Transaction] = field(default_factory=list)
+    batches_of: dict[int, tuple[RecordBatch, ...]] = field(default_factory=dict)
+    fetched: dict[TopicPartition, int] = field(default_factory=dict)
     now: float = field(default_factory=time.time)
 
     def topics(self, names: Iterable[str]) -> Answers[str, Any]:
@@ -60,6 +63,16 @@ class KafkaLogs:
             return (self.ends.pop(0) if self.ends else start + len(ages)), -1
         times = [round((self.now - age) * 1000) for age in ages]
         return next(((start + n, at) for n, at in enumerate(times) if at >= spec), (-1, -1))
+
+    def batches(self, positions: Mapping[TopicPartition, int]) -> Answers[TopicPartition, tuple[RecordBatch, ...]]:
+        self.fetched.update(positions)
+        found: Answers[TopicPartition, tuple[RecordBatch, ...]] = Answers()
+        for tp, at in positions.items():
+            if tp.partition in self.batches_of:
+                found[tp] = tuple(batch for batch in self.batches_of[tp.partition] if batch.last >= at)
+            else:
+                found.problems[tp] = Problem(29, "Kafka refuses us the records.")
+        return found
 
     def transactions(self) -> Answers[int, tuple[Transaction, ...]]:
         found: Answers[int, tuple[Transaction, ...]] = Answers()

@@ -1,0 +1,84 @@
+"""Ask for the headers of record batches: which offsets hold records, and which only markers of transactions.
+
+ListOffsets does not tell them apart. The request is Kafka's Fetch, which needs READ on the topic; only the headers of
+what it returns are looked at.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_stream_provider.kafka.requests import Answers, Requests
+
+if TYPE_CHECKING:
+    from kafka import TopicPartition
+
+# Bytes that a partition, and all partitions of a broker, may send. A marker's batch has 78.
+PARTITION_BYTES, BROKER_BYTES = 16_384, 1_048_576
+# The last version that names topics by name; Kafka 3.0 has it.
+VERSION = 12
+
+# Of the batch: its first offset, the length of what follows, the leader's epoch, the format, the checksum, the
+# attributes, the last offset less the first one.
+_HEADER = struct.Struct(">qiibIhi")
+_BEFORE_LENGTH = 12
+_FORMAT = 2
+_TRANSACTIONAL, _CONTROL = 0x10, 0x20
+
+
+@dataclass(frozen=True)
+class RecordBatch:
+    """A batch: the offsets from `first` to `last`.
+
+    :param control: it is a marker that ends a transaction, and holds no record.
+    :param transactional: it belongs to a transaction, as its marker does too.
+    """
+
+    first: int
+    last: int
+    control: bool = False
+    transactional: bool = False
+
+
+async def fetch_batches(
+    requests: Requests, positions: Mapping[TopicPartition, int]
+) -> Answers[TopicPartition, tuple[RecordBatch, ...]]:
+    """Return the first batches from an offset on; see `KafkaClient.batches`."""
+    from kafka.protocol.consumer import FetchRequest
+
+    topic, partition = FetchRequest.FetchTopic, FetchRequest.FetchTopic.FetchPartition
+
+    def request(wanted: Mapping[TopicPartition, int]) -> Any:
+        by_topic: dict[str, list[Any]] = {}
+        for tp, offset in wanted.items():
+            asked = partition(partition=tp.partition, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES)
+            by_topic.setdefault(tp.topic, []).append(asked)
+        return FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=BROKER_BYTES,
+            topics=[topic(topic=name, partitions=partitions) for name, partitions in by_topic.items()],
+            max_version=VERSION,
+        )
+
+    def answers(response: Any) -> Iterator[tuple[str, int, int, tuple[RecordBatch, ...]]]:
+        for found in response.responses:
+            for each in found.partitions:
+                code = response.error_code or each.error_code
+                yield found.topic, each.partition_index, code, tuple(headers(each.records or b""))
+
+    return await requests.ask_leaders(dict(positions), request, answers)
+
+
+def headers(records: Any) -> Iterator[RecordBatch]:
+    """Read the headers of batches; ends where the bytes do, also within a batch, and at a format before Kafka 0.11."""
+    data, at = bytes(records), 0
+    while at + _HEADER.size <= len(data):
+        first, length, _epoch, magic, _checksum, attributes, more = _HEADER.unpack_from(data, at)
+        if magic != _FORMAT:
+            return
+        yield RecordBatch(first, first + more, bool(attributes & _CONTROL), bool(attributes & _TRANSACTIONAL))
+        at += _BEFORE_LENGTH + length
