@@ -6,9 +6,11 @@ Each request to Kafka covers all queries, so that the number of requests does no
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow_stream_provider.lag.byte_retention import first_times, left_by_size, near
 from airflow_stream_provider.lag.commit_window import verdicts
 from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, read_safely
 from airflow_stream_provider.lag.gc_pause import gc_paused
@@ -58,6 +60,7 @@ def measure_each(
     logs = PartitionOffsets(client, [query for _, query in queries])
     measured = [_Query(number, query, logs, moments[key]) for number, (key, query) in enumerate(queries)]
     retention = logs.retention(set().union(*(query.topics for query in measured)))
+    crowded = logs.sizes(set().union(*(query.crowded for query in measured)))
     now = round(logs.at * 1000)
     unread: dict[bool, _Unread] = {False: {}, True: {}}
     for query in measured:
@@ -71,14 +74,17 @@ def measure_each(
         # Not as a reader of committed records: records behind an open transaction are not committed either.
         *((False, first_at(at, partitions)) for at, partitions in asked.items()),
         *((query.read_committed, query.verdicts()) for query in measured),
+        (False, first_times(crowded)),
     ]
-    uncommitted_times, committed_times, *others = logs.search(searches)
+    uncommitted_times, committed_times, *others, first_written = logs.search(searches)
     firsts, verdicts_found = dict(zip(asked, others, strict=False)), others[len(asked) :]
     transactions = logs.transactions({tp for query in measured for tp in query.held})
     times: dict[bool, _Times] = {False: uncommitted_times, True: committed_times}
     reports: dict[K, list[QueryLag]] = {key: [] for key in committed}
     for (key, _), query, partition_verdicts in zip(queries, measured, verdicts_found, strict=True):
-        reports[key].append(query.lag(times[query.read_committed], transactions, partition_verdicts, firsts))
+        by_size = left_by_size(query.crowded, crowded, query.partitions, first_written, now)
+        found = query.lag(times[query.read_committed], transactions, partition_verdicts, firsts, by_size)
+        reports[key].append(found)
     return {key: LagReport(logs.at, tuple(lags)) for key, lags in reports.items()}
 
 
@@ -90,10 +96,10 @@ class _Query:
         self._committed = committed
         self._logs = logs
         self._now = round(logs.at * 1000)
-        self._partitions = {tp: logs.lag(committed, tp) for tp in logs.partitions(committed)}
+        self.partitions = {tp: logs.lag(committed, tp) for tp in logs.partitions(committed)}
         # Only partitions whose lag is known.
-        self._lags = {tp: found.lag for tp, found in self._partitions.items() if found.lag is not None}
-        self._ends = {tp: self._partitions[tp].end or 0 for tp in self._lags}
+        self._lags = {tp: found.lag for tp, found in self.partitions.items() if found.lag is not None}
+        self._ends = {tp: self.partitions[tp].end or 0 for tp in self._lags}
         self._unread: _Unread = {}
         self._moments = {moment: round(moment * 1000) for moment in moments.at}
         self._ages = {age: round((logs.at - age) * 1000) for age in moments.ages}
@@ -106,12 +112,17 @@ class _Query:
     @property
     def behind(self) -> list[TopicPartition]:
         """The partitions with records that are not committed, those behind an open transaction included."""
-        return [tp for tp, lag in self._lags.items() if lag or self._partitions[tp].held]
+        return [tp for tp, lag in self._lags.items() if lag or self.partitions[tp].held]
 
     @property
     def topics(self) -> set[str]:
         """The topics with unread records."""
         return {tp.topic for tp, lag in self._lags.items() if lag}
+
+    @cached_property
+    def crowded(self) -> list[TopicPartition]:
+        """The partitions from which Kafka may delete unread records by size; to be asked after their retention."""
+        return near(self._logs.size_limits, self.partitions)
 
     @property
     def read_committed(self) -> bool:
@@ -132,7 +143,7 @@ class _Query:
     @property
     def held(self) -> list[TopicPartition]:
         """The partitions with records behind an open transaction."""
-        return [tp for tp, partition in self._partitions.items() if partition.held]
+        return [tp for tp, partition in self.partitions.items() if partition.held]
 
     def verdicts(self) -> OffsetSearch[TopicPartition, dict[TopicPartition, Verdict | None]]:
         """Return the search for Burrow's verdict on each partition."""
@@ -144,8 +155,12 @@ class _Query:
         transactions: OpenTransactions,
         verdicts: Mapping[TopicPartition, Verdict | None],
         firsts: Mapping[int, Mapping[TopicPartition, int]],
+        by_size: Sequence[tuple[float, float]] | None,
     ) -> QueryLag:
-        """Return the query's lag, from the results of the searches."""
+        """Return the query's lag, from the results of the searches.
+
+        :param by_size: seconds until Kafka deletes unread records by size, each with those for which it keeps them.
+        """
         query, logs = self._committed, self._logs
         if not query.offsets:
             return QueryLag(query.query, problem=query.problem, found=query.found)
@@ -153,7 +168,7 @@ class _Query:
         by_retention = {group[1]: self._age(times[0].get(group)) for group in {w.group for w in self._unread.values()}}
         # A leader may be lost at any request.
         failed = {tp for tp in self._lags if not logs.readable(tp)}
-        partitions = self._partitions | {tp: logs.lag(query, tp) for tp in failed}
+        partitions = self.partitions | {tp: logs.lag(query, tp) for tp in failed}
         age = max(0.0, logs.at - query.window[-1][0]) if query.window else None
         for tp, partition in partitions.items():
             partition.commit_age = age
@@ -162,14 +177,12 @@ class _Query:
             elif tp in self._lags and tp not in failed:
                 partition.seconds = ages.get(tp, 0.0)
                 partition.verdict = verdicts.get(tp)
-        left, retained = min(
-            (
-                (max(0.0, limit - old), limit)
-                for limit, old in by_retention.items()
-                if limit is not None and old is not None
-            ),
-            default=(None, math.inf),
-        )
+        by_age = [
+            (max(0.0, limit - old), limit)
+            for limit, old in by_retention.items()
+            if limit is not None and old is not None
+        ]
+        left, retained = min((*by_age, *(by_size or ())), default=(None, math.inf))
         held = transactions.hiding(self.held)
         ages_known = not failed and None not in ages.values()
         late = {at: self._late(firsts[at], partitions) for at in self.asked}
@@ -186,7 +199,8 @@ class _Query:
             problem=logs.problem(partitions) or held.problem,
             retained=retained,
             ages_known=ages_known,
-            retention_known=logs.retention_known(self.topics)
+            retention_known=by_size is not None
+            and logs.retention_known(self.topics)
             and all(ages[tp] is not None or w.group[1] is None for (_, tp), w in self._unread.items()),
             unread_before={moment: late[at] for moment, at in self._moments.items()},
             unread_for={age: late[at] for age, at in self._ages.items()},

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.kafka.requests import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, Problem, named
 from airflow_stream_provider.lag.batched_lookup import OffsetSearch, search_together
+from airflow_stream_provider.lag.byte_retention import KEYS, CrowdedLog, SizeLimit, size_limit
 from airflow_stream_provider.lag.committed_offsets import Committed, Missing
 from airflow_stream_provider.lag.open_transactions import OpenTransactions
 from airflow_stream_provider.lag.report import PartitionLag, PartitionState
@@ -42,6 +43,9 @@ class PartitionOffsets:
         self._client = client
         self._problems: dict[TopicPartition, Problem] = {}
         self._retention_problems: dict[str, str] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+        # By topic, once `retention` has asked: how large its partitions may grow.
+        self.size_limits: dict[str, SizeLimit] = {}
         self._partitions = self._describe(queries)
         # By identity: offsets have no hash. Thousands of partitions are sorted only once.
         self._read = {id(query): self._partitions_of(query) for query in queries}
@@ -122,11 +126,33 @@ class PartitionOffsets:
         wanted = set(topics)
         if not wanted:
             return {}
-        answers = self._client.configs(topics=wanted, keys=("cleanup.policy", "retention.ms"))
+        answers = self._client.configs(topics=wanted, keys=("retention.ms", *KEYS))
         for topic, problem in answers.problems.items():
-            reason = f"When Kafka deletes unread records of the topic {topic} is unknown: {problem.reason}"
-            self._retention_problems[str(topic)] = reason
+            self._no_retention(str(topic), problem.reason)
+        limits = {topic: size_limit(answers.get(topic, {})) for topic in wanted}
+        self.size_limits = {topic: limit for topic, limit in limits.items() if limit is not None}
         return {topic: _seconds(answers.get(topic, {})) for topic in wanted}
+
+    def sizes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CrowdedLog]:
+        """Return how large partitions of topics with a limit are; those that no broker tells of are left out."""
+        local = [tp for tp in partitions if not self.size_limits[tp.topic].remote]
+        leaders = {self._leaders[tp] for tp in local}
+        answers = self._client.log_folders(local, leaders) if local else {}
+        found = {
+            tp: CrowdedLog(self.size_limits[tp.topic].bytes, folder.sizes[tp])
+            for tp in local
+            for folder in answers.get(self._leaders[tp], ())
+            if tp in folder.sizes
+        }
+        for tp in partitions:
+            if tp not in found:
+                why = "part of it is in remote storage" if tp not in local else "DESCRIBE on the cluster is needed"
+                self._no_retention(tp.topic, f"the size that its `retention.bytes` limits is not told ({why}).")
+        return found
+
+    def _no_retention(self, topic: str, why: str) -> None:
+        reason = f"When Kafka deletes unread records of the topic {topic} is unknown: {why}"
+        self._retention_problems.setdefault(topic, reason)
 
     def transactions(self, held: Collection[TopicPartition]) -> OpenTransactions:
         """Return the open transactions, asked only if some partitions have records behind one.
@@ -156,6 +182,8 @@ class PartitionOffsets:
         topics = self._client.topics(wanted)
         for topic, described in topics.items():
             found[topic] = [TopicPartition(topic, each["partition_index"]) for each in described["partitions"]]
+            leaders = (each["leader_id"] for each in described["partitions"])
+            self._leaders.update(zip(found[topic], leaders, strict=True))
         for query in queries:
             for topic, numbers in query.offsets.items():
                 if topic in topics.problems:

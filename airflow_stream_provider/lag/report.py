@@ -120,7 +120,8 @@ class QueryLag:
     :param seconds: age of the oldest record that is not committed, for display; 0 when there is none.
     :param ages_known: False when the age of some unread record is unknown; `seconds` is then a lower bound.
     :param retention_seconds: at least so many seconds until Kafka deletes a record that is not committed, by the
-        topic's `retention.ms`; None: never, or unknown.
+        topic's `retention.ms`, or by its `retention.bytes` at the pace at which the log was written; None: not soon, or
+        unknown.
     :param retention_known: False when it is unknown when some unread record is deleted.
     :param held_seconds: for how long the transaction that hides records has been open, by its coordinator; of several
         the one that is the longest beyond its own timeout; 0 without any, None = unknown or not a reader of committed

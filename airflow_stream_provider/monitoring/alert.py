@@ -98,7 +98,7 @@ class Alert:
         deleted = self.deleted_in
         if deleted is not None and (caught_up is None or caught_up > deleted):
             when = "is deleting" if deleted == 0 else f"will delete, from {_clock(self.at + deleted)} on,"
-            return f"Kafka {when} unread records ({duration(deleted)} left); raise the topic's retention.ms first"
+            return f"Kafka {when} unread records ({duration(deleted)} left); raise the topic's retention first"
         if caught_up is not None:
             return f"caught up at about {_clock(self.at + caught_up)} ({duration(caught_up)} left)"
         return "unknown" if self.growth is None else "it does not catch up at this pace"

@@ -10,6 +10,7 @@ from typing import Any
 from kafka import TopicPartition
 from kafka.structs import OffsetAndTimestamp
 
+from airflow_stream_provider.kafka.cluster_requests import LogFolder
 from airflow_stream_provider.kafka.record_batches import RecordBatch
 from airflow_stream_provider.kafka.requests import Answers, Problem
 from airflow_stream_provider.kafka.transactions import Transaction
@@ -31,6 +32,8 @@ class KafkaLogs:
     held: int = 0
     open: list[Transaction] = field(default_factory=list)
     batches_of: dict[int, tuple[RecordBatch, ...]] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
     fetched: dict[TopicPartition, int] = field(default_factory=dict)
     now: float = field(default_factory=time.time)
 
@@ -38,7 +41,8 @@ class KafkaLogs:
         found: Answers[str, Any] = Answers()
         for name in names:
             if name == "t":
-                found[name] = {"partitions": [{"partition_index": number} for number in {**self.logs, **self.problems}]}
+                numbers = {**self.logs, **self.problems}
+                found[name] = {"partitions": [{"partition_index": number, "leader_id": 1} for number in numbers]}
             else:
                 found.problems[name] = Problem(3, f"There is no topic {name}.")
         return found
@@ -85,7 +89,16 @@ class KafkaLogs:
             if self.retention is None:
                 found.problems[topic] = Problem(29, "Kafka refuses us.")
             else:
-                found[topic] = {"cleanup.policy": "delete", "retention.ms": self.retention}
+                found[topic] = {"cleanup.policy": "delete", "retention.ms": self.retention, **self.settings}
+        return found
+
+    def log_folders(
+        self, partitions: Iterable[TopicPartition], brokers: Iterable[int]
+    ) -> Answers[int, tuple[LogFolder, ...]]:
+        found: Answers[int, tuple[LogFolder, ...]] = Answers()
+        for broker in brokers:
+            sizes = {tp: self.sizes[tp.partition] for tp in partitions if tp.partition in self.sizes}
+            found[broker] = (LogFolder("/logs", sizes=sizes),)
         return found
 
     def groups_offsets(self, groups: Iterable[str]) -> Answers[str, dict[TopicPartition, int]]:

@@ -27,7 +27,7 @@ def test_the_message_says_what_since_when_how_fast_and_how_it_will_end() -> None
         "Since: 2023-11-14 22:01 UTC (12 min ago).",
         "Pace: growing by 1,200 records a minute.",
         "Outlook: Kafka will delete, from 2023-11-15 00:13 UTC on, unread records (2 h left); "
-        "raise the topic's retention.ms first.",
+        "raise the topic's retention first.",
         "Spark UI: http://spark:4040",
         "Look: airflow streams lag orders",
         "Incident: orders-1",
