@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,14 +20,18 @@ from airflow_stream_provider.kafka.list_offsets import (
 )
 from airflow_stream_provider.kafka.record_batches import RecordBatch, fetch_batches
 from airflow_stream_provider.kafka.requests import Answers, Requests
+from airflow_stream_provider.kafka.settings import OTHER_ADDRESSES
 from airflow_stream_provider.kafka.transactions import Transaction, open_transactions
 from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.kafka_source import addresses
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
     from kafka.structs import OffsetAndTimestamp
 
 T = TypeVar("T")
+
+_PORT = re.compile(r":\d+$")
 
 
 class KafkaClient:
@@ -47,6 +52,7 @@ class KafkaClient:
         self._process = os.getpid()
         self._closed = False
         self._admin = connect(conn_id, extra)
+        self._other_addresses = str(extra.get(OTHER_ADDRESSES, ""))
         self._kafka = Internals(self._admin)
         self._requests = Requests(self._kafka)
         self._groups = GroupRequests(self._kafka, self._requests)
@@ -65,6 +71,13 @@ class KafkaClient:
         if not self._closed and self._process == os.getpid():
             self._closed = True
             self._admin.close()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The bootstrap servers of the connection, and what else its extra calls this Kafka; as ``host:port``."""
+        # A server without a port has the default one, as for kafka-python.
+        servers = [each if _PORT.search(each) else f"{each}:9092" for each in self._admin.config["bootstrap_servers"]]
+        return addresses(",".join((*servers, self._other_addresses)))
 
     def topics(self, names: Iterable[str] | None = None) -> Answers[str, dict[str, Any]]:
         """Describe topics.

@@ -44,6 +44,8 @@ _OTHERS = (
     *("bootstrap.servers", "client.id", "security.protocol", "sasl.mechanism", "sasl.mechanisms"),
     *("sasl.username", "sasl.password", "oauth_cb", "sasl.oauthbearer.config"),
 )
+# Ours: further addresses of the same Kafka, by which streams may know it; not connected to.
+OTHER_ADDRESSES = "stream.bootstrap.servers"
 # Ignoring a setting of this kind could make a connection less safe than its author meant, or use other credentials.
 _SECURITY = ("sasl", "ssl", "tls", "security", "oauth", "enable.ssl", "enable.sasl", "bootstrap")
 # The same connection often serves producers and consumers. Their settings have no effect on an admin client.
@@ -79,7 +81,7 @@ def client_settings(conn_id: str, extra: Mapping[str, Any]) -> dict[str, Any]:
     :raises SpecError: a name is unknown, a value is not valid, or a required value is missing. No message shows a
         secret.
     """
-    known = {*_NUMBERS, *_SSL, *_OTHERS, *_NOT_OURS}
+    known = {*_NUMBERS, *_SSL, *_OTHERS, *_NOT_OURS, OTHER_ADDRESSES}
     unknown = sorted(set(extra) - known)
     about_security = [name for name in unknown if name.lower().startswith(_SECURITY)]
     if about_security:

@@ -42,6 +42,8 @@ class Committed:
     :param problem: a sentence that says why the offsets are unknown.
     :param found: False when Kafka has no commit of this group.
     :param after_records: the offsets may be those after the last record, before the marker that ends its transaction.
+    :param uncommitted: topics that are read with the other isolation level all the same.
+    :param servers: the bootstrap servers of each source, as ``host:port``; empty when unknown.
     """
 
     query: str
@@ -53,6 +55,12 @@ class Committed:
     problem: str = ""
     found: bool = True
     after_records: bool = False
+    uncommitted: frozenset[str] = frozenset()
+    servers: tuple[tuple[str, ...], ...] = ()
+
+    def reads_committed(self, topic: str) -> bool:
+        """Return whether only committed records of a topic are read."""
+        return self.read_committed and topic not in self.uncommitted
 
 
 class CommittedOffsets(Protocol):

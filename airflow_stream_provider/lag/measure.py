@@ -16,6 +16,7 @@ from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOf
 from airflow_stream_provider.lag.gc_pause import gc_paused
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.open_transactions import OpenTransactions
+from airflow_stream_provider.lag.other_cluster import refuse_others
 from airflow_stream_provider.lag.partition_offsets import PartitionOffsets
 from airflow_stream_provider.lag.record_age import UnreadRange, first_at, oldest
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 
 K = TypeVar("K", bound=Hashable)
+
+# Kafka's isolation levels, as whether only committed records are read.
+LEVELS = (False, True)
 
 
 def measure(client: KafkaClient, sources: Iterable[CommittedOffsets], moments: Moments = Moments()) -> LagReport:  # noqa: B008 - frozen
@@ -56,7 +60,8 @@ def measure_each(
 
     :raises StreamError: Kafka does not answer, or refuses the connection.
     """
-    queries = [(key, query) for key, found in committed.items() for query in found if query.offsets or query.problem]
+    found = ((key, query) for key, each in committed.items() for query in each if query.offsets or query.problem)
+    queries = refuse_others(client, found)
     logs = PartitionOffsets(client, [query for _, query in queries])
     measured = [_Query(number, query, logs, moments[key]) for number, (key, query) in enumerate(queries)]
     retention = logs.retention(set().union(*(query.topics for query in measured)))
@@ -64,7 +69,8 @@ def measure_each(
     now = round(logs.at * 1000)
     unread: dict[bool, _Unread] = {False: {}, True: {}}
     for query in measured:
-        unread[query.read_committed].update(query.unread(retention))
+        for level in LEVELS:
+            unread[level].update(query.unread(retention, level))
     asked: dict[int, set[TopicPartition]] = {}
     for query in measured:
         for at in query.asked:
@@ -73,18 +79,18 @@ def measure_each(
         *((read_committed, oldest(ranges, now)) for read_committed, ranges in unread.items()),
         # Not as a reader of committed records: records behind an open transaction are not committed either.
         *((False, first_at(at, partitions)) for at, partitions in asked.items()),
-        *((query.read_committed, query.verdicts()) for query in measured),
+        *((level, query.verdicts(level)) for query in measured for level in LEVELS),
         (False, first_times(crowded)),
     ]
     uncommitted_times, committed_times, *others, first_written = logs.search(searches)
-    firsts, verdicts_found = dict(zip(asked, others, strict=False)), others[len(asked) :]
+    firsts, by_level = dict(zip(asked, others, strict=False)), others[len(asked) :]
+    verdicts_found = [one | other for one, other in zip(by_level[::2], by_level[1::2], strict=True)]
     transactions = logs.transactions({tp for query in measured for tp in query.held})
-    times: dict[bool, _Times] = {False: uncommitted_times, True: committed_times}
+    times = _both(uncommitted_times, committed_times)
     reports: dict[K, list[QueryLag]] = {key: [] for key in committed}
     for (key, _), query, partition_verdicts in zip(queries, measured, verdicts_found, strict=True):
         by_size = left_by_size(query.crowded, crowded, query.partitions, first_written, now)
-        found = query.lag(times[query.read_committed], transactions, partition_verdicts, firsts, by_size)
-        reports[key].append(found)
+        reports[key].append(query.lag(times, transactions, partition_verdicts, firsts, by_size))
     return {key: LagReport(logs.at, tuple(lags)) for key, lags in reports.items()}
 
 
@@ -124,30 +130,28 @@ class _Query:
         """The partitions from which Kafka may delete unread records by size; to be asked after their retention."""
         return near(self._logs.size_limits, self.partitions)
 
-    @property
-    def read_committed(self) -> bool:
-        """Whether the query reads committed records only (Kafka's isolation level)."""
-        return self._committed.read_committed
-
-    def unread(self, retention: Mapping[str, float | None]) -> _Unread:
-        """Return the unread records, grouped by their topic's retention."""
+    def unread(self, retention: Mapping[str, float | None], read_committed: bool) -> _Unread:
+        """Return the unread records that are read with an isolation level, grouped by their topic's retention."""
         number, ends = self._number, self._ends
         groups = {topic: (number, limit) for topic, limit in retention.items()}
-        self._unread = {
+        found: _Unread = {
             (number, tp): UnreadRange(tp, ends[tp] - lag, ends[tp], groups[tp.topic])
             for tp, lag in self._lags.items()
-            if lag
+            if lag and self._committed.reads_committed(tp.topic) is read_committed
         }
-        return self._unread
+        self._unread.update(found)
+        return found
 
     @property
     def held(self) -> list[TopicPartition]:
         """The partitions with records behind an open transaction."""
         return [tp for tp, partition in self.partitions.items() if partition.held]
 
-    def verdicts(self) -> OffsetSearch[TopicPartition, dict[TopicPartition, Verdict | None]]:
-        """Return the search for Burrow's verdict on each partition."""
-        return verdicts(self._committed.window, self._lags, self._ends, self._logs.at)
+    def verdicts(self, read_committed: bool) -> OffsetSearch[TopicPartition, dict[TopicPartition, Verdict | None]]:
+        """Return the search for Burrow's verdict on each partition that is read with an isolation level."""
+        reads_committed = self._committed.reads_committed
+        lags = {tp: lag for tp, lag in self._lags.items() if reads_committed(tp.topic) is read_committed}
+        return verdicts(self._committed.window, lags, self._ends, self._logs.at)
 
     def lag(
         self,
@@ -219,6 +223,12 @@ class _Query:
 
     def _age(self, at: int | None) -> float | None:
         return None if at is None else max(0, self._now - at) / 1000
+
+
+def _both(one: _Times, other: _Times) -> _Times:
+    """Return the times of both isolation levels; a query may have sources of either."""
+    groups = {**one[0], **other[0]}
+    return {group: min(at, one[0].get(group, at)) for group, at in groups.items()}, {**one[1], **other[1]}
 
 
 def _known(ages: Iterable[float | None], all_known: bool) -> float | None:

@@ -51,7 +51,10 @@ class PartitionOffsets:
         self._read = {id(query): self._partitions_of(query) for query in queries}
         by_level: dict[bool, set[TopicPartition]] = {}
         for query in queries:
-            by_level.setdefault(query.read_committed, set()).update(self.partitions(query))
+            read = self.partitions(query)
+            for level in (False, True) if query.uncommitted else (query.read_committed,):
+                mixed = (tp for tp in read if query.reads_committed(tp.topic) is level)
+                by_level.setdefault(level, set()).update(mixed if query.uncommitted else read)
         self._starts = self._offsets(set().union(*by_level.values()), EARLIEST, False)
         self._ends = {level: self._offsets(partitions, LATEST, level) for level, partitions in by_level.items()}
         self._retry_ends(queries)
@@ -78,13 +81,14 @@ class PartitionOffsets:
         if partition in self._problems:
             state = _STATES.get(self._problems[partition].code, PartitionState.UNREADABLE)
             return PartitionLag(partition.topic, partition.partition, state, committed)
-        end, start = self._ends[query.read_committed][partition], self._starts[partition]
+        level = query.reads_committed(partition.topic)
+        end, start = self._ends[level][partition], self._starts[partition]
         if committed is None:
             unknown = query.missing is Missing.UNKNOWN and start < end
             state = PartitionState.NO_COMMIT if unknown else PartitionState.NEW_PARTITION
         else:
             state = PartitionState.AHEAD_OF_END if committed > end else PartitionState.OK
-        held = max(0, self._watermarks[partition] - end) if query.read_committed else None
+        held = max(0, self._watermarks[partition] - end) if level else None
         found = PartitionLag(partition.topic, partition.partition, state, committed, start, end, held)
         if query.after_records and may_wait_before_markers(committed, start, end):
             pass_markers(found, self._batches.get(partition))
@@ -227,9 +231,10 @@ class PartitionOffsets:
         """Ask once more for ends that lie before a committed offset, for all queries in one go."""
         ahead: dict[bool, set[TopicPartition]] = {}
         for query in queries:
-            ends = self._ends[query.read_committed]
-            passed = (tp for tp, end in ends.items() if query.offsets.get(tp.topic, {}).get(tp.partition, end) > end)
-            ahead.setdefault(query.read_committed, set()).update(passed)
+            for tp in self.partitions(query):
+                level, committed = query.reads_committed(tp.topic), query.offsets[tp.topic].get(tp.partition, 0)
+                if committed > self._ends[level].get(tp, committed):
+                    ahead.setdefault(level, set()).add(tp)
         if any(ahead.values()):
             time.sleep(RETRY_END_SECONDS)
             for level, partitions in ahead.items():

@@ -15,8 +15,10 @@ from airflow_stream_provider.lag.committed_offsets import (
     HeartbeatOffsets,
     Missing,
 )
+from airflow_stream_provider.lag.other_cluster import SourcedOffsets
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.kafka_source import kafka_sources
 from airflow_stream_provider.lifecycle.state import StreamState
 
 
@@ -69,11 +71,13 @@ def stream_sources(
         read_committed = bool(query.get("read_committed", False))
         assigned = all(source.startswith("kafka:assign=") for source in sources)
         missing = Missing.NOT_READ if assigned else Missing.FROM_START
-        found.append(
+        offsets: CommittedOffsets = (
             CheckpointOffsets(name, location, read_committed, missing, owner)
             if _is_mounted(location)
             else HeartbeatOffsets(name, beat, read_committed, missing)
         )
+        described = kafka_sources(query)
+        found.append(SourcedOffsets(offsets, described) if described else offsets)
     return found
 
 

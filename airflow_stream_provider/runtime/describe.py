@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
+from airflow_stream_provider.lifecycle.kafka_source import kafka_source
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 
 # Spark keeps these from the checkpoint and silently ignores what the session says (OffsetSeqMetadata).
@@ -40,6 +41,7 @@ def describe(query: ManagedQuery) -> dict[str, Any]:
         "target": query.writer_spec.sink_target,
         "sources": _sources(plan),
         "read_committed": _reads_committed(plan),
+        "kafka_sources": [kafka_source(dict(each.extraOptions())).to_json() for each in _kafka(plan)],
         "source_options": [_options(each.extraOptions().get, _AUDITED_SOURCE) for each in _kafka(plan)],
         "sink_options": _options(query.writer_spec.options.get, _AUDITED_SINK),
         "fingerprint": fingerprint(plan),

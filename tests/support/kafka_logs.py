@@ -32,6 +32,10 @@ class KafkaLogs:
     held: int = 0
     open: list[Transaction] = field(default_factory=list)
     batches_of: dict[int, tuple[RecordBatch, ...]] = field(default_factory=dict)
+    brokers: list[dict[str, Any]] = field(default_factory=list)
+    addresses: tuple[str, ...] = ("kafka:9092",)
+    conn_id: str = "kafka_default"
+    topic_names: tuple[str, ...] = ("t",)
     settings: dict[str, str] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
     fetched: dict[TopicPartition, int] = field(default_factory=dict)
@@ -40,7 +44,7 @@ class KafkaLogs:
     def topics(self, names: Iterable[str]) -> Answers[str, Any]:
         found: Answers[str, Any] = Answers()
         for name in names:
-            if name == "t":
+            if name in self.topic_names:
                 numbers = {**self.logs, **self.problems}
                 found[name] = {"partitions": [{"partition_index": number, "leader_id": 1} for number in numbers]}
             else:
@@ -91,6 +95,9 @@ class KafkaLogs:
             else:
                 found[topic] = {"cleanup.policy": "delete", "retention.ms": self.retention, **self.settings}
         return found
+
+    def describe_cluster(self) -> dict[str, Any]:
+        return {"brokers": self.brokers}
 
     def log_folders(
         self, partitions: Iterable[TopicPartition], brokers: Iterable[int]

@@ -36,6 +36,13 @@ def test_the_names_of_librdkafka_become_those_of_kafka_python() -> None:
     }
 
 
+def test_our_own_name_for_other_addresses_is_known_and_no_setting_of_the_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert client_settings("k", {**SERVERS, "stream.bootstrap.servers": "kafka:9092"}) == client_settings("k", SERVERS)
+    assert caplog.text == ""
+
+
 def test_every_setting_is_one_that_the_client_knows() -> None:
     from kafka import KafkaAdminClient
 

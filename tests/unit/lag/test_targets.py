@@ -9,8 +9,10 @@ import pytest
 
 from airflow_stream_provider.checkpoint import Owner
 from airflow_stream_provider.lag.committed_offsets import CheckpointOffsets, CommittedOffsets, HeartbeatOffsets, Missing
+from airflow_stream_provider.lag.other_cluster import SourcedOffsets
 from airflow_stream_provider.lag.targets import stream_sources
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.kafka_source import KafkaSource
 from airflow_stream_provider.lifecycle.state import Incarnation, IncarnationState, StreamState
 
 HOLDER = "orders-1.00000001"
@@ -49,6 +51,17 @@ def test_a_query_that_was_started_later_is_known_from_the_heartbeat(tmp_path: Pa
     beat = Heartbeat(queries=(QueryProgress("a"), QueryProgress("late", f"{tmp_path}/late")))
     found = sources({"name": "a", "checkpoint": f"{tmp_path}/a", "sources": ["rate:"]}, beat=beat)
     assert [(type(each), each.read().query) for each in found] == [(CheckpointOffsets, "late")]
+
+
+def test_a_driver_that_says_which_kafka_it_reads_is_believed(tmp_path: Path) -> None:
+    source = {"option": "subscribe", "topics": "t", "servers": ["kafka:9092"], "read_committed": True}
+    query = {"name": "a", "checkpoint": f"{tmp_path}/a", "sources": ["kafka:subscribe=t"], "kafka_sources": [source]}
+    (found,) = sources(query)
+    assert found == SourcedOffsets(
+        CheckpointOffsets("a", f"{tmp_path}/a", False, Missing.FROM_START, Owner("orders", "file:///control")),
+        (KafkaSource("subscribe", "t", ("kafka:9092",), True),),
+    )
+    assert found.query == "a"
 
 
 def test_partitions_that_are_assigned_do_not_grow(tmp_path: Path) -> None:

@@ -1,0 +1,81 @@
+"""What the `standby` record says of a query's Kafka source, so that its lag is measured on the right Kafka. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+# What Kafka's own client takes for an address (Utils.getHost). It has no place for a password.
+_ADDRESS = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?([0-9a-zA-Z\-%._:]*)\]?:([0-9]+)")
+_READ = ("subscribe", "subscribePattern", "assign")
+
+
+@dataclass(frozen=True)
+class KafkaSource:
+    """One Kafka source of a query.
+
+    :param option: which of Spark's options names the topics: ``subscribe``, ``subscribePattern`` or ``assign``.
+    :param topics: the value of that option.
+    :param servers: the bootstrap servers, see `addresses`.
+    :param read_committed: whether it reads committed records only (Kafka's isolation level).
+    """
+
+    option: str = "subscribe"
+    topics: str = ""
+    servers: tuple[str, ...] = ()
+    read_committed: bool = False
+
+    def reads(self, topic: str) -> bool:
+        """Return whether it reads a topic."""
+        if self.option == "subscribePattern":
+            try:
+                return re.fullmatch(self.topics, topic) is not None
+            except re.error:  # Java's patterns are not quite Python's
+                return False
+        if self.option == "assign":
+            try:
+                return topic in json.loads(self.topics)
+            except (ValueError, TypeError):
+                return False
+        return topic in (name.strip() for name in self.topics.split(","))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the source as a JSON object."""
+        return asdict(self)
+
+
+def kafka_source(options: Mapping[str, str]) -> KafkaSource:
+    """Return the source of these options, as Spark has them: with names in any case."""
+    given = {name.lower(): value for name, value in options.items()}
+    option = next((name for name in _READ if name.lower() in given), _READ[0])
+    return KafkaSource(
+        option,
+        given.get(option.lower(), ""),
+        addresses(given.get("kafka.bootstrap.servers", "")),
+        given.get("kafka.isolation.level") == "read_committed",
+    )
+
+
+def kafka_sources(query: Mapping[str, Any]) -> tuple[KafkaSource, ...]:
+    """Return the sources of a query in a `standby` record; none where its driver did not say them, or not so."""
+    found = query.get("kafka_sources")
+    return tuple(_source(each) for each in found if isinstance(each, Mapping)) if isinstance(found, list) else ()
+
+
+def _source(said: Mapping[str, Any]) -> KafkaSource:
+    servers = said.get("servers")
+    return KafkaSource(
+        str(said.get("option", "")),
+        str(said.get("topics", "")),
+        addresses(",".join(map(str, servers))) if isinstance(servers, list) else (),
+        said.get("read_committed") is True,
+    )
+
+
+def addresses(servers: str) -> tuple[str, ...]:
+    """Return the addresses in a list of bootstrap servers as ``host:port``, in order; what is none is left out."""
+    found = (_ADDRESS.fullmatch(server.strip()) for server in servers.split(","))
+    return tuple(sorted({f"{address[1].lower()}:{int(address[2])}" for address in found if address and address[1]}))

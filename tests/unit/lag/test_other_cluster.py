@@ -1,0 +1,99 @@
+"""A query is measured on the Kafka that it reads, and each of its sources by its own isolation level."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.lag.committed_offsets import Committed, HeartbeatOffsets
+from airflow_stream_provider.lag.limits import Health, LagLimits
+from airflow_stream_provider.lag.measure import measure, measure_each
+from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.lag.other_cluster import SourcedOffsets, refuse_others
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.kafka_source import KafkaSource
+from tests.support.kafka_logs import KafkaLogs
+
+COMMITTED = KafkaSource("subscribe", "t", ("kafka:9092",), True)
+
+
+def kafka(**more: Any) -> Any:
+    return KafkaLogs({0: (0, [9, 8, 7])}, **more)
+
+
+def sourced(*sources: KafkaSource, committed: Any = None) -> SourcedOffsets:
+    progress = QueryProgress("q", batch=4, committed=(committed or {"t": {"0": 1}},))
+    return SourcedOffsets(HeartbeatOffsets("q", Heartbeat(queries=(progress,))), sources)
+
+
+@pytest.mark.parametrize(
+    ("servers", "brokers"),
+    [
+        (("kafka:9092",), []),
+        (("gone:9092", "kafka:9092"), []),
+        (("10.0.0.7:9092",), [{"host": "10.0.0.6", "port": 9092}, {"host": "10.0.0.7", "port": 9092}]),
+        ((), []),
+    ],
+    ids=["the same", "one of them", "a broker there", "unknown"],
+)
+def test_a_query_that_shares_an_address_is_measured(servers: tuple[str, ...], brokers: list[dict[str, Any]]) -> None:
+    (found,) = measure(kafka(brokers=brokers), [sourced(KafkaSource("subscribe", "t", servers))]).queries
+    assert (found.records, found.problem) == (2, "")
+
+
+def test_a_query_of_another_kafka_is_never_measured_on_this_one() -> None:
+    """Also if only one of its sources reads there: its offsets are those of all sources."""
+    client = kafka(brokers=[{"host": "10.0.0.6", "port": 9092}])
+    other = KafkaSource("subscribe", "u", ("other:9092",))
+    report = measure(client, [sourced(COMMITTED, other)])
+    (found,) = report.queries
+    assert (found.records, found.complete) == (None, False)
+    assert LagLimits(max_records=5).judge(report).health is Health.UNKNOWN
+    assert found.problem == (
+        "The query q reads the Kafka at other:9092, which seems not to be the one of the connection 'kafka_default' "
+        "(10.0.0.6:9092,kafka:9092): name the connection of that Kafka in the stream's YAML, or, if both are the same "
+        "Kafka, put the query's addresses into the connection's extra as stream.bootstrap.servers."
+    )
+
+
+def test_the_brokers_are_asked_for_once_and_only_where_addresses_differ() -> None:
+    client, asked = kafka(), []
+    client.describe_cluster = lambda: asked.append(1) or {"brokers": []}
+    same, far = Committed("a", servers=(("kafka:9092",),)), Committed("b", servers=(("b:1",),))
+    assert refuse_others(client, [(1, same)]) == [(1, same)]
+    assert asked == []
+    assert [query.problem != "" for _, query in refuse_others(client, [(1, same), (2, far), (3, far)])] == [
+        False,
+        True,
+        True,
+    ]
+    assert asked == [1]
+
+
+def test_each_source_has_its_own_isolation_level() -> None:
+    found = sourced(
+        COMMITTED,
+        KafkaSource("subscribe", "u", ("kafka:9092",), False),
+        KafkaSource("subscribePattern", "v.*", ("kafka:9092",), True),
+        KafkaSource("subscribe", "v2", ("kafka:9092",), False),
+        committed={name: {"0": 1} for name in ("t", "u", "v1", "v2")},
+    ).read()
+    assert {topic: found.reads_committed(topic) for topic in found.offsets} == {
+        "t": True,
+        "u": False,
+        "v1": True,
+        "v2": False,
+    }
+    alike = sourced(KafkaSource("subscribe", "t"), KafkaSource("subscribe", "u")).read()
+    assert (alike.read_committed, alike.uncommitted) == (False, frozenset())
+
+
+def test_a_query_with_both_levels_is_measured_by_each() -> None:
+    """The records of t behind an open transaction are held back, those of u count."""
+    client = kafka(held=1, topic_names=("t", "u"))
+    both = Committed("q", {"t": {0: 1}, "u": {0: 1}}, read_committed=True, uncommitted=frozenset({"u"}))
+    (found,) = measure_each(client, {None: [both]}, {None: Moments()})[None].queries
+    assert [(p.topic, p.lag, p.held) for p in found.partitions] == [("t", 1, 1), ("u", 2, None)]
+    assert found.seconds == pytest.approx(8, abs=2)
+    assert None not in [p.seconds for p in found.partitions]
