@@ -15,6 +15,7 @@ from airflow_stream_provider.lifecycle.ids import INCARNATION, check_id, check_s
 from airflow_stream_provider.lifecycle.record import MAX_BYTES
 
 SAMPLES = "lag.json"
+TOPIC_IDS = "topics.json"
 SAVED_STATE = "state.jsonl"
 
 # Bytes; far beyond what is ever written, and little enough to be loaded. A larger file is damaged.
@@ -26,7 +27,7 @@ class FilesStore:
     """A store in a folder; implements `Store`.
 
     Records are ``log/<20 digits>.json``, heartbeats ``heartbeats/<incarnation>.json``, samples ``lag.json``, the
-    saved state ``state.jsonl``.
+    ids of topics ``topics.json``, the saved state ``state.jsonl``.
 
     A record is written to a file in ``incoming/``, synced, and hard-linked to its number. The link fails if the number
     is taken, and no reader can see an empty or torn record. Hadoop's local file system does not guarantee this and is
@@ -137,6 +138,14 @@ class FilesStore:
     def samples(self) -> bytes | None:
         """Return the lag samples, or None if there are none yet."""
         return self._read(SAMPLES)
+
+    def put_topic_ids(self, data: bytes) -> None:
+        """Replace the ids of the topics that are read; see `Store.put_topic_ids`."""
+        self._replace(self.folder / TOPIC_IDS, data)
+
+    def topic_ids(self) -> bytes | None:
+        """Return the ids of the topics that are read, or None if none were noted yet."""
+        return self._read(TOPIC_IDS)
 
     def put_saved_state(self, data: bytes) -> None:
         """Replace the saved state; see `Store.put_saved_state`."""

@@ -10,7 +10,7 @@ class Store(Protocol):
     """A stream's records, heartbeats and lag samples.
 
     Records are numbered, created once and never changed. Each incarnation has one heartbeat, and the stream has one
-    object of samples and one saved state; all are replaced as a whole.
+    object of samples, one of topics' ids and one saved state; all are replaced as a whole.
 
     Every method raises ControlUnavailable if it cannot read or write now, and every method that reads raises Damaged,
     before it loads anything, if what is there is too large or no regular file. None always means that the store is
@@ -52,3 +52,9 @@ class Store(Protocol):
 
     def samples(self) -> bytes | None:
         """Return the lag samples of the watch, or None if there are none yet."""
+
+    def put_topic_ids(self, data: bytes) -> None:
+        """Replace the ids of the topics that are read (see `lag.topic_ids`) atomically."""
+
+    def topic_ids(self) -> bytes | None:
+        """Return the ids of the topics that are read, or None if none were noted yet."""

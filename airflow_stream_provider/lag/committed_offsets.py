@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -43,6 +44,8 @@ class Committed:
     :param found: False when Kafka has no commit of this group.
     :param after_records: the offsets may be those after the last record, before the marker that ends its transaction.
     :param uncommitted: topics that are read with the other isolation level all the same.
+    :param id: Spark's id of the query, which its checkpoint keeps; empty when unknown.
+    :param noted: topic ids by topic that were noted for this query before; see `lag.topic_ids`.
     :param servers: the bootstrap servers of each source, as ``host:port``; empty when unknown.
     """
 
@@ -57,6 +60,8 @@ class Committed:
     after_records: bool = False
     uncommitted: frozenset[str] = frozenset()
     servers: tuple[tuple[str, ...], ...] = ()
+    id: str = ""
+    noted: Mapping[str, str] = field(default_factory=dict)
 
     def reads_committed(self, topic: str) -> bool:
         """Return whether only committed records of a topic are read."""
@@ -112,7 +117,8 @@ class CheckpointOffsets:
         if not found.committed and any(source.topics == {} for source in found.sources):
             # With failOnDataLoss=false or a topic pattern, Spark drops topics that were deleted.
             return Committed(self.query, problem=f"The query {self.query} reads no Kafka topic any more.")
-        return Committed(self.query, found.committed, window, found.last_commit, self.read_committed, self.missing)
+        offsets = Committed(self.query, found.committed, window, found.last_commit, self.read_committed, self.missing)
+        return replace(offsets, id=found.id or "")
 
 
 @dataclass(frozen=True)
@@ -135,7 +141,8 @@ class HeartbeatOffsets:
                 self.query, problem=f"The query {self.query} has committed no batch in its present driver."
             )
         sources = [kafka_offsets(json.dumps(source)) for source in query.committed]
-        return Committed(self.query, merged(sources), (), query.batch, self.read_committed, self.missing)
+        offsets = Committed(self.query, merged(sources), (), query.batch, self.read_committed, self.missing)
+        return replace(offsets, id=query.id)
 
 
 @dataclass(frozen=True)

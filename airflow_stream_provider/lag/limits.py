@@ -27,6 +27,7 @@ _UNDECIDED = {
     Alarm.RETENTION: "when Kafka deletes unread records is unknown",
     Alarm.STUCK_TRANSACTION: "since when a transaction has hidden records is unknown",
     Alarm.LOST_DATA: "whether Kafka has deleted unread records is unknown",
+    Alarm.TOPIC_RECREATED: "whether a topic was made anew is unknown",
 }
 
 
@@ -169,4 +170,11 @@ def _sentence(alarm: Alarm, query: QueryLag) -> str:
     if alarm is Alarm.STUCK_TRANSACTION:
         by = f" ({query.held_by})" if query.held_by else ""
         return f"a transaction open for {duration(query.held_seconds)}{by} hides the records behind it"
+    if alarm is Alarm.TOPIC_RECREATED:
+        topics, were = ("topics", "were") if len(query.recreated) > 1 else ("topic", "was")
+        return (
+            f"the {topics} {', '.join(query.recreated)} {were} deleted and made anew, so its offsets are those of "
+            "other records, and some may have been skipped; give it a new checkpoint or, once that is made good, "
+            "remove topics.json from the stream's control folder"
+        )
     return f"Kafka deleted {count(query.lost, 'record')} before they were read"

@@ -20,6 +20,7 @@ from airflow_stream_provider.lag.other_cluster import refuse_others
 from airflow_stream_provider.lag.partition_offsets import PartitionOffsets
 from airflow_stream_provider.lag.record_age import UnreadRange, first_at, oldest
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
+from airflow_stream_provider.lag.topic_ids import recreated
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
@@ -187,6 +188,7 @@ class _Query:
             if limit is not None and old is not None
         ]
         left, retained = min((*by_age, *(by_size or ())), default=(None, math.inf))
+        found = {topic: each for topic in query.offsets if (each := logs.topic_ids.get(topic))}
         held = transactions.hiding(self.held)
         ages_known = not failed and None not in ages.values()
         late = {at: self._late(firsts[at], partitions) for at in self.asked}
@@ -206,6 +208,9 @@ class _Query:
             retention_known=by_size is not None
             and logs.retention_known(self.topics)
             and all(ages[tp] is not None or w.group[1] is None for (_, tp), w in self._unread.items()),
+            id=query.id,
+            topic_ids=found,
+            recreated=recreated(query.noted, found),
             unread_before={moment: late[at] for moment, at in self._moments.items()},
             unread_for={age: late[at] for age, at in self._ages.items()},
         )

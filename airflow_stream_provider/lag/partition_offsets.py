@@ -46,6 +46,8 @@ class PartitionOffsets:
         self._leaders: dict[TopicPartition, int] = {}
         # By topic, once `retention` has asked: how large its partitions may grow.
         self.size_limits: dict[str, SizeLimit] = {}
+        # By topic; Kafka gives each topic an id of its own, also one of the same name. Empty before Kafka 2.8.
+        self.topic_ids: dict[str, str] = {}
         self._partitions = self._describe(queries)
         # By identity: offsets have no hash. Thousands of partitions are sorted only once.
         self._read = {id(query): self._partitions_of(query) for query in queries}
@@ -140,12 +142,12 @@ class PartitionOffsets:
     def sizes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CrowdedLog]:
         """Return how large partitions of topics with a limit are; those that no broker tells of are left out."""
         local = [tp for tp in partitions if not self.size_limits[tp.topic].remote]
-        leaders = {self._leaders[tp] for tp in local}
+        leaders = {self._leaders[tp] for tp in local if tp in self._leaders}
         answers = self._client.log_folders(local, leaders) if local else {}
         found = {
             tp: CrowdedLog(self.size_limits[tp.topic].bytes, folder.sizes[tp])
             for tp in local
-            for folder in answers.get(self._leaders[tp], ())
+            for folder in answers.get(self._leaders.get(tp, -1), ())
             if tp in folder.sizes
         }
         for tp in partitions:
@@ -186,6 +188,8 @@ class PartitionOffsets:
         topics = self._client.topics(wanted)
         for topic, described in topics.items():
             found[topic] = [TopicPartition(topic, each["partition_index"]) for each in described["partitions"]]
+            if described["topic_id"] is not None and described["topic_id"].int:
+                self.topic_ids[topic] = str(described["topic_id"])
             leaders = (each["leader_id"] for each in described["partitions"])
             self._leaders.update(zip(found[topic], leaders, strict=True))
         for query in queries:

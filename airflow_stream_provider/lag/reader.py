@@ -87,7 +87,7 @@ class LagReader:
         state = log.refresh()
         beat = log.heartbeat(state.last_holder) if state.last_holder else None
         beats = {} if beat is None or state.last_holder is None else {state.last_holder: beat}
-        return stream_sources(target.stream, target.control, state, beats)
+        return stream_sources(target.stream, target.control, state, beats, log.store)
 
 
 class LagUnmeasured(StreamError):

@@ -131,6 +131,9 @@ class QueryLag:
     :param problem: why something is unknown, one sentence.
     :param found: False when Kafka has no commit of this group.
     :param retained: seconds for which the topic of `retention_seconds` keeps its records.
+    :param id: Spark's id of the query; empty when unknown, or of a group.
+    :param topic_ids: Kafka's id of each topic, as far as it is known.
+    :param recreated: topics that were deleted and made anew since the query began to read them.
     :param unread_before: by each moment that was asked for (seconds since 1970), whether a record older than that is
         not committed: exact, None = unknown.
     :param unread_for: the same by age in seconds at the measurement.
@@ -152,6 +155,9 @@ class QueryLag:
     retained: float = math.inf
     ages_known: bool = True
     retention_known: bool = True
+    id: str = ""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    recreated: tuple[str, ...] = ()
     unread_before: Mapping[float, bool | None] = field(default_factory=dict)
     unread_for: Mapping[float, bool | None] = field(default_factory=dict)
 
@@ -238,6 +244,8 @@ class QueryLag:
                 return None if any(partition.held for partition in self.partitions) else False
             overdue = self.held_timeout + ABORT_SECONDS if ceilings.transaction is None else ceilings.transaction
             return self.held_seconds > overdue
+        if alarm is Alarm.TOPIC_RECREATED:
+            return bool(self.recreated)
         if self.lost > 0:
             return True
         return False if all(partition.loss_known for partition in self.partitions) else None
@@ -266,6 +274,7 @@ class Alarm(StrEnum):
         "STUCK_TRANSACTION"  # an open transaction hides records, so that the lag looks smaller than it is
     )
     LOST_DATA = "LOST_DATA"  # Kafka deleted unread records
+    TOPIC_RECREATED = "TOPIC_RECREATED"  # the offsets count in a topic that was deleted; one of its name was made anew
 
 
 @dataclass(frozen=True)

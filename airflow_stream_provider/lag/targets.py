@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.checkpoint import Owner
 from airflow_stream_provider.checkpoint.location import local_path
+from airflow_stream_provider.lag import topic_ids
 from airflow_stream_provider.lag.committed_offsets import (
     CheckpointOffsets,
+    Committed,
     CommittedOffsets,
     HeartbeatOffsets,
     Missing,
@@ -20,6 +22,9 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.kafka_source import kafka_sources
 from airflow_stream_provider.lifecycle.state import StreamState
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.control.store import Store
 
 
 @dataclass(frozen=True)
@@ -47,18 +52,25 @@ class LagTarget:
 
 
 def stream_sources(
-    stream: str, control: str, state: StreamState, heartbeats: Mapping[str, Heartbeat]
+    stream: str,
+    control: str,
+    state: StreamState,
+    heartbeats: Mapping[str, Heartbeat],
+    store: Store | None = None,
 ) -> list[CommittedOffsets]:
     """Return where the committed offsets of the last holder's queries can be read.
 
     That is the checkpoint where this machine has its folder, else the holder's heartbeat. Queries that do not read
     Kafka are left out.
+
+    :param store: where the topics that the queries have read are remembered; default: none are.
     """
     holder = state.incarnations.get(state.last_holder or "")
     if holder is None:
         return []
     owner = Owner(stream, control)
     beat = heartbeats.get(holder.id, Heartbeat())
+    noted = topic_ids.read(store) if store is not None else {}
     found: list[CommittedOffsets] = []
     known = {query["name"] for query in holder.queries}
     # Queries that the script started later are only in the heartbeat, which does not list sources: assume Kafka.
@@ -77,8 +89,27 @@ def stream_sources(
             else HeartbeatOffsets(name, beat, read_committed, missing)
         )
         described = kafka_sources(query)
-        found.append(SourcedOffsets(offsets, described) if described else offsets)
+        offsets = SourcedOffsets(offsets, described) if described else offsets
+        found.append(NotedOffsets(offsets, noted) if noted else offsets)
     return found
+
+
+@dataclass(frozen=True)
+class NotedOffsets:
+    """Offsets of a query, with the topics that were noted when they were read first."""
+
+    offsets: CommittedOffsets
+    noted: topic_ids.TopicIds
+
+    @property
+    def query(self) -> str:
+        """The query's name."""
+        return self.offsets.query
+
+    def read(self) -> Committed:
+        """Read the offsets, and add the topics that were noted."""
+        found = self.offsets.read()
+        return replace(found, noted=self.noted.get(found.id, {}))
 
 
 def _is_mounted(location: str) -> bool:

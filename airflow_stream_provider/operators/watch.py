@@ -179,16 +179,22 @@ class WatchStreamOperator(StreamOperator):
         from airflow_stream_provider.hooks.connections import kafka_extra
         from airflow_stream_provider.lag.reader import measure_sources
         from airflow_stream_provider.lag.targets import stream_sources
+        from airflow_stream_provider.lag.topic_ids import note
         from airflow_stream_provider.monitoring.metrics import emit
 
         kafka = self.stream.kafka or ""
         try:
             spec = self.stream
-            sources = partial(stream_sources, spec.name, spec.control, snapshot.state, snapshot.heartbeats)
+            store = self.hook.control_log.store
+            sources = partial(stream_sources, spec.name, spec.control, snapshot.state, snapshot.heartbeats, store)
             report = measure_sources(kafka, kafka_extra(kafka), sources, self.stream.lag.limits.moments)
         except StreamError as error:
             self.log.warning("The lag of %s cannot be measured now: %s", self.stream.name, error)
             return LagLook.failed(error)
+        try:
+            note(store, report)
+        except StreamError as error:
+            self.log.warning("The ids of the topics of %s cannot be noted now: %s", self.stream.name, error)
         emit(self.stream.name, report)
         return LagLook.of(report)
 

@@ -65,6 +65,15 @@ class AnsweringStore:
         found: bytes | None = self._do(lambda: self._store.samples())
         return found
 
+    def put_topic_ids(self, data: bytes) -> None:
+        """See `Store.put_topic_ids`."""
+        self._do(lambda: self._store.put_topic_ids(data))
+
+    def topic_ids(self) -> bytes | None:
+        """See `Store.topic_ids`."""
+        found: bytes | None = self._do(lambda: self._store.topic_ids())
+        return found
+
     def put_saved_state(self, data: bytes) -> None:
         """See `Store.put_saved_state`."""
         self._do(lambda: self._store.put_saved_state(data))

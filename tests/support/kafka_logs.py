@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from kafka import TopicPartition
 from kafka.structs import OffsetAndTimestamp
@@ -16,6 +17,7 @@ from airflow_stream_provider.kafka.requests import Answers, Problem
 from airflow_stream_provider.kafka.transactions import Transaction
 from airflow_stream_provider.lag import partition_offsets as logs
 
+TOPIC_ID = UUID(int=7)
 LOST = Problem(5, "It has no leader.")
 
 
@@ -35,6 +37,7 @@ class KafkaLogs:
     brokers: list[dict[str, Any]] = field(default_factory=list)
     addresses: tuple[str, ...] = ("kafka:9092",)
     conn_id: str = "kafka_default"
+    topic_id: UUID = TOPIC_ID
     topic_names: tuple[str, ...] = ("t",)
     settings: dict[str, str] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
@@ -46,7 +49,10 @@ class KafkaLogs:
         for name in names:
             if name in self.topic_names:
                 numbers = {**self.logs, **self.problems}
-                found[name] = {"partitions": [{"partition_index": number, "leader_id": 1} for number in numbers]}
+                found[name] = {
+                    "topic_id": self.topic_id,
+                    "partitions": [{"partition_index": number, "leader_id": 1} for number in numbers],
+                }
             else:
                 found.problems[name] = Problem(3, f"There is no topic {name}.")
         return found

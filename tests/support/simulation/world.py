@@ -37,6 +37,12 @@ class LogStore:
     def samples(self) -> bytes | None:
         raise NotImplementedError
 
+    def put_topic_ids(self, data: bytes) -> None:
+        raise NotImplementedError
+
+    def topic_ids(self) -> bytes | None:
+        raise NotImplementedError
+
     def put_saved_state(self, data: bytes) -> None:
         raise NotImplementedError
 

@@ -61,6 +61,8 @@ def test_a_missing_folder_is_unavailable_and_not_an_empty_log(store: FilesStore)
         lambda: store.heartbeat(NAME),
         store.heartbeats,
         store.samples,
+        store.topic_ids,
+        lambda: store.put_topic_ids(b"{}"),
         store.check,
     )
     for call in calls:
@@ -144,6 +146,7 @@ def read_each(store: FilesStore) -> dict[Path, tuple[Callable[[], bytes | None],
     return {
         store.folder / "heartbeats" / f"{NAME}.json": (lambda: store.heartbeat(NAME), HEARTBEAT_LIMIT),
         store.folder / "lag.json": (store.samples, SAMPLES_LIMIT),
+        store.folder / "topics.json": (store.topic_ids, SAMPLES_LIMIT),
     }
 
 
@@ -189,12 +192,13 @@ def test_the_group_can_write_and_others_can_do_nothing_whatever_the_umask_is(tmp
         store.create(1, b"{}")
         store.put_heartbeat(NAME, b"{}")
         store.put_samples(b"{}")
+        store.put_topic_ids(b"{}")
     finally:
         os.umask(before)
     modes = {path: path.stat().st_mode & 0o7777 for path in [root, *root.rglob("*")]}
     assert {mode for path, mode in modes.items() if path.is_dir()} == {0o2770}
     assert {mode for path, mode in modes.items() if path.is_file()} == {0o660}
-    assert len(modes) == 10
+    assert len(modes) == 11
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "orders", "orders.1", "", "orders-1.00000001/x"])

@@ -32,13 +32,13 @@ def test_a_checkpoint_says_where_the_query_stands_and_how_it_came_there(root: Pa
 
 def test_before_the_first_commit_the_start_counts(root: Path) -> None:
     trees.start(root, "0", trees.kafka(orders={0: 3}))
-    assert at(root) == Committed("orders", {"orders": {0: 3}})
+    assert at(root) == Committed("orders", {"orders": {0: 3}}, id=trees.QUERY)
 
 
 def test_a_query_that_reads_no_kafka_has_no_offsets_and_no_problem(root: Path) -> None:
     trees.plan(root, 0, '{"logOffset":0}')
     trees.commit(root, 0, at=1.0)
-    assert at(root) == Committed("orders", window=((1.0, {}),), batch=0)
+    assert at(root) == Committed("orders", window=((1.0, {}),), batch=0, id=trees.QUERY)
 
 
 def test_a_query_whose_topics_are_all_gone_is_not_one_without_lag(root: Path) -> None:
@@ -70,9 +70,11 @@ def test_the_checkpoint_of_another_stream_says_nothing_about_this_one(root: Path
 
 def test_a_heartbeat_says_where_its_query_stands() -> None:
     sources = [{"orders": {"0": 7, "1": 9}}, None, {"logOffset": 3}, {"orders": {"1": 8}}]
-    beat = Heartbeat(queries=(QueryProgress("other"), QueryProgress("orders", batch=4, committed=tuple(sources))))
+    beat = Heartbeat(
+        queries=(QueryProgress("other"), QueryProgress("orders", id="7f", batch=4, committed=tuple(sources)))
+    )
     found = HeartbeatOffsets("orders", beat, read_committed=True).read()
-    assert found == Committed("orders", {"orders": {0: 7, 1: 8}}, batch=4, read_committed=True)
+    assert found == Committed("orders", {"orders": {0: 7, 1: 8}}, batch=4, read_committed=True, id="7f")
 
 
 @pytest.mark.parametrize("queries", [(), (QueryProgress("other", batch=1),), (QueryProgress("orders", "/x"),)])

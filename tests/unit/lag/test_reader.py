@@ -17,7 +17,7 @@ from airflow_stream_provider.lag.guarded_reads import ReadHangs
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.reader import LagReader, LagUnmeasured
 from airflow_stream_provider.lag.report import LagReport, QueryLag
-from airflow_stream_provider.lag.targets import LagTarget
+from airflow_stream_provider.lag.targets import LagTarget, NotedOffsets
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from tests.support.control_root import new_log
@@ -73,6 +73,16 @@ def test_a_damaged_heartbeat_spoils_no_report(tmp_path: Path, monkeypatch: pytes
     found = LagReader(Client()).read({target: Moments()})[target]  # type: ignore[arg-type]
     assert isinstance(found, LagReport)
     assert [query.query for query in found.queries] == ["a"]
+
+
+def test_the_topics_that_the_watch_noted_are_compared(tmp_path: Path) -> None:
+    log = new_log(f"file://{tmp_path}", "orders")
+    write(log, *RUNNING)
+    log.store.put_topic_ids(b'{"queries": {"spark-1": {"t": "7"}}}')
+    reader = LagReader(Client())  # type: ignore[arg-type]
+    (found,) = reader._sources(LagTarget("kafka", "orders", f"file://{tmp_path}"), Answers())
+    assert isinstance(found, NotedOffsets)
+    assert found.noted == {"spark-1": {"t": "7"}}
 
 
 def read(found: Mapping[str, list[Committed] | Exception], monkeypatch: pytest.MonkeyPatch, **more: Any) -> Any:

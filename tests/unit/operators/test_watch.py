@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
@@ -17,8 +18,9 @@ from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 from airflow_stream_provider.control import ControlLog, make_root
 from airflow_stream_provider.hooks import connections
 from airflow_stream_provider.hooks.stream import StreamHook
-from airflow_stream_provider.lag import reader
+from airflow_stream_provider.lag import reader, topic_ids
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
+from airflow_stream_provider.lag.targets import NotedOffsets
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.monitoring import samples
@@ -35,14 +37,16 @@ class Kafka:
     def __init__(self) -> None:
         self.at = 1000.0
         self.records: int | None = 0
+        self.sources: Any = None
 
     def measure(self, kafka: Any, extra: Any, sources: Any, moments: Any) -> LagReport:
+        self.sources = sources
         if self.records is None:
             raise StreamError("No broker answers.")
         partition = PartitionLag(
             "in", 0, PartitionState.OK, committed=0, log_start=0, end=self.records, verdict=Verdict.OK
         )
-        return LagReport(self.at, (QueryLag("q", (partition,), seconds=0.0),))
+        return LagReport(self.at, (QueryLag("q", (partition,), seconds=0.0, id="spark-1", topic_ids={"in": "7"}),))
 
 
 @pytest.fixture
@@ -136,6 +140,23 @@ def test_each_look_is_kept(watch: Watch, kafka: Kafka) -> None:
         ("running", "1", 7, {OLD: 2}),
     ]
     assert watch.told == []
+
+
+def test_the_topics_are_noted_for_the_next_look(watch: Watch, kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(watch.log, *RUNNING)
+    with pytest.raises(TaskDeferred):
+        watch.look()
+    assert topic_ids.read(watch.log.store) == {"spark-1": {"in": "7"}}
+    watch.look()
+    (source,) = kafka.sources()
+    assert isinstance(source, NotedOffsets)
+    assert source.noted == {"spark-1": {"in": "7"}}
+    (watch.log.store.folder / "topics.json").unlink()
+    put = Mock(side_effect=ControlUnavailable("The disk is full.", next_step="Make room."))
+    monkeypatch.setattr(type(watch.log.store), "put_topic_ids", put)
+    watch.look()
+    put.assert_called_once()
+    assert [sample.records for sample in watch.kept] == [0, 0, 0], "the lag is kept and told of all the same"
 
 
 def test_people_are_told_of_a_lag_once_and_once_that_it_is_over(watch: Watch, kafka: Kafka) -> None:

@@ -1,0 +1,62 @@
+"""Remember which topics a query's offsets count in, to notice one that was deleted and made anew under its name.
+
+Kafka gives each topic an id of its own. Once the new log has passed the old offset, nothing else shows that records
+were skipped. What is remembered belongs to Spark's id of the query, which a checkpoint keeps: it survives drivers, and
+a query with a new checkpoint begins anew.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from airflow_stream_provider.lifecycle.errors import Damaged
+from airflow_stream_provider.lifecycle.stored import parse_object
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.control.store import Store
+    from airflow_stream_provider.lag.report import LagReport
+
+log = logging.getLogger(__name__)
+
+# Queries that are remembered; those that were noted first are forgotten first.
+KEPT = 200
+
+# By Spark's id of the query: id by topic.
+TopicIds = Mapping[str, Mapping[str, str]]
+
+
+def read(store: Store) -> TopicIds:
+    """Return what is remembered; nothing where nothing was noted yet, or where the file is damaged.
+
+    :raises ControlUnavailable: the control folder cannot be read now.
+    """
+    try:
+        data = store.topic_ids()
+        queries = parse_object(data)["queries"] if data is not None else {}
+        return {
+            str(query): {str(topic): str(each) for topic, each in topics.items()} for query, topics in queries.items()
+        }
+    except (Damaged, ValueError, KeyError, TypeError, AttributeError) as error:
+        log.warning("The ids of the topics are damaged; beginning without them: %s", error)
+        return {}
+
+
+def note(store: Store, report: LagReport) -> None:
+    """Remember the topics that a report names for the first time; those of before keep their ids.
+
+    :raises ControlUnavailable: it cannot be written now.
+    """
+    before = read(store)
+    seen = {query.id: query.topic_ids for query in report.queries if query.id}
+    now = {**before, **{query: {**topics, **before.get(query, {})} for query, topics in seen.items()}}
+    if now != before:
+        kept = dict(list(now.items())[-KEPT:])
+        store.put_topic_ids(json.dumps({"queries": kept}).encode())
+
+
+def recreated(noted: Mapping[str, str], found: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the topics whose id is another one than was noted; a topic without both ids is none of them."""
+    return tuple(topic for topic, each in sorted(found.items()) if noted.get(topic, each) != each)

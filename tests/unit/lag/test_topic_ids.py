@@ -1,0 +1,115 @@
+"""A topic that is deleted and made anew is noticed by its id, also by a process that never saw the old one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from airflow_stream_provider.control.files import FilesStore
+from airflow_stream_provider.lag import topic_ids
+from airflow_stream_provider.lag.committed_offsets import Committed, HeartbeatOffsets
+from airflow_stream_provider.lag.limits import Health, LagLimits
+from airflow_stream_provider.lag.measure import measure
+from airflow_stream_provider.lag.report import Alarm, Ceilings, LagReport, QueryLag
+from airflow_stream_provider.lag.targets import NotedOffsets
+from airflow_stream_provider.lag.topic_ids import KEPT, note, read, recreated
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from tests.support.control_root import new_log
+from tests.support.kafka_logs import KafkaLogs
+
+NEW = UUID(int=8)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FilesStore:
+    found = new_log(tmp_path.as_uri(), "orders").store
+    assert isinstance(found, FilesStore)
+    return found
+
+
+def look(store: FilesStore, id: str = "spark-1", *, watch: bool = False, **kafka: Any) -> LagReport:
+    """Measure as a process that has just begun; the watch also notes what it found."""
+    progress = QueryProgress("q", id=id, batch=4, committed=({"t": {"0": 1}},))
+    offsets = NotedOffsets(HeartbeatOffsets("q", Heartbeat(queries=(progress,))), read(store))
+    client: Any = KafkaLogs({0: (0, [9, 8, 7])}, **kafka)
+    report = measure(client, [offsets])
+    if watch:
+        note(store, report)
+    return report
+
+
+def test_the_alarm_stays_until_the_query_has_a_new_checkpoint(store: FilesStore) -> None:
+    assert LagLimits(verdicts=()).judge(look(store, watch=True)).health is Health.PASS
+    for watch in (False, True, True):
+        report = look(store, watch=watch, topic_id=NEW)
+        (found,) = report.queries
+        assert (found.recreated, found.alarms(Ceilings())) == (("t",), (Alarm.TOPIC_RECREATED,))
+        judged = LagLimits(verdicts=()).judge(report)
+        assert judged.health is Health.FAIL
+        assert str(judged) == (
+            "q: the topic t was deleted and made anew, so its offsets are those of other records, and some may have "
+            "been skipped; give it a new checkpoint or, once that is made good, remove topics.json from the stream's "
+            "control folder."
+        )
+        assert (found.records, found.complete) == (2, True), "the lag itself is well known"
+    (fresh,) = look(store, "spark-2", watch=True, topic_id=NEW).queries
+    assert fresh.alarms(Ceilings()) == ()
+    assert read(store) == {"spark-1": {"t": str(UUID(int=7))}, "spark-2": {"t": str(NEW)}}
+
+
+def test_it_ends_when_a_person_removes_the_file(store: FilesStore) -> None:
+    look(store, watch=True)
+    assert look(store, topic_id=NEW).queries[0].recreated
+    (store.folder / "topics.json").unlink()
+    assert look(store, watch=True, topic_id=NEW).queries[0].recreated == ()
+    assert look(store).queries[0].recreated == ("t",)
+
+
+def test_brokers_without_ids_and_queries_without_one_are_not_judged(store: FilesStore) -> None:
+    look(store, watch=True, topic_id=UUID(int=0))
+    look(store, "", watch=True)
+    assert read(store) == {"spark-1": {}}
+    look(store, watch=True)
+    assert look(store, topic_id=UUID(int=0)).queries[0].recreated == ()
+
+
+def test_topics_are_compared_only_where_both_ids_are_known() -> None:
+    assert recreated({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "9", "d": "4"}) == ("b",)
+
+
+@pytest.mark.parametrize(
+    "damaged", [b"", b"{", b"[]", b'{"queries": []}', b'{"queries": {"a": []}}', b'{"a": 1}', b"\xff"]
+)
+def test_a_damaged_memory_begins_anew(store: FilesStore, damaged: bytes) -> None:
+    store.put_topic_ids(damaged)
+    assert read(store) == {}
+    look(store, watch=True)
+    assert read(store) == {"spark-1": {"t": str(UUID(int=7))}}
+
+
+def test_what_is_known_is_not_written_again_and_the_oldest_are_forgotten(store: FilesStore) -> None:
+    for number in range(KEPT + 1):
+        note(store, LagReport(1.0, (QueryLag("q", id=f"spark-{number}", topic_ids={"t": "1"}),)))
+    kept = read(store)
+    assert (len(kept), "spark-0" in kept, f"spark-{KEPT}" in kept) == (KEPT, False, True)
+    before = (store.folder / "topics.json").stat().st_ino
+    note(store, LagReport(1.0, (QueryLag("q", id="spark-9", topic_ids={"t": "2"}),)))
+    assert (store.folder / "topics.json").stat().st_ino == before
+    note(store, LagReport(1.0, (QueryLag("q", id="spark-9", topic_ids={"t": "2", "u": "3"}),)))
+    assert json.loads((store.folder / "topics.json").read_text())["queries"]["spark-9"] == {"t": "1", "u": "3"}
+
+
+def test_offsets_that_are_unknown_have_no_memory() -> None:
+    class Unknown:
+        query = "q"
+
+        def read(self) -> Committed:
+            return Committed("q", problem="It has no batch yet.")
+
+    found = NotedOffsets(Unknown(), {"spark-1": {"t": "1"}})
+    assert (found.query, found.read().noted) == ("q", {})
+    assert topic_ids.recreated({}, {}) == ()
