@@ -139,6 +139,8 @@ class UpgradeSpec(_Part):
     foreach_batch_safe: bool = Policy.foreach_batch_safe
     boundary_seconds: Seconds = Policy.boundary_seconds
     lease_seconds: Annotated[Seconds, Field(ge=5)] = Policy.lease_seconds
+    # A stream whose machine is lost to the cluster stays down for lease and pause: more than a day is a mistake.
+    pause_seconds: Annotated[Seconds, Field(le=86400)] = Policy.pause_seconds
     take_back_seconds: Seconds = Policy.take_back_seconds
 
     @model_validator(mode="after")

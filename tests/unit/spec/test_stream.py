@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_stream_provider.lag.limits import BAD
+from airflow_stream_provider.lag.report import Alarm, Verdict
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.spec.stream import Strategy, load_spec, load_specs
@@ -40,6 +42,24 @@ def test_a_stream_is_read(write: Write) -> None:
     assert (spec.upgrade.soak, spec.upgrade.keep_previous) == (600.0, 5400.0)
     assert (spec.lag.limits.max_records, spec.lag.limits.max_seconds) == (10000, 60.0)
     assert spec.upgrade.policy(("/old",)) == Policy(lease_seconds=20.0, changed_checkpoints=("/old",))
+
+
+def test_what_is_bad_about_a_lag_is_read(write: Write) -> None:
+    lag = "lag: {transaction: 20m, verdicts: [WARN, STOP], alarms: [LOST_DATA]}"
+    limits = load_spec(write(GOOD.replace("lag: {max_records: 10000, max_seconds: 60}", lag))).lag.limits
+    assert limits.verdicts == (Verdict.WARN, Verdict.STOP)
+    assert limits.alarms == (Alarm.LOST_DATA,)
+    assert limits.ceilings.transaction == 1200.0
+    none = load_spec(write(GOOD.replace("max_seconds: 60", "verdicts: [], alarms: []"))).lag.limits
+    assert (none.verdicts, none.alarms, none.max_records) == ((), (), 10000)
+    unsaid = load_spec(write(GOOD)).lag.limits
+    assert (unsaid.verdicts, unsaid.alarms, unsaid.ceilings.transaction) == (BAD, tuple(Alarm), None)
+
+
+def test_the_pause_of_a_driver_is_read(write: Write) -> None:
+    spec = load_spec(write(GOOD.replace("lease_seconds: 20", "lease_seconds: 20, pause_seconds: 1d")))
+    assert spec.policy() == Policy(lease_seconds=20.0, pause_seconds=86400.0)
+    assert load_spec(write(GOOD)).policy().pause_seconds == 600.0
 
 
 def test_paths_start_beside_the_folder_of_the_yaml_files(write: Write, tmp_path: Path) -> None:
@@ -119,6 +139,15 @@ def test_what_is_no_name_of_a_variable_is_refused(write: Write, name: str) -> No
             7,
             "upgrade.lease_seconds: Input should be greater than or equal to 5.",
         ),
+        (
+            "lease_seconds: 20",
+            "pause_seconds: 2d",
+            7,
+            "upgrade.pause_seconds: Input should be less than or equal to 86400.",
+        ),
+        ("max_seconds: 60", "verdicts: [SLOW]", 8, "lag.verdicts.0: Input should be 'OK', 'WARN', 'STOP'"),
+        ("max_seconds: 60", "alarms: [PAUSE]", 8, "lag.alarms.0: Input should be 'COMMIT_AGE', 'RETENTION'"),
+        ("max_seconds: 60", "transaction: soon", 8, "lag.transaction: is not a duration"),
     ],
 )
 def test_an_error_names_file_line_and_field(write: Write, old: str, new: str, line: int, sentence: str) -> None:
