@@ -41,6 +41,7 @@ class QueryProgress:
     :param rows_per_second: ``processedRowsPerSecond``; None when it is not known.
     :param triggered_at: when its trigger began, ISO 8601 in UTC, as Spark writes it.
     :param committed: end offsets by source, in Spark's own JSON; for Kafka by topic and partition.
+    :param ended: whether it has ended for good in this driver: it finished by itself, or the script stopped it.
     """
 
     name: str
@@ -53,6 +54,7 @@ class QueryProgress:
     rows_per_second: float | None = None
     triggered_at: str = ""
     committed: tuple[Any, ...] = ()
+    ended: bool = False
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ def _kafka(plan: Any) -> list[Any]:
 
 def progress(query: ManagedQuery) -> QueryProgress:
     """Return how far a query is, from Spark's last progress (which it writes after the commit)."""
-    found = QueryProgress(query.label, query.checkpoint, query.writer_spec.sink)
+    found = QueryProgress(query.label, query.checkpoint, query.writer_spec.sink, ended=query.over)
     real = query.real
     last = real._jsq.lastProgress() if real is not None else None
     if last is None:

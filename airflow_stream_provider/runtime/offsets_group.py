@@ -136,11 +136,19 @@ class OffsetsGroup:
         again = time.monotonic() - self._sent_all > AGAIN_SECONDS
         if again:
             self._sent.clear()
+        running = {query.name: not query.ended for query in queries}
+        # Without those that another query has replaced on their checkpoint.
+        self._finished = {name: done for name, done in self._finished.items() if name in running}
         self._finished.update(self._news(queries))
         clusters = self._group.clusters()
         problems = []
         for cluster in dict.fromkeys(clusters.values()):
-            wanted = slowest(done for name, done in self._finished.items() if clusters.get(name) == cluster)
+            here = {name: done for name, done in self._finished.items() if clusters.get(name) == cluster}
+            # A query that has ended holds the group back nowhere: it counts where no running one reads.
+            wanted = {
+                **slowest(done for name, done in here.items() if not running[name]),
+                **slowest(done for name, done in here.items() if running[name]),
+            }
             sent = self._sent.setdefault(cluster, {})
             news = {place: commit for place, commit in wanted.items() if sent.get(place) != commit}
             if not news or not self._may():

@@ -25,7 +25,11 @@ def test_a_query_without_input_is_where_its_last_batch_was(spark: SparkSession, 
     query = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
         managed: Any = SimpleNamespace(
-            label="lines", checkpoint=str(tmp_path / "checkpoint"), writer_spec=SimpleNamespace(sink="noop"), real=query
+            label="lines",
+            checkpoint=str(tmp_path / "checkpoint"),
+            writer_spec=SimpleNamespace(sink="noop"),
+            real=query,
+            over=False,
         )
 
         def next_batch() -> int | None:

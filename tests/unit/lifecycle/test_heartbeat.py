@@ -24,6 +24,7 @@ OUT = QueryProgress(
     rows_per_second=20.0,
     triggered_at="2025-01-01T00:00:00.000Z",
     committed=({"orders": {"0": 10}}, None, {"logOffset": 5}),
+    ended=True,
 )
 FULL = Heartbeat(
     counter=9,

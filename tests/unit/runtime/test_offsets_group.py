@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,36 @@ def test_two_queries_on_one_topic_stand_where_the_slower_is() -> None:
     )
     assert slowest([fast, slow]) == {("orders", 0): (30, "3"), ("orders", 1): (10, "9"), ("clicks", 0): (5, "3")}
     assert slowest([]) == {}
+
+
+def test_a_query_that_has_ended_holds_back_nothing_and_still_says_where_it_ended(
+    holder: Holder, group: Recorder
+) -> None:
+    slow = ran("out", 1, {"orders": {"0": 10}, "old": {"0": 1}})
+    holder.turn(slow, ran("totals", 4, {"orders": {"0": 40, "1": 7}}))
+    assert group.told == [("one", {("orders", 0): (10, "1"), ("orders", 1): (7, "4"), ("old", 0): (1, "1")})]
+    # Its last batch is news, and nobody else reads one of its topics.
+    slow = replace(slow, batch=2, committed=({"orders": {"0": 20}, "old": {"0": 2}},), ended=True)
+    holder.turn(slow, ran("totals", 4, {"orders": {"0": 40, "1": 7}}))
+    assert group.told[1:] == [("one", {("orders", 0): (40, "4"), ("old", 0): (2, "2")})]
+    holder.turn(slow, ran("totals", 5, {"orders": {"0": 50, "1": 7}}))
+    assert group.told[2:] == [("one", {("orders", 0): (50, "5"), ("orders", 1): (7, "5")})]
+
+
+def test_when_all_have_ended_the_group_stands_where_the_slowest_ended(holder: Holder, group: Recorder) -> None:
+    ended = [
+        replace(ran(name, batch, {"orders": {"0": batch}}), ended=True) for name, batch in (("out", 8), ("totals", 9))
+    ]
+    holder.turn(*ended)
+    assert group.told == [("one", {("orders", 0): (8, "8")})]
+
+
+def test_a_query_that_another_one_has_replaced_is_forgotten(holder: Holder, group: Recorder) -> None:
+    """The script may give the next query on a checkpoint another name."""
+    holder.turn(ran("out", 3, {"orders": {"0": 3}}))
+    group.where["next"] = "one"
+    holder.turn(ran("next", 4, {"orders": {"0": 4}}))
+    assert group.told[1:] == [("one", {("orders", 0): (4, "4")})]
 
 
 def test_who_does_not_hold_commits_nothing(holder: Holder, group: Recorder) -> None:
