@@ -123,7 +123,10 @@ class CheckpointOffsets:
 
 @dataclass(frozen=True)
 class HeartbeatOffsets:
-    """Offsets from the driver's heartbeat: need no access to the checkpoint's storage, but lack times of commits.
+    """Offsets from the driver's heartbeat: need no access to the checkpoint's storage.
+
+    The last commits are those that the driver has seen; of a query with very many partitions only the time of the last
+    one, and of a driver of an earlier version none.
 
     :param heartbeat: the heartbeat of the driver that held the stream last.
     """
@@ -141,7 +144,10 @@ class HeartbeatOffsets:
                 self.query, problem=f"The query {self.query} has committed no batch in its present driver."
             )
         sources = [kafka_offsets(json.dumps(source)) for source in query.committed]
-        offsets = Committed(self.query, merged(sources), (), query.batch, self.read_committed, self.missing)
+        window = tuple((commit.at, merged([kafka_offsets(json.dumps(commit.offsets))])) for commit in query.commits)
+        # A time without offsets says nothing about a partition's pace, only how long ago that was.
+        window = window if all(offsets for _, offsets in window) else window[-1:]
+        offsets = Committed(self.query, merged(sources), window, query.batch, self.read_committed, self.missing)
         return replace(offsets, id=query.id)
 
 

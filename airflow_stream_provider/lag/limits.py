@@ -130,7 +130,8 @@ class LagLimits:
                 f"The commit times of {query.query} are unknown, as its checkpoint cannot be read here: mount it, "
                 "or judge without verdicts."
                 if query.commit_age is None
-                else f"{query.query} has made too few commits for a verdict yet."
+                else f"Too few commits of {query.query} are known for a verdict yet: it has just begun, or its "
+                "checkpoint cannot be read here and it reads very many partitions."
             )
 
     def to_json(self) -> dict[str, Any]:

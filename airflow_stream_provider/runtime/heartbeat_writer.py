@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.heartbeat import DriverPhase, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.runtime.commit_history import CommitHistory
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
 from airflow_stream_provider.runtime.ports import Clock, Process, Queries
 
@@ -33,6 +34,7 @@ class HeartbeatWriter:
         self._clock = clock
         self._counter = 0
         self._progress: tuple[QueryProgress, ...] = ()
+        self._commits = CommitHistory()
         self._asked = 0.0
 
     def say(self, message: str) -> None:
@@ -42,9 +44,11 @@ class HeartbeatWriter:
     def next(self, state: StreamState, running: bool) -> Heartbeat:
         """Return the next heartbeat of a driver that has read the log up to `state`."""
         self._counter += 1
-        if running and self._clock.monotonic() - self._asked >= PROGRESS_SECONDS:
+        if not running:
+            self._commits.forget()
+        elif self._clock.monotonic() - self._asked >= PROGRESS_SECONDS:
             self._asked = self._clock.monotonic()
-            self._progress = tuple(self._queries.progress())
+            self._progress = self._commits.add(self._queries.progress(), self._clock.time())
             self._offsets.offer(self._progress)
         return replace(
             self._process.facts,

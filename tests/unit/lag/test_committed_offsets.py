@@ -7,7 +7,7 @@ import pytest
 
 from airflow_stream_provider.checkpoint import Owner, claim
 from airflow_stream_provider.lag.committed_offsets import CheckpointOffsets, Committed, HeartbeatOffsets, Missing
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from tests.support import checkpoint_trees as trees
 
 
@@ -75,6 +75,20 @@ def test_a_heartbeat_says_where_its_query_stands() -> None:
     )
     found = HeartbeatOffsets("orders", beat, read_committed=True).read()
     assert found == Committed("orders", {"orders": {0: 7, 1: 8}}, batch=4, read_committed=True, id="7f")
+
+
+def test_a_heartbeat_says_how_its_query_came_there() -> None:
+    commits = (Commit(100.0, {"orders": {"0": 5}}), Commit(101.0, {"orders": {"0": 7}}))
+    beat = Heartbeat(queries=(QueryProgress("orders", batch=4, committed=({"orders": {"0": 7}},), commits=commits),))
+    found = HeartbeatOffsets("orders", beat).read()
+    assert found.window == ((100.0, {"orders": {0: 5}}), (101.0, {"orders": {0: 7}}))
+
+
+@pytest.mark.parametrize("offsets", [{}, {"orders": 5}, {"orders": {"0": "x"}}])
+def test_a_time_without_offsets_says_only_how_long_ago_the_last_commit_was(offsets: Any) -> None:
+    commits = tuple(Commit(at, offsets) for at in (98.0, 99.0, 100.0))
+    beat = Heartbeat(queries=(QueryProgress("orders", batch=4, committed=({"orders": {"0": 7}},), commits=commits),))
+    assert HeartbeatOffsets("orders", beat).read().window == ((100.0, {}),)
 
 
 @pytest.mark.parametrize("queries", [(), (QueryProgress("other", batch=1),), (QueryProgress("orders", "/x"),)])

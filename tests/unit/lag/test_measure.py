@@ -11,7 +11,8 @@ from kafka import TopicPartition
 from airflow_stream_provider.kafka.requests import Problem
 from airflow_stream_provider.kafka.transactions import Transaction
 from airflow_stream_provider.lag import partition_offsets as logs
-from airflow_stream_provider.lag.committed_offsets import Committed, GroupOffsets, Missing
+from airflow_stream_provider.lag.committed_offsets import Committed, GroupOffsets, HeartbeatOffsets, Missing
+from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.measure import measure, measure_each
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import (
@@ -23,6 +24,7 @@ from airflow_stream_provider.lag.report import (
     QueryLag,
     Verdict,
 )
+from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from tests.support.kafka_logs import LOST, KafkaLogs
 
 NONE = Moments()
@@ -220,3 +222,24 @@ def test_a_transaction_is_as_old_as_its_coordinator_says() -> None:
     unnamed = one(kafka, {0: 1}, read_committed=True)
     assert (unnamed.held_seconds, unnamed.undecided(Ceilings())) == (None, (Alarm.STUCK_TRANSACTION,))
     assert "no coordinator names it" in unnamed.problem
+
+
+@pytest.mark.parametrize(("silent", "verdict"), [(0.0, Verdict.WARN), (900.0, Verdict.STOP)])
+def test_a_stream_whose_checkpoint_cannot_be_read_is_judged_by_its_heartbeat(silent: float, verdict: Verdict) -> None:
+    """Found by a review: a heartbeat had one commit, so that every lag was unknown."""
+    kafka = KafkaLogs({0: (0, [900.0 - 10 * n for n in range(90)])})
+    commits = tuple(Commit(kafka.now - silent - 10 * (9 - n), {"t": {"0": n}}) for n in range(10))
+    progress = QueryProgress("q", batch=9, committed=({"t": {"0": 9}},), commits=commits)
+    (found,) = report(kafka, HeartbeatOffsets("q", Heartbeat(queries=(progress,))).read()).queries
+    assert [p.verdict for p in found.partitions] == [verdict]
+    assert found.commit_age == pytest.approx(silent, abs=30.0)
+
+
+def test_a_heartbeat_with_a_time_alone_says_how_long_ago_that_was_and_no_verdict() -> None:
+    kafka = KafkaLogs({0: (0, [9, 8, 7])})
+    progress = QueryProgress("q", batch=9, committed=({"t": {"0": 1}},), commits=(Commit(kafka.now - 3600.0),))
+    found = report(kafka, HeartbeatOffsets("q", Heartbeat(queries=(progress,))).read())
+    assert [(p.lag, p.verdict) for p in found.queries[0].partitions] == [(2, None)]
+    assert found.queries[0].commit_age == pytest.approx(3600.0, abs=30.0)
+    judged = LagLimits().judge(found)
+    assert (judged.health, "reads very many partitions" in str(judged)) == (Health.UNKNOWN, True)

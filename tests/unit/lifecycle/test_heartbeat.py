@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_stream_provider.lifecycle.errors import Damaged
-from airflow_stream_provider.lifecycle.heartbeat import DriverPhase, Heartbeat, OffsetsGroupStatus, QueryProgress
+from airflow_stream_provider.lifecycle.heartbeat import (
+    Commit,
+    DriverPhase,
+    Heartbeat,
+    OffsetsGroupStatus,
+    QueryProgress,
+)
 
 OUT = QueryProgress(
     name="out",
@@ -24,6 +30,7 @@ OUT = QueryProgress(
     rows_per_second=20.0,
     triggered_at="2025-01-01T00:00:00.000Z",
     committed=({"orders": {"0": 10}}, None, {"logOffset": 5}),
+    commits=(Commit(100.0, {"orders": {"0": 5}}), Commit(101.0)),
     ended=True,
 )
 FULL = Heartbeat(
@@ -65,6 +72,10 @@ def test_every_field_differs_from_its_default_above(full: Any, empty: Any) -> No
         ({"counter": 3, "of_next_year": [1]}, Heartbeat(counter=3)),
         ({"phase": "dreaming"}, Heartbeat(phase="dreaming")),
         ({"queries": [{"name": "a", "of_next_year": 1}]}, Heartbeat(queries=(QueryProgress("a"),))),
+        (
+            {"queries": [{"name": "a", "commits": [{"at": 1, "of_next_year": 1}]}]},
+            Heartbeat(queries=(QueryProgress("a", commits=(Commit(1),)),)),
+        ),
         ({"offsets_group": {"at": 1.0, "of_next_year": 1}}, Heartbeat(offsets_group=OffsetsGroupStatus(1.0))),
     ],
 )
@@ -88,6 +99,10 @@ def test_a_driver_of_another_version_is_understood_as_far_as_it_is_known(
         b'{"queries": ["out"]}',
         b'{"queries": 5}',
         b'{"queries": [{"name": "a", "committed": 5}]}',
+        b'{"queries": [{"name": "a", "commits": [{}]}]}',
+        b'{"queries": [{"name": "a", "commits": [5]}]}',
+        b'{"queries": [{"name": "a", "commits": [{"at": NaN}]}]}',
+        b'{"queries": [{"name": "a", "commits": [{"at": 1, "offsets": 5}]}]}',
         b'{"offsets_group": 5}',
         b"[" * 100_000,
         b'{"counter": 1, "rehearsal": ' + b'{"a": ' * 100_000 + b"1" + b"}" * 100_001,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.lifecycle.heartbeat import DriverPhase, QueryProgress
+from dataclasses import replace
+
+import pytest
+
+from airflow_stream_provider.lifecycle.heartbeat import Commit, DriverPhase, QueryProgress
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
@@ -37,6 +41,23 @@ def test_a_heartbeat_says_what_the_agent_has_set() -> None:
         140.0,
         "warming up a",
     )
+
+
+def test_the_commits_of_the_queries_are_carried_until_another_driver_may_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    writer = Writer()
+    done = QueryProgress("a", batch_seconds=1.0, triggered_at="1970-01-01T00:02:00.000Z", committed=({"t": {"0": 5}},))
+
+    def look(batch: int) -> tuple[Commit, ...]:
+        monkeypatch.setattr(writer.fake, "progress", lambda: [replace(done, batch=batch)])
+        writer.clock.now += 1.0
+        return writer.next(STATE, running=True).queries[0].commits
+
+    assert look(1) == (Commit(121.0, {"t": {"0": 5}}),)
+    assert len(look(2)) == 2
+    assert len(writer.next(STATE, running=False).queries[0].commits) == 2, "what ran last is said still"
+    assert len(look(9)) == 1
 
 
 def test_progress_is_asked_for_once_a_second_and_only_while_the_queries_run() -> None:

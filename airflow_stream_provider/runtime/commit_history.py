@@ -1,0 +1,69 @@
+"""Remembers the last commits of each query, for the heartbeat.
+
+Whoever measures the lag and cannot read a query's checkpoint judges by them whether it keeps up. They must stay small,
+because a heartbeat is replaced once a second.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from airflow_stream_provider import checkpoint as checkpoints
+from airflow_stream_provider.checkpoint.logs import kafka_offsets
+from airflow_stream_provider.lifecycle.heartbeat import Commit, QueryProgress
+
+# As many as the rules of Burrow look at; see `lag.committed_offsets.WINDOW`.
+COMMITS = 10
+# Of a query that reads more partitions, only the time of the last commit is kept. So the commits of a query take at
+# most some 40 kB of the heartbeat.
+PARTITIONS = 200
+
+
+class CommitHistory:
+    """The last commits of queries that run in this driver, oldest first, by the query's name."""
+
+    def __init__(self) -> None:
+        self._batches: dict[str, int] = {}
+        self._commits: dict[str, tuple[Commit, ...]] = {}
+
+    def add(self, queries: Sequence[QueryProgress], now: float) -> tuple[QueryProgress, ...]:
+        """Return the progress of the queries, each with its last commits; call it once a second.
+
+        :param now: seconds since 1970.
+        """
+        return tuple(replace(query, commits=self._noted(query, now)) for query in queries)
+
+    def forget(self) -> None:
+        """Begin anew: another driver may commit from now on."""
+        self._batches.clear()
+        self._commits.clear()
+
+    def _noted(self, query: QueryProgress, now: float) -> tuple[Commit, ...]:
+        commits, before = self._commits.get(query.name, ()), self._batches.get(query.name)
+        if query.batch is None or query.batch == before:
+            return commits
+        self._batches[query.name] = query.batch
+        at = _committed_at(query)
+        if at is None and before is None:
+            return ()  # the batch of an earlier driver: nobody here knows when it was committed
+        offsets = checkpoints.merged(kafka_offsets(json.dumps(source)) for source in query.committed)
+        commit = Commit(now if at is None else at, {t: {str(p): o for p, o in of.items()} for t, of in offsets.items()})
+        if not 0 < sum(map(len, offsets.values())) <= PARTITIONS:
+            commits = (Commit(commit.at),)
+        else:
+            commits = (*(each for each in commits if each.offsets), commit)[-COMMITS:]
+        self._commits[query.name] = commits
+        return commits
+
+
+def _committed_at(query: QueryProgress) -> float | None:
+    """Return when Spark ended the batch, in seconds since 1970; None when its progress does not say it."""
+    if query.batch_seconds is None:
+        return None
+    try:
+        return datetime.strptime(query.triggered_at, "%Y-%m-%dT%H:%M:%S.%f%z").timestamp() + query.batch_seconds
+    except ValueError:
+        return None
