@@ -1,7 +1,13 @@
-"""A single background thread that never keeps its process from ending, for calls that may hang."""
+"""A single background thread that never keeps its process from ending, for calls that may hang.
+
+`asyncio.to_thread`, in contrast, takes a thread of the event loop's own pool: a few calls that hang would leave none to
+others, and keep the loop from closing.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import queue
 import threading
 from collections.abc import Callable
@@ -40,3 +46,16 @@ class DaemonThread(Executor):
                 future.set_result(call())
             except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
                 future.set_exception(error)
+
+
+async def in_daemon_thread(name: str, call: Callable[..., T], *args: Any) -> T:
+    """Run a call in a daemon thread of its own and wait for it; whoever stops waiting leaves the thread behind.
+
+    :param name: of the thread.
+    """
+    thread = DaemonThread(name)
+    try:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(thread, contextvars.copy_context().run, call, *args)
+    finally:
+        thread.shutdown()

@@ -14,6 +14,7 @@ from typing import Any
 
 from airflow.sdk import BaseNotifier
 
+from airflow_stream_provider.control.daemon_thread import in_daemon_thread
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.alert import Alert
 from airflow_stream_provider.monitoring.recipients import ImportedRecipient
@@ -68,7 +69,7 @@ def deliver(
 async def deliver_async(
     alert: Alert, recipients: Mapping[str, Any], context: Mapping[str, Any], seconds: float = DELIVERY_SECONDS
 ) -> set[str]:
-    """Do the same as `deliver` in an event loop: by a notifier's `async_notify`, and a function in a thread."""
+    """Do the same as `deliver` in an event loop: by a notifier's `async_notify`, and a function in a daemon thread."""
 
     async def give(each: Any) -> None:
         found = each.load() if isinstance(each, ImportedRecipient) else each
@@ -77,7 +78,7 @@ async def deliver_async(
             notifier.context = known
             await notifier
         else:
-            await asyncio.to_thread(found, alert)
+            await in_daemon_thread(f"alert {alert.incident}", found, alert)
 
     waits = (asyncio.wait_for(give(each), seconds) for each in recipients.values())
     results = await asyncio.gather(*waits, return_exceptions=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseNotifier, Context
 
 from airflow_stream_provider.control import FilesStore
+from airflow_stream_provider.control.daemon_thread import in_daemon_thread
 from airflow_stream_provider.hooks.connections import akafka_extra, kafka_extra
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.look import LagLook
@@ -23,6 +24,9 @@ from airflow_stream_provider.spec.lag_target import lag_target
 
 if TYPE_CHECKING:
     from airflow_stream_provider.spec.stream import StreamSpec
+
+# In the triggerer; a measurement's own time-outs end most that would take longer.
+LOOK_SECONDS = 60.0
 
 Recipient = BaseNotifier | Callable[[Alert], Any]
 
@@ -77,12 +81,26 @@ class LagNotifier(BaseNotifier):
             extra: Mapping[str, Any] | StreamError = await akafka_extra(self.target.kafka)
         except StreamError as error:
             extra = error
-        alert = await asyncio.to_thread(self._alert, context, extra)
+        measuring = in_daemon_thread(f"alert-{self.target.name}", self._alert, context, extra)
+        try:
+            alert = await asyncio.wait_for(measuring, LOOK_SECONDS)
+        except TimeoutError:
+            alert = self._unmeasured(context)
         self._check(alert, await deliver_async(alert, named(self.to), context))
 
     def _alert(self, context: Mapping[str, Any], extra: Mapping[str, Any] | StreamError) -> Alert:
+        return self._written(context, self._look(extra), self._samples())
+
+    def _unmeasured(self, context: Mapping[str, Any]) -> Alert:
+        hangs = StreamError(
+            f"The lag could not be measured within {LOOK_SECONDS:.0f} s.",
+            next_step="Look at Kafka, and at the mounts of the control folder and of the checkpoints on this machine.",
+        )
+        return self._written(context, LagLook.failed(hangs), [])
+
+    def _written(self, context: Mapping[str, Any], look: LagLook, samples: Sequence[LagSample]) -> Alert:
         failure = str(context.get("exception") or "")
-        alert = lag_alert(self.target.name, self._look(extra), self._samples(), self._limits, reason=failure)
+        alert = lag_alert(self.target.name, look, samples, self._limits, reason=failure)
         self.log.warning("%s\n%s", alert.subject, alert.text)
         return alert
 

@@ -46,7 +46,9 @@ class WireKafka:
         self._clients: list[socket.socket] = []
         self.unanswered: list[type[Any]] = []
         self.servers = f"127.0.0.1:{self._ports[0]}"
-        for listener, answers in zip(self._listeners, (tuple(KNOWN), (ApiVersionsRequest,) if shakes_hands else ()), strict=False):
+        for listener, answers in zip(
+            self._listeners, (tuple(KNOWN), (ApiVersionsRequest,) if shakes_hands else ()), strict=False
+        ):
             threading.Thread(target=self._accept, args=(listener, answers), daemon=True).start()
 
     def close(self) -> None:

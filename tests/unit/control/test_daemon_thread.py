@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
-from airflow_stream_provider.control.daemon_thread import DaemonThread
+from airflow_stream_provider.control.daemon_thread import DaemonThread, in_daemon_thread
 
 
 def test_calls_run_one_after_another_in_one_thread_of_its_own() -> None:
@@ -46,3 +49,32 @@ def test_a_call_that_hangs_does_not_keep_the_process_alive() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout.strip(), done.returncode) == ("ends", 0), done.stderr[-500:]
+
+
+def test_an_event_loop_waits_for_a_call_in_a_thread_of_its_own() -> None:
+    named = contextvars.ContextVar("named", default="")
+
+    async def calls() -> tuple[str, str]:
+        named.set("as in the loop")
+        return await in_daemon_thread("lag-test", lambda: (threading.current_thread().name, named.get()))
+
+    assert asyncio.run(calls()) == ("lag-test", "as in the loop")
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(in_daemon_thread("lag-test", lambda: 1 // 0))
+
+
+def test_a_call_that_hangs_keeps_no_event_loop_from_closing() -> None:
+    hangs = threading.Event()
+
+    async def calls() -> None:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(in_daemon_thread("lag-hangs", hangs.wait, 60), 0.2)
+
+    began = time.monotonic()
+    asyncio.run(calls())  # waits for the threads of the loop's own pool
+    assert time.monotonic() - began < 30
+    hangs.set()
+    for each in threading.enumerate():
+        if each.name == "lag-hangs":
+            each.join(30)
+            assert not each.is_alive()

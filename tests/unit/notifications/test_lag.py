@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +106,29 @@ def test_a_recipient_that_fails_keeps_no_other_from_being_told_and_fails_the_not
     with pytest.raises(StreamError, match=r"could not be delivered to .*broken"):
         asyncio.run(notifier.async_notify(context)) if in_triggerer else notifier.notify(context)
     assert len(called) == 1
+
+
+def test_a_measurement_that_hangs_is_told_and_keeps_nothing_of_the_triggerer(
+    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def extra(kafka: str) -> Any:
+        return {}
+
+    answers = threading.Event()
+
+    def hang(target: Any, extra: Any, moments: Any) -> Any:
+        answers.wait(60)
+        return report(partition(50))
+
+    monkeypatch.setattr(lag, "akafka_extra", extra)
+    monkeypatch.setattr(lag, "measure_lag", hang)
+    monkeypatch.setattr(lag, "LOOK_SECONDS", 0.2)
+    called: list[Alert] = []
+    began = time.monotonic()
+    context: Any = {}
+    asyncio.run(LagNotifier(stream=spec, to=[called.append]).async_notify(context))  # waits for its pool of threads
+    assert time.monotonic() - began < 30
+    answers.set()
+    (alert,) = called
+    assert alert.records is None
+    assert alert.reasons[0].startswith("The lag could not be measured within 0 s. Look at Kafka")
