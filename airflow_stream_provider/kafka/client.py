@@ -124,9 +124,11 @@ class KafkaClient:
         return self._run("for open transactions", open_transactions, self._requests)
 
     def groups_offsets(self, groups: Iterable[str]) -> Answers[str, dict[TopicPartition, int]]:
-        """Return the committed offsets of several consumer groups, with one request to each coordinator.
+        """Return the committed offsets of several consumer groups, with two requests to each coordinator.
 
-        Kafka silently leaves out the topics that the user may not describe.
+        -1 for a partition that a member reads now and of which Kafka tells no commit: there is none, or the user may
+        not describe the topic, which Kafka then leaves out silently. Of a group without members, or with members of
+        the protocol of KIP-848, such topics are missing.
         """
         wanted = sorted(set(groups))
         return self._run("to describe groups", self._groups.offsets, wanted) if wanted else Answers()

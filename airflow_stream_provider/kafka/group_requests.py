@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,11 @@ if TYPE_CHECKING:
 
 # Longer pauses than for topics: the first group of a cluster makes Kafka create __consumer_offsets.
 COORDINATOR_PAUSES = (*PAUSES, 2.0, 4.0)
+# For a partition that a member reads, of which Kafka tells no commit; the value is Kafka's own.
+NO_COMMIT = -1
 GROUP = 0  # Kafka's key type of a group coordinator, as opposed to a transaction coordinator
+
+log = logging.getLogger(__name__)
 
 
 class GroupRequests:
@@ -36,22 +41,28 @@ class GroupRequests:
         silent: set[int] = set()
         for pause in (*COORDINATOR_PAUSES, None):
             again: list[str] = []
-            sent: list[tuple[int, list[str], Awaitable[Any]]] = [
-                (node, asked, self._kafka.soon(self._kafka.send, self._kafka.group_offsets_request(asked), node))
+            sent: list[tuple[int, list[str], Awaitable[Any], Awaitable[Any]]] = [
+                (
+                    node,
+                    asked,
+                    self._kafka.soon(self._kafka.send, self._kafka.group_offsets_request(asked), node),
+                    self._kafka.soon(self._kafka.send, _members_request(asked), node),
+                )
                 for node, asked in (await self._coordinators(left, found.problems)).items()
                 if node not in silent
             ]
-            for node, asked, future in sent:
+            for node, asked, offsets, members in sent:
                 try:
-                    response = await future
+                    response, described = await offsets, await members
                 except (KafkaError, OSError) as error:
                     found.problems.update(dict.fromkeys(asked, no_answer(node, error)))
                     # Kafka names another coordinator once it has noticed that this one is silent.
                     silent.update([node] if isinstance(error, (RequestTimedOutError, KafkaTimeoutError)) else ())
                     again += asked
                     continue
+                of = {group.group_id: group for group in described.groups}
                 for group in response.groups:
-                    self._read(group, found)
+                    self._read(group, of[group.group_id], found)
             again += [g for g, problem in found.problems.items() if issubclass(for_code(problem.code), RetriableError)]
             if not again or pause is None:
                 break
@@ -74,17 +85,46 @@ class GroupRequests:
                 by_node.setdefault(each.node_id, []).append(each.key)
         return by_node
 
-    def _read(self, group: Any, found: Answers[str, dict[TopicPartition, int]]) -> None:
+    def _read(self, group: Any, described: Any, found: Answers[str, dict[TopicPartition, int]]) -> None:
         from kafka import TopicPartition
 
         rows = [(topic.name, each) for topic in group.topics for each in topic.partitions]
-        code = group.error_code or next((each.error_code for _, each in rows if each.error_code), 0)
+        errors = (group.error_code, *(each.error_code for _, each in rows), described.error_code)
+        code = next((each for each in errors if each), 0)
         if code:
             found.problems[group.group_id] = Problem(code, error_sentence(code, f"group {group.group_id}"))
             return
         found.problems.pop(group.group_id, None)
-        found[group.group_id] = {
+        committed = {
             TopicPartition(topic, each.partition_index): each.committed_offset
             for topic, each in rows
             if each.committed_offset >= 0
         }
+        found[group.group_id] = {**dict.fromkeys(_assigned(described), NO_COMMIT), **committed}
+
+
+def _members_request(groups: list[str]) -> Any:
+    from kafka.protocol.admin import DescribeGroupsRequest
+
+    # Since version 6 an unknown group is an error, and not one without members.
+    return DescribeGroupsRequest(groups=groups, include_authorized_operations=False, max_version=5)
+
+
+def _assigned(group: Any) -> list[TopicPartition]:
+    """Return the partitions that the group's members read now. Unlike offsets, Kafka does not filter them by ACL."""
+    from kafka import TopicPartition
+    from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolType
+
+    found: list[TopicPartition] = []
+    for member in group.members if group.protocol_type == ConsumerProtocolType else ():
+        if not member.member_assignment:
+            continue  # it is joining
+        try:
+            assignment = ConsumerProtocolAssignment.decode(member.member_assignment)
+        except Exception as error:  # noqa: BLE001 - the bytes are what some client of any kind sent
+            log.debug("What a member of %s reads is not known: %r", group.group_id, error)
+            continue
+        found += [
+            TopicPartition(each.topic, number) for each in assignment.assigned_partitions for number in each.partitions
+        ]
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
@@ -40,6 +40,7 @@ class Committed:
     :param batch: the last committed batch.
     :param read_committed: whether the query reads with that isolation level, and so only to the last stable offset.
     :param missing: what a partition means that is not in `offsets` although its topic is.
+    :param assigned: by topic, partitions that members of a group read although no commit of theirs is known.
     :param problem: a sentence that says why the offsets are unknown.
     :param found: False when Kafka has no commit of this group.
     :param after_records: the offsets may be those after the last record, before the marker that ends its transaction.
@@ -55,6 +56,7 @@ class Committed:
     batch: int | None = None
     read_committed: bool = False
     missing: Missing = Missing.FROM_START
+    assigned: Mapping[str, Sequence[int]] = field(default_factory=dict)
     problem: str = ""
     found: bool = True
     after_records: bool = False
@@ -62,6 +64,10 @@ class Committed:
     servers: tuple[tuple[str, ...], ...] = ()
     id: str = ""
     noted: Mapping[str, str] = field(default_factory=dict)
+
+    def committed(self, partition: TopicPartition) -> int | None:
+        """Return a partition's committed offset; None when none is known."""
+        return self.offsets.get(partition.topic, {}).get(partition.partition)
 
     def reads_committed(self, topic: str) -> bool:
         """Return whether only committed records of a topic are read."""
@@ -175,11 +181,15 @@ class GroupOffsets:
         if self.group in answers.problems:
             return Committed(self.query, problem=answers.problems[self.group].reason)
         found: dict[str, dict[int, int]] = {}
+        assigned: dict[str, list[int]] = {}
         for partition, offset in answers[self.group].items():
-            found.setdefault(partition.topic, {})[partition.partition] = offset
+            if offset >= 0:
+                found.setdefault(partition.topic, {})[partition.partition] = offset
+            else:
+                assigned.setdefault(partition.topic, []).append(partition.partition)
         if not found:
             return Committed(self.query, problem=f"Kafka has no commit of a group {self.group}.", found=False)
-        return Committed(self.query, found, missing=Missing.UNKNOWN, after_records=True)
+        return Committed(self.query, found, missing=Missing.UNKNOWN, assigned=assigned, after_records=True)
 
     @property
     def query(self) -> str:

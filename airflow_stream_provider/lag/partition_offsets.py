@@ -72,14 +72,15 @@ class PartitionOffsets:
     def _partitions_of(self, query: Committed) -> list[TopicPartition]:
         from kafka import TopicPartition
 
-        found = {TopicPartition(topic, number) for topic, numbers in query.offsets.items() for number in numbers}
+        known = (*query.offsets.items(), *query.assigned.items())
+        found = {TopicPartition(topic, number) for topic, numbers in known for number in numbers}
         if query.missing is not Missing.NOT_READ:
             found.update(tp for topic in query.offsets for tp in self._partitions[topic])
         return sorted(found)
 
     def lag(self, query: Committed, partition: TopicPartition) -> PartitionLag:
         """Return the lag of a query in one partition; verdict and times are added later."""
-        committed = query.offsets[partition.topic].get(partition.partition)
+        committed = query.committed(partition)
         if partition in self._problems:
             state = _STATES.get(self._problems[partition].code, PartitionState.UNREADABLE)
             return PartitionLag(partition.topic, partition.partition, state, committed)
@@ -183,7 +184,7 @@ class PartitionOffsets:
     def _describe(self, queries: Sequence[Committed]) -> dict[str, list[TopicPartition]]:
         from kafka import TopicPartition
 
-        wanted = {topic for query in queries for topic in query.offsets}
+        wanted = {topic for query in queries for topic in (*query.offsets, *query.assigned)}
         found: dict[str, list[TopicPartition]] = {topic: [] for topic in wanted}
         topics = self._client.topics(wanted)
         for topic, described in topics.items():
@@ -193,7 +194,7 @@ class PartitionOffsets:
             leaders = (each["leader_id"] for each in described["partitions"])
             self._leaders.update(zip(found[topic], leaders, strict=True))
         for query in queries:
-            for topic, numbers in query.offsets.items():
+            for topic, numbers in (*query.offsets.items(), *query.assigned.items()):
                 if topic in topics.problems:
                     problem = topics.problems[topic]
                     self._problems.update({TopicPartition(topic, number): problem for number in numbers})
@@ -223,7 +224,7 @@ class PartitionOffsets:
         for query in queries:
             ends = self._ends[query.read_committed] if query.after_records else {}
             for tp in self.partitions(query):
-                committed, start, end = query.offsets[tp.topic].get(tp.partition), self._starts.get(tp), ends.get(tp)
+                committed, start, end = query.committed(tp), self._starts.get(tp), ends.get(tp)
                 if start is None or end is None or committed is None or start == end:
                     continue
                 if may_wait_before_markers(committed, start, end):
@@ -236,7 +237,7 @@ class PartitionOffsets:
         ahead: dict[bool, set[TopicPartition]] = {}
         for query in queries:
             for tp in self.partitions(query):
-                level, committed = query.reads_committed(tp.topic), query.offsets[tp.topic].get(tp.partition, 0)
+                level, committed = query.reads_committed(tp.topic), query.committed(tp) or 0
                 if committed > self._ends[level].get(tp, committed):
                     ahead.setdefault(level, set()).add(tp)
         if any(ahead.values()):

@@ -1,6 +1,7 @@
 """A Kafka of two brokers that speaks the protocol over real sockets, as far as a lag needs it; one may fall silent.
 
-The topic `t` has one partition with no record that is not committed, led by broker 1. The groups whose name begins with
+Topics have one partition with five records, led by broker 1; the user may not describe `secret`. All groups have
+committed the end of `t`; what their members read is in `assigned`. The groups whose name begins with
 `hung` have broker 2 as their coordinator, all others broker 1. Broker 2 accepts connections, perhaps shakes hands, and
 answers nothing else.
 """
@@ -13,7 +14,9 @@ import struct
 import threading
 from typing import Any
 
+from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse, OffsetFetchRequest, OffsetFetchResponse
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.protocol.metadata import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -26,53 +29,61 @@ from kafka.protocol.metadata import (
 # Requests, by API key, with the versions that the broker claims to know.
 KNOWN: dict[type[Any], tuple[int, int]] = {
     ApiVersionsRequest: (0, 2),
+    DescribeGroupsRequest: (0, 6),
     MetadataRequest: (4, 12),
     FindCoordinatorRequest: (4, 4),
     OffsetFetchRequest: (8, 8),
     ListOffsetsRequest: (7, 7),
 }
 END = 5
+DENIED = 29
 
 
 class WireKafka:
     """Starts at once; `servers` is for the connection.
 
-    :param shakes_hands: whether broker 2 answers the first request of a connection, like one that hangs later.
+    `shakes_hands`: whether broker 2 answers the first request of a connection, like one that hangs later.
     """
 
-    def __init__(self, shakes_hands: bool) -> None:
+    def __init__(self) -> None:
+        self.shakes_hands = False
         self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
         self._ports = [listener.getsockname()[1] for listener in self._listeners]
         self._clients: list[socket.socket] = []
         self.unanswered: list[type[Any]] = []
+        self.assigned: dict[str, bytes] = {}
         self.servers = f"127.0.0.1:{self._ports[0]}"
-        for listener, answers in zip(
-            self._listeners, (tuple(KNOWN), (ApiVersionsRequest,) if shakes_hands else ()), strict=False
-        ):
-            threading.Thread(target=self._accept, args=(listener, answers), daemon=True).start()
+        for number, listener in enumerate(self._listeners, start=1):
+            threading.Thread(target=self._accept, args=(listener, number), daemon=True).start()
+
+    def assign(self, group: str, *topics: str) -> None:
+        """Let a member of the group read the first partition of these topics."""
+        partition = ConsumerProtocolAssignment.TopicPartition
+        read = [partition(topic=topic, partitions=[0]) for topic in topics]
+        self.assigned[group] = ConsumerProtocolAssignment(version=0, assigned_partitions=read, user_data=b"").encode()
 
     def close(self) -> None:
         """Close all sockets."""
         for each in (*self._listeners, *self._clients):
             each.close()
 
-    def _accept(self, listener: socket.socket, answers: tuple[type[Any], ...]) -> None:
+    def _accept(self, listener: socket.socket, number: int) -> None:
         while True:
             try:
                 client, _ = listener.accept()
             except OSError:
                 return
             self._clients.append(client)
-            threading.Thread(target=self._serve, args=(client, answers), daemon=True).start()
+            threading.Thread(target=self._serve, args=(client, number), daemon=True).start()
 
-    def _serve(self, client: socket.socket, answers: tuple[type[Any], ...]) -> None:
+    def _serve(self, client: socket.socket, number: int) -> None:
         stream = client.makefile("rb")
         try:
             while size := stream.read(4):
                 data = stream.read(struct.unpack(">i", size)[0])
                 key, version = struct.unpack(">hh", data[:4])
                 kind = next(each for each in KNOWN if key == each.API_KEY)
-                if kind in answers:
+                if number == 1 or (self.shakes_hands and kind is ApiVersionsRequest):
                     client.sendall(self._response(kind, version, data))
                 else:
                     self.unanswered.append(kind)
@@ -102,7 +113,12 @@ class WireKafka:
             error_code=0, partition_index=0, leader_id=1, replica_nodes=[1], isr_nodes=[1], offline_replicas=[]
         )
         names = [each.name for each in request.topics or ()]
-        topics = [topic(error_code=0, name=name, is_internal=False, partitions=[partition]) for name in names]
+        topics = [
+            topic(error_code=DENIED, name=name, is_internal=False, partitions=[])
+            if name == "secret"
+            else topic(error_code=0, name=name, is_internal=False, partitions=[partition])
+            for name in names
+        ]
         return MetadataResponse(brokers=brokers, cluster_id="wire", controller_id=1, topics=topics)
 
     def _FindCoordinatorRequest(self, request: Any) -> Any:
@@ -124,6 +140,32 @@ class WireKafka:
         return OffsetFetchResponse(
             groups=[group(group_id=each.group_id, topics=topics, error_code=0) for each in request.groups]
         )
+
+    def _DescribeGroupsRequest(self, request: Any) -> Any:
+        group = DescribeGroupsResponse.DescribedGroup
+
+        assert request.API_VERSION <= 5, "from version 6 on, Kafka has an error for a group that it does not know"
+
+        def described(name: str) -> Any:
+            member = group.DescribedGroupMember(
+                member_id="m",
+                group_instance_id=None,
+                client_id="c",
+                client_host="/127.0.0.1",
+                member_metadata=b"",
+                member_assignment=self.assigned.get(name, b""),
+            )
+            return group(
+                error_code=0,
+                group_id=name,
+                group_state="Stable",
+                protocol_type="consumer",
+                protocol_data="range",
+                members=[member],
+                authorized_operations=set(),
+            )
+
+        return DescribeGroupsResponse(throttle_time_ms=0, groups=[described(name) for name in request.groups])
 
     def _ListOffsetsRequest(self, request: Any) -> Any:
         topic = ListOffsetsResponse.ListOffsetsTopicResponse

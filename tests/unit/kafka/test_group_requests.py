@@ -1,4 +1,4 @@
-"""A group coordinator that accepts connections and never answers; offsets themselves are in the integration tests."""
+"""A group coordinator that never answers, and topics that it hides; a real one is in the integration tests."""
 
 from __future__ import annotations
 
@@ -11,18 +11,59 @@ from kafka.net.manager import KafkaConnectionManager
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.reader import LagReader
-from airflow_stream_provider.lag.report import LagReport
+from airflow_stream_provider.lag.report import LagReport, PartitionState, QueryLag
 from airflow_stream_provider.lag.targets import LagTarget
 from tests.support.wire_kafka import WireKafka
 
 PATIENCE = 1.5
 
 
+def lag_of(client: KafkaClient, group: str) -> QueryLag:
+    target = LagTarget("kafka", group=group)
+    report = LagReader(client).read({target: Moments()})[target]
+    assert isinstance(report, LagReport)
+    return report.queries[0]
+
+
+@pytest.mark.parametrize(
+    ("reads", "state", "problem"),
+    [
+        ("secret", PartitionState.UNREADABLE, "Kafka denies the connection's user access to the topic secret"),
+        ("begun", PartitionState.NO_COMMIT, "There is no commit for partition 0 of the topic begun."),
+    ],
+)
+def test_what_a_member_reads_and_kafka_tells_no_commit_of_is_unknown(
+    client: KafkaClient, kafka: WireKafka, reads: str, state: PartitionState, problem: str
+) -> None:
+    """Found by a review: Kafka leaves a topic that an ACL hides out of a group's offsets, and the report was whole."""
+    kafka.assign("g", "t", reads)
+    found = lag_of(client, "g")
+    assert {p.topic: p.state for p in found.partitions} == {"t": PartitionState.OK, reads: state}
+    assert (found.complete, found.problem.startswith(problem)) == (False, True)
+
+
+@pytest.mark.parametrize("assigned", [b"", b"not of this protocol", None])
+def test_members_that_read_nothing_else_change_nothing(
+    client: KafkaClient, kafka: WireKafka, assigned: bytes | None
+) -> None:
+    if assigned is None:
+        kafka.assign("g", "t")
+    else:
+        kafka.assigned["g"] = assigned
+    found = lag_of(client, "g")
+    assert (found.complete, found.records, found.problem) == (True, 0, "")
+
+
 @pytest.fixture(params=[False, True], ids=["from the first byte", "after the hand-shake"])
-def kafka(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[WireKafka]:
+def shakes_hands(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[WireKafka]:
     # How long a hand-shake may take; 10 s by default.
     monkeypatch.setitem(KafkaConnectionManager.DEFAULT_CONFIG, "socket_connection_setup_timeout_ms", PATIENCE * 1000)
-    started = WireKafka(shakes_hands=request.param)
+    started = WireKafka()
     yield started
     started.close()
 
@@ -35,8 +76,9 @@ def client(kafka: WireKafka) -> Iterator[KafkaClient]:
 
 
 def test_a_coordinator_that_hangs_is_named_and_does_not_hide_the_other_groups(
-    client: KafkaClient, kafka: WireKafka
+    client: KafkaClient, kafka: WireKafka, shakes_hands: bool
 ) -> None:
+    kafka.shakes_hands = shakes_hands
     targets = [LagTarget("kafka", group=group) for group in ("hung-1", "hung-2", "well")]
     began = time.monotonic()
     found = LagReader(client).read(dict.fromkeys(targets, Moments()))
