@@ -37,8 +37,20 @@ class KafkaLagOperator(BaseOperator):
     :param deferrable: measure in the triggerer, with the reader that all sensors of this Kafka share; with False, in
         the worker with a connection of its own.
 
-    XCom: `records`, `seconds` (None = unknown), `verdict`, `complete`, and `queries`, each with at most 100 partitions:
-    those that are unknown, then those with the largest lag.
+    XCom, times in seconds, lags in records, None = unknown: `at` (since 1970), `records` and `seconds` (of the query
+    with the most), `verdict`, `complete` (whether the lag of every partition is known), and `queries`, each with:
+
+    - `query`, `verdict`, `alarms`, `batch` (the last committed one), `commit_age`, and `problem`: why something is
+      unknown, one sentence.
+    - `records` and `max_records` (of all partitions, of one), `lost`: records that Kafka deleted before they were read.
+    - `seconds`: age of the oldest record that is not committed; `ages_known`: False when some ages are unknown, and
+      `seconds` is a lower bound.
+    - `retention_seconds`: until Kafka deletes a record that is not committed; None also for never.
+    - `held_seconds`: how long the transaction that hides records has been open, 0 without one; `held_by`: its
+      transactional id, empty when there is none or it is unknown.
+    - `partition_count`, `unknown_partitions`, and `partitions`, at most 100: those that are unknown, then those with
+      the largest lag. Each has `topic`, `partition`, `state`, `verdict`, `committed`, `log_start` and `end` (offsets),
+      `raw_lag` (`end` less `committed`, may be negative), `lag`, `lost` and `seconds`.
     """
 
     template_fields: Sequence[str] = ("group", "kafka")

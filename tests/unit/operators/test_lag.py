@@ -9,6 +9,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.lag.report import LagReport
+from airflow_stream_provider.lag.summary import summary
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.operators import lag
@@ -89,3 +90,11 @@ def test_a_connection_that_is_missing_is_not(spec: StreamSpec) -> None:
 def test_a_target_that_is_none_is_refused_while_the_dag_is_parsed(given: dict[str, Any]) -> None:
     with pytest.raises(SpecError):
         KafkaLagOperator(task_id="t", **given)
+
+
+def test_the_docstring_names_all_that_is_returned() -> None:
+    found = summary(report(partition(5)))
+    (query,) = found["queries"]
+    names = {*found, *query, *query["partitions"][0]}
+    assert {"ages_known", "held_by", "raw_lag"} <= names
+    assert {name for name in names if f"`{name}`" not in (KafkaLagOperator.__doc__ or "")} == set()
