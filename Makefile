@@ -41,16 +41,20 @@ lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Beside each other, the longest first: most of them wait for a process most of the time. No JVM here lives long enough
-# for its second compiler to pay.
+# No JVM of these tests lives long enough for its second compiler to pay.
+SHORT_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+
+# Beside each other, the longest first: most of them wait for a process most of the time.
 .PHONY: test
 test: lint ## lint, types, unit, integration, a hand-over and three faults on the real stack (15 min)
-	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" $(BIN)/pytest -n 5 --no-loadscope-reorder \
+	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 5 --no-loadscope-reorder \
 		-m "demo or not system"
 
+# Those of the whole stack one by one: each has a Kafka, a Spark cluster and an Airflow of its own.
 .PHONY: test-system
 test-system: $(READY) ## every test of the whole stack, and what else takes long (45 min)
-	$(BIN)/pytest -m system
+	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 3 -m system tests/integration
+	$(BIN)/pytest -m system tests/system
 
 .PHONY: test-spark
 test-spark: $(SPARK_VERSIONS:%=test-spark-%) ## the runtime's contract on Spark 3.5, 4.0 and 4.2
