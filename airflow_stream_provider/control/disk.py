@@ -78,6 +78,27 @@ def make_folder(path: Path, mode: int = FOLDER_MODE) -> None:
         path.chmod(mode)
 
 
+@contextlib.contextmanager
+def open_folder(path: Path | str, inside: int | None = None) -> Iterator[int]:
+    """Open a folder, to list and remove what is in it: whoever exchanges it for a link meanwhile redirects nothing.
+
+    :param path: its last part must be a folder and no link; the parts before it are trusted.
+    :param inside: descriptor of an open folder in which a relative path begins.
+    :return: its descriptor, for the `dir_fd` of functions of `os`.
+    :raises OSError: there is no such folder, it cannot be read, or something else has this name.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=inside)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise NotADirectoryError(error.errno, f"{path} is a link or a file where a folder belongs") from error
+        raise
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
 def sync_folder(folder: Path) -> None:
     """Return when the names in a folder are on the disk."""
     handle = os.open(folder, os.O_RDONLY)

@@ -8,7 +8,14 @@ import threading
 import uuid
 from pathlib import Path
 
-from airflow_stream_provider.control.disk import make_folder, read_file, sync_folder, unavailable, write_new
+from airflow_stream_provider.control.disk import (
+    make_folder,
+    open_folder,
+    read_file,
+    sync_folder,
+    unavailable,
+    write_new,
+)
 from airflow_stream_provider.control.root import check_root, local_folder
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged, SeqTaken
 from airflow_stream_provider.lifecycle.ids import INCARNATION, check_id, check_stream_name
@@ -79,13 +86,21 @@ class FilesStore:
             return self.folder.is_dir()
 
     def check(self) -> None:
-        """Check that the stream's folder exists in a control root.
+        """Check that the stream's folder exists in a control root, and that none of its folders is a link.
 
-        :raises ControlUnavailable: it does not, or cannot be read.
+        :raises ControlUnavailable: it does not, one is, or it cannot be read.
         """
         check_root(self.folder.parent)
         with unavailable(self.folder):
             found = self._log.is_dir()
+            folders = (self.folder, self._log, self._incoming, self._heartbeats, self.folder / "releases")
+            link = next((folder for folder in folders if folder.is_symlink()), None)
+        if link:
+            raise ControlUnavailable(
+                f"{link} is a symbolic link, and a folder of this stream belongs there.",
+                next_step="Nothing of this package makes such a link: find out who did, and put the folder back.",
+                folder=str(link),
+            )
         if not found:
             raise ControlUnavailable(
                 f"There is no control log in {self.folder}.",
@@ -202,11 +217,12 @@ class FilesStore:
         If the writer of such a file is alive and only slow, its link fails; it reads the record and finds the number
         taken.
         """
-        with contextlib.suppress(OSError):
-            for name in os.listdir(self._incoming):
+        here = self._incoming.name
+        with contextlib.suppress(OSError), open_folder(self.folder) as folder, open_folder(here, folder) as incoming:
+            for name in os.listdir(incoming):
                 number = name.partition(".")[0]
                 if number.isdecimal() and int(number) <= seq:
-                    (self._incoming / name).unlink()
+                    os.unlink(name, dir_fd=incoming)
 
     def _race(self) -> None:
         target = self._incoming / f".race-{uuid.uuid4().hex}"

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.control.disk import make_folder, read_file, sync_folder, unavailable, write_new
+from airflow_stream_provider.control.disk import (
+    make_folder,
+    open_folder,
+    read_file,
+    sync_folder,
+    unavailable,
+    write_new,
+)
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged
 
 
@@ -62,6 +69,20 @@ def test_a_link_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "folder").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(FileExistsError):
         make_folder(tmp_path / "folder")
+
+
+def test_only_a_folder_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "folder" / "inner").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "folder")
+    (tmp_path / "file").touch()
+    with open_folder(tmp_path / "folder") as folder, open_folder("inner", inside=folder) as inner:
+        os.close(os.open("new", os.O_CREAT, dir_fd=inner))
+    assert (tmp_path / "folder" / "inner" / "new").exists()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(inner)
+    for name in ("link", "file"):
+        with pytest.raises(NotADirectoryError, match=f"{name} is a link or a file"), open_folder(tmp_path / name):
+            pass
 
 
 def test_errors_of_the_disk_are_unavailable(tmp_path: Path) -> None:

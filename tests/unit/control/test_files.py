@@ -101,6 +101,28 @@ def test_files_of_killed_writers_are_removed_once_their_number_is_taken(store: F
     assert left_over(store) == []
 
 
+@pytest.mark.parametrize("linked", ["orders", "orders/incoming"])
+def test_files_elsewhere_are_not_removed_through_a_link(store: FilesStore, tmp_path: Path, linked: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    store.folder.rename(elsewhere) if linked == "orders" else elsewhere.mkdir()
+    reports = elsewhere / "incoming" if linked == "orders" else elsewhere
+    (reports / "0.csv").write_bytes(b"mine")
+    if linked != "orders":
+        (tmp_path / linked).rmdir()
+    (tmp_path / linked).symlink_to(elsewhere)
+    store.create(1, b"first")
+    assert [path.name for path in reports.iterdir()] == ["0.csv"]
+
+
+@pytest.mark.parametrize("name", ["", "log", "incoming", "heartbeats", "releases"])
+def test_a_folder_that_was_exchanged_for_a_link_is_unavailable(store: FilesStore, tmp_path: Path, name: str) -> None:
+    folder = store.folder / name
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ControlUnavailable, match=rf"{folder} is a symbolic link"):
+        store.check()
+
+
 def test_a_slow_writer_whose_file_was_removed_gets_an_error(store: FilesStore, monkeypatch: pytest.MonkeyPatch) -> None:
     link = os.link
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -108,6 +109,58 @@ def test_links_are_removed_and_not_followed(log: ControlLog, tmp_path: Path) -> 
     clean_up(folder, StreamState)
     assert names(folder / "incoming") | names(folder / "releases") == set()
     assert names(tmp_path / "precious") == {"file"}
+
+
+@pytest.mark.parametrize("name", ["incoming", "heartbeats", "releases", "."])
+def test_a_folder_that_was_exchanged_for_a_link_is_not_followed(log: ControlLog, tmp_path: Path, name: str) -> None:
+    """Whoever runs drivers may write to the control root, and shall not remove what only Airflow may."""
+    folder, home = log.store.folder, tmp_path / "home"
+    for path in (home, *(home / each for each in ("incoming", "heartbeats", "releases"))):
+        (path / ".ssh").mkdir(parents=True)
+        (path / ".netrc").write_text("")
+        (path / "airflow.cfg").write_text("")
+    for path in home.rglob("*"):
+        os.utime(path, times=(0, 0))
+    before = sorted(home.rglob("*"))
+    linked = folder / name
+    linked.rename(tmp_path / "moved")
+    linked.symlink_to(home)
+    with pytest.raises(ControlUnavailable, match=rf"{linked.name} is a link or a file where a folder belongs"):
+        clean_up(folder, StreamState)
+    assert sorted(home.rglob("*")) == before
+
+
+def test_a_folder_that_is_exchanged_meanwhile_redirects_nothing(log: ControlLog, tmp_path: Path) -> None:
+    folder, home = log.store.folder, tmp_path / "home"
+    for path in (folder / "incoming", home):
+        path.mkdir(exist_ok=True)
+        (path / "new.killed").write_text("")
+        os.utime(path / "new.killed", times=(0, 0))
+
+    def exchange() -> StreamState:
+        (folder / "incoming").rename(tmp_path / "moved")
+        (folder / "incoming").symlink_to(home)
+        return StreamState()
+
+    clean_up(folder, exchange)
+    assert names(home) == {"new.killed"}
+    assert names(tmp_path / "moved") == set()
+
+
+def test_what_cannot_be_removed_is_in_nobodys_way(
+    log: ControlLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def too_deep(name: str, dir_fd: int) -> None:
+        raise RecursionError("maximum recursion depth exceeded")
+
+    monkeypatch.setattr(shutil, "rmtree", too_deep)
+    folder = log.store.folder
+    (folder / "incoming" / "deep").mkdir()
+    (folder / "incoming" / "new.killed").write_text("")
+    age(folder)
+    clean_up(folder, StreamState)
+    assert names(folder / "incoming") == {"deep"}
+    assert "deep cannot be removed" in caplog.text
 
 
 def test_a_folder_that_is_away_is_unavailable(log: ControlLog) -> None:
