@@ -83,9 +83,19 @@ class StreamStatus:
 
 
 def status_of(spec: StreamSpec | SpecError) -> StreamStatus:
-    """Return the status of a stream by its control log and the last sample of its watch; UNKNOWN for a broken YAML."""
+    """Return the status of a stream by its control log and the last sample of its watch; UNKNOWN for a broken YAML.
+
+    Whatever goes wrong is the line of this stream, and hides no other one.
+    """
     if isinstance(spec, SpecError):
         return StreamStatus(Path(str(spec.fields.get("file", "?"))).stem, problem=str(spec))
+    try:
+        return _status(spec)
+    except Exception as error:  # noqa: BLE001 - what lies in a control folder may break this in ways not thought of
+        return StreamStatus(spec.name, problem=f"Its status is unknown: {error!r}.")
+
+
+def _status(spec: StreamSpec) -> StreamStatus:
     try:
         log = open_log(spec.control, spec.name)
         state, samples = log.refresh(), read(log.store)

@@ -9,6 +9,8 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.plain_text import plain_within
 
+# A number beyond this, NaN or Infinity can be read, but hardly be calculated with: an int may be too large for a float.
+_LIMIT = 2**63
 _KINDS: Mapping[str, Any] = {"int": int, "float": (int, float), "str": str, "tuple": (list, tuple), "Mapping": dict}
 
 
@@ -44,4 +46,8 @@ def known_fields(cls: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
 def _fits(annotation: str, value: Any) -> bool:
     if value is None:
         return "None" in annotation
-    return isinstance(value, _KINDS.get(annotation.partition("[")[0].partition(" ")[0], object))
+    name = annotation.partition("[")[0].partition(" ")[0]
+    fits = isinstance(value, _KINDS.get(name, object))
+    if name in ("int", "float"):
+        return fits and not isinstance(value, bool) and abs(value) < _LIMIT
+    return fits

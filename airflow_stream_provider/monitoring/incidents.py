@@ -10,6 +10,10 @@ from typing import Any
 
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.streaks import Streaks
+from airflow_stream_provider.lifecycle.stored import known_fields
+
+# The last second of the year 9999: a later one has no date.
+_LAST_SECOND = 253402300799.0
 
 
 class IncidentKind(StrEnum):
@@ -55,8 +59,21 @@ class Incident:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Incident:
-        """Return the incident that `to_json` wrote."""
-        return cls(str(data["id"]), float(data["since"]))
+        """Return the incident that `to_json` wrote.
+
+        :raises ValueError, KeyError, TypeError: it is none.
+        """
+        return cls(str(data["id"]), float(check_time(data["since"])))
+
+
+def check_time(seconds: float) -> float:
+    """Return a time that was stored.
+
+    :raises ValueError: people cannot be told it: it is not between the years 1970 and 9999.
+    """
+    if not 0 <= seconds <= _LAST_SECOND:
+        raise ValueError(f"{seconds!r:.50} is no time")
+    return seconds
 
 
 def incident_now(
@@ -121,10 +138,16 @@ class IncidentState:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> IncidentState:
-        """Return the state that `to_json` wrote."""
+        """Return the state that `to_json` wrote.
+
+        :raises ValueError, KeyError, TypeError, AttributeError: it is none.
+        """
+        streaks = Streaks(**known_fields(Streaks, data["streaks"]))
+        for since in vars(streaks).values():
+            check_time(since or 0.0)
         incident = Incident.from_json(data["incident"]) if data["incident"] else None
         acknowledged = {name: Incident.from_json(known) for name, known in data["acknowledged"].items()}
-        return cls(Streaks(**data["streaks"]), incident, acknowledged, data["description"])
+        return cls(streaks, incident, acknowledged, data["description"])
 
 
 def update_incidents(

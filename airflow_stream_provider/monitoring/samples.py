@@ -13,7 +13,7 @@ from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.stored import known_fields, parse_object
-from airflow_stream_provider.monitoring.incidents import IncidentState
+from airflow_stream_provider.monitoring.incidents import IncidentState, check_time
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +111,7 @@ class LagSample:
         :raises ValueError, KeyError, TypeError, AttributeError: it is none.
         """
         known = known_fields(cls, data)
+        check_time(known.get("at", 0.0))
         if not all(isinstance(count, int) for count in known.get("counters", {}).values()):
             raise ValueError("a counter is no number")
         queries = {name: _query(query) for name, query in data.get("queries", {}).items()}

@@ -186,6 +186,23 @@ def test_a_damaged_heartbeat_is_no_sign_of_life(spec: StreamSpec) -> None:
     assert (found.phase, found.code, found.silent_seconds) == ("silent", Code.BAD, None)
 
 
+def test_a_heartbeat_that_nobody_can_calculate_with_is_no_sign_of_life(spec: StreamSpec) -> None:
+    log = new_log(spec.control, "orders")
+    write(log, *RUNNING)
+    log.store.put_heartbeat(OLD, b'{"counter": 1, "at": 1' + b"0" * 400 + b"}")
+    found = status_of(spec)
+    assert (found.phase, found.code, found.silent_seconds) == ("silent", Code.BAD, None)
+
+
+def test_what_nobody_thought_of_is_a_line_of_its_own(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = new_log(spec.control, "orders")
+    write(log, *RUNNING)
+    monkeypatch.setattr("airflow_stream_provider.cli.status.sign_of_life", lambda *_: 1 / 0)
+    found = status_of(spec)
+    assert (found.stream, found.phase, found.code) == ("orders", "", Code.UNKNOWN)
+    assert "Its status is unknown: ZeroDivisionError" in found.problem
+
+
 def test_what_cannot_be_read_is_a_line_of_its_own(spec: StreamSpec) -> None:
     missing = status_of(spec)
     assert (missing.stream, missing.code, missing.phase) == ("orders", Code.UNKNOWN, "")

@@ -33,7 +33,18 @@ def test_all_else_is_a_value_error(data: bytes) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [{}, {"count": 1}, {"size": 1}, {"size": 1.5}, {"maybe": None}, {"maybe": 2}, {"many": [1]}, {"more": {"a": 1}}],
+    [
+        {},
+        {"count": 1},
+        {"size": 1},
+        {"size": 1.5},
+        {"count": 2**63 - 1},
+        {"size": -1e18},
+        {"maybe": None},
+        {"maybe": 2},
+        {"many": [1]},
+        {"more": {"a": 1}},
+    ],
 )
 def test_fields_that_fit_are_kept(data: dict[str, Any]) -> None:
     assert known_fields(Thing, {**data, "of_next_year": 1}) == data
@@ -41,7 +52,12 @@ def test_fields_that_fit_are_kept(data: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [{"count": None}, {"count": 1.5}, {"size": "1"}, {"name": 1}, {"maybe": "2"}, {"many": {}}, {"more": []}, [], "x"],
+    [
+        *({"count": value} for value in (None, 1.5, True, 2**63, -(2**63), int("9" * 400))),
+        *({"size": value} for value in (True, 10**400, 1e300, float("nan"), float("inf"), float("-inf"))),
+        *({"maybe": value} for value in (2**63, True)),
+        *({"size": "1"}, {"name": 1}, {"maybe": "2"}, {"many": {}}, {"more": []}, [], "x"),
+    ],
 )
 def test_those_that_do_not_are_named(data: Any) -> None:
     with pytest.raises(ValueError, match=next(iter(data)) if isinstance(data, dict) else "is no Thing"):

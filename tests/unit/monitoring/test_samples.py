@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,10 +69,20 @@ def test_a_sample_of_a_newer_version_can_be_read(store: FilesStore) -> None:
     assert samples.read(store)[0].queries == {"hourly": QuerySample(1)}
 
 
+INCIDENT = IncidentState(Streaks(bad=4.0), Incident("orders-lag-4", 4.0)).to_json()
+ODD_INCIDENTS: list[dict[str, Any]] = [
+    {**INCIDENT, "streaks": {"bad": "x"}},
+    {**INCIDENT, "streaks": {"bad": 1e18}},
+    {**INCIDENT, "streaks": {"good": float("nan")}},
+    {**INCIDENT, "incident": {"id": "x", "since": 1e18}},
+    {**INCIDENT, "acknowledged": {"x": {"id": "x", "since": float("nan")}}},
+]
 ODD = [
     b"\xff\xfe",
     b"[" * 100_000,
     b'{"samples": [{"at": "noon"}]}',
+    b'{"samples": [{"at": 1e18}]}',  # later than any date
+    *(json.dumps({"samples": [{"at": 1.0, "incidents": {"lag": odd}}]}).encode() for odd in ODD_INCIDENTS),
     b'{"samples": [{"at": 1, "counters": {"a": "b"}}]}',
     b'{"samples": [{"at": 1, "queries": {"a": {"records": "many"}}}]}',
 ]
