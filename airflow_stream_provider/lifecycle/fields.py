@@ -40,11 +40,12 @@ def _texts(value: Any) -> bool:
 
 
 def _release(value: Any) -> bool:
-    conf = value.get("conf", {})
+    settings = [value.get(name, {}) for name in ("conf", "environment")]
     lists = (value.get(name, ()) for name in ("arguments", "py_files"))
     single = (value.get(name, "") for name in ("hash", "application"))
     typed = all(_texts(each) for each in lists) and all(_text(each) for each in single)
-    return typed and _mapping(conf) and _texts([*conf, *conf.values()]) and bool(Release.from_json(value).hash)
+    typed = typed and all(_mapping(each) and _texts([*each, *each.values()]) for each in settings)
+    return typed and bool(Release.from_json(value).hash)
 
 
 def _policy(value: Any) -> bool:

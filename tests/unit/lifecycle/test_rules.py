@@ -61,7 +61,7 @@ def announcing(queries: list[Any]) -> Record:
 
 
 LEGAL = [
-    ("a release under the whole of its hash", [], declaring(hash="0" * 64, conf={"a": "b"}, py_files=["a.py"])),
+    ("a release under the whole of its hash", [], declaring(hash="0" * 64, conf={"a": "b"}, environment={"C": "d"})),
     ("a deployment", [], declared(OLD_DEPLOYMENT)),
     ("its submission", STARTED[:1], submitted(OLD_DEPLOYMENT)),
     ("a submission that came in after the end", [*STARTED[:1], retired(OLD_DEPLOYMENT)], submitted(OLD_DEPLOYMENT)),
@@ -127,6 +127,7 @@ REFUSED = [
     ("declared", "sound-fields", [], declaring(py_files=["/etc/passwd"])),
     ("declared", "sound-fields", [], declaring(arguments=[7])),
     ("declared", "sound-fields", [], declaring(conf={"spark.x": 7})),
+    *(("declared", "sound-fields", [], declaring(environment=odd)) for odd in ("abc", ["A"], {"A": 7}, {"A": None})),
     ("declared", "sound-fields", [], record("declared", deployment=OTHER, release=SOUND, policy=[])),
     ("declared", "sound-fields", [], record("declared", deployment=OTHER, release="the newest")),
     ("declared", "sound-fields", [], limited(lease_seconds="30")),
