@@ -22,6 +22,9 @@ _WORDS = (
 _NAME = re.compile(_WORDS, re.IGNORECASE)
 # An argument's own name has to end in one of the words: --max-tokens, --tokenizer and --password-file hold no secret.
 _ENDS_IN_NAME = re.compile(rf"{_WORDS}\Z", re.IGNORECASE)
+# Azure's settings end in the account: fs.azure.account.key.ACCOUNT.dfs.core.windows.net.
+_WITH_ACCOUNT = r"(?:secret|(?:access|account|api|encryption|private)[._-]?key)\.[\w.-]{1,64}"
+_ENDS_IN_ACCOUNT = re.compile(rf"{_WITH_ACCOUNT}\Z", re.IGNORECASE)
 # GOOGLE_APPLICATION_CREDENTIALS is the path of a file, and fs.s3a.aws.credentials.provider a class.
 _CREDENTIALS = re.compile(r"credentials?\Z", re.IGNORECASE)
 _PATH = re.compile(r"(?:/|\./|file:)")
@@ -45,10 +48,11 @@ _TEXTS = tuple(
         # password: value; of a token a parser speaks this way, too
         rf"(?P<keep>(?:secret|passw(?:or)?d|passphrase|[._-]key)\s*:\s+){_VALUE}",
         # --name value, also in the list of a command line
-        rf"(?P<keep>(?<![\w-])--?[\w.-]{{0,64}}{_WORDS}(?:[\"'],)?\s+(?!-)){_VALUE}",
+        rf"(?P<keep>(?<![\w-])--?[\w.-]{{0,64}}(?:{_WITH_ACCOUNT}|{_WORDS})(?:[\"'],)?\s+(?!-)){_VALUE}",
         rf"(?P<keep>(?<![\w-])--?[\w.-]{{0,64}}credentials?(?:[\"'],)?\s+(?!-|[\"']?{_PATH.pattern})){_VALUE}",
         r"(?P<keep>)\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
-        r"(?P<keep>)\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*",
+        # Not \b: within one long word of dashes and eyJ each of these would look for the dot again.
+        r"(?P<keep>)(?<![\w-])eyJ[\w-]{8,}\.[\w-]+\.[\w-]*",
     )
 )
 
@@ -92,7 +96,7 @@ def secret_option(name: str, value: str) -> bool:
     """
     if _CREDENTIALS.search(name):
         return not _PATH.match(value)
-    return bool(_ENDS_IN_NAME.search(name))
+    return bool(_ENDS_IN_NAME.search(name)) or bool(_ENDS_IN_ACCOUNT.search(name) and not _NAMES_A_PLACE.search(name))
 
 
 def _without_userinfo(found: re.Match[str]) -> str:

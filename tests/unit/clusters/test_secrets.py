@@ -95,6 +95,10 @@ REFUSED_ARGUMENTS = [
     (["--db-url=postgresql://u:hunter2@host/db"], "Argument 1"),
     (["--db-url", "postgresql://u:hunter2@host/db"], "Argument 2"),
     (["-Dfs.azure.account.key.x.blob.core.windows.net=hunter2"], "Argument 1"),
+    (["--conf", "spark.hadoop.fs.azure.account.key.x.blob.core.windows.net=hunter2"], "The argument 'spark.hadoop.fs"),
+    (["fs.azure.account.key.x.blob.core.windows.net=hunter2"], "The argument 'fs.azure.account.key.x.blob"),
+    (["--fs.azure.account.key.x.blob.core.windows.net", "hunter2"], "The argument '--fs.azure.account.key.x.blob"),
+    (["--fs.azure.account.oauth2.client.secret.x.dfs.core.windows.net=hunter2"], "The argument '--fs.azure.account"),
     (['--json={"user": "u", "password": "hunter2"}'], "Argument 1"),
 ]
 
@@ -113,6 +117,9 @@ ACCEPTED_ARGUMENTS = [
     ["--credentials=/run/key.json"],
     ["--checkpoint", "abfss://container@account.dfs.core.windows.net/orders"],
     ["--key", "order_id"],
+    ["model.max_tokens=512", "--model.tokenizer", "bpe"],
+    ["--oauth.token.endpoint.url", "https://host/token"],
+    ["--private.key.file", "/run/key.pem"],
 ]
 
 
@@ -151,7 +158,7 @@ def test_a_conf_value_that_only_mentions_a_secret_passes(key: str, value: str) -
 def test_an_argument_that_looks_like_a_secret_is_refused_without_its_value(arguments: list[str], named: str) -> None:
     with pytest.raises(SpecError, match="looks like a secret") as refused:
         refuse_secret_arguments(arguments)
-    assert refused.value.message.startswith(f"{named} looks like a secret")
+    assert refused.value.message.startswith(named)
     assert "hunter2" not in json.dumps([str(refused.value), refused.value.next_step, refused.value.fields])
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from airflow_stream_provider.runtime import spark_error
 from airflow_stream_provider.runtime.spark_error import message_of
 
 
@@ -18,6 +21,13 @@ def test_the_java_stack_is_left_out() -> None:
 def test_other_errors_are_shown_as_they_are() -> None:
     assert message_of(ValueError("no such topic")) == "no such topic"
     assert message_of(ValueError("x" * 2000)) == "x" * 1500
+
+
+def test_a_huge_error_is_not_looked_through_for_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_through: list[int] = []
+    monkeypatch.setattr(spark_error, "redact", lambda text: looked_through.append(len(text)) or text)
+    assert message_of(ValueError("the record " + "x" * 2**24)).startswith("the record xxx")
+    assert looked_through == [2**16]
 
 
 def test_what_names_the_error_stays_and_stack_and_plan_go() -> None:
