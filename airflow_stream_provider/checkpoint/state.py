@@ -25,6 +25,9 @@ from airflow_stream_provider.checkpoint.logs import damaged, numeric_names
 
 FILE = re.compile(r"(\d+)(_[0-9a-f-]{36})?\.(snapshot|zip|delta|changelog)")
 BASES = ("snapshot", "zip")
+# Bytes of a snapshot's list of tables, unpacked: about 100 for each table, of which a store has hundreds at most. A zip
+# of some kilobytes could unpack to gigabytes.
+METADATA_LIMIT = 16 * 2**20
 
 
 def state_files(state: Path, version: int) -> list[Path]:
@@ -71,11 +74,15 @@ def _store_files(folder: Path, names: list[str], version: int) -> Iterable[Path]
 def _tables(snapshot: Path) -> Iterable[Path]:
     """Yield the table files of a RocksDB snapshot; several snapshots share them."""
     try:
-        with zipfile.ZipFile(snapshot) as file:
-            lines = file.read("metadata").decode("utf-8").split("\n")
+        with zipfile.ZipFile(snapshot) as file, file.open("metadata") as metadata:
+            # Not by the size that the zip says: it need not be true.
+            data = metadata.read(METADATA_LIMIT + 1)
+        if len(data) > METADATA_LIMIT:
+            raise ValueError("its list of tables is too long")
+        lines = data.decode("utf-8").split("\n")
         listed = json.loads(lines[-1] or lines[-2])["sstFiles"]
         names = [str(entry["dfsSstFileName"]) for entry in listed]
-    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, IndexError) as error:
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
         raise damaged(snapshot, "it is not a RocksDB snapshot written by Spark") from error
     for name in names:
         if os.path.basename(name) != name or name in ("", ".", ".."):

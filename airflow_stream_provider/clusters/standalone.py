@@ -26,6 +26,8 @@ UNCLEAR_SECONDS = 15.0
 # Bytes of a driver's stderr to read. Its first line is the launch command, and class paths can be long.
 _HEAD = 256 * 1024
 _PARALLEL_REQUESTS = 16
+# What reading a worker's state raises when something else than a worker of Spark has answered.
+_ODD = (KeyError, TypeError, AttributeError)
 # Seconds for the requests to all workers together. What is not answered by then is not known.
 ALL_WORKERS_SECONDS = 30.0
 
@@ -249,16 +251,17 @@ def _belongs(master: Master, hosts: WorkerHosts, driver: Mapping[str, Any], depl
 
 def _executors_left(worker: Mapping[str, Any], hosts: WorkerHosts, ours: Callable[[str, str], bool]) -> list[str]:
     try:
-        executors = api.worker_state(worker, hosts).get("executors", [])
+        return [
+            f"Executor {executor['id']} of {executor['appid']} is alive on worker {worker['id']}."
+            for executor in api.worker_state(worker, hosts)["executors"]
+            if ours(executor["appid"], executor["appdesc"]["name"])
+        ]
     except Unanswered as error:
         return [f"Worker {worker['id']} is not known to run nothing: {error.message}"]
     except ClusterError as error:
         return [error.message]
-    return [
-        f"Executor {executor['id']} of {executor['appid']} is alive on worker {worker['id']}."
-        for executor in executors
-        if ours(executor["appid"], executor["appdesc"]["name"])
-    ]
+    except _ODD:
+        return [f"Worker {worker['id']} is not known to run nothing: it does not answer as Spark's workers do."]
 
 
 def _holders(master: Master, hosts: WorkerHosts) -> list[str]:
@@ -266,15 +269,15 @@ def _holders(master: Master, hosts: WorkerHosts) -> list[str]:
 
     Applications without spark.cores.max are marked, because they take all free cores.
     """
-    unbounded = set()
+    unbounded: set[str] = set()
 
-    def executors(worker: Mapping[str, Any]) -> list[dict[str, Any]]:
-        with suppress(ClusterError):
-            return list(api.worker_state(worker, hosts).get("executors", []))
-        return []
+    def unbounded_on(worker: Mapping[str, Any]) -> set[str]:
+        with suppress(ClusterError, *_ODD):
+            return {e["appid"] for e in api.worker_state(worker, hosts)["executors"] if not e["appdesc"].get("cores")}
+        return set()
 
-    for found_there in _side_by_side(executors, master.workers.values()):
-        unbounded |= {e["appid"] for e in found_there or () if not e["appdesc"].get("cores")}
+    for found_there in _side_by_side(unbounded_on, master.workers.values()):
+        unbounded |= found_there or set()
     apps = sorted(master.active_apps, key=lambda app: -app["cores"])
     found = [
         f"{app['name']} ({app['id']}) {app['cores']} cores{' without spark.cores.max' * (app['id'] in unbounded)}"

@@ -168,6 +168,25 @@ def test_silent_workers_leave_a_fence_uncertain_and_do_not_block_it(
     assert time.monotonic() - began < 20.0  # all of them one after the other took for ever
 
 
+@pytest.mark.parametrize("executors", [[{}], ["x"], [{"appid": "a", "appdesc": 7}], [{"appid": []}], None, 7])
+def test_a_worker_that_answers_something_else_is_not_known_to_run_nothing(master: Master, executors: Any) -> None:
+    master.add_worker("odd")
+    master.driver_was("KILLED", "odd")
+    master.executors = executors
+    left = master.remains()
+    assert not left.gone
+    assert left.alive == ("Worker odd is not known to run nothing: it does not answer as Spark's workers do.",)
+
+
+def test_a_worker_that_answers_something_else_hides_no_lack_of_room(master: Master) -> None:
+    master.add_worker("odd")
+    master.state["workers"][0].update(coresfree=0, memoryfree=0)
+    master.state["activeapps"] = [APP]
+    master.executors = [{}]
+    with pytest.raises(ClusterError, match=r"no room .* In use: .*\(app-1\) 2 cores\."):
+        open_cluster(master.connection()).check(job())
+
+
 def test_executors_are_known_by_the_application_s_id_and_by_its_name(master: Master) -> None:
     """`SparkContext(appName=…)` of an older runtime has a name of its own."""
     master.add_worker("w")
