@@ -14,6 +14,7 @@ from airflow_stream_provider.lag.formatting import count, duration
 from airflow_stream_provider.lag.limits import Health, LagJudgement
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
+from airflow_stream_provider.lifecycle.plain_text import plain
 from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.monitoring.silence import phase_words
 
@@ -25,12 +26,12 @@ _COLOURS = {Health.PASS: "green", Health.FAIL: "red", Health.UNKNOWN: "yellow"}
 def lag_view(stream: str, look: LagLook, judgement: LagJudgement, ceilings: Ceilings) -> RenderableType:
     """Return the judgement, one row for each query, the partitions to look at first, and the reasons."""
     colour = _COLOURS[judgement.health]
-    parts: list[RenderableType] = [Text(f"{stream}: {judgement.health.value.upper()}", style=f"bold {colour}")]
+    parts: list[RenderableType] = [_text(f"{stream}: {judgement.health.value.upper()}", f"bold {colour}")]
     report = look.report
     if report is not None and report.queries:
         parts.append(_queries(report, ceilings))
         parts += [_partitions(query) for query in report.queries if query.partitions]
-    parts += [Text(reason, style=colour) for reason in judgement.reasons]
+    parts += [_text(reason, colour) for reason in judgement.reasons]
     return Group(*parts)
 
 
@@ -40,34 +41,36 @@ def status_table(lines: Sequence[StreamStatus], now: float) -> RenderableType:
     problems = []
     for line in lines:
         sample = line.sample
-        table.add_row(
+        _add_row(
+            table,
             line.stream,
             phase_words(line.phase, line.silent_seconds) or "?",
             _ago(line.silent_seconds),
             line.version or "-",
             count(sample.records if sample else None),
             duration(sample.seconds if sample else None),
-            Text(_verdicts(sample) if sample else "?", style=("green", "yellow", "red", "yellow")[line.code]),
+            _text(_verdicts(sample) if sample else "?", ("green", "yellow", "red", "yellow")[line.code]),
             f"{duration(now - sample.at)} ago" if sample else "never",
         )
         if line.problem:
-            problems.append(Text(f"{line.stream}: {line.problem}", style="yellow"))
+            problems.append(_text(f"{line.stream}: {line.problem}", "yellow"))
     return Group(table, *problems)
 
 
 def history_table(stream: str, samples: Sequence[LagSample]) -> RenderableType:
     """Return one row for each sample, oldest first."""
     columns = ("at", "phase", "sign of life", "version", "behind", "oldest", "verdict, alarms", "incidents")
-    table = Table(*columns, title=stream)
+    table = Table(*columns, title=_text(stream, "table.title"))
     for sample in samples:
-        table.add_row(
+        _add_row(
+            table,
             f"{datetime.fromtimestamp(sample.at).astimezone():%Y-%m-%d %H:%M:%S}",
             phase_words(sample.phase, sample.silent_seconds),
             _ago(sample.silent_seconds),
             sample.version or "-",
             count(sample.records),
             duration(sample.seconds),
-            Text(_verdicts(sample), style=_COLOURS[sample.health]),
+            _text(_verdicts(sample), _COLOURS[sample.health]),
             ", ".join(sorted(set(sample.open_incidents.values()))) or sample.problem,
         )
     return table
@@ -76,7 +79,8 @@ def history_table(stream: str, samples: Sequence[LagSample]) -> RenderableType:
 def _queries(report: LagReport, ceilings: Ceilings) -> Table:
     table = Table("query", "verdict", "behind", "oldest", "last commit", "lost", "deleted in", "alarms")
     for query in report.queries:
-        table.add_row(
+        _add_row(
+            table,
             query.query,
             query.verdict.value,
             count(query.records),
@@ -101,11 +105,12 @@ def _partitions(query: QueryLag) -> Table:
         "end",
         "behind",
         "oldest",
-        title=query.query,
+        title=_text(query.query, "table.title"),
         caption=f"{more} partitions with less lag are not shown" if more else None,
     )
     for partition in shown:
-        table.add_row(
+        _add_row(
+            table,
             partition.topic,
             str(partition.partition),
             partition.state.value,
@@ -116,6 +121,15 @@ def _partitions(query: QueryLag) -> Table:
             duration(partition.seconds),
         )
     return table
+
+
+def _add_row(table: Table, *cells: str | Text) -> None:
+    table.add_row(*(_text(cell) if isinstance(cell, str) else cell for cell in cells))
+
+
+def _text(text: str, style: str = "") -> Text:
+    """Return a text as it is: a str would be read as rich's markup, and [eu] in a query's name would be missing."""
+    return Text(plain(text), style=style)
 
 
 def _ago(seconds: float | None) -> str:

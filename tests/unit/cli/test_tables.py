@@ -12,7 +12,7 @@ from airflow_stream_provider.cli.status import Code, StreamStatus
 from airflow_stream_provider.cli.tables import PARTITIONS, history_table, lag_view, status_table
 from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLimits
 from airflow_stream_provider.lag.look import LagLook
-from airflow_stream_provider.lag.report import Ceilings, Verdict
+from airflow_stream_provider.lag.report import Ceilings, LagReport, PartitionLag, PartitionState, QueryLag, Verdict
 from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
@@ -144,3 +144,26 @@ def test_history_is_oldest_first() -> None:
     text = shown(history_table("orders", [sample(at=1000.0, phase="running"), sample(at=2000.0, phase="stopped")]))
     assert text.index("running") < text.index("stopped")
     assert Verdict.OK.value not in text
+
+
+# Names and texts of scripts, drivers and Kafka. The second would end the command, the third sets a clipboard.
+@pytest.mark.parametrize(
+    ("said", "is_shown"),
+    [
+        ("orders[eu]", "orders[eu]"),
+        ("totals [/day]", "totals [/day]"),
+        ("\x1b]52;c;eA\x1b\\x", "\ufffd]52;c;eA\ufffd\\x"),
+    ],
+)
+def test_what_others_say_is_shown_as_they_say_it_and_steers_no_terminal(said: str, is_shown: str) -> None:
+    found = QueryLag(said, (PartitionLag(said, 0, PartitionState.OK, committed=3, log_start=0, end=9),))
+    failing = LagJudgement(Health.FAIL, (said,))
+    views = (
+        lag_view(said, LagLook.of(LagReport(1.0, (found,))), failing, Ceilings()),
+        status_table([StreamStatus(said, said, said, sample(), problem=said)], 1090.0),
+        history_table(said, [sample(phase=said, version=said, problem=said)]),
+    )
+    for view, count in zip(views, (5, 5, 4), strict=True):
+        text = shown(view)
+        assert text.count(is_shown) == count, text
+        assert "\x1b" not in text
