@@ -10,6 +10,7 @@ from airflow_stream_provider.clusters.secrets import (
     refuse_secret_arguments,
     refuse_secret_conf,
     refuse_secret_environment,
+    refuse_secret_values,
 )
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "refuse_secret_arguments",
     "refuse_secret_conf",
     "refuse_secret_environment",
+    "refuse_secret_values",
 ]
 
 

@@ -1,19 +1,21 @@
-"""Refuse secrets in the Spark conf, in the script's arguments and in its environment.
+"""Refuse secrets in the Spark conf, in the script's arguments and environment, and in the arguments of `notify`.
 
-All three are stored in the control log and shown by the cluster, so they are checked before anything is published or
-declared. What a secret looks like is in `lifecycle/secrets.py`.
+The first three are stored in the control log and shown by the cluster, so they are checked before anything is published
+or declared. What a secret looks like is in `lifecycle/secrets.py`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
+from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 from airflow_stream_provider.lifecycle.secrets import holds_secret, secret_option, secret_setting
 
 _OPTION = re.compile(r"(?P<dashes>-{0,2})(?P<name>[\w.-]+?)(?:=(?P<value>.*))?", re.DOTALL)
+_TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _ELSEWHERE = (
     "Put it where the driver runs instead: its environment, spark-defaults.conf on the cluster, or a file that the "
     "application reads."
@@ -66,6 +68,37 @@ def refuse_secret_arguments(arguments: Sequence[str]) -> None:
                 "reads.",
                 position=position,
             )
+
+
+def refuse_secret_values(arguments: Mapping[str, Any]) -> None:
+    """Check that none of the named arguments of a recipient of alerts looks like a secret, however deep it lies.
+
+    A template in their place is none: ``{{ conn.pager.password }}`` is rendered when an alert is sent.
+
+    :raises SpecError: an argument is named like one, or its text holds one. The message gives the name, never a value.
+    """
+    for path, name, text in _leaves("", arguments):
+        text = _TEMPLATE.sub("", text)
+        named = secret_option(name, text) or name.lower().endswith("authorization")
+        if text.strip() and (named or holds_secret(text)):
+            raise SpecError(
+                f"The argument {path!r} looks like a secret, and the YAML and Airflow's pages show it.",
+                next_step="Put it into an Airflow connection and name that, or write a template such as "
+                "{{ conn.pager.password }}.",
+                name=path,
+            )
+
+
+def _leaves(path: str, value: Any, name: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield each text within a value: where it is, the last name on the way there, and the text."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from _leaves(f"{path}.{key}" if path else str(key), part, str(key))
+    elif isinstance(value, (list, tuple)):
+        for number, part in enumerate(value):
+            yield from _leaves(f"{path}.{number}", part, name)
+    elif isinstance(value, str):
+        yield path, name, value
 
 
 def _refuse(settings: Mapping[str, str], sentence: str) -> None:

@@ -24,6 +24,7 @@ from airflow_stream_provider.clusters import (
     refuse_secret_arguments,
     refuse_secret_conf,
     refuse_secret_environment,
+    refuse_secret_values,
 )
 from airflow_stream_provider.control.root import local_folder
 from airflow_stream_provider.lag.limits import BAD, LagLimits
@@ -198,6 +199,11 @@ class NotifySpec(_Part):
 
     call: Annotated[Text, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
     arguments: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("arguments")
+    @classmethod
+    def _no_secrets_in_arguments(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+        return dict(_sentence(refuse_secret_values)(arguments))
 
 
 class StreamSpec(_Part):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from airflow_stream_provider.clusters import (
     refuse_secret_arguments,
     refuse_secret_conf,
     refuse_secret_environment,
+    refuse_secret_values,
 )
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError, StreamError
 
@@ -171,3 +173,35 @@ def test_no_error_of_ours_shows_the_arguments_of_a_command(arguments: list[str])
 @pytest.mark.parametrize("arguments", ACCEPTED_ARGUMENTS)
 def test_an_argument_that_only_mentions_a_secret_passes(arguments: list[str]) -> None:
     refuse_secret_arguments(arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [
+        ({"token": "hunter2"}, "token"),
+        ({"smtp_password": "hunter2"}, "smtp_password"),
+        ({"headers": {"X-Api-Key": "hunter2"}}, "headers.X-Api-Key"),
+        ({"headers": {"Authorization": "Basic hunter2"}}, "headers.Authorization"),
+        ({"to": ["a@host", "https://u:hunter2@host/hook"]}, "to.1"),
+        ({"text": "Call us, password: hunter2"}, "text"),
+        ({"url": "https://u:hunter2@host/{{ dag.dag_id }}"}, "url"),
+        ({"passwords": {"token": ["", "hunter2"]}}, "passwords.token.1"),
+    ],
+)
+def test_an_argument_of_a_recipient_that_looks_like_a_secret_is_refused(arguments: dict[str, Any], path: str) -> None:
+    with pytest.raises(SpecError, match=f"The argument '{path}' looks like a secret") as refused:
+        refuse_secret_values(arguments)
+    assert "hunter2" not in json.dumps([str(refused.value), refused.value.next_step, refused.value.fields])
+
+
+def test_arguments_of_a_recipient_that_only_mention_a_secret_pass() -> None:
+    refuse_secret_values(
+        {
+            "slack_conn_id": "slack_default",
+            "token": "{{ conn.pager.password }}",
+            "password": None,
+            "max_tokens": 5,
+            "text": "{{ alert.text }}\nIt is not about the token.",
+            "to": ["team@host"],
+        }
+    )

@@ -128,6 +128,12 @@ def test_what_is_no_name_of_a_variable_is_refused(write: Write, name: str) -> No
         ("lag:", "name: again\nlag:", 8, "name: this field is given twice. Keep one of the two."),
         ("lag:", "watch: {schedule: '* * * * *'}\nlag:", 8, "watch.schedule: is not a duration"),
         ("lag:", "notify: [{cal: a.b}]\nlag:", 8, "notify.0.cal: there is no such field. Did you mean `call`?"),
+        (
+            "lag:",
+            "notify: [{call: a.b, arguments: {headers: {token: x}}}]\nlag:",
+            8,
+            "notify.0.arguments: The argument 'headers.token' looks like a secret",
+        ),
         ("lag:", "notify: [{call: nothing}]\nlag:", 8, "notify.0.call: String should match pattern"),
         ('"2.1.0"', '"2 [x]"', 3, "version: '2 [x]' cannot be a release's version"),
         ("soak: 10m", "approvers: [anna]", 7, "upgrade: approvers are named, but approval is false"),
