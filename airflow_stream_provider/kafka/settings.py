@@ -93,6 +93,12 @@ def client_settings(conn_id: str, extra: Mapping[str, Any]) -> dict[str, Any]:
     if unknown:
         log.warning("The Kafka connection %r has settings that have no effect here: %s.", conn_id, ", ".join(unknown))
     protocol = _choice(conn_id, extra, "security.protocol", _PROTOCOLS, "PLAINTEXT")
+    if protocol == "SASL_PLAINTEXT":
+        log.warning(
+            "The Kafka connection %r logs in without TLS (SASL_PLAINTEXT): whoever is on the way can learn its "
+            "credentials, or change what it reads. Use SASL_SSL.",
+            conn_id,
+        )
     return {
         "bootstrap_servers": _servers(conn_id, extra.get("bootstrap.servers")),
         "security_protocol": protocol,
@@ -200,6 +206,17 @@ def _ssl_context(conn_id: str, extra: Mapping[str, Any]) -> ssl.SSLContext:
     if str(extra.get("enable.ssl.certificate.verification", True)).lower() == "false":
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+        log.warning(
+            "The Kafka connection %r verifies no certificate (enable.ssl.certificate.verification is false): whoever "
+            "is on the way can be the broker and learn its credentials. Name the authority in ssl.ca.location instead.",
+            conn_id,
+        )
+    elif not context.check_hostname:
+        log.warning(
+            "The Kafka connection %r compares no host names (ssl.endpoint.identification.algorithm is none): whoever "
+            "has any certificate of the authority can be the broker.",
+            conn_id,
+        )
     certificate, key = extra.get("ssl.certificate.location"), extra.get("ssl.key.location")
     if key and not certificate:
         raise _refused(conn_id, "has ssl.key.location without ssl.certificate.location", "Add the certificate.")

@@ -97,6 +97,26 @@ def test_certificates_are_checked_unless_the_connection_says_otherwise() -> None
     assert (anyone.verify_mode, anyone.check_hostname) == (ssl.CERT_NONE, False)
 
 
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        ({**SCRAM, "sasl.password": "hunter2"}, ["logs in without TLS"]),
+        ({**SERVERS, "security.protocol": "SSL", "enable.ssl.certificate.verification": "false"}, ["no certificate"]),
+        ({**SERVERS, "security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "none"}, ["no host names"]),
+        ({**SCRAM, "sasl.password": "hunter2", "security.protocol": "SASL_SSL"}, []),
+        (SERVERS, []),
+    ],
+)
+def test_a_connection_that_others_can_listen_to_is_warned_of(
+    caplog: pytest.LogCaptureFixture, extra: dict[str, Any], says: list[str]
+) -> None:
+    client_settings("k", extra)
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == len(says)
+    assert all(part in warning and "connection 'k'" in warning for part, warning in zip(says, warnings, strict=True))
+    assert "hunter2" not in caplog.text
+
+
 @pytest.fixture
 def tokens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The arguments of all calls of `tokens.fetch`, which is on Airflow's allowlist."""
