@@ -185,7 +185,6 @@ _MAKERS = (upgrade_dag, retire_dag, watch_dag)
 
 
 def _form(spec: StreamSpec) -> dict[str, Param]:
-    strategies = " ".join(f"**{strategy.value}**: {strategy.description}" for strategy in Strategy)
     return {
         "version": Param(
             spec.version, type="string", pattern=f"^{VERSION.pattern}$", description="Label of the new release."
@@ -197,9 +196,7 @@ def _form(spec: StreamSpec) -> dict[str, Param]:
             description="Script; a .py file inside the folder where the YAML's relative paths start.",
         ),
         "arguments": _arguments(spec),
-        "strategy": Param(
-            spec.upgrade.strategy.value, type="string", enum=[s.value for s in Strategy], description_md=strategies
-        ),
+        "strategy": _strategy(spec),
         "changed_checkpoints": Param(
             [],
             type="array",
@@ -216,6 +213,15 @@ def _arguments(spec: StreamSpec) -> Param:
         return Param(wanted, type="array", items={"type": "string"}, description=about)
     # The form does not show a constant, and Airflow refuses a run with another value.
     return Param(wanted, type="array", const=wanted, description=about)
+
+
+def _strategy(spec: StreamSpec) -> Param:
+    about = " ".join(f"**{strategy.value}**: {strategy.description}" for strategy in Strategy)
+    wanted = spec.upgrade.strategy.value
+    if spec.upgrade.approval:
+        # Whoever triggers shall not stop the old release before anybody is asked: `restart` does that first.
+        return Param(wanted, type="string", const=wanted, description_md=about)
+    return Param(wanted, type="string", enum=[s.value for s in Strategy], description_md=about)
 
 
 def _approval(spec: StreamSpec) -> BaseOperator:

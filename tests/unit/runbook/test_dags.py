@@ -80,6 +80,20 @@ def test_the_form_takes_no_other_arguments_unless_the_yaml_says_so(streams: Path
     assert dags["free__upgrade"].params.get_param("arguments").resolve(["-n1"]) == ["-n1"]
 
 
+@pytest.mark.parametrize("strategy", ["handover", "restart"])
+def test_with_an_approval_only_the_yaml_chooses_the_strategy(streams: Path, strategy: str) -> None:
+    """`restart` stops the old release before anybody is asked."""
+    asked = SPEC.format(name="asked") + f"upgrade: {{approval: true, strategy: {strategy}}}\n"
+    (streams / "asked.yaml").write_text(asked)
+    dags = stream_dags(streams)
+    other = {"handover": "restart", "restart": "handover"}[strategy]
+    assert dags["orders__upgrade"].params.get_param("strategy").resolve(other) == other
+    chosen = dags["asked__upgrade"].params.get_param("strategy")
+    assert chosen.resolve() == strategy
+    with pytest.raises(ParamValidationError):
+        chosen.resolve(other)
+
+
 @pytest.mark.parametrize("version", ["1 [payments-2]", 'a"b', "a\nb", ""])
 def test_the_form_takes_no_version_that_is_no_label(streams: Path, version: str) -> None:
     with pytest.raises(ParamValidationError):
