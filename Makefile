@@ -20,7 +20,9 @@ demo: $(READY) ## a real Kafka, Spark and Airflow, and four upgrades under load 
 
 .PHONY: compose-demo
 compose-demo: .env ## the same story in containers, which stay up (needs Docker Compose; not run by our tests)
-	mkdir -p build/demo && chmod a+rwx build/demo
+	# The container's user has another number than yours, and which one depends on the engine: everybody may write
+	# there, as in /tmp, and only the owner may replace or remove.
+	mkdir -p build/demo && chmod 1777 build/demo
 	docker compose build
 	# The story begins with a stream that was never deployed.
 	docker compose --profile demo down --volumes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 import subprocess
@@ -52,6 +53,67 @@ def test_every_image_is_pinned(compose: dict[str, Any]) -> None:
     for dockerfile in (ROOT / "docker").glob("*/Dockerfile"):
         images += re.findall(r"^FROM (\S+)", dockerfile.read_text(), re.MULTILINE)
     assert all(re.search(r":\d+\.\d+(\.\d+)?(-|$)", image) for image in images), images
+
+
+def test_what_dockerfiles_copy_exists(compose: dict[str, Any]) -> None:
+    builds = [service["build"] for service in compose["services"].values() if "build" in service]
+    assert {build["dockerfile"] for build in builds} == {"docker/airflow/Dockerfile", "docker/spark/Dockerfile"}
+    for build in builds:
+        context = ROOT / build["context"]
+        lines = re.findall(r"^COPY (?!--from)(.*) \S+$", (context / build["dockerfile"]).read_text(), re.MULTILINE)
+        assert lines
+        for name in (word for line in lines for word in line.split() if not word.startswith("--")):
+            assert (context / name).exists(), f"{build['dockerfile']} copies {name}"
+
+
+def jars_of_ivy(folder: Path) -> tuple[Path, Path]:
+    """What the script of the Spark image would find: the jars that it names, and their sums; with other contents."""
+    script = (ROOT / "docker" / "spark" / "take_jars.sh").read_text()
+    [names] = re.findall(r"^for jar in (.*); do$", script, re.MULTILINE)
+    ivy, sums = folder / "ivy", folder / "sums"
+    ivy.mkdir()
+    for name in (f"{each}.jar" for each in names.split()):
+        (ivy / f"org.group_{name}").write_text(name)
+        with sums.open("a") as file:
+            file.write(f"{hashlib.sha256(name.encode()).hexdigest()}  {name}\n")
+    (ivy / "org.group_another-1.0.jar").write_text("what Spark has itself")
+    return ivy, sums
+
+
+def take_jars(ivy: Path, sums: Path, target: Path) -> int:
+    script = ROOT / "docker" / "spark" / "take_jars.sh"
+    return subprocess.run(["bash", script, ivy, sums, target], capture_output=True, check=False).returncode
+
+
+def test_only_jars_with_the_known_hash_get_into_the_spark_image(tmp_path: Path) -> None:
+    ivy, sums = jars_of_ivy(tmp_path)
+    assert take_jars(ivy, sums, tmp_path / "taken") == 0
+    taken = {path.name for path in (tmp_path / "taken").iterdir()}
+    assert len(taken) == 4
+    assert all(f"  {name}\n" in (ROOT / "devstack" / "jars.sha256").read_text() for name in taken)
+    assert all(re.search(r"-\d", name) and "another" not in name for name in taken)
+    for name in taken:
+        jar = ivy / f"org.group_{name}"
+        jar.write_text("something else")
+        assert take_jars(ivy, sums, tmp_path / "refused") == 1
+        jar.unlink()
+        assert take_jars(ivy, sums, tmp_path / "missing") == 1
+        jar.write_text(name)
+
+
+def test_nothing_that_was_fetched_runs_as_root_before_it_is_checked() -> None:
+    text = (ROOT / "docker" / "spark" / "Dockerfile").read_text()
+    fetching, image = text.split("\nFROM ", 2)[-2:]
+    assert "spark-submit" in fetching
+    assert "USER root" not in fetching
+    assert "spark-submit" not in image
+    assert re.findall(r"--from=connector (\S+)", image) == ["/tmp/connector/"]
+    assert "/tmp/ivy/jars /tmp/jars.sha256 /tmp/connector\n" in fetching
+
+
+def test_a_folder_that_everybody_may_write_to_is_like_tmp() -> None:
+    modes = re.findall(r"chmod (\S+)", (ROOT / "Makefile").read_text())
+    assert modes == ["1777"]
 
 
 def test_no_password_stands_in_the_file() -> None:
