@@ -267,6 +267,8 @@ class Acts:
         log.error("%s: %s", redact(reason), message_of(error))
         boundary = Boundary.COMPLETED
         if self.running:
+            # A query that the script started meanwhile would run on behind a record that says that all have stopped.
+            self._queries.let_go()
             ends, missed = self._queries.stop(TERMINATE_SECONDS)
             if missed is not None:
                 self._queries.interrupt()

@@ -147,9 +147,9 @@ TABLE: list[tuple[str, Sequence[Record], str, Callable[[FakeDriver], None], list
     ("retired", [*HANDED_OVER, retired(OLD_DEPLOYMENT)], OLD, FakeDriver.turn, ["exit"]),
     ("fenced", [*PREPARED, fenced(NEW)], NEW, FakeDriver.turn, ["halt"]),
     ("a query failed, to be restarted", RUNNING, OLD, cure, ["restart"]),
-    ("a query is lost", RUNNING, OLD, lose, [QUICK_STOP, "failed", "halt"]),
-    ("and tasks of it run on", RUNNING, OLD, lose_with_tasks, [QUICK_STOP, "failed", "halt"]),
-    ("and another is inside a batch", RUNNING, OLD, lose_in_a_batch, [QUICK_STOP, "interrupt", "failed", "halt"]),
+    ("a query is lost", RUNNING, OLD, lose, ["let go", QUICK_STOP, "failed", "halt"]),
+    ("and tasks of it run on", RUNNING, OLD, lose_with_tasks, ["let go", QUICK_STOP, "failed", "halt"]),
+    ("and one is in a batch", RUNNING, OLD, lose_in_a_batch, ["let go", QUICK_STOP, "interrupt", "failed", "halt"]),
 ]  # fmt: skip
 
 
@@ -326,7 +326,7 @@ def test_a_script_that_fails_during_a_start_is_recorded_once_that_is_over() -> N
     driver.work()
     driver.turn()
     driver.work()
-    assert driver.did == ["acquired", "hold", "start", QUICK_STOP, "failed", "halt"]
+    assert driver.did == ["acquired", "hold", "start", "let go", QUICK_STOP, "failed", "halt"]
 
 
 def test_a_script_that_fails_during_its_rehearsal_is_recorded_at_once() -> None:
@@ -350,10 +350,10 @@ def test_a_script_that_fails_while_the_log_is_away_is_recorded_when_it_is_back()
     for _ in range(5):
         driver.clock.now += 20.0
         driver.turn()
-    assert driver.did == [QUICK_STOP]
+    assert driver.did == ["let go", QUICK_STOP]
     driver.store.away = False
     driver.work()
-    assert driver.did == [QUICK_STOP, "failed", "halt"]
+    assert driver.did == ["let go", QUICK_STOP, "failed", "halt"]
     assert driver.record()["reason"] == "The script failed"
 
 
@@ -370,7 +370,7 @@ def test_a_script_that_fails_while_its_queries_are_paused_lets_them_go_on_before
     driver.store.away = False
     driver.turn(2)
     driver.work()
-    assert driver.did == ["pause", "resume", QUICK_STOP, "failed", "halt"]
+    assert driver.did == ["pause", "resume", "let go", QUICK_STOP, "failed", "halt"]
 
 
 def test_a_driver_whose_script_has_failed_answers_nobody_and_keeps_its_first_reason() -> None:

@@ -233,4 +233,4 @@ def test_an_unexpected_error_leaves_running_queries_alone(monkeypatch: pytest.Mo
     assert (driver.did, len(driver.works)) == ([], 1)
     monkeypatch.setattr(driver.queries, "tend", tend)
     lose(driver)
-    assert driver.did == [QUICK_STOP, "failed", "halt"]
+    assert driver.did == ["let go", QUICK_STOP, "failed", "halt"]
