@@ -7,6 +7,7 @@ runs it in the threads of `agent_thread.py`, the model check in a simulation.
 from __future__ import annotations
 
 import logging
+import math
 
 from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
 from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, ControlUnavailable, StreamError
@@ -172,7 +173,8 @@ class Agent:
         silent = self._clock.monotonic() - self._renewed
         works = self._acts.work is not None and self._acts.work.is_alive()
         over = silent >= self._policy.lease_seconds + self._policy.pause_seconds
-        if self._acts.running and over and not self._finished(self._control.state):
+        finished = self._finished(self._control.state)
+        if self._acts.running and over and not finished:
             log.error("The control log has been out of reach for %.0f s: halting.", silent)
             self._process.halt()
         elif self._acts.running and not works:
@@ -183,7 +185,9 @@ class Agent:
                 except BoundaryMissed as missed:
                     log.error("%s The lease watchdog will halt this driver.", missed.message)
             if self._queries.paused:
-                self._process.postpone(self._clock.monotonic())
+                # The timer, too, ends this driver by then: the next turn may come late, from a call that hangs.
+                last = math.inf if finished else self._renewed + self._policy.pause_seconds
+                self._process.postpone(min(self._clock.monotonic(), last))
         elif not self._acts.running:
             self._process.postpone(self._clock.monotonic())
 

@@ -169,6 +169,16 @@ def test_a_pause_ends_with_a_halt() -> None:
     assert driver.did == ["pause", "halt"]
 
 
+def test_a_paused_driver_whose_turns_come_late_is_ended_by_its_timer_when_the_pause_is_over() -> None:
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.turn()
+    driver.store.away = True
+    for _ in range(61):  # 610 s since its last renewal
+        driver.clock.now += 10.0
+        driver.turn()
+    assert driver.process.deadline == 1000.0 + 600.0 + 30.0, "lease and pause are not lengthened by the turn between"
+
+
 def test_a_holder_pauses_although_work_in_the_background_was_begun_and_is_over() -> None:
     """Found by a review: an outage right after any background work never paused."""
     driver = FakeDriver(OLD, RUNNING).running()
