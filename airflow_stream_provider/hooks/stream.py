@@ -101,9 +101,10 @@ class StreamHook(BaseHook):
         drivers = self._drivers(needs.drivers)
         state = self.control_log.refresh()
         records = self.control_log.history()
+        read_at = time.monotonic()
         heartbeats = self._heartbeats(state)
         lag = None if needs.lag is None else self._lag(state, heartbeats, needs.lag)
-        return Snapshot(self.stream, time.time(), state, records, heartbeats, drivers, lag)
+        return Snapshot(self.stream, time.time(), state, records, heartbeats, drivers, lag, read_at)
 
     async def aobserve(self, needs: Needs, pool: Executor) -> Snapshot:
         """Return a snapshot of the stream, from a trigger's event loop; see `observe`.

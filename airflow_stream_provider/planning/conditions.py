@@ -112,7 +112,8 @@ class RequestOver(Condition):
         seconds = {i: seen.ages.seconds(snapshot, i) for i in self.watched}
         for incarnation, silent in seconds.items():
             if _lost(snapshot, incarnation, silent, self.lease):
-                return WaitOutcome(Ended.SILENT, incarnation, f"no heartbeat for {silent:.0f} s")
+                still = {incarnation: snapshot.counter(incarnation)}
+                return WaitOutcome(Ended.SILENT, incarnation, f"no heartbeat for {silent:.0f} s", counters=still)
         expired = snapshot.at > self.expires and request.stage is not RequestStage.RELEASED
         if expired and all(silent < self.MOVING for silent in seconds.values()):
             return WaitOutcome(Ended.EXPIRED, self.request, "it was not acted upon in time")
@@ -150,7 +151,8 @@ class Dead(Condition):
             return None
         evidence = {"driver": driver.state.value, "submission": driver.submission, "silent_seconds": round(silent, 1)}
         why = "killed and confirmed gone" if driver.gone else "its machine is lost, and it must have halted by now"
-        return WaitOutcome(Ended.DEAD, self.incarnation, why, evidence)
+        still = {self.incarnation: snapshot.counter(self.incarnation)}
+        return WaitOutcome(Ended.DEAD, self.incarnation, why, evidence, counters=still)
 
 
 @dataclass(frozen=True)
@@ -290,7 +292,20 @@ class SignsOfLife(Condition):
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
         """Return REACHED once it is known for all."""
         alive = {name: self._alive(snapshot, name, seen.ages.seconds(snapshot, name)) for name in self.counters}
-        return None if None in alive.values() else WaitOutcome(Ended.REACHED, self.SUBJECT, evidence=alive)
+        if None in alive.values():
+            return None
+        still = {name: snapshot.counter(name) for name, lives in alive.items() if not lives}
+        return WaitOutcome(Ended.REACHED, self.SUBJECT, evidence=alive, counters=still)
+
+    @classmethod
+    def found(cls, outcome: WaitOutcome | None, snapshot: Snapshot) -> dict[str, bool]:
+        """Return what such a wait has found, by incarnation; who has beaten since it ended is alive."""
+        if outcome is None or not outcome.about(Ended.REACHED, cls.SUBJECT):
+            return {}
+        return {
+            name: bool(lives) or outcome.outdated(name, snapshot.counter(name))
+            for name, lives in outcome.evidence.items()
+        }
 
     def _alive(self, snapshot: Snapshot, incarnation: str, silent: float) -> bool | None:
         if snapshot.counter(incarnation) > self.counters[incarnation]:

@@ -13,11 +13,11 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 def fence(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome | None, reason: str) -> Step:
     """Append `fencing`, kill the driver, append `fenced` once the wait has confirmed that it is dead.
 
-    What is found dead already is not killed, and not declared.
+    What is found dead already is not killed, and not declared. A driver that has beaten since is not dead.
     """
-    if outcome is not None and outcome.about(Ended.DEAD, incarnation):
-        evidence = outcome.evidence
-        return Append(Kind.FENCED, {"incarnation": incarnation, "reason": reason, "evidence": dict(evidence)})
+    if _is_dead(snapshot, incarnation, outcome):
+        evidence = {} if outcome is None else dict(outcome.evidence)
+        return Append(Kind.FENCED, {"incarnation": incarnation, "reason": reason, "evidence": evidence})
     found = snapshot.state.incarnations.get(incarnation)
     if found is not None and not found.fencing:
         return Append(Kind.FENCING, {"incarnation": incarnation, "reason": reason})
@@ -27,11 +27,16 @@ def fence(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome | None, rea
 
 def fence_first(snapshot: Snapshot, outcome: WaitOutcome | None) -> Step | None:
     """Return the fence that comes first: of a driver confirmed dead or of one that stopped inside a batch; or None."""
-    if outcome is not None and outcome.ended is Ended.DEAD and may_fence(snapshot, outcome.subject):
+    if outcome is not None and _is_dead(snapshot, outcome.subject, outcome) and may_fence(snapshot, outcome.subject):
         return fence(snapshot, outcome.subject, outcome, outcome.reason)
     for incarnation in snapshot.state.must_fence:
         return fence(snapshot, incarnation, outcome, "It stopped inside a batch.")
     return None
+
+
+def _is_dead(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome | None) -> bool:
+    found = outcome is not None and outcome.about(Ended.DEAD, incarnation)
+    return outcome is not None and found and not outcome.outdated(incarnation, snapshot.counter(incarnation))
 
 
 def may_fence(snapshot: Snapshot, incarnation: str) -> bool:

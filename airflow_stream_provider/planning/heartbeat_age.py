@@ -11,8 +11,9 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 class HeartbeatAges:
     """Remembers when each heartbeat counter was first seen; never compares the clocks of two machines.
 
-    An observer that could not look in between has not seen any heartbeat stand still: it starts with a new
-    instance then.
+    An age ends when the heartbeats began to be read, and begins after they were read for the first time: an observer
+    that is held up between reading and judging makes it shorter, never longer. An observer that could not look in
+    between has not seen any heartbeat stand still: it starts with a new instance then.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -21,12 +22,13 @@ class HeartbeatAges:
 
     def seconds(self, snapshot: Snapshot, incarnation: str) -> float:
         """Return for how many seconds the counter of an incarnation has not changed; 0 at the first look."""
-        counter, now = snapshot.counter(incarnation), self._clock()
+        counter = snapshot.counter(incarnation)
         known = self._seen.get(incarnation)
         if known is None or known[0] != counter:
-            self._seen[incarnation] = (counter, now)
+            self._seen[incarnation] = (counter, self._clock())
             return 0.0
-        return now - known[1]
+        read = self._clock() if snapshot.read_at is None else snapshot.read_at
+        return max(0.0, read - known[1])
 
 
 def silence_limit(lease_seconds: float) -> float:

@@ -17,7 +17,7 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import declare_again, stand_by
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Skip, Step, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 # A release that keeps failing is declared again after 1, 2, 4, 5, 5 … minutes, as often as it takes: an outage may be
 # long. Tries older than WINDOW_SECONDS do not count.
@@ -42,8 +42,7 @@ def recover(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | N
         for name, counter in before.items()
         if name in state.incarnations and snapshot.counter(name) > counter
     }
-    if outcome is not None and outcome.about(Ended.REACHED, SignsOfLife.SUBJECT):
-        alive.update(outcome.evidence)
+    alive.update(SignsOfLife.found(outcome, snapshot))
     first = fence_first(snapshot, outcome)
     if first is not None:
         return first

@@ -38,7 +38,8 @@ def follow(snapshot: Snapshot, request: Request, outcome: WaitOutcome | None) ->
         return step
     drivers = tuple(name for name in (request.source, request.to) if name)
     for name in drivers:
-        if outcome is not None and outcome.about(Ended.SILENT, name) and may_fence(snapshot, name):
+        silent = outcome is not None and outcome.about(Ended.SILENT, name) and may_fence(snapshot, name)
+        if outcome is not None and silent and not outcome.outdated(name, snapshot.counter(name)):
             return fence(snapshot, name, outcome, f"{outcome.reason} while request {request.id} was open")
     nobody_left = request.to is not None and not live_standby(snapshot.state, request.to)
     if request.stage is RequestStage.RELEASED:

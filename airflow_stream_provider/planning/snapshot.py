@@ -44,7 +44,7 @@ class Snapshot:
 
     `records` are the last legal ones up to the state's (`ControlLog.history`). `drivers` (by deployment) and `lag` are
     there only if they were asked for; `lag` is None when Kafka, or how far the stream is, could not be read: unknown,
-    not zero.
+    not zero. `read_at` is the monotonic clock of this machine from before the heartbeats were read; None: as of now.
     """
 
     stream: str
@@ -54,6 +54,7 @@ class Snapshot:
     heartbeats: Mapping[str, Heartbeat] = field(default_factory=dict)
     drivers: Mapping[str, DriverFacts] = field(default_factory=dict)
     lag: LagReport | None = None
+    read_at: float | None = None
 
     @property
     def holding(self) -> str:

@@ -9,7 +9,7 @@ from airflow_stream_provider.planning.stand_by import bring_up
 from airflow_stream_provider.planning.steps import Done, GiveUp, Step, Wait
 from airflow_stream_provider.planning.take_over import take_over
 from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
 def start(
@@ -54,7 +54,7 @@ def start(
 def _if_alive(snapshot: Snapshot, outcome: WaitOutcome | None) -> Step:
     """What holds by the log counts only once its driver gave a sign of life."""
     holder, lease = snapshot.state.holder or "", snapshot.policy(snapshot.holding).lease_seconds
-    known = outcome.evidence if outcome is not None and outcome.about(Ended.REACHED, SignsOfLife.SUBJECT) else {}
+    known = SignsOfLife.found(outcome, snapshot)
     if holder not in known:
         return Wait(SignsOfLife({holder: snapshot.counter(holder)}, lease))
     if known[holder]:

@@ -33,6 +33,7 @@ class WaitOutcome:
     :param reason: why, for people.
     :param evidence: what was found; its keys depend on the condition.
     :param deadline: of the whole task, seconds since 1970; the event carries it from one wait to the next.
+    :param counters: by incarnation, the heartbeat counter that was seen to stand still.
     """
 
     ended: Ended
@@ -40,6 +41,7 @@ class WaitOutcome:
     reason: str = ""
     evidence: Mapping[str, Any] = field(default_factory=dict)
     deadline: float = 0.0
+    counters: Mapping[str, int] = field(default_factory=dict)
 
     def to_event(self) -> dict[str, Any]:
         """Return the payload of the trigger's event."""
@@ -50,6 +52,7 @@ class WaitOutcome:
             "reason": plain(self.reason),
             "evidence": plain_within(dict(self.evidence)),
             "deadline": self.deadline,
+            "counters": dict(self.counters),
         }
 
     @classmethod
@@ -59,8 +62,9 @@ class WaitOutcome:
         The payload crossed the metadata database: a task must not take anything else for success.
         """
         try:
-            return cls(Ended(event["ended"]), event["subject"], event["reason"], event["evidence"], event["deadline"])
-        except (TypeError, KeyError, ValueError) as error:
+            ended, counters = Ended(event["ended"]), dict(event.get("counters") or {})
+            return cls(ended, event["subject"], event["reason"], event["evidence"], event["deadline"], counters)
+        except (AttributeError, TypeError, KeyError, ValueError) as error:
             raise StreamError(
                 f"The task was resumed with {event!r} instead of a stream event.",
                 next_step="Clear the task: it reads the control log and goes on from there.",
@@ -69,3 +73,7 @@ class WaitOutcome:
     def about(self, ended: Ended, subject: str) -> bool:
         """Whether the wait ended like this for that subject."""
         return self.ended is ended and self.subject == subject
+
+    def outdated(self, incarnation: str, counter: int) -> bool:
+        """Whether a driver whose heartbeat was seen to stand still has beaten since; `counter` is the present one."""
+        return counter > self.counters.get(incarnation, counter)

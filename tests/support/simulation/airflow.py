@@ -114,8 +114,9 @@ class Task(Airflow):
                 driver = self.cluster.status(submission)
                 gone = driver.terminal and self.cluster.gone(submission, deployment)
                 facts[deployment] = DriverFacts(submission, driver, gone)
-        state = self.log.refresh()
-        return Snapshot("orders", self.now, state, self.log.history(), self.log.heartbeats(), facts)
+        state, read_at = self.log.refresh(), self.world.now
+        beats = self.log.heartbeats()
+        return Snapshot("orders", self.now, state, self.log.history(), beats, facts, read_at=read_at)
 
     def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
         try:

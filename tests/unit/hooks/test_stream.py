@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -110,6 +111,17 @@ def test_a_look_reads_on_where_the_last_one_ended(hook: StreamHook) -> None:
     found = hook.observe()
     assert [r.seq for r in found.records] == list(range(1, len(PREPARED) + 1))
     assert (found.stream, found.state.seq, found.drivers, found.lag) == ("orders", len(PREPARED), {}, None)
+
+
+def test_a_look_says_when_it_began_to_read_the_heartbeats(hook: StreamHook, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(hook.control_log, *RUNNING)
+    reading: list[float] = []
+    listed = hook.control_log.store.heartbeats
+    monkeypatch.setattr(hook.control_log.store, "heartbeats", lambda: reading.append(time.monotonic()) or listed())
+    before = time.monotonic()
+    read_at = hook.observe().read_at
+    assert read_at is not None
+    assert before <= read_at <= reading[0]
 
 
 @pytest.mark.parametrize(

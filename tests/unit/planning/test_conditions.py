@@ -104,6 +104,7 @@ def test_a_driver_is_dead_only_when_both_the_cluster_and_the_heartbeat_say_so() 
     assert confirmed is not None
     assert confirmed.about(Ended.DEAD, OLD)
     assert confirmed.evidence == {"driver": "killed", "submission": "driver-1", "silent_seconds": 31.0}
+    assert confirmed.counters == {OLD: 7}
 
 
 def test_a_driver_on_a_lost_machine_is_dead_only_when_it_must_have_halted() -> None:
@@ -162,6 +163,7 @@ def test_a_request_is_watched_for_silence_and_expiry() -> None:
     frozen = condition.check(seen(ASKED, {OLD: 1, NEW: 11}), watch.seen)
     assert frozen is not None
     assert frozen.about(Ended.SILENT, OLD)
+    assert frozen.counters == {OLD: 1}
 
 
 def test_a_request_expires_only_when_everybody_is_alive() -> None:
@@ -261,6 +263,7 @@ def test_a_driver_lives_when_it_has_beaten_since_and_is_dead_after_two_leases() 
         assert found is not None
         assert found.about(Ended.REACHED, SignsOfLife.SUBJECT)
         assert found.evidence[NEW] is False
+        assert found.counters == {NEW: 1}
     assert condition.check(seen(BOTH, {OLD: 9, NEW: 2}), watch.seen).evidence == {OLD: True, NEW: True}  # type: ignore[union-attr]
 
 

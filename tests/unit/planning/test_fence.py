@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.conditions import Dead
 from airflow_stream_provider.planning.fence import fence, fence_first, may_fence
@@ -51,6 +53,15 @@ def test_a_driver_is_killed_until_it_is_this_driver_that_is_confirmed_dead(outco
     assert fence(snapshot(*PREPARED), OLD, outcome, "why") == declared, "a kill is declared before it is done"
     later = snapshot(*PREPARED, fencing(OLD))
     assert fence(later, OLD, outcome, "why") == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
+
+
+def test_a_driver_that_has_beaten_since_it_was_found_dead_is_not_fenced() -> None:
+    dead = WaitOutcome(Ended.DEAD, OLD, evidence=GONE, counters={OLD: 3})
+    beats = replace(snapshot(*RUNNING, fencing(OLD)), heartbeats={OLD: Heartbeat(counter=4)})
+    assert fence(beats, OLD, dead, "why") == Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
+    assert fence_first(beats, dead) is None
+    still = replace(beats, heartbeats={OLD: Heartbeat(counter=3)})
+    assert fence_first(still, dead) == Append("fenced", {"incarnation": OLD, "reason": "", "evidence": GONE})
 
 
 def test_the_record_carries_the_evidence_and_the_reason() -> None:

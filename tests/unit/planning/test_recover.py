@@ -73,6 +73,13 @@ def test_a_driver_that_has_beaten_since_the_last_look_is_well() -> None:
     assert step == Done({"stream": "orders", "holder": OLD_DEPLOYMENT, "phase": "running"})
 
 
+def test_a_driver_that_has_beaten_since_it_was_found_silent_is_well() -> None:
+    silent = replace(known(old=False), counters={OLD: 5})
+    assert isinstance(take(*RUNNING, outcome=silent, counters={OLD: 5}), Append)
+    assert isinstance(take(*RUNNING, outcome=silent, counters={OLD: 6}), Done)
+    assert isinstance(take(*RUNNING, outcome=silent, before={OLD: 4}, counters={OLD: 6}), Done)
+
+
 @pytest.mark.parametrize("before", [{}, {OLD: 5}])
 def test_one_that_has_not_is_watched(before: dict[str, int]) -> None:
     assert take(*RUNNING, before=before, counters={OLD: 5}) == Wait(SignsOfLife({OLD: 5}, 30.0))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import Request
 from airflow_stream_provider.planning.conditions import Dead, RequestOver
@@ -95,6 +97,15 @@ def test_a_driver_of_it_that_is_silent_is_killed_and_then_fenced(name: str) -> N
     dead = WaitOutcome(Ended.DEAD, name, "It has not beaten for 30 s", {"cluster": "gone"})
     step = next_step(READY, dead)
     assert (step.kind, step.fields["incarnation"]) == ("fenced", name)
+
+
+def test_a_driver_of_it_that_has_beaten_since_is_watched_on() -> None:
+    silent = WaitOutcome(Ended.SILENT, OLD, "no heartbeat for 61 s", counters={OLD: 3})
+    for counter, kind in ((3, Append), (4, Wait)):
+        found = replace(snapshot(*READY), heartbeats={OLD: Heartbeat(counter=counter)})
+        request = found.state.open_request
+        assert request is not None
+        assert isinstance(follow(found, request, silent), kind)
 
 
 def test_the_silence_of_one_that_has_ended_since_means_nothing() -> None:
