@@ -25,7 +25,7 @@ class SoakOperator(StreamOperator):
     up; see `planning.soak`. The reason is pushed as XCom `fault`: without it nothing is rolled back.
 
     :param seconds: how long; default: the YAML's `upgrade.soak`. It lasts longer, up to `wait_seconds`, while it
-        is too early to say whether a release that is too far behind catches up.
+        is too early to say whether a release that is too far behind catches up, or while its lag is not known.
 
     XCom: `result` (good, superseded), `lag_records` and `samples`.
     """

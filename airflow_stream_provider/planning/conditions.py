@@ -14,7 +14,7 @@ from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.state import RequestStage
 from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges, silence_limit
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.soak import SoakLimits, SoakLook, SoakResult, judge_soak, soak_look
+from airflow_stream_provider.planning.soak import SoakLimits, SoakLook, SoakResult, judge_soak, lag_known, soak_look
 from airflow_stream_provider.planning.wait_loop import WaitCondition
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
@@ -222,6 +222,8 @@ class FirstCommits(Condition):
 class Soaked(Condition):
     """A new release has run for its soak time without a reason to roll back, and nothing is undecided.
 
+    Where the limits judge the lag, it must have been known in several looks.
+
     :param until: end of the soak, seconds since 1970.
     :param limits: SoakLimits as JSON.
     :param run: prefix of the authors of the soak's DAG run. A roll-back by the same run does not supersede the release:
@@ -239,6 +241,12 @@ class Soaked(Condition):
         """Ask for the lag if the limits judge it."""
         limits = SoakLimits.from_json(self.limits).lag
         return Needs(lag=None if limits is None else limits.moments)
+
+    @override
+    def problem(self, look: Snapshot) -> str:
+        if SoakLimits.from_json(self.limits).lag is None or lag_known(look):
+            return ""
+        return "The lag is not known: Kafka, or how far the stream is, cannot be read; the triggerer's log says why."
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
         """Return BAD with the reason to roll back, REACHED when the time is over or somebody else took over."""
@@ -258,7 +266,7 @@ class Soaked(Condition):
         # heartbeat.
         was_over, seen.over = seen.over, snapshot.at >= self.until
         beats = was_over and seen.samples[-1].silent == 0.0
-        measured = not self.needs(snapshot, seen).lag or len(seen.samples) >= limits.samples
+        measured = limits.lag is None or sum(look.lag_known for look in seen.samples) >= limits.samples
         if beats and measured:
             return WaitOutcome(Ended.REACHED, self.deployment, "", evidence)
         return None

@@ -78,6 +78,7 @@ class SoakLook:
     :param lag_records: records behind Kafka; None = unknown.
     :param too_far: why the lag is beyond the limits; empty if it is not, or is unknown.
     :param at: seconds since 1970 by the observer's clock.
+    :param lag_known: the lag is known at least in part, or no query of the holder reads Kafka.
     :param starting: the holder has not committed yet, and may still be reading what waited for it.
     :param batch_seconds: how long the last batch of its slowest query took; 0 when it is not known.
     """
@@ -89,6 +90,7 @@ class SoakLook:
     silent: float = 0.0
     lag_records: int | None = None
     too_far: str = ""
+    lag_known: bool = False
     at: float = 0.0
     starting: bool = False
     batch_seconds: float = 0.0
@@ -123,6 +125,7 @@ def soak_look(snapshot: Snapshot, deployment: str, run: str, silent: float, limi
         silent=silent,
         lag_records=snapshot.lag.records if snapshot.lag else None,
         too_far=too_far(snapshot.lag, limits),
+        lag_known=lag_known(snapshot),
         at=snapshot.at,
         starting=_starting(snapshot, limits),
         batch_seconds=_batch_seconds(snapshot),
@@ -156,6 +159,16 @@ def too_far(report: LagReport | None, limits: SoakLimits) -> str:
     # A transaction that hangs is the producer's fault; a roll-back would not help.
     found = limits.lag.without(Alarm.STUCK_TRANSACTION).judge(report)
     return str(found) if found.health is Health.FAIL else ""
+
+
+def lag_known(snapshot: Snapshot) -> bool:
+    """Return whether a look says anything of the lag: Kafka or the committed offsets may be out of reach."""
+    report, holder = snapshot.lag, snapshot.state.holder
+    if report is None:
+        return False
+    return report.records is not None or (
+        not report.queries and holder is not None and snapshot.has_committed(holder)  # none of them reads Kafka
+    )
 
 
 def _starting(snapshot: Snapshot, limits: SoakLimits) -> bool:

@@ -39,6 +39,15 @@ def test_a_soak_that_ends_well_leaves_no_fault(spec: StreamSpec, log: ControlLog
     assert "fault" not in pushed
 
 
+def test_a_soak_whose_lag_stayed_unknown_fails_without_a_fault(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *UPGRADED)
+    pushed: dict[str, Any] = {}
+    over = WaitOutcome(Ended.TIMEOUT, reason="Timed out waiting for it. Last problem: The lag is not known: no Kafka.")
+    with pytest.raises(AirflowFailException, match="The lag is not known: no Kafka"):
+        soak(spec).resume(context(pushed), over.to_event())
+    assert "fault" not in pushed
+
+
 def test_a_soak_counts_from_the_moment_the_release_took_over(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *UPGRADED)  # its records are of the second 100
     with pytest.raises(TaskDeferred) as deferred:

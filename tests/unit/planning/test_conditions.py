@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.planning.conditions import (
     Condition,
@@ -216,6 +217,35 @@ def test_a_soak_ends_good_bad_or_superseded() -> None:
     assert bad is not None
     assert bad.ended is Ended.BAD
     assert "60 records" in bad.reason
+
+
+def test_a_soak_whose_lag_was_never_known_does_not_end() -> None:
+    limits = SoakLimits(LagLimits(10), samples=2).to_json()
+    condition, observations = Soaked(NEW_DEPLOYMENT, 200.0, limits, "airflow:dag/run/"), Observations()
+    unknown = LagReport(200.0, (QueryLag("q", (), problem="Kafka does not answer."),))
+    for counter, lag in enumerate([None, unknown] * 10):
+        look = committed(seen(UPGRADED, {NEW: counter}, lag=lag, at=300.0 + counter))
+        assert condition.check(look, observations) is None
+        assert "The lag is not known" in condition.problem(look)
+    for counter, over in ((30, False), (31, True)):
+        look = committed(seen(UPGRADED, {NEW: counter}, lag=behind(0), at=300.0 + counter))
+        assert condition.problem(look) == ""
+        assert (condition.check(look, observations) is not None) is over, "two looks are asked for"
+
+
+def test_a_soak_of_queries_that_do_not_read_kafka_ends() -> None:
+    limits = SoakLimits(LagLimits(10), samples=2).to_json()
+    condition, observations = Soaked(NEW_DEPLOYMENT, 200.0, limits, "airflow:dag/run/"), Observations()
+    looks = [seen(UPGRADED, {NEW: counter}, lag=LagReport(200.0, ()), at=300.0 + counter) for counter in range(4)]
+    assert [condition.check(look, observations) for look in looks[:2]] == [None, None], "it may not have started"
+    assert condition.check(committed(looks[2]), observations) is None
+    assert condition.check(committed(looks[3]), observations) is not None
+
+
+def committed(look: Snapshot) -> Snapshot:
+    """The same, with a batch of NEW in its heartbeat."""
+    beat = replace(look.heartbeats[NEW], queries=(QueryProgress("a", batch=1),))
+    return replace(look, heartbeats={NEW: beat})
 
 
 def test_a_soak_judges_the_age_of_the_oldest_record_too() -> None:
