@@ -85,5 +85,6 @@ _FIELDS: dict[str, dict[str, Check]] = {
         Kind.FAILED: {"queries": _queries, "rehearsal": _mapping},
         Kind.FINISHED: {},
         Kind.RETIRED: {},
+        Kind.STOPPED: {},
     }.items()
 }

@@ -237,6 +237,13 @@ def _retired(draft: _Draft, r: Record) -> None:
     draft.end(r["deployment"], DeploymentEnd.RETIRED, r.seq, reason=r.get("reason") or "")
 
 
+def _stopped(draft: _Draft, r: Record) -> None:
+    # A request that is done as soon as it is made: its id is used up, and remembered, like that of any other stop.
+    _requested(draft, Record(Kind.REQUESTED, {**r.fields, "to": None, "expires": r.at}, by=r.by, at=r.at))
+    draft.request(r["request"], RequestStage.DONE)
+    draft.last_end = HoldEnd.STOPPED
+
+
 _APPLY = {
     Kind.DECLARED: _declared,
     Kind.SUBMITTED: _submitted,
@@ -251,4 +258,5 @@ _APPLY = {
     Kind.FAILED: _failed,
     Kind.FINISHED: _finished,
     Kind.RETIRED: _retired,
+    Kind.STOPPED: _stopped,
 }

@@ -30,7 +30,7 @@ from airflow_stream_provider.lifecycle.state import (
 )
 
 # Grows with every change of what `fold` makes of a log: a state of another format is not used.
-FORMAT = 3
+FORMAT = 4
 
 
 def dump(state: StreamState) -> bytes:

@@ -8,7 +8,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.planning.conditions import Needs
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -21,8 +20,11 @@ from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 class StopStreamOperator(StreamOperator):
     """Stop the stream at a batch boundary, and end every driver of it. Done when all of them are confirmed gone.
 
-    XCom: `stopped`, `holder` (empty), `boundary` (completed or interrupted), `ends` (the last batch by query) and
-    `offsets` by query: topic, partition, offset of the first record that is not committed.
+    A stream that is down or has failed is stopped, too: the watch then leaves it alone until somebody starts it.
+
+    XCom: `stopped`, `holder` (empty), `request`, `offsets` by query: topic, partition, offset of the first record that
+    is not committed. If a holder released for this very stop, also `boundary` (completed or interrupted) and `ends`
+    (the last batch by query).
     """
 
     @override
@@ -37,8 +39,7 @@ class StopStreamOperator(StreamOperator):
         """Add where each query stopped: `boundary`, `ends` and `offsets`."""
         if not done["stopped"]:
             return dict(done)
-        released = [r for r in snapshot.records if r.kind == Kind.RELEASED]
-        ends = snapshot.release_for(released[-1]["request"]) if released and released[-1].get("request") else {}
+        ends = snapshot.release_for(done["request"]) if done["request"] else {}
         offsets = self.hook.committed(snapshot.state, snapshot.heartbeats)
         # Through JSON: partitions are numbers here, and the keys of an XCom are text.
         return {**done, **ends, "offsets": json.loads(json.dumps(offsets))}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.state import RequestStage
+from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamPhase, StreamState
 from airflow_stream_provider.planning.fence import fence_first
 from airflow_stream_provider.planning.requests import ask, follow
 from airflow_stream_provider.planning.retire import retire_all, to_retire
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Done, GiveUp, Step
+from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Step
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
@@ -17,38 +17,73 @@ from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 def stop(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None, reason: str) -> Step:
     """Ask the holder to stop at a batch boundary, then retire every deployment.
 
-    Done when all drivers are confirmed gone, or at once when the stream was started again after this task's stop.
+    What is down or has failed is stopped, too: by the record `stopped`, or the watch would bring it back. Done when all
+    drivers are confirmed gone, or at once when the stream was started again after this task's stop.
     """
     state = snapshot.state
-    mine = [r for r in state.requests.values() if r.by == identity.by and r.to is None]
-    last = mine[-1] if mine else None
-    asked = last is not None and last.stage is RequestStage.DONE
-    if asked and (state.holder or state.open_request):
+    mine = _mine(state, identity)
+    done = mine is not None and mine.stage is RequestStage.DONE
+    if _forgotten(state, identity) or (mine is not None and done and _started_since(state, mine)):
         return Done(
             {"stream": snapshot.stream, "stopped": False, "holder": snapshot.holding, "note": snapshot.holder_sentence}
         )
+    if not done and state.phase in (StreamPhase.DOWN, StreamPhase.FAILED):
+        return Append(Kind.STOPPED, {"request": identity.request("stopped"), "reason": reason})
     step = fence_first(snapshot, outcome)
     if step is not None:
         return step
     if state.open_request is not None:
         return follow(snapshot, state.open_request, outcome)
     if state.holder is not None:
-        if last is not None and last.source == state.holder:
-            return GiveUp(
-                HandOverFailed(
-                    f"{snapshot.holding} did not stop at a batch boundary in time and goes on.",
-                    next_step="Look at its batches in the Spark UI; raise `upgrade.boundary_seconds` and "
-                    "stop it again.",
-                )
-            )
-        return ask(snapshot, identity.request(state.holder), None, reason)
+        if mine is not None:
+            return GiveUp(_not_stopped(snapshot, mine))
+        return ask(snapshot, identity.request("stop"), None, reason)
     step = retire_all(snapshot, stoppable(snapshot, identity), outcome, reason)
-    return step or Done({"stream": snapshot.stream, "stopped": True, "holder": "", "note": snapshot.holder_sentence})
+    return step or Done(
+        {
+            "stream": snapshot.stream,
+            "stopped": True,
+            "holder": "",
+            "note": snapshot.holder_sentence,
+            "request": mine.id if mine is not None and done else "",
+        }
+    )
 
 
 def stoppable(snapshot: Snapshot, identity: TaskIdentity) -> tuple[str, ...]:
     """Return the deployments that this task's stop ends: those declared before it was requested."""
-    asked = (
-        r.seq for r in snapshot.records if r.kind == Kind.REQUESTED and r.by == identity.by and r.get("to") is None
-    )
+    mine = _mine(snapshot.state, identity)
+    kinds = (Kind.REQUESTED, Kind.STOPPED)
+    asked = (r.seq for r in snapshot.records if mine is not None and r.kind in kinds and r["request"] == mine.id)
     return to_retire(snapshot, identity, next(asked, None))
+
+
+def _mine(state: StreamState, identity: TaskIdentity) -> Request | None:
+    """Return the newest stop that this task has asked for."""
+    asked = (r for r in reversed(state.requests.values()) if r.by == identity.by and r.to is None)
+    return next(asked, None)
+
+
+def _forgotten(state: StreamState, identity: TaskIdentity) -> bool:
+    """Whether this task stopped the stream so long ago that the state has left its request out."""
+    return any(identity.request(how) in state.forgotten for how in ("stop", "stopped"))
+
+
+def _started_since(state: StreamState, stop: Request) -> bool:
+    """Whether a driver was appointed after this stop: it holds, held, or is about to."""
+    requests = list(state.requests.values())
+    later = requests[requests.index(stop) + 1 :]
+    return any(r.to is not None and r.stage is not RequestStage.ABORTED for r in later)
+
+
+def _not_stopped(snapshot: Snapshot, mine: Request) -> HandOverFailed:
+    if mine.source == snapshot.state.holder:
+        return HandOverFailed(
+            f"{snapshot.holding} did not stop at a batch boundary in time and goes on.",
+            next_step="Look at its batches in the Spark UI; raise `upgrade.boundary_seconds` and stop it again, in a "
+            "new run.",
+        )
+    return HandOverFailed(
+        f"{mine.source} did not stop in time, and the stream was started again since. {snapshot.holder_sentence}",
+        next_step="Stop it in a new run: clearing this task does not stop what was started since.",
+    )

@@ -94,6 +94,10 @@ def retired(deployment: str) -> Record:
     return record("retired", deployment=deployment, reason="not needed")
 
 
+def stopped(id: str, *, by: str = "airflow") -> Record:
+    return record("stopped", by=by, request=id, reason="a person wants it")
+
+
 # Where a story stands, as the records that lead there. OLD holds from RUNNING on.
 STARTED = [declared(OLD_DEPLOYMENT), submitted(OLD_DEPLOYMENT), standby(OLD)]
 RUNNING = [*STARTED, requested("start", OLD), ready("start", OLD), acquired(OLD, "start", 1)]

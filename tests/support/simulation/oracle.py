@@ -66,10 +66,10 @@ class Oracle:
         if check is not None:
             check(record)
         if record.kind in ENDS and record.get("incarnation") == self.holder and self.holder is not None:
-            asked_to_stop = any(r["to"] is None for id, r in self.asked.items() if id not in self.over)
+            asked_to_stop = any(r.get("to") is None for id, r in self.asked.items() if id not in self.over)
             self.wanted = not (asked_to_stop or record.kind == Kind.FINISHED)
             self.holder = None
-            self.over |= {id for id, r in self.asked.items() if r["to"] is None}
+            self.over |= {id for id, r in self.asked.items() if r.get("to") is None}
         if record.kind in (Kind.FAILED, Kind.FENCED):
             self.lost.add(record.get("incarnation") or "nobody")
         if record.kind in (Kind.FAILED, Kind.RELEASED) and record.get("boundary") == "interrupted":
@@ -81,11 +81,12 @@ class Oracle:
 
     def _declared(self, r: Record) -> None:
         assert r["deployment"] not in self.ended
+        assert self.wanted or not _by_watch(r), "the watch brings up what a person had stopped"
 
     def _requested(self, r: Record) -> None:
         assert r["request"] not in self.asked, "rule 5: a request is made once"
         assert set(self.asked) <= self.over, "rule 3: one open request"
-        assert self.wanted or r.by != "watch" or self.holder, "the watch started what a person had stopped"
+        assert self.wanted or not _by_watch(r) or self.holder, "the watch started what a person had stopped"
         self.asked[r["request"]] = r
 
     def _ready(self, r: Record) -> None:
@@ -133,6 +134,18 @@ class Oracle:
         assert r["request"] not in self.over
         self.over.add(r["request"])
 
+    def _stopped(self, r: Record) -> None:
+        assert self.holder is None, "a holder is asked to stop"
+        assert set(self.asked) <= self.over, "rule 3: one open request"
+        assert r["request"] not in self.asked, "rule 5: a request is made once"
+        self.asked[r["request"]] = r
+        self.over.add(r["request"])
+        self.wanted = False
+
     def _retired(self, r: Record) -> None:
         assert self.holder is None or deployment_of(self.holder) != r["deployment"]
         self.ended.add(r["deployment"])
+
+
+def _by_watch(record: Record) -> bool:
+    return record.by == "watch" or record.by.startswith("airflow:orders__watch/")

@@ -62,6 +62,17 @@ def test_a_declared_kill_changes_nothing_but_what_is_known_of_the_driver() -> No
     assert after.holder == OLD
 
 
+@pytest.mark.parametrize("end", [story.failed(OLD), story.fenced(OLD)])
+def test_what_nobody_holds_can_be_stopped_and_started_again(end: Record) -> None:
+    prepared = [*story.PREPARED, end, story.stopped("enough", by="a person")]
+    state = play(prepared)
+    assert (state.phase, state.open_request, state.last_holder) == (Phase.STOPPED, None, OLD)
+    stop = state.requests["enough"]
+    assert (stop.stage, stop.to, stop.source, stop.by) == (Stage.DONE, None, None, "a person")
+    started = play([*prepared, story.requested("go", NEW), story.ready("go", NEW), story.acquired(NEW, "go", 2)])
+    assert started.phase is Phase.RUNNING
+
+
 def test_an_interrupted_one_is_to_be_fenced_before_anything_else() -> None:
     state = play(story.INTERRUPTED)
     assert (state.incarnations[OLD].state, state.must_fence) == (State.INTERRUPTED, (OLD,))

@@ -39,6 +39,7 @@ from tests.support.story import (
     requested,
     retired,
     standby,
+    stopped,
     submitted,
 )
 
@@ -92,6 +93,9 @@ LEGAL = [
     ("a kill of an interrupted one", INTERRUPTED, fencing(OLD)),
     ("a release by one that is about to be killed", [*READY, fencing(OLD)], released(OLD, "up", NEW)),
     ("a fence of one that was killed", [*RUNNING, fencing(OLD)], fenced(OLD)),
+    ("a stop of what is down", [*RUNNING, fenced(OLD)], stopped("enough")),
+    ("a stop of what has failed", [*RUNNING, failed(OLD)], stopped("enough")),
+    ("an appointment after it", [*PREPARED, failed(OLD), stopped("enough")], requested("go", NEW)),
     ("a fence of the holder", RUNNING, fenced(OLD)),
     ("a fence of a standby", PREPARED, fenced(NEW)),
     ("a fence of an interrupted one", INTERRUPTED, fenced(OLD)),
@@ -234,6 +238,14 @@ REFUSED = [
     ("retired", "not-the-holder", RUNNING, retired(OLD_DEPLOYMENT)),
     ("retired", "not-in-hand-over", READY, retired(NEW_DEPLOYMENT)),
     ("retired", "not-in-hand-over", RELEASED, retired(OLD_DEPLOYMENT)),
+    ("stopped", "complete", [*RUNNING, failed(OLD)], record("stopped", request="enough")),
+    ("stopped", "sound-fields", [*RUNNING, failed(OLD)], record("stopped", request="enough", reason=7)),
+    ("stopped", "ask-once", [*RUNNING, failed(OLD)], stopped("start")),
+    ("stopped", "one-request", [*READY, failed(OLD)], stopped("enough")),
+    ("stopped", "only-what-is-down", RUNNING, stopped("enough")),
+    ("stopped", "only-what-is-down", [], stopped("enough")),
+    ("stopped", "only-what-is-down", STOPPED, stopped("enough")),
+    ("stopped", "only-what-is-down", [*RUNNING, finished(OLD)], stopped("enough")),
 ]  # fmt: skip
 
 

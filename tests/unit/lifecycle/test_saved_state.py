@@ -19,6 +19,7 @@ STORIES = [
     story.INTERRUPTED,
     story.TAKEN_BACK,
     story.STOPPED,
+    [*story.RUNNING, story.failed(story.OLD), story.stopped("enough")],
     [*story.HANDED_OVER, story.failed(story.NEW, boundary="interrupted"), story.retired(story.OLD_DEPLOYMENT)],
 ]
 

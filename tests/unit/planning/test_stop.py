@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import pytest
+
 from airflow_stream_provider.clusters import DriverState
+from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.conditions import DriversGone
+from airflow_stream_provider.planning.recover import recover
 from airflow_stream_provider.planning.snapshot import DriverFacts
-from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Wait
+from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Skip, Wait
 from airflow_stream_provider.planning.stop import stop
 from airflow_stream_provider.planning.task_identity import TaskIdentity
-from tests.support.snapshots import RUNNING, snapshot, up
+from tests.support.snapshots import BOTH, RUNNING, snapshot, up
 from tests.support.story import (
     NEW,
     NEW_DEPLOYMENT,
     OLD,
     OLD_DEPLOYMENT,
     acquired,
+    failed,
+    fenced,
     ready,
     record,
     released,
     requested,
+    stopped,
 )
 
 
@@ -49,6 +56,83 @@ def test_a_cleared_stop_leaves_what_was_started_since_alone() -> None:
     done = stop(snapshot(*started, drivers=gone), identity, None, "why")
     assert isinstance(done, Done)
     assert (done.result["stopped"], done.result["holder"]) == (False, NEW_DEPLOYMENT)
+
+
+GONE = {OLD_DEPLOYMENT: DriverFacts("driver", DriverState.FINISHED, gone=True)}
+STOP = TaskIdentity("dag", "run", "stop")
+
+
+@pytest.mark.parametrize("end", [[failed(OLD)], [fenced(OLD), failed(None, OLD_DEPLOYMENT)]], ids=["failed", "down"])
+def test_what_is_down_is_stopped_for_good(end: list[Record]) -> None:
+    step = stop(snapshot(*RUNNING, *end), STOP, None, "why")
+    assert step == Append("stopped", {"request": STOP.request("stopped"), "reason": "why"})
+    story = [*RUNNING, *end, stopped(STOP.request("stopped"), by=STOP.by)]
+    after = snapshot(*story, drivers=GONE)
+    done = stop(after, STOP, None, "why")
+    assert isinstance(done, Done)
+    assert (done.result["stopped"], done.result["request"]) == (True, STOP.request("stopped"))
+    watch = TaskIdentity("orders__watch", "run", "watch")
+    assert isinstance(recover(after, watch, None, {}), Skip), "the watch leaves it alone"
+    started = snapshot(*story, *up(NEW), requested("go", NEW), ready("go", NEW), acquired(NEW, "go", 2), failed(NEW))
+    assert isinstance(recover(started, watch, None, {}), Append), "until somebody has started it"
+
+
+def test_a_stop_ends_what_the_watch_has_declared_before_it() -> None:
+    story = [*RUNNING, failed(OLD), *up(NEW)]
+    assert isinstance(stop(snapshot(*story), STOP, None, "why"), Append)
+    step = stop(snapshot(*story, stopped("s", by=STOP.by)), STOP, None, "why")
+    assert step == Append("retired", {"deployment": NEW_DEPLOYMENT, "reason": "why"})
+
+
+def test_a_driver_that_stopped_inside_a_batch_is_fenced_once_the_stop_is_in_the_log() -> None:
+    torn = [*RUNNING, failed(OLD, boundary="interrupted")]
+    assert isinstance(stop(snapshot(*torn), STOP, None, "why"), Append)
+    step = stop(snapshot(*torn, stopped("s", by=STOP.by)), STOP, None, "why")
+    assert isinstance(step, Append)
+    assert step.kind == "fencing"
+
+
+@pytest.mark.parametrize("how", ["stop", "stopped"])
+def test_a_stop_that_is_cleared_long_after_stops_nothing_that_was_started_since(how: str) -> None:
+    first = {
+        "stop": [
+            *RUNNING,
+            requested(STOP.request("stop"), None, by=STOP.by),
+            released(OLD, STOP.request("stop"), None),
+        ],
+        "stopped": [*RUNNING, failed(OLD), stopped(STOP.request("stopped"), by=STOP.by)],
+    }[how]
+    story = [*first, *up(NEW), requested("go", NEW), ready("go", NEW), acquired(NEW, "go", 2)]
+    for number in range(200):
+        story += [requested(f"q{number}", None, by="w"), record("aborted", by="w", request=f"q{number}", reason="no")]
+    found = snapshot(*story)
+    assert STOP.request(how) in found.state.forgotten
+    done = stop(found, STOP, None, "why")
+    assert isinstance(done, Done)
+    assert (done.result["stopped"], done.result["holder"]) == (False, NEW_DEPLOYMENT)
+
+
+def test_a_cleared_stop_does_not_keep_down_what_was_started_since_and_is_down() -> None:
+    story = [*RUNNING, requested("s", None, by=STOP.by), released(OLD, "s", None)]
+    story += [*up(NEW), requested("go", NEW), ready("go", NEW), acquired(NEW, "go", 2), fenced(NEW)]
+    done = stop(snapshot(*story), STOP, None, "why")
+    assert isinstance(done, Done)
+    assert done.result["stopped"] is False
+
+
+def test_a_cleared_stop_that_was_in_vain_does_not_stop_what_was_started_since() -> None:
+    missed = [*BOTH, requested("s", None, by=STOP.by), record("aborted", incarnation=OLD, request="s", reason="m")]
+    after = [requested("up", NEW), ready("up", NEW), released(OLD, "up", NEW), acquired(NEW, "up", 2)]
+    step = stop(snapshot(*missed, *after), STOP, None, "why")
+    assert isinstance(step, GiveUp)
+    assert "was started again since" in str(step.error)
+
+
+def test_a_holder_that_missed_its_stop_and_died_is_stopped() -> None:
+    missed = [*RUNNING, requested("s", None, by=STOP.by), record("aborted", incarnation=OLD, request="s", reason="m")]
+    step = stop(snapshot(*missed, fenced(OLD)), STOP, None, "why")
+    assert isinstance(step, Append)
+    assert step.kind == "stopped"
 
 
 def test_a_holder_that_missed_its_stop_goes_on() -> None:
