@@ -72,7 +72,7 @@ _TEXTS = ("deployment", "incarnation", "request", "to", "reason", "submission", 
 _FIELDS: dict[str, dict[str, Check]] = {
     kind: {**dict.fromkeys(_TEXTS, _text), **more}
     for kind, more in {
-        Kind.DECLARED: {"release": _release, "policy": _policy},
+        Kind.DECLARED: {"release": _release, "policy": _policy, "again": _text, "instead_of": _text},
         Kind.SUBMITTED: {},
         Kind.STANDBY: {"queries": _queries, "rehearsal": _mapping},
         Kind.REQUESTED: {"expires": _number},

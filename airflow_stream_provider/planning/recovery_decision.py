@@ -15,6 +15,7 @@ from airflow_stream_provider.lifecycle.state import (
     StreamPhase,
     StreamState,
 )
+from airflow_stream_provider.planning.descent import unwanted, wanted_instead
 
 # A driver of the last release that takes longer to come up leaves the stream to a warm one of another release.
 COME_UP_SECONDS = 300.0
@@ -47,7 +48,8 @@ def recovery_step(
 
     A stream that was stopped on request, has finished or was never started is left alone. Only a release that has run
     the stream before is appointed here; only an upgrade puts a new release in charge. It is the one that held last: an
-    outage does not bring back an older release, which only follows one that failed before it committed anything.
+    outage does not bring back an older release, which only follows one that failed before it committed anything, or one
+    that a roll-back has put aside.
 
     :param alive: by incarnation, and by deployment for one without a live driver in the log: True when its heartbeat
         moves or the cluster says that it runs; False when the cluster says that it is gone or its heartbeat stood
@@ -70,12 +72,16 @@ def recovery_step(
 
 
 def coming_up(state: StreamState) -> list[Deployment]:
-    """Return the deployments of releases that ran before which have no live driver in the log yet."""
-    proven = _proven(state)
+    """Return the deployments of releases that ran before which have no live driver in the log yet.
+
+    What a roll-back has put aside is not among them.
+    """
+    proven, aside = _proven(state), unwanted(state)
     return [
         deployment
         for deployment in state.deployments.values()
         if not deployment.ended
+        and deployment.id not in aside
         and _hash(state, deployment.id) in proven
         and all(i.state.terminal for i in state.of_deployment(deployment.id))
     ]
@@ -119,11 +125,14 @@ def _bring_back(
 
 def _stand_in(state: StreamState, alive: Mapping[str, bool | None]) -> RecoveryStep | None:
     """Appoint a living standby of another release that ran before: better than nobody, when there is no room."""
-    proven = _proven(state)
+    proven, aside = _proven(state), unwanted(state)
     living = [
         i
         for i in state.standbys()
-        if live_standby(state, i.id) and _hash(state, i.deployment) in proven and alive.get(i.id)
+        if live_standby(state, i.id)
+        and i.deployment not in aside
+        and _hash(state, i.deployment) in proven
+        and alive.get(i.id)
     ]
     if not living:
         return None
@@ -140,7 +149,13 @@ def _proven(state: StreamState) -> set[str]:
 
 
 def _deployment_to_run_again(state: StreamState, unproven: frozenset[str]) -> str:
-    """Return the deployment that held last; before a release all of whose holders failed uncommitted, an older one."""
+    """Return the deployment that held last; before a release all of whose holders failed uncommitted, an older one.
+
+    What a roll-back has declared instead of it comes first: a watch that brought up the other would race with it.
+    """
+    chosen = wanted_instead(state)
+    if chosen is not None:
+        return chosen.id
     held = sorted((i for i in state.incarnations.values() if i.epoch), key=lambda i: i.epoch)
     sound = {_hash(state, i.deployment) for i in held if i.id not in unproven}
     return next((i for i in reversed(held) if _hash(state, i.deployment) in sound), held[-1]).deployment

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import RequestStage
+from airflow_stream_provider.planning.descent import family
 from airflow_stream_provider.planning.requests import follow
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import declare_again, stand_by
-from airflow_stream_provider.planning.steps import GiveUp, Skip, Step
+from airflow_stream_provider.planning.steps import Append, GiveUp, Skip, Step
 from airflow_stream_provider.planning.take_over import take_over
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
@@ -25,8 +27,9 @@ def roll_back(
 ) -> Step:
     """Give the stream back to the deployment that held it before `bad`.
 
-    While that is warm, by a hand-over; else its release is declared again and brought up. Skip when `bad` never held,
-    does not hold any more, or no release ran before it; but a stream that this run has stopped is started again.
+    While that is warm, by a hand-over; else its release is declared again and brought up. What the watch has declared
+    of `bad` again is as bad. Skip when `bad` never held or is not what held last, or when no release ran before it; but
+    a stream that this run has stopped is started again. One that somebody else has stopped is not.
 
     :param bad: empty when the run declared nothing.
     :param fault_found: False: nothing was found wrong with `bad`, so it stays if it holds, and this gives up.
@@ -38,22 +41,61 @@ def roll_back(
     request = state.open_request
     if request is not None and request.to is None and request.by.startswith(identity.run):
         return follow(snapshot, request, outcome)  # the run's own stop: the holder may still carry it out
+    bads = family(state, bad) if bad else frozenset()
     previous = snapshot.previous(bad)
-    again = identity.deployment(snapshot.stream, state.deployments[previous].release.version) if previous else ""
-    held = any(deployment_of(record["incarnation"]) == bad for record in snapshot.acquisitions())
-    asked = any(request.by.startswith(identity.run) for request in state.requests.values())
-    if (snapshot.holding and not snapshot.holds(bad)) or not (held or asked):
-        return Skip(f"Nothing to roll back: {snapshot.holder_sentence}")
+    why_not = _nothing_to_do(snapshot, identity, bad, bads)
+    if why_not:
+        return Skip(why_not)
     if not previous:
         return Skip(f"No release ran before {bad}, so there is none to go back to. {snapshot.holder_sentence}")
-    if snapshot.holds(bad) and not fault_found:
-        return GiveUp(_no_fault(snapshot, bad))
+    if snapshot.holding in bads and not fault_found:
+        return GiveUp(_no_fault(snapshot, snapshot.holding))
+    step = _put_aside(snapshot, bads, outcome, reason)
+    if step is not None:
+        return step
+    again = identity.deployment(snapshot.stream, state.deployments[previous].release.version)
     warm = next((d for d in (previous, again) if snapshot.candidate(d)), "")
     if warm:
         return take_over(snapshot, identity, warm, outcome, reason, escalate=True)
     if again in state.deployments:
         return stand_by(snapshot, again, outcome)
-    return declare_again(snapshot, again, previous, reason)
+    return declare_again(snapshot, again, previous, reason, instead_of=bad)
+
+
+def _nothing_to_do(snapshot: Snapshot, identity: TaskIdentity, bad: str, bads: frozenset[str]) -> str:
+    """Return why nothing is rolled back; empty when something is."""
+    state = snapshot.state
+    held = any(deployment_of(record["incarnation"]) == bad for record in snapshot.acquisitions())
+    asked = any(request.by.startswith(identity.run) for request in state.requests.values())
+    nothing = f"Nothing to roll back: {snapshot.holder_sentence}"
+    if (snapshot.holding and snapshot.holding not in bads) or not (held or asked):
+        return nothing
+    if snapshot.holding:
+        return ""
+    changes = (RequestStage.DONE, RequestStage.TAKEN_BACK)
+    last = next((r for r in reversed(state.requests.values()) if r.stage in changes), None)
+    if last is not None and last.to is None:
+        if last.by.startswith(identity.run):
+            return ""
+        return (
+            f"The stream was stopped by {last.by} ({last.reason or 'no reason given'}), and stays so. "
+            "To run it again, start it with the release that you want (StartStreamOperator, or a new upgrade)."
+        )
+    # Nobody holds for a moment, and `bad` is not what held last: the watch brings back what did.
+    return "" if deployment_of(state.last_holder or "") in bads else nothing
+
+
+def _put_aside(snapshot: Snapshot, bads: frozenset[str], outcome: WaitOutcome | None, reason: str) -> Step | None:
+    """End what could be appointed or brought up of the bad release, by the watch say; None when nothing is left."""
+    request = snapshot.state.open_request
+    names = {deployment_of(name) for name in (request.to, request.source) if name} if request is not None else set()
+    if request is not None and request.to is not None and deployment_of(request.to) in bads:
+        return follow(snapshot, request, outcome)
+    for deployment in snapshot.live_deployments():
+        fresh = not snapshot.state.of_deployment(deployment)
+        if deployment in bads - names and (fresh or snapshot.candidate(deployment)):
+            return Append(Kind.RETIRED, {"deployment": deployment, "reason": f"Its release is rolled back: {reason}"})
+    return None
 
 
 def _no_fault(snapshot: Snapshot, deployment: str) -> HandOverFailed:

@@ -10,8 +10,10 @@ from typing import Any
 
 from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.report import Alarm, LagReport
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.state import DeploymentEnd, RequestStage
+from airflow_stream_provider.planning.descent import family
 from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.snapshot import Snapshot
 
@@ -73,7 +75,7 @@ class SoakLook:
     :param holding: deployment that holds the stream; None for nobody.
     :param ended: how the soaking deployment ended; empty while it lives.
     :param reason: why it ended.
-    :param superseded: another deployment took over on request.
+    :param superseded: another deployment took over on request; it may hold no more.
     :param silent: seconds for which the holder's heartbeat has stood still, by the observer's monotonic clock.
     :param lag_records: records behind Kafka; None = unknown.
     :param too_far: why the lag is beyond the limits; empty if it is not, or is unknown.
@@ -117,11 +119,12 @@ def soak_look(snapshot: Snapshot, deployment: str, run: str, silent: float, limi
     acquired = snapshot.acquisitions()
     request = state.requests.get(acquired[-1]["request"]) if acquired else None
     requested = request is not None and request.stage is RequestStage.DONE and not request.by.startswith(run)
+    last = deployment_of(state.last_holder or "")
     return SoakLook(
         holding=snapshot.holding or None,
         ended=ended,
         reason=watched.reason,
-        superseded=bool(snapshot.holding) and not snapshot.holds(deployment) and requested,
+        superseded=requested and bool(last) and last not in family(state, deployment),
         silent=silent,
         lag_records=snapshot.lag.records if snapshot.lag else None,
         too_far=too_far(snapshot.lag, limits),
@@ -144,7 +147,7 @@ def judge_soak(deployment: str, samples: Sequence[SoakLook], limits: SoakLimits)
     if last.ended:
         return SoakJudgement(SoakResult.BAD, f"It {last.ended}: {last.reason or 'no reason given'}.".replace("..", "."))
     if last.superseded:
-        return SoakJudgement(SoakResult.SUPERSEDED, f"{last.holding} took over since.")
+        return SoakJudgement(SoakResult.SUPERSEDED, f"{last.holding or 'Another release'} took over since.")
     if last.holding != deployment:
         return SoakJudgement(SoakResult.BAD, f"It does not hold the stream any more; {last.holding or 'nobody'} does.")
     if last.silent > limits.silent_seconds:

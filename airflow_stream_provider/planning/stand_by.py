@@ -23,13 +23,17 @@ def bring_up(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None, r
     return stand_by(snapshot, deployment, outcome)
 
 
-def declare_again(snapshot: Snapshot, deployment: str, old: str, reason: str) -> Append:
+def declare_again(snapshot: Snapshot, deployment: str, old: str, reason: str, *, instead_of: str = "") -> Append:
     """Declare a new deployment of a release that ran before, with the policy that it had.
 
     Both are copied from the record of the deployment `old`, with any fields that this version does not know.
+
+    :param instead_of: deployment that is rolled back from: the watch leaves it alone then.
     """
     declared = snapshot.declared(old)
-    fields = {"release": declared["release"], "policy": declared.get("policy", {})}
+    fields = {"release": declared["release"], "policy": declared.get("policy", {}), "again": old}
+    if instead_of:
+        fields["instead_of"] = instead_of
     return Append(Kind.DECLARED, {"deployment": deployment, **fields, "reason": reason})
 
 

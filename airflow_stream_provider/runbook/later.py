@@ -15,6 +15,7 @@ from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import DeploymentEnd
 from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.planning.descent import family
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Done, GiveUp, Step
 from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -90,13 +91,21 @@ class ReportUpgradeOperator(StreamOperator):
         if self.rejected_by:
             return Done({**result, "result": "rejected", "by": self.rejected_by})
         if any(deployment_of(r["incarnation"]) == self.deployment for r in snapshot.acquisitions()):
-            if snapshot.holds(self.deployment):
+            if snapshot.holding in family(snapshot.state, self.deployment):
                 why = self.fault or "No fault was found, but it did not pass its soak."
-                return self._failed(f"Release {version} took over and still holds. {why}", snapshot)
-            return self._failed(f"Release {version} took over and did not stay. {self.fault} Rolled back.", snapshot)
+                how = "still holds" if snapshot.holds(self.deployment) else f"was started again as {snapshot.holding}"
+                return self._failed(f"Release {version} took over and {how}. {why}", snapshot)
+            back = " Rolled back." if self._rolled_back(snapshot) else ""
+            return self._failed(f"Release {version} took over and did not stay. {self.fault}{back}", snapshot)
         if declared.ended is DeploymentEnd.FAILED:
             return self._failed(f"Release {version} was refused: {snapshot.why_ended(self.deployment)}", snapshot)
         return self._failed(f"Release {version} did not take over.", snapshot)
+
+    def _rolled_back(self, snapshot: Snapshot) -> bool:
+        """Whether the release that ran before holds the stream."""
+        before = snapshot.state.deployments.get(snapshot.previous(self.deployment))
+        held = snapshot.state.holding_deployment
+        return before is not None and held is not None and held.release.hash == before.release.hash
 
     def _failed(self, sentence: str, snapshot: Snapshot) -> Step:
         return GiveUp(HandOverFailed(sentence, next_step=snapshot.holder_sentence))

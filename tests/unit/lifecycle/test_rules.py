@@ -127,6 +127,8 @@ REFUSED = [
     ("declared", "sound-fields", [], declaring(hash="0" * 17)),
     ("declared", "sound-fields", [], declaring(hash="A" * 16)),
     ("declared", "sound-fields", [], declaring(hash="")),
+    ("declared", "sound-fields", [], record("declared", deployment=OTHER, release=SOUND, again=[OTHER])),
+    ("declared", "sound-fields", [], record("declared", deployment=OTHER, release=SOUND, instead_of=7)),
     ("declared", "sound-fields", [], declaring(application="../../evil.py")),
     ("declared", "sound-fields", [], declaring(py_files=["/etc/passwd"])),
     ("declared", "sound-fields", [], declaring(arguments=[7])),

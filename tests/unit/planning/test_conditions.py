@@ -31,7 +31,21 @@ from airflow_stream_provider.planning.soak import SoakLimits
 from airflow_stream_provider.planning.wait_loop import condition_from_json
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from tests.support.snapshots import ASKED, BOTH, RUNNING, UPGRADED, snapshot
-from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, declared, record, submitted
+from tests.support.story import (
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    acquired,
+    declared,
+    failed,
+    fenced,
+    ready,
+    record,
+    released,
+    requested,
+    submitted,
+)
 
 ALL: list[Condition] = [
     StandbyUp("d"),
@@ -269,13 +283,20 @@ def test_a_new_observer_of_a_soak_that_is_over_judges_neither_good_nor_bad_at_on
 
 @pytest.mark.parametrize(("by", "ended"), [("airflow:other/run/x", Ended.REACHED), ("airflow:dag/run/back", Ended.BAD)])
 def test_whoever_took_over_since_is_judged_by_whose_wish_it_was(by: str, ended: Ended) -> None:
-    from tests.support.story import acquired, ready, released, requested
-
     after = [requested("x", OLD, by=by), ready("x", OLD), released(NEW, "x", OLD), acquired(OLD, "x", 3)]
     condition = Soaked(NEW_DEPLOYMENT, 200.0, SoakLimits().to_json(), "airflow:dag/run/")
     found = condition.check(seen([*UPGRADED, *after], {}), Observations())
     assert found is not None
     assert found.ended is ended
+
+
+@pytest.mark.parametrize("end", [fenced(OLD), failed(OLD)])
+def test_a_release_that_another_took_over_from_is_not_bad_because_nobody_holds_for_a_moment(end: Any) -> None:
+    after = [requested("x", OLD, by="airflow:other/run/x"), ready("x", OLD), released(NEW, "x", OLD)]
+    condition = Soaked(NEW_DEPLOYMENT, 200.0, SoakLimits().to_json(), "airflow:dag/run/")
+    found = condition.check(seen([*UPGRADED, *after, acquired(OLD, "x", 3), end], {}), Observations())
+    assert found is not None
+    assert (found.ended, found.reason) == (Ended.REACHED, "Another release took over since.")
 
 
 def test_a_driver_lives_when_it_has_beaten_since_and_is_dead_after_two_leases() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.planning.recovery_decision import COME_UP_SECONDS, coming_up, recovery_step
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction as Do
-from airflow_stream_provider.planning.recovery_decision import recovery_step
 from tests.support.story import (
     HANDED_OVER,
     INTERRUPTED,
@@ -114,6 +114,22 @@ def test_only_a_release_that_never_committed_is_followed_by_an_older_one() -> No
     assert (step.action, step.subject) == (Do.DECLARE, OLD_D)
     first = recovery_step(play(FAILED), {}, 100, unproven=frozenset({OLD}))
     assert (first.action, first.subject) == (Do.DECLARE, OLD_D), "there is no older one"
+
+
+def test_what_a_roll_back_has_put_aside_is_neither_appointed_nor_brought_up() -> None:
+    drained = [*HANDED_OVER, retired(OLD_D), released(NEW, None, None)]
+    release = {"version": "1", "hash": hash_of(OLD_D)}
+    fields = {"deployment": "orders-1-back", "release": release, "again": OLD_D, "instead_of": NEW_D}
+    back = Record("declared", fields, "airflow:orders__upgrade/run/roll_back", at=100.0)
+    assert recovery_step(play(drained), {NEW: True}, 110).action is Do.REQUEST
+    for now in (110, 100 + COME_UP_SECONDS + 1):
+        assert recovery_step(play([*drained, back]), {NEW: True}, now).action is Do.WAIT
+    dead = play([*drained, fenced(NEW)])
+    assert [d.id for d in coming_up(dead)] == [NEW_D]
+    assert [d.id for d in coming_up(play([*drained, fenced(NEW), back]))] == ["orders-1-back"]
+    none_left = play([*drained, fenced(NEW), back, failed(None, "orders-1-back")])
+    step = recovery_step(none_left, {}, 110)
+    assert (step.action, step.subject) == (Do.DECLARE, "orders-1-back")
 
 
 def test_every_need_is_shown_above() -> None:

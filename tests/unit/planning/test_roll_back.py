@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.conditions import Dead, RequestOver
+from airflow_stream_provider.planning.recover import recover
 from airflow_stream_provider.planning.roll_back import roll_back
 from airflow_stream_provider.planning.steps import Append, GiveUp, Kill, Skip, Submit, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -12,13 +18,19 @@ from tests.support.story import (
     NEW_DEPLOYMENT,
     OLD,
     OLD_DEPLOYMENT,
+    acquired,
     declared,
+    failed,
     fenced,
     fencing,
     hash_of,
+    ready,
     record,
     released,
     requested,
+    retired,
+    standby,
+    stopped,
     submitted,
 )
 
@@ -40,11 +52,11 @@ def test_a_roll_back_goes_to_the_warm_one_or_brings_the_release_up_anew() -> Non
     warm = roll_back(snapshot(*UPGRADED), BACK, NEW_DEPLOYMENT, None, "bad")
     assert isinstance(warm, Append)
     assert (warm.kind, warm.fields["to"]) == ("requested", OLD)
-    retired = record("retired", deployment=OLD_DEPLOYMENT, reason="")
-    cold = roll_back(snapshot(*UPGRADED, retired), BACK, NEW_DEPLOYMENT, None, "bad")
+    gone = retired(OLD_DEPLOYMENT)
+    cold = roll_back(snapshot(*UPGRADED, gone), BACK, NEW_DEPLOYMENT, None, "bad")
     assert isinstance(cold, Append)
     assert (cold.kind, cold.fields["release"]["hash"]) == ("declared", hash_of(OLD_DEPLOYMENT))
-    again = roll_back(snapshot(*UPGRADED, retired, record(cold.kind, **cold.fields)), BACK, NEW_DEPLOYMENT, None, "bad")
+    again = roll_back(snapshot(*UPGRADED, gone, record(cold.kind, **cold.fields)), BACK, NEW_DEPLOYMENT, None, "bad")
     assert again == Submit(cold.fields["deployment"])
 
 
@@ -105,3 +117,109 @@ def test_one_that_does_not_hold_any_more_needs_no_other_fault() -> None:
     dead = roll_back(snapshot(*UPGRADED, fenced(NEW)), BACK, NEW_DEPLOYMENT, None, "bad", fault_found=False)
     assert isinstance(dead, Append)
     assert (dead.kind, dead.fields["to"]) == ("requested", OLD)
+
+
+WATCH = TaskIdentity("orders__watch", "run", "watch")
+COLD = [*UPGRADED, retired(OLD_DEPLOYMENT), failed(NEW)]
+AGAIN = WATCH.deployment("orders", "1")
+AGAIN_DRIVER = f"{AGAIN}.0000000a"
+
+
+def back(*records: Record, fault_found: bool = True) -> Any:
+    return roll_back(snapshot(*records), BACK, NEW_DEPLOYMENT, None, "bad", fault_found=fault_found)
+
+
+def made(step: Any, identity: TaskIdentity) -> Record:
+    """The record that a step appends."""
+    assert isinstance(step, Append), step
+    return record(step.kind, by=identity.by, **step.fields)
+
+
+def by_watch() -> Record:
+    """What the watch declares when it finds NEW failed."""
+    found = made(recover(snapshot(*COLD), WATCH, None, {}), WATCH)
+    assert (found["deployment"], found["release"]["hash"]) == (AGAIN, hash_of(NEW_DEPLOYMENT))
+    return found
+
+
+def test_the_watch_does_not_bring_up_what_is_rolled_back_from_but_what_the_roll_back_declared() -> None:
+    declared_back = made(back(*COLD), BACK)
+    mine = declared_back["deployment"]
+    assert (declared_back["again"], declared_back["instead_of"]) == (OLD_DEPLOYMENT, NEW_DEPLOYMENT)
+    rolling = [*COLD, declared_back]
+    assert isinstance(recover(snapshot(*rolling), WATCH, None, {}), Skip), "the task is about to submit it"
+    assert recover(snapshot(*rolling, at=200.0), WATCH, None, {}) == Submit(mine), "the task has died"
+    gone = record("failed", deployment=mine, incarnation=None, reason="no room", error="x")
+    once_more = made(recover(snapshot(*rolling, gone), WATCH, None, {}), WATCH)
+    assert (once_more["again"], once_more["release"]["hash"]) == (mine, hash_of(OLD_DEPLOYMENT))
+
+
+def test_what_the_watch_has_declared_again_is_ended_before_the_roll_back_declares() -> None:
+    step = back(*COLD, by_watch())
+    assert isinstance(step, Append)
+    assert (step.kind, step.fields["deployment"]) == ("retired", AGAIN)
+    assert made(back(*COLD, by_watch(), submitted(AGAIN), standby(AGAIN_DRIVER)), BACK).kind == "retired"
+    assert made(back(*COLD, by_watch(), retired(AGAIN)), BACK)["instead_of"] == NEW_DEPLOYMENT
+
+
+def test_what_the_watch_has_put_in_charge_again_is_as_bad() -> None:
+    asked = [*COLD, by_watch(), submitted(AGAIN), standby(AGAIN_DRIVER), requested("w", AGAIN_DRIVER, by=WATCH.by)]
+    appointed = back(*asked)
+    assert isinstance(appointed, Wait)
+    assert isinstance(appointed.condition, RequestOver)
+    held = [*asked, ready("w", AGAIN_DRIVER), acquired(AGAIN_DRIVER, "w", 3)]
+    assert isinstance(back(*held, fault_found=False), GiveUp)
+    declared_back = made(back(*held), BACK)
+    assert declared_back["instead_of"] == NEW_DEPLOYMENT
+    mine = declared_back["deployment"]
+    up = [*held, declared_back, submitted(mine), standby(f"{mine}.0000000b")]
+    handed_over = back(*up)
+    assert (handed_over.kind, handed_over.fields["to"]) == ("requested", f"{mine}.0000000b")
+
+
+def test_the_same_release_in_another_run_is_not_rolled_back() -> None:
+    other, driver = "orders-2-cccc", "orders-2-cccc.0000000c"
+    declared_anew = record(
+        "declared", deployment=other, release=declared(NEW_DEPLOYMENT)["release"], policy={}, reason=""
+    )
+    story = [*COLD, declared_anew, submitted(other), standby(driver), requested("o", driver, by="airflow:other/run/x")]
+    assert isinstance(back(*story, ready("o", driver), acquired(driver, "o", 3)), Skip)
+
+
+@pytest.mark.parametrize("end", [fenced, failed])
+def test_an_old_run_that_is_cleared_while_the_stream_is_down_starts_nothing(end: Any) -> None:
+    newer, driver = "orders-3-cccc", "orders-3-cccc.00000003"
+    story = [*UPGRADED, declared(newer), submitted(newer), standby(driver)]
+    story += [requested("o", driver, by="airflow:dag/later/x"), ready("o", driver), released(NEW, "o", driver)]
+    assert isinstance(back(*story, acquired(driver, "o", 3), end(driver)), Skip)
+
+
+def test_a_stream_that_somebody_else_has_stopped_stays_so() -> None:
+    person = "airflow:orders__maintenance/run/stop"
+    for how in (
+        [requested("s", None, by=person), released(NEW, "s", None)],
+        [failed(NEW), stopped("s", by=person)],
+    ):
+        step = back(*UPGRADED, *how)
+        assert isinstance(step, Skip)
+        assert f"stopped by {person} (a person wants it), and stays so" in step.reason
+        assert "StartStreamOperator" in step.reason
+
+
+def test_a_stop_ends_a_roll_back_that_is_under_way() -> None:
+    declared_back = made(back(*COLD), BACK)
+    assert isinstance(back(*COLD, declared_back, stopped("s", by="airflow:other/run/stop")), Skip)
+
+
+def test_a_run_that_has_stopped_what_was_down_starts_it_again() -> None:
+    mine = TaskIdentity("dag", "run", "stop_first")
+    refusal = record("failed", deployment=NEW_DEPLOYMENT, incarnation=NEW, reason="No.", error="x")
+    story = [
+        *RUNNING,
+        failed(OLD),
+        stopped("s", by=mine.by),
+        declared(NEW_DEPLOYMENT),
+        submitted(NEW_DEPLOYMENT),
+        refusal,
+    ]
+    assert made(back(*story), BACK)["again"] == OLD_DEPLOYMENT

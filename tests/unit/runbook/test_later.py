@@ -24,10 +24,13 @@ from tests.support.story import (
     PREPARED,
     RUNNING,
     acquired,
+    declared,
     failed,
     ready,
+    record,
     released,
     requested,
+    standby,
     write,
 )
 from tests.support.tasks import context, run, spec_in
@@ -71,6 +74,23 @@ def test_any_other_end_fails_and_says_who_holds(spec: StreamSpec, records: list[
     holder = NEW_DEPLOYMENT if records is UPGRADED else OLD_DEPLOYMENT
     with pytest.raises(AirflowFailException, match=rf"{says}.* {holder} \(release 1\) holds the stream"):
         report(spec, records, fault=fault)
+
+
+def test_a_bad_release_that_the_watch_started_again_was_not_rolled_back(spec: StreamSpec) -> None:
+    again, driver = "orders-2-cccc", "orders-2-cccc.0000000c"
+    release = declared(NEW_DEPLOYMENT)["release"]
+    back = record("declared", deployment=again, release=release, policy={}, reason="", again=NEW_DEPLOYMENT)
+    story = [*UPGRADED, failed(NEW), back, standby(driver), requested("w", driver), ready("w", driver)]
+    with pytest.raises(AirflowFailException) as told:
+        report(spec, [*story, acquired(driver, "w", 3)], fault="It failed.")
+    assert f"Release 1 took over and was started again as {again}. It failed. {again}" in str(told.value)
+
+
+def test_what_nobody_runs_was_not_rolled_back(spec: StreamSpec) -> None:
+    with pytest.raises(AirflowFailException) as told:
+        report(spec, [*UPGRADED, failed(NEW)], fault="It failed.")
+    assert "did not stay. It failed. Nobody holds the stream (it is failed)" in str(told.value)
+    assert "Rolled back" not in str(told.value)
 
 
 def later(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch, **upgrade: float) -> RetireLaterOperator:

@@ -1,0 +1,38 @@
+"""Which deployments run a release that ran before, and which one a roll-back wants instead of the one that held last.
+
+Whoever declares a release again says of which deployment it is (`again`), and a roll-back instead of which one
+(`instead_of`); see `stand_by.declare_again`.
+"""
+
+from __future__ import annotations
+
+from airflow_stream_provider.lifecycle.state import Deployment, StreamState
+
+
+def family(state: StreamState, deployment: str) -> frozenset[str]:
+    """Return a deployment and those that were declared to run its release again, by the watch or a roll-back."""
+    found = {deployment}
+    for each in state.deployments.values():  # oldest first
+        if each.declared.get("again") in found:
+            found.add(each.id)
+    return frozenset(found)
+
+
+def wanted_instead(state: StreamState) -> Deployment | None:
+    """Return what a roll-back has declared instead of what held last, while it has not come to hold; or None."""
+    last = state.incarnations.get(state.last_holder or "")
+    if last is None:
+        return None
+    for each in reversed(list(state.deployments.values())):
+        bad = each.declared.get("instead_of")
+        # What a person has put in charge after the roll-back was declared is not rolled back from.
+        late = each.declared.seq < last.announced or any(i.epoch for i in state.of_deployment(each.id))
+        if bad and not late and last.deployment in family(state, bad):
+            return each
+    return None
+
+
+def unwanted(state: StreamState) -> frozenset[str]:
+    """Return the deployments that a roll-back which is under way has put aside."""
+    chosen = wanted_instead(state)
+    return frozenset() if chosen is None else family(state, chosen.declared["instead_of"])

@@ -1,0 +1,64 @@
+"""Which deployments run a release again, and what a roll-back wants instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.planning.descent import family, unwanted, wanted_instead
+from tests.support.story import (
+    HANDED_OVER,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    acquired,
+    failed,
+    hash_of,
+    play,
+    ready,
+    record,
+    requested,
+    standby,
+)
+
+BACK = "orders-1-cccc"
+BACK_DRIVER = f"{BACK}.00000004"
+
+
+def again(deployment: str, of: str, instead_of: str | None = None) -> Record:
+    release = {"version": "1", "hash": hash_of(of)}
+    return record("declared", deployment=deployment, release=release, policy={}, again=of, instead_of=instead_of)
+
+
+BROKEN = [*HANDED_OVER, failed("orders-2-bbbb.00000002")]
+ROLLED_BACK = [*BROKEN, again(BACK, OLD_DEPLOYMENT, instead_of=NEW_DEPLOYMENT)]
+
+
+def test_a_family_is_what_was_declared_to_run_a_release_again() -> None:
+    state = play([*BROKEN, again("b", NEW_DEPLOYMENT), again("c", "b"), again("d", OLD_DEPLOYMENT)])
+    assert family(state, NEW_DEPLOYMENT) == {NEW_DEPLOYMENT, "b", "c"}
+    assert family(state, "b") == {"b", "c"}
+    assert family(state, OLD_DEPLOYMENT) == {OLD_DEPLOYMENT, "d"}
+
+
+def test_a_roll_back_puts_aside_what_held_last_until_it_is_carried_out() -> None:
+    assert wanted_instead(play(BROKEN)) is None
+    state = play([*ROLLED_BACK, again("b", NEW_DEPLOYMENT)])
+    chosen = wanted_instead(state)
+    assert chosen is not None
+    assert chosen.id == BACK
+    assert unwanted(state) == {NEW_DEPLOYMENT, "b"}
+
+
+@pytest.mark.parametrize("to", [OLD, BACK_DRIVER])
+def test_once_another_has_held_nothing_is_aside(to: str) -> None:
+    up = [standby(BACK_DRIVER), requested("go", to), ready("go", to), acquired(to, "go", 3)]
+    state = play([*ROLLED_BACK, *up])
+    assert wanted_instead(state) is None
+    assert unwanted(state) == frozenset()
+
+
+def test_what_a_person_deployed_after_the_roll_back_was_declared_is_not_rolled_back_from() -> None:
+    later = "b.00000009"
+    up = [again("b", NEW_DEPLOYMENT), standby(later), requested("go", later), ready("go", later)]
+    assert wanted_instead(play([*ROLLED_BACK, *up, acquired(later, "go", 3), failed(later)])) is None
