@@ -240,7 +240,8 @@ def _retired(draft: _Draft, r: Record) -> None:
 def _stopped(draft: _Draft, r: Record) -> None:
     # A request that is done as soon as it is made: its id is used up, and remembered, like that of any other stop.
     _requested(draft, Record(Kind.REQUESTED, {**r.fields, "to": None, "expires": r.at}, by=r.by, at=r.at))
-    draft.request(r["request"], RequestStage.DONE)
+    down = draft.last_end not in (None, HoldEnd.STOPPED, HoldEnd.FINISHED)
+    draft.request(r["request"], RequestStage.DONE, source=draft.last_holder if down else None)
     draft.last_end = HoldEnd.STOPPED
 
 

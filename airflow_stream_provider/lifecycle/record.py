@@ -39,7 +39,7 @@ class Kind:
     FAILED = "failed"
     FINISHED = "finished"
     RETIRED = "retired"
-    STOPPED = "stopped"  # by a person, while nobody held; a holder is stopped by `requested` to nobody
+    STOPPED = "stopped"  # while nobody holds; a holder is stopped by `requested` to nobody
     UNREADABLE = "unreadable"  # never written: what a reader makes of bytes that are no record
 
 

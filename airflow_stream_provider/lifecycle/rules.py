@@ -14,7 +14,7 @@ from airflow_stream_provider.lifecycle.errors import RuleBroken, StreamError
 from airflow_stream_provider.lifecycle.fields import sound_fields
 from airflow_stream_provider.lifecycle.ids import DEPLOYMENT, INCARNATION, deployment_of
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
-from airflow_stream_provider.lifecycle.state import IncarnationState, RequestStage, StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.state import IncarnationState, RequestStage, StreamState
 
 
 class Rule(NamedTuple):
@@ -288,11 +288,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         _SOUND_FIELDS,
         Rule("ask-once", "this request was made already", lambda s, r: _new(s, r["request"], s.requests)),
         Rule("one-request", "another request is open", lambda s, r: s.open_request is None),
-        Rule(
-            "only-what-is-down",
-            "a driver holds, or the stream rests already",
-            lambda s, r: s.phase in (StreamPhase.DOWN, StreamPhase.FAILED),
-        ),
+        Rule("nobody-holds", "somebody holds the stream: ask for a stop", lambda s, r: s.holder is None),
     ),
     Kind.UNREADABLE: (Rule("readable", "it is no record, or too large", lambda s, r: False),),
 }

@@ -20,7 +20,7 @@ from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 class StopStreamOperator(StreamOperator):
     """Stop the stream at a batch boundary, and end every driver of it. Done when all of them are confirmed gone.
 
-    A stream that is down or has failed is stopped, too: the watch then leaves it alone until somebody starts it.
+    A stream that nobody holds is stopped, too: the watch then leaves it alone until somebody starts it.
 
     XCom: `stopped`, `holder` (empty), `request`, `offsets` by query: topic, partition, offset of the first record that
     is not committed. If a holder released for this very stop, also `boundary` (completed or interrupted) and `ends`

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
@@ -72,15 +74,16 @@ def _nothing_to_do(snapshot: Snapshot, identity: TaskIdentity, bad: str, bads: f
         return nothing
     if snapshot.holding:
         return ""
-    changes = (RequestStage.DONE, RequestStage.TAKEN_BACK)
-    last = next((r for r in reversed(state.requests.values()) if r.stage in changes), None)
-    if last is not None and last.to is None:
-        if last.by.startswith(identity.run):
-            return ""
-        return (
-            f"The stream was stopped by {last.by} ({last.reason or 'no reason given'}), and stays so. "
-            "To run it again, start it with the release that you want (StartStreamOperator, or a new upgrade)."
-        )
+    changes = (r for r in reversed(state.requests.values()) if r.stage in (RequestStage.DONE, RequestStage.TAKEN_BACK))
+    stops = list(takewhile(lambda r: r.to is None, changes))
+    for stop in stops:
+        if not stop.by.startswith(identity.run):
+            return (
+                f"The stream was stopped by {stop.by} ({stop.reason or 'no reason given'}), and stays so. "
+                "To run it again, start it with the release that you want (StartStreamOperator, or a new upgrade)."
+            )
+    if stops:  # all of them are this run's
+        return "" if any(stop.source for stop in stops) else nothing
     # Nobody holds for a moment, and `bad` is not what held last: the watch brings back what did.
     return "" if deployment_of(state.last_holder or "") in bads else nothing
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamState
 from airflow_stream_provider.planning.fence import fence_first
 from airflow_stream_provider.planning.requests import ask, follow
 from airflow_stream_provider.planning.retire import retire_all, to_retire
@@ -17,8 +17,9 @@ from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 def stop(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None, reason: str) -> Step:
     """Ask the holder to stop at a batch boundary, then retire every deployment.
 
-    What is down or has failed is stopped, too: by the record `stopped`, or the watch would bring it back. Done when all
-    drivers are confirmed gone, or at once when the stream was started again after this task's stop.
+    What nobody holds is stopped, too, by the record `stopped`: the watch would bring it back, and a task that is
+    cleared later would not know what it has done. Done when all drivers are confirmed gone, or at once when the stream
+    was started again after this task's stop.
     """
     state = snapshot.state
     mine = _mine(state, identity)
@@ -27,7 +28,7 @@ def stop(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None
         return Done(
             {"stream": snapshot.stream, "stopped": False, "holder": snapshot.holding, "note": snapshot.holder_sentence}
         )
-    if not done and state.phase in (StreamPhase.DOWN, StreamPhase.FAILED):
+    if not done and state.holder is None and state.open_request is None:
         return Append(Kind.STOPPED, {"request": identity.request("stopped"), "reason": reason})
     step = fence_first(snapshot, outcome)
     if step is not None:
@@ -45,7 +46,7 @@ def stop(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None
             "stopped": True,
             "holder": "",
             "note": snapshot.holder_sentence,
-            "request": mine.id if mine is not None and done else "",
+            "request": mine.id if mine is not None else "",
         }
     )
 

@@ -68,9 +68,16 @@ def test_what_nobody_holds_can_be_stopped_and_started_again(end: Record) -> None
     state = play(prepared)
     assert (state.phase, state.open_request, state.last_holder) == (Phase.STOPPED, None, OLD)
     stop = state.requests["enough"]
-    assert (stop.stage, stop.to, stop.source, stop.by) == (Stage.DONE, None, None, "a person")
+    assert (stop.stage, stop.to, stop.source, stop.by) == (Stage.DONE, None, OLD, "a person")
     started = play([*prepared, story.requested("go", NEW), story.ready("go", NEW), story.acquired(NEW, "go", 2)])
     assert started.phase is Phase.RUNNING
+
+
+@pytest.mark.parametrize("before", [[], story.STOPPED, [*story.RUNNING, story.finished(OLD)]])
+def test_a_stop_of_what_rests_already_has_ended_nothing(before: list[Record]) -> None:
+    state = play([*before, story.stopped("enough")])
+    assert state.phase is Phase.STOPPED
+    assert state.requests["enough"].source is None
 
 
 def test_an_interrupted_one_is_to_be_fenced_before_anything_else() -> None:

@@ -95,6 +95,8 @@ LEGAL = [
     ("a fence of one that was killed", [*RUNNING, fencing(OLD)], fenced(OLD)),
     ("a stop of what is down", [*RUNNING, fenced(OLD)], stopped("enough")),
     ("a stop of what has failed", [*RUNNING, failed(OLD)], stopped("enough")),
+    ("a stop of what was stopped", STOPPED, stopped("enough")),
+    ("a stop of what never ran", [], stopped("enough")),
     ("an appointment after it", [*PREPARED, failed(OLD), stopped("enough")], requested("go", NEW)),
     ("a fence of the holder", RUNNING, fenced(OLD)),
     ("a fence of a standby", PREPARED, fenced(NEW)),
@@ -244,10 +246,7 @@ REFUSED = [
     ("stopped", "sound-fields", [*RUNNING, failed(OLD)], record("stopped", request="enough", reason=7)),
     ("stopped", "ask-once", [*RUNNING, failed(OLD)], stopped("start")),
     ("stopped", "one-request", [*READY, failed(OLD)], stopped("enough")),
-    ("stopped", "only-what-is-down", RUNNING, stopped("enough")),
-    ("stopped", "only-what-is-down", [], stopped("enough")),
-    ("stopped", "only-what-is-down", STOPPED, stopped("enough")),
-    ("stopped", "only-what-is-down", [*RUNNING, finished(OLD)], stopped("enough")),
+    ("stopped", "nobody-holds", RUNNING, stopped("enough")),
 ]  # fmt: skip
 
 

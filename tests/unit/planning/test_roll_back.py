@@ -23,6 +23,7 @@ from tests.support.story import (
     failed,
     fenced,
     fencing,
+    finished,
     hash_of,
     ready,
     record,
@@ -204,6 +205,21 @@ def test_a_stream_that_somebody_else_has_stopped_stays_so() -> None:
         assert isinstance(step, Skip)
         assert f"stopped by {person} (a person wants it), and stays so" in step.reason
         assert "StartStreamOperator" in step.reason
+
+
+@pytest.mark.parametrize("first", ["the run", "a person"])
+def test_a_stop_by_a_person_counts_before_and_after_that_of_the_run(first: str) -> None:
+    mine, theirs = "airflow:dag/run/stop_first", "airflow:orders__maintenance/run/stop"
+    authors = [mine, theirs] if first == "the run" else [theirs, mine]
+    story = [*RUNNING, requested("s", None, by=authors[0]), released(OLD, "s", None), stopped("t", by=authors[1])]
+    step = back(*story, retired(OLD_DEPLOYMENT))
+    assert isinstance(step, Skip)
+    assert f"stopped by {theirs}" in step.reason
+
+
+def test_a_run_that_has_stopped_what_rested_already_starts_nothing() -> None:
+    story = [*RUNNING, finished(OLD), stopped("s", by="airflow:dag/run/stop_first")]
+    assert isinstance(back(*story), Skip)
 
 
 def test_a_stop_ends_a_roll_back_that_is_under_way() -> None:

@@ -18,9 +18,11 @@ from tests.support.story import (
     NEW_DEPLOYMENT,
     OLD,
     OLD_DEPLOYMENT,
+    STOPPED,
     acquired,
     failed,
     fenced,
+    finished,
     ready,
     record,
     released,
@@ -110,6 +112,18 @@ def test_a_stop_that_is_cleared_long_after_stops_nothing_that_was_started_since(
     done = stop(found, STOP, None, "why")
     assert isinstance(done, Done)
     assert (done.result["stopped"], done.result["holder"]) == (False, NEW_DEPLOYMENT)
+
+
+@pytest.mark.parametrize("before", [[], STOPPED, [*RUNNING, finished(OLD)]], ids=["never ran", "stopped", "finished"])
+def test_a_stop_of_what_rests_already_is_remembered_too(before: list[Record]) -> None:
+    first = stop(snapshot(*before), STOP, None, "why")
+    assert isinstance(first, Append)
+    mine = stopped(first.fields["request"], by=STOP.by)
+    driver = "orders-3-cccc.00000003"
+    started = [*before, mine, *up(driver), requested("go", driver), ready("go", driver)]
+    done = stop(snapshot(*started, acquired(driver, "go", 2 if before else 1)), STOP, None, "why")
+    assert isinstance(done, Done)
+    assert (done.result["stopped"], done.result["holder"]) == (False, "orders-3-cccc")
 
 
 def test_a_cleared_stop_does_not_keep_down_what_was_started_since_and_is_down() -> None:
