@@ -18,7 +18,7 @@ from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.lifecycle import prune
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.saved_state import dump
-from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.planning.conditions import Needs
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from tests.support.simulation.airflow import (
@@ -299,6 +299,30 @@ class Streams(RuleBasedStateMachine):
         assert self.recovery.runs(), f"nobody runs the stream again: {self.oracle.state}"
         for actor in self.world.living():
             actor.crash()
+
+
+class StreamsDown(Streams):
+    """Nobody holds, and a person stops the stream while the watch is about to bring it back."""
+
+    @initialize(
+        how=st.sampled_from(["SIGTERM", "failed"]),
+        watched=st.sampled_from(["at once", "by runs"]),
+        schedule=st.binary(max_size=24),
+    )
+    def begin(self, how: str, watched: str, schedule: bytes) -> None:
+        self.watched = watched
+        self.deploy(0)
+        self.hand_over(0)
+        driver = self.world.drivers[str(self.oracle.state.holder)]
+        if how == "SIGTERM":
+            driver.terminate()
+        else:
+            driver.mishap = how
+            driver.clock += 1.0
+        self.recovery.until(lambda: self.oracle.state.phase in (StreamPhase.DOWN, StreamPhase.FAILED))
+        self.watch(runs=watched == "by runs")
+        self.ask("stop", 0)
+        self._go_on(self.world.awake, schedule)
 
 
 class StreamsOnFiles(Streams):

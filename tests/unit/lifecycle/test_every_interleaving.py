@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine
 
-from tests.support.simulation.machine import Streams, StreamsOnFiles, StreamsPruned, StreamsPutBack
+from tests.support.simulation.machine import Streams, StreamsDown, StreamsOnFiles, StreamsPruned, StreamsPutBack
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -47,4 +47,5 @@ EXAMPLES = int(os.environ.get("MODEL_CHECK_EXAMPLES", "200"))
 TestEveryInterleaving = checked(Streams, EXAMPLES)
 TestEveryInterleavingOnFiles = checked(StreamsOnFiles, EXAMPLES // 5)
 TestEveryInterleavingPruned = checked(StreamsPruned, EXAMPLES // 5)
+TestEveryInterleavingDown = checked(StreamsDown, EXAMPLES // 5)
 TestEveryInterleavingPutBack = checked(StreamsPutBack, EXAMPLES // 5)

@@ -21,7 +21,7 @@ from airflow_stream_provider.runtime import agent
 from airflow_stream_provider.runtime.acts import Acts
 from airflow_stream_provider.runtime.agent import Agent
 from tests.support.simulation.driver import Queries
-from tests.support.simulation.machine import Streams, StreamsPutBack
+from tests.support.simulation.machine import Streams, StreamsDown, StreamsPutBack
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -86,6 +86,17 @@ def obeys_what_the_rules_forbid(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reading, "fold", obeying)
 
 
+def a_stop_of_what_is_down_changes_nothing(patch: pytest.MonkeyPatch) -> None:
+    stopped = folding._APPLY[Kind.STOPPED]
+
+    def still_down(draft: Any, record: Record) -> None:
+        end = draft.last_end
+        stopped(draft, record)
+        draft.last_end = end
+
+    patch.setitem(folding._APPLY, Kind.STOPPED, still_down)
+
+
 def never_verifies_the_chain(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ControlLog, "_verify", lambda self: None)
 
@@ -107,6 +118,7 @@ def silent() -> Iterator[None]:
         (a_good_run_is_halted, "a run that has ended well", Streams),
         (never_takes_back, "does not take back|it stands still", Streams),
         (obeys_what_the_rules_forbid, "rule", Streams),
+        (a_stop_of_what_is_down_changes_nothing, "what a person had stopped", StreamsDown),
         (never_verifies_the_chain, "goes on from two logs", StreamsPutBack),
     ],
 )
