@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 import uuid
 from pathlib import Path
@@ -28,6 +29,8 @@ SAVED_STATE = "state.jsonl"
 # Bytes; far beyond what is ever written, and little enough to be loaded. A larger file is damaged.
 HEARTBEAT_LIMIT = 16 * 2**20
 SAMPLES_LIMIT = 64 * 2**20
+
+_RECORD = re.compile(r"[0-9]{20}\.json")
 
 
 class FilesStore:
@@ -120,12 +123,23 @@ class FilesStore:
             try:
                 return read_file(self._path(seq), MAX_BYTES)
             except Damaged:
-                return b""  # unreadable to everybody, so that the log can go on past it
+                return b""  # unreadable to everybody
             except FileNotFoundError:
                 # A folder that is not mounted must not look like a log that ends here. One that was put back from an
                 # older copy does: ControlLog finds that the record before is missing or another one.
                 os.stat(self._log)
                 return None
+
+    def next_number(self, seq: int) -> int | None:
+        """Return the lowest number above `seq` that a record has, or None; see `Store.next_number`.
+
+        An NFS client that has cached that a number does not exist forgets it by this.
+        """
+        with unavailable(self.folder):
+            # By name, as the digits of all are so many: the log may have hundreds of thousands.
+            last = self._path(seq).name
+            later = [name for name in os.listdir(self._log) if name > last and _RECORD.fullmatch(name)]
+            return int(min(later).partition(".")[0]) if later else None
 
     def put_heartbeat(self, incarnation: str, data: bytes) -> None:
         """Replace an incarnation's heartbeat; see `Store.put_heartbeat`."""

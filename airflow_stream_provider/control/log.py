@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from airflow_stream_provider.control.damage import (
+    MISSING,
+    UNREADABLE,
+    check_chain,
+    damaged,
+    readable,
+    replaced,
+    whole_before,
+)
 from airflow_stream_provider.control.store import Store
-from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, ControlUnavailable, Damaged, SeqTaken
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged, SeqTaken
 from airflow_stream_provider.lifecycle.fold import fold, follow
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
@@ -50,6 +58,9 @@ class ControlLog:
         self._tail: bytes | None = None
         self._recent: list[Record] = []
         self._saved = 0
+        # Whether it is known that no record was missing when the log was opened, and the last one of the saved state.
+        self._whole = False
+        self._known = 0
 
     def records(self, from_seq: int = 1) -> list[Record]:
         """Return all records from a number on, oldest first, also those that are illegal or unreadable.
@@ -61,6 +72,8 @@ class ControlLog:
     def history(self) -> tuple[Record, ...]:
         """Return the legal ones among the last HISTORY records up to that of `state`, oldest first.
 
+        Of those from before the saved state, one may be damaged: then they go back to there only.
+
         :raises ControlUnavailable: the store cannot be read now.
         :raises ControlLogReplaced: the log is not the one that was read before.
         """
@@ -68,8 +81,8 @@ class ControlLog:
         first = max(1, state.seq - HISTORY + 1)
         known = self._recent[0].seq if self._recent else state.seq + 1
         if first < known:
-            older = itertools.islice(self._stored(first), known - first)
-            self._recent[:0] = [Record.read(data, seq) for seq, data in older]
+            link = self._recent[0].previous if self._recent else state.nonce
+            self._recent[:0] = whole_before(self.store.read, link, known, first)
             self._verify()
         illegal = {record.seq for record in state.illegal}
         if state.illegal_count > len(state.illegal):
@@ -80,18 +93,20 @@ class ControlLog:
         """Read the new records and return the folded state.
 
         :raises ControlUnavailable: the store cannot be read now.
+        :raises ControlLogDamaged: a record is missing or damaged, of those after the state that was known before.
         :raises ControlLogReplaced: the log is not the one that was read before.
         """
         if not self.state.seq:
             self._restore()
         while True:
-            stored = list(itertools.islice(self._stored(self.state.seq + 1), _CHUNK))
+            stored = self._next()
             # After the read: had the log been replaced before it, the old tail would be gone now.
             self._verify()
             if stored:
                 news = [Record.read(data, seq) for seq, data in stored]
+                check_chain(self.stream, self.state.nonce, news)
                 self._keep(fold(news, self.state), news, stored[-1][1])
-            if len(stored) < _CHUNK:
+            if len(stored) < _CHUNK and self._ends_here():
                 return self.state
 
     def append(self, record: Record, expected_seq: int) -> Record:
@@ -104,13 +119,17 @@ class ControlLog:
         :raises ControlUnavailable: the record was not written, or that is not known. After an error the number is read
             back, and the write counts only if the nonce is ours. Until a `refresh` shows the record, treat it as not
             written.
-        :raises ControlLogReplaced: the log is not the one that was read before. A record that was written is illegal.
+        :raises ControlLogDamaged: a record is missing or damaged. One that was written counts once that is mended.
+        :raises ControlLogReplaced: the log is not the one that was read before. A record that was written is in the way
+            of whoever reads the log that is there now.
         """
-        if self.state.seq < expected_seq:
+        if self.state.seq < expected_seq or not self._whole:
             self.refresh()
         if self.state.seq != expected_seq:
             raise _taken(expected_seq + 1)
         self._verify()
+        if self.store.read(expected_seq + 2) is not None and self.store.read(expected_seq + 1) is None:
+            raise damaged(self.stream, expected_seq + 1, MISSING)
         numbered = _redacted(record).numbered(expected_seq + 1, self.state.nonce)
         data = numbered.to_json()
         # What is checked is the record as everybody will read it.
@@ -146,6 +165,31 @@ class ControlLog:
             yield seq, data
             seq += 1
 
+    def _next(self) -> list[tuple[int, bytes]]:
+        """Return the next records to fold: many at a time, and the last one of them can be read if there is such."""
+        stored: list[tuple[int, bytes]] = []
+        for each in self._stored(self.state.seq + 1):
+            stored.append(each)
+            if len(stored) >= _CHUNK and readable(each[1]):
+                break
+        return stored
+
+    def _ends_here(self) -> bool:
+        """Whether the log has no record behind those that were read; looked for once, when it is opened.
+
+        :raises ControlLogDamaged: it has, and one before it is missing; or the saved state knew of more records.
+        """
+        if self._whole:
+            return True
+        seq = self.state.seq + 1
+        later = self.store.next_number(self.state.seq)
+        if later is not None and self.store.read(seq) is not None:
+            return False  # written just now
+        if later is not None or self._known > self.state.seq:
+            raise damaged(self.stream, seq, MISSING)
+        self._whole = True
+        return True
+
     def _keep(self, state: StreamState, news: list[Record], tail: bytes) -> None:
         self.state, self._tail = state, tail
         self._recent = [*self._recent, *news][-HISTORY:]
@@ -159,24 +203,28 @@ class ControlLog:
         found = None if data is None else load(data)
         if found is None or not found.seq:
             return
+        self._known = found.seq
         tail = self.store.read(found.seq)
         if tail is not None and Record.read(tail, found.seq).nonce == found.nonce:
             self.state, self._tail, self._saved = found, tail, found.seq
 
     def _verify(self) -> None:
-        """Raise ControlLogReplaced unless the last record that was read is still where it was."""
-        if not self.state.seq:
+        """Check that the last record that was read is still where it was.
+
+        :raises ControlLogDamaged: it cannot be read any more, or is missing before another one: nobody goes on there.
+        :raises ControlLogReplaced: the log ends before it, or has another one there, or goes on without it.
+        """
+        seq = self.state.seq
+        tail = self.store.read(seq) if seq else None
+        if tail == self._tail:
             return
-        tail = self.store.read(self.state.seq)
-        if tail != self._tail:
-            found = "is missing" if tail is None else "is another one"
-            raise ControlLogReplaced(
-                f"Record {self.state.seq} of the control log of {self.stream}, which was read before, {found} now: the "
-                "log was put back from a copy, or made anew.",
-                next_step="Make sure that the control folder is the right one, and that no driver of the stream from "
-                "before runs on; then clear the task. See docs/operations.md.",
-                seq=self.state.seq,
-            )
+        after = self.store.read(seq + 1)
+        if tail is None and after is not None:
+            raise damaged(self.stream, seq, MISSING)
+        goes_on = None if after is None else Record.read(after, seq + 1).previous
+        if tail is not None and not readable(tail) and goes_on != Record.read(tail, seq).nonce:
+            raise damaged(self.stream, seq, UNREADABLE)
+        raise replaced(self.stream, seq, "is missing" if tail is None else "is another one")
 
     def propose(self, build: Callable[[StreamState], Record | None]) -> StreamState:
         """Append the record that `build` makes from the newest state; if another writer is faster, try again.

@@ -32,6 +32,12 @@ class Store(Protocol):
         Something that is no regular file, or larger than MAX_BYTES, is b"": a record that nobody can read.
         """
 
+    def next_number(self, seq: int) -> int | None:
+        """Return the lowest number above `seq` that a record has, or None if there is none.
+
+        It lists all names: one call for each opening of a log.
+        """
+
     def put_heartbeat(self, incarnation: str, data: bytes) -> None:
         """Replace an incarnation's heartbeat atomically: no reader sees a part of it."""
 

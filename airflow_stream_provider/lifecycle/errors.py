@@ -39,6 +39,13 @@ class ControlUnavailable(StreamError):
     """The control log cannot be read or written now, or it is unknown whether a write arrived."""
 
 
+class ControlLogDamaged(ControlUnavailable):
+    """The control log cannot be read whole, or is older than what is known of it: nobody may act on a part of it.
+
+    Everybody waits for it, as for one that is out of reach, until a person has restored it.
+    """
+
+
 class Damaged(StreamError):
     """What is stored cannot be what was written: torn, too large, not a regular file, or not of its form."""
 

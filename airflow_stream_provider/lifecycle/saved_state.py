@@ -29,8 +29,9 @@ from airflow_stream_provider.lifecycle.state import (
     StreamState,
 )
 
-# Grows with every change of what `fold` makes of a log: a state of another format is not used.
-FORMAT = 4
+# Grows with every change of what `fold` makes of a log, or of which logs are folded: a state of another format is not
+# used.
+FORMAT = 5
 
 
 def dump(state: StreamState) -> bytes:

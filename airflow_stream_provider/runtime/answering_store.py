@@ -42,6 +42,11 @@ class AnsweringStore:
         found: bytes | None = self._do(lambda: self._store.read(seq))
         return found
 
+    def next_number(self, seq: int) -> int | None:
+        """See `Store.next_number`."""
+        found: int | None = self._do(lambda: self._store.next_number(seq))
+        return found
+
     def put_heartbeat(self, incarnation: str, data: bytes) -> None:
         """See `Store.put_heartbeat`."""
         self._do(lambda: self._store.put_heartbeat(incarnation, data))

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
@@ -56,9 +56,14 @@ class ControlClient:
         """Renew the lease: read the new records, then send the heartbeat that `compose` makes of the state.
 
         :raises ControlUnavailable: the log cannot be read, or the heartbeat not be written; the lease is not renewed.
+            When the log is damaged, a heartbeat is sent all the same, so that people see why this driver waits.
         """
         with self._lock:
-            state = self._log.refresh()
+            try:
+                state = self._log.refresh()
+            except ControlLogDamaged:
+                self._log.beat(self.incarnation, compose(self._log.state))
+                raise
             self._log.beat(self.incarnation, compose(state))
             return state
 

@@ -45,9 +45,8 @@ CHANCES: list[tuple[Fault, Luck]] = [(fault, Luck.GOOD) for fault in Fault if fa
 CHANCES += [(Fault.NONE, luck) for luck in Luck if luck is not Luck.GOOD] * 3
 CHANCES = [(Fault.NONE, Luck.GOOD)] * (32 - len(CHANCES)) + CHANCES
 
-FORGERIES: dict[str, Callable[[StreamState], Record | bytes]] = {
-    "torn": lambda state: b'{"kind": "acqui',
-    "deep": lambda state: b"[" * 100_000,
+# What the rules forbid, in the form of a record: it is carried.
+FORGERIES: dict[str, Callable[[StreamState], Record]] = {
     "acquired": lambda state: Record(
         Kind.ACQUIRED,
         {"incarnation": next(iter(state.incarnations), "nobody"), "request": "forged", "epoch": state.epoch + 1},
@@ -56,12 +55,18 @@ FORGERIES: dict[str, Callable[[StreamState], Record | bytes]] = {
     "fenced": lambda state: Record(
         Kind.FENCED, {"incarnation": state.holder or "nobody", "reason": "because", "evidence": ""}, by=FORGER
     ),
+}
+# What nobody can know to have been so from the beginning: it stops everybody who reads it, until a person mends it.
+DAMAGE: dict[str, Callable[[StreamState], bytes | None]] = {
+    "missing": lambda state: None,
+    "torn": lambda state: b'{"kind": "acqui',
+    "deep": lambda state: b"[" * 100_000,
     "spliced": lambda state: Record(
         Kind.FENCED,
         {"incarnation": state.holder or "nobody", "reason": "because", "evidence": "so"},
         by=FORGER,
         previous="another log's",
-    ),
+    ).to_json(),
 }
 STAGES = ["", "running", "standby", "requested", "ready", "released", "deserted", "torn", "late"]
 
@@ -160,19 +165,35 @@ class Streams(RuleBasedStateMachine):
         _ = Runs(self.world, f"run-{self.tasks}") if runs else Watch(self.world, "watch")
 
     @rule()
+    @precondition(lambda self: not self.world.damaged)
     def newer_version_writes(self) -> None:
         """A kind that nobody here knows stands in the middle of everything."""
         ControlLog(self.world.store, "orders").propose(lambda state: Record("admired", by="a newer version"))
 
     @rule(what=st.sampled_from(list(FORGERIES)))
+    @precondition(lambda self: not self.world.damaged)
     def somebody_forges(self, what: str) -> None:
-        """Whoever can write to the folder puts something there that the rules forbid, or that nobody can read."""
+        """Whoever can write to the folder puts something there that the rules forbid."""
         state = self.oracle.state
-        forged = FORGERIES[what](state)
-        data = forged if isinstance(forged, bytes) else forged.to_json()
-        self.world.store.create(state.seq + 1, data)
+        self.world.store.create(state.seq + 1, FORGERIES[what](state).to_json())
+
+    @rule(what=st.sampled_from(["torn", "deep", "spliced"]))
+    @precondition(lambda self: not self.world.damaged)
+    def somebody_forges_what_nobody_can_follow(self, what: str) -> None:
+        """It stands after the last record, and nothing is written after it."""
+        state = self.oracle.state
+        self.world.damage(state.seq + 1, DAMAGE[what](state))
+
+    @rule(what=st.sampled_from(["missing", "torn", "deep"]), back=st.integers(0, 8))
+    @precondition(lambda self: not self.world.damaged and self.oracle.seen)
+    def the_disk_loses_a_record(self, what: str, back: int) -> None:
+        """One that some have read, and others have not. That the last one is missing, nobody can see by the log."""
+        seq = max(1, self.oracle.seen - back)
+        if what != "missing" or seq < self.oracle.seen:
+            self.world.damage(seq, DAMAGE[what](self.oracle.state))
 
     @rule()
+    @precondition(lambda self: not self.world.damaged)
     def the_state_is_saved(self) -> None:
         """Whoever opens the log from now on starts from it."""
         log = ControlLog(self.world.store, "orders")
@@ -376,6 +397,7 @@ class StreamsPutBack(Streams):
         long = len(stored)
         for seq in range(self.copied + 1, long + 1):
             del stored[seq]
+        self.world.store.saved = None
         log = ControlLog(self.world.store, "orders")
         while len(stored) < long + self.grows:
             log.propose(lambda state: Record("admired", by="after the copy"))

@@ -44,7 +44,8 @@ class Recovery:
         raise AssertionError(f"it stands still: {self.oracle.state}")
 
     def reconnect(self) -> None:
-        """Store, cluster and network are well again."""
+        """Store, cluster and network are well again, and a person has restored the log."""
+        self.world.restore()
         self.world.store_down = self.world.cluster_down = False
         for actor in self.world.actors:
             actor.cut = False

@@ -66,6 +66,9 @@ class MemoryStore(LogStore):
     def read(self, seq: int) -> bytes | None:
         return self.stored.get(seq)
 
+    def next_number(self, seq: int) -> int | None:
+        return min((number for number in self.stored if number > seq), default=None)
+
     def put_heartbeat(self, incarnation: str, data: bytes) -> None:
         self.beats[incarnation] = data
 
@@ -98,6 +101,8 @@ class World:
         self.late: list[tuple[int, bytes]] = []
         self.store_down = False
         self.cluster_down = False
+        # Records that the disk, or somebody, has damaged, and what the back-up has in their place; None: nothing.
+        self.damaged: dict[int, bytes | None] = {}
         # What an actor found wrong in its own thread, where an error would be caught.
         self.violation = ""
 
@@ -117,6 +122,28 @@ class World:
     def writers(self) -> list[str]:
         """The incarnations of which something really writes: queries, or what a stop or a crash left behind."""
         return [name for name, driver in self.drivers.items() if driver.writing]
+
+    def damage(self, seq: int, data: bytes | None) -> None:
+        """Put these bytes in place of a record, or remove it: what no writer does."""
+        self.damaged[seq] = self.store.read(seq)
+        self._put(seq, data)
+
+    def restore(self) -> None:
+        """A person puts back what the back-up has."""
+        for seq, data in self.damaged.items():
+            self._put(seq, data)
+        self.damaged.clear()
+
+    def _put(self, seq: int, data: bytes | None) -> None:
+        if isinstance(self.store, MemoryStore):
+            self.store.stored.pop(seq, None)
+            if data is not None:
+                self.store.stored[seq] = data
+        else:
+            path = self.store.folder / "log" / f"{seq:020d}.json"
+            path.unlink(missing_ok=True)
+            if data is not None:
+                path.write_bytes(data)
 
     def late_arrives(self) -> None:
         seq, data = self.late.pop(0)
@@ -204,6 +231,10 @@ class Wire(LogStore):
             self._actor.blind = False
             raise ControlUnavailable("It cannot be read now.")
         return self._world.store.read(seq)
+
+    def next_number(self, seq: int) -> int | None:
+        self._reach()
+        return self._world.store.next_number(seq)
 
     def put_heartbeat(self, incarnation: str, data: bytes) -> None:
         self._reach()

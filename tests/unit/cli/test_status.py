@@ -30,7 +30,7 @@ from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, a
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.control_root import new_log
 from tests.support.lag_reports import partition, report
-from tests.support.story import NEW, OLD, RUNNING, STARTED, STOPPED, acquired, failed, fenced, write
+from tests.support.story import NEW, OLD, RUNNING, STARTED, STOPPED, acquired, failed, fenced, record, write
 
 
 @pytest.fixture
@@ -143,11 +143,22 @@ def test_records_that_nobody_obeys_are_named(spec: StreamSpec) -> None:
     write(log, *STOPPED)
     log.store.create(len(STOPPED) + 1, acquired(NEW, "forged", 7).to_json())
     log.store.create(len(STOPPED) + 2, b"garbage")
+    after = record("noted").numbered(len(STOPPED) + 3, Record.read(b"garbage", 0).nonce)
+    log.store.create(len(STOPPED) + 3, after.to_json())
     found = status_of(spec)
     assert (found.phase, found.code) == ("stopped", Code.WARN)
     first = len(STOPPED) + 1
     assert "2 records of its control log" in found.problem
     assert f"{first} (acquired: only-the-appointed), {first + 1} (unreadable: readable)" in found.problem
+
+
+def test_a_damaged_log_is_no_status(spec: StreamSpec) -> None:
+    log = new_log(spec.control)
+    write(log, *RUNNING)
+    (log.store.folder / "log" / f"{4:020d}.json").write_bytes(b"garbage")
+    found = status_of(spec)
+    assert (found.phase, found.code) == ("", Code.UNKNOWN)
+    assert "Record 4 of the control log of orders cannot be read" in found.problem
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,19 @@ def test_a_number_is_created_once(store: FilesStore) -> None:
     assert left_over(store) == []
 
 
+def test_the_next_number_is_that_of_a_record(store: FilesStore) -> None:
+    assert store.next_number(0) is None
+    for seq in (1, 2, 11):
+        store.create(seq, b"a record")
+    for name in ("lost+found", ".nfs0001", "99999999999999999999.json.swp"):
+        (store.folder / "log" / name).touch()
+    found = [store.next_number(seq) for seq in (0, 1, 2, 10, 11)]
+    assert found == [1, 2, 11, 11, None]
+    store.folder.rename(store.folder.with_name("unmounted"))
+    with pytest.raises(ControlUnavailable):
+        store.next_number(0)
+
+
 def test_initialising_again_changes_nothing(store: FilesStore) -> None:
     store.create(1, b"first")
     store.initialise()

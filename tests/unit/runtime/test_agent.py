@@ -7,6 +7,7 @@ import pytest
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.policy import Policy
 from tests.support.fake_driver import QUICK_STOP, STOP, FakeDriver, Waits, look_again, lose, work
 from tests.support.story import (
     NEW,
@@ -60,6 +61,36 @@ def test_a_paused_holder_that_was_fenced_halts() -> None:
     driver.did.clear()
     driver.turn()
     assert driver.did == ["halt"]
+
+
+def test_a_holder_whose_last_record_is_damaged_pauses_says_why_and_goes_on_once_it_is_restored() -> None:
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.turn()
+    last = len(RUNNING)
+    whole, driver.store.stored[last] = driver.store.stored[last], b"torn"
+    driver.clock.now += 10.0
+    driver.turn(2)
+    assert driver.did == []
+    found = driver.log.heartbeat(OLD)
+    assert found is not None
+    assert f"Record {last} of the control log of orders cannot be read" in found.message
+    driver.clock.now += 10.0
+    driver.turn(2)
+    assert driver.did == ["pause"]
+    driver.store.stored[last] = whole
+    driver.turn()
+    assert driver.did == ["pause", "resume"]
+
+
+def test_a_damaged_log_that_nobody_restores_ends_a_holder_like_one_that_is_away() -> None:
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.turn()
+    driver.store.stored[len(RUNNING)] = b"torn"
+    driver.clock.now += 20.0
+    driver.turn()
+    driver.clock.now += Policy().lease_seconds + Policy().pause_seconds
+    driver.turn()
+    assert driver.did == ["pause", "halt"]
 
 
 @pytest.mark.parametrize("paused", [False, True])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.state import RequestStage
@@ -63,6 +63,17 @@ def test_a_renewal_without_the_log_sends_no_heartbeat(
     with pytest.raises(ControlUnavailable):
         client.renew(lambda state: Heartbeat(counter=1))
     assert log.heartbeat(OLD) is None
+
+
+def test_a_driver_whose_log_is_damaged_says_so_in_its_heartbeat(
+    client: ControlClient, log: ControlLog, store: NotingStore
+) -> None:
+    write(log, *PREPARED)
+    client.renew(lambda state: Heartbeat(counter=1))
+    store.stored[len(PREPARED)] = b"torn"
+    with pytest.raises(ControlLogDamaged):
+        client.renew(lambda state: Heartbeat(counter=2, seq=state.seq))
+    assert log.heartbeat(OLD) == Heartbeat(counter=2, seq=len(PREPARED))
 
 
 def test_nothing_is_appended_when_something_came_between(client: ControlClient, log: ControlLog) -> None:

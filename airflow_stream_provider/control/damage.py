@@ -1,0 +1,78 @@
+"""Find out that a control log cannot be read whole: a record is missing, unreadable, or follows another one.
+
+Whoever read the log before the damage goes by the record as it was. Who reads it now must not go by less: it would find
+another holder. So nobody acts on such a log before a person has restored it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlLogReplaced
+from airflow_stream_provider.lifecycle.record import Kind, Record
+
+UNREADABLE = "cannot be read: it is no record, or too large"
+MISSING = "is missing, though there were later ones"
+
+
+def check_chain(stream: str, nonce: str, records: Sequence[Record]) -> None:
+    """Check that records follow each other, and the record before them.
+
+    What is no record is carried, as a record that breaks a rule is, when the record after it names its bytes: they were
+    the same for whoever wrote that one, so nobody ever read anything else there. Without such a record after it, it may
+    have been damaged after others had read it.
+
+    :param nonce: of the record before the first of them; empty when there is none.
+    :param records: without a gap, as far as the log goes or up to one that can be read.
+    :raises ControlLogDamaged: they do not.
+    """
+    for number, record in enumerate(records):
+        if record.previous not in ("", nonce):
+            raise damaged(stream, record.seq, f"was written after another record {record.seq - 1} than there is now")
+        after = records[number + 1] if number + 1 < len(records) else None
+        if record.kind == Kind.UNREADABLE and (after is None or after.previous != record.nonce):
+            raise damaged(stream, record.seq, UNREADABLE)
+        nonce = record.nonce
+
+
+def readable(data: bytes) -> bool:
+    """Whether these bytes are a record."""
+    return Record.read(data, 0).kind != Kind.UNREADABLE
+
+
+def whole_before(read: Callable[[int], bytes | None], link: str, known: int, first: int) -> list[Record]:
+    """Return the records from `first` to the one before `known`, or those of them behind the last damaged one.
+
+    :param link: what record `known` names as the nonce of the one before it; empty: none.
+    """
+    found: list[Record] = []
+    for seq in range(known - 1, first - 1, -1):
+        data = read(seq)
+        record = None if data is None else Record.read(data, seq)
+        carried = record is not None and (record.nonce == link or (not link and record.kind != Kind.UNREADABLE))
+        if record is None or not carried:
+            break
+        found.append(record)
+        link = record.previous
+    return found[::-1]
+
+
+def damaged(stream: str, seq: int, found: str) -> ControlLogDamaged:
+    """Return the error for a record; `found` says what is wrong with it, after its number."""
+    return ControlLogDamaged(
+        f"Record {seq} of the control log of {stream} {found}. Without it the log means something else.",
+        next_step=f"Restore log/{seq:020d}.json from the back-up of the control folder: then all goes on. Delete "
+        "nothing; without a back-up see 'A damaged control log' in docs/operations.md.",
+        seq=seq,
+    )
+
+
+def replaced(stream: str, seq: int, found: str) -> ControlLogReplaced:
+    """Return the error for the record that was read last, and is missing or another one now."""
+    return ControlLogReplaced(
+        f"Record {seq} of the control log of {stream}, which was read before, {found} now: the log was put back from a "
+        "copy, or made anew.",
+        next_step="Make sure that the control folder is the right one, and that no driver of the stream from before "
+        "runs on; then clear the task. See docs/operations.md.",
+        seq=seq,
+    )
