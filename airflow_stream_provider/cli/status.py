@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from airflow_stream_provider.control import ControlLog, open_log
-from airflow_stream_provider.lag.formatting import count
+from airflow_stream_provider.hooks.newest import Newest
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
-from airflow_stream_provider.monitoring.health import RESTING
+from airflow_stream_provider.lifecycle.state import StreamPhase
+from airflow_stream_provider.monitoring.health import RESTING, illegal_records
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.monitoring.samples import LagSample, read
 from airflow_stream_provider.monitoring.silence import SILENT, SignOfLife, sign_of_life
@@ -26,7 +26,6 @@ from airflow_stream_provider.spec.stream import StreamSpec
 
 # A sample of the watch that is older says nothing about the present.
 STALE_SECONDS = 900.0
-ILLEGAL_SHOWN = 5
 
 
 class Code(IntEnum):
@@ -99,6 +98,7 @@ def _status(spec: StreamSpec) -> StreamStatus:
     try:
         log = open_log(spec.control, spec.name)
         state, samples = log.refresh(), read(log.store)
+        Newest(log).check({})
     except StreamError as error:
         return StreamStatus(spec.name, problem=str(error))
     beats, unreadable = _last_heartbeat(log, state.last_holder)
@@ -121,17 +121,6 @@ def _status(spec: StreamSpec) -> StreamStatus:
     if state.illegal_count:
         code = Code.worst((code, Code.WARN))
     return StreamStatus(spec.name, sign.phase, version, last, " ".join(problems), code, sign.silent_seconds)
-
-
-def illegal_records(state: StreamState) -> str:
-    """Return a sentence about the records that break a rule and are not obeyed; empty when there are none."""
-    if not state.illegal_count:
-        return ""
-    named = ", ".join(f"{record.seq} ({record.kind}: {record.rule})" for record in state.illegal[-ILLEGAL_SHOWN:])
-    return (
-        f"{count(state.illegal_count, 'record')} of its control log break the rules and are ignored, the last ones: "
-        f"{named}. Find out who wrote them."
-    )
 
 
 def _last_heartbeat(log: ControlLog, incarnation: str | None) -> tuple[dict[str, Heartbeat], str]:

@@ -20,6 +20,7 @@ from airflow_stream_provider.control.releases import publish, verify
 from airflow_stream_provider.control.root import local_folder
 from airflow_stream_provider.hooks.clean_up import clean_up
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect
+from airflow_stream_provider.hooks.newest import Newest
 from airflow_stream_provider.hooks.submit import job_of, submit_once
 from airflow_stream_provider.lag.targets import stream_sources
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, SpecError, StreamError
@@ -79,6 +80,10 @@ class StreamHook(BaseHook):
         return open_log(self.control, self.stream)
 
     @cached_property
+    def _newest(self) -> Newest:
+        return Newest(self.control_log)
+
+    @cached_property
     def cluster(self) -> Cluster:
         """The cluster that the connection names."""
         return open_cluster(self._connections.cluster)
@@ -95,6 +100,7 @@ class StreamHook(BaseHook):
         """Return a snapshot of the stream; changes nothing.
 
         :raises ControlUnavailable: the control log cannot be read now.
+        :raises ControlLogDamaged: it cannot be read whole, or a driver has read further than it goes.
         :raises ControlLogReplaced: it is not the log that this hook read before.
         """
         # The cluster first, then the log: a driver that the cluster calls gone has then written its last record.
@@ -103,6 +109,7 @@ class StreamHook(BaseHook):
         records = self.control_log.history()
         read_at = time.monotonic()
         heartbeats = self._heartbeats(state)
+        self._newest.check(heartbeats)
         lag = None if needs.lag is None else self._lag(state, heartbeats, needs.lag)
         return Snapshot(self.stream, time.time(), state, records, heartbeats, drivers, lag, read_at)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.lag.formatting import duration
+from airflow_stream_provider.lag.formatting import count, duration
 from airflow_stream_provider.lag.limits import Health, LagJudgement
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.state import StreamPhase
+from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
 from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -14,12 +14,19 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 # folder that is away for a moment, needs nobody.
 TRANSIENT_SECONDS = 600.0
 
+# So many illegal records are named.
+ILLEGAL_SHOWN = 5
+
 # In these phases nobody wants the stream to run.
 RESTING = (StreamPhase.EMPTY, StreamPhase.STOPPED, StreamPhase.FINISHED)
 
 
 def symptoms(
-    snapshot: Snapshot, lag: LagJudgement | None, silent_since: float | None, for_at_least: float
+    snapshot: Snapshot,
+    lag: LagJudgement | None,
+    silent_since: float | None,
+    for_at_least: float,
+    illegal_before: int = 0,
 ) -> dict[IncidentKind, Symptom]:
     """Return the symptoms of each kind of incident.
 
@@ -27,10 +34,13 @@ def symptoms(
     :param silent_since: time of the first look that saw the holder's heartbeat counter as it still is; None: no earlier
         look saw it.
     :param for_at_least: seconds for which the lag must be bad: the lag of a healthy stream is a saw-tooth.
+    :param illegal_before: illegal records that the oldest look counted of which the sample is kept; default 0. They
+        stay in the log for ever: people are told of new ones.
     """
     found = {
         IncidentKind.DOWN: _down(snapshot, silent_since),
         IncidentKind.OFFSETS_GROUP: _offsets_group(snapshot),
+        IncidentKind.LOG: _log(snapshot.state, illegal_before),
     }
     if lag is None:
         return found
@@ -72,3 +82,20 @@ def _offsets_group(snapshot: Snapshot) -> Symptom:
     heartbeat = snapshot.heartbeats.get(snapshot.state.holder or "")
     problem = heartbeat.offsets_group.problem if heartbeat else ""
     return Symptom(Health.FAIL if problem else Health.PASS, problem, TRANSIENT_SECONDS)
+
+
+def _log(state: StreamState, before: int) -> Symptom:
+    if state.illegal_count > before:
+        return Symptom(Health.FAIL, f"Somebody writes to its control log past the rules. {illegal_records(state)}")
+    return Symptom(Health.PASS)
+
+
+def illegal_records(state: StreamState) -> str:
+    """Return a sentence about the records that break a rule and are not obeyed; empty when there are none."""
+    if not state.illegal_count:
+        return ""
+    named = ", ".join(f"{record.seq} ({record.kind}: {record.rule})" for record in state.illegal[-ILLEGAL_SHOWN:])
+    return (
+        f"{count(state.illegal_count, 'record')} of its control log break the rules and are ignored, the last ones: "
+        f"{named}. Find out who wrote them."
+    )

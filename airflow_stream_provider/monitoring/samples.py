@@ -52,6 +52,7 @@ class LagSample:
     :param incidents: state of each kind of incident.
     :param counters: of the heartbeats, by incarnation.
     :param silent_seconds: age of the holder's last sign of life, or of the last holder's; None = unknown.
+    :param illegal: records of the control log that break a rule, in all.
     """
 
     at: float
@@ -63,6 +64,7 @@ class LagSample:
     incidents: Mapping[str, IncidentState] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
     silent_seconds: float | None = None
+    illegal: int = 0
 
     @property
     def good(self) -> bool:
@@ -102,6 +104,7 @@ class LagSample:
             "incidents": {kind: state.to_json() for kind, state in self.incidents.items()},
             "counters": dict(self.counters),
             "silent_seconds": self.silent_seconds,
+            "illegal": self.illegal,
         }
 
     @classmethod

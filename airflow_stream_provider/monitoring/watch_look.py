@@ -39,7 +39,8 @@ def sample_of(
     judgement = lag.judge(limits) if lag else None
     holder = snapshot.state.holder
     silent = silent_since(samples, holder, snapshot.counter(holder)) if holder else None
-    found = symptoms(snapshot, judgement, silent, for_at_least)
+    illegal = samples[0].illegal if samples else 0
+    found = symptoms(snapshot, judgement, silent, for_at_least, illegal)
     for kind, symptom in found.items():
         if symptom.health is Health.FAIL:
             log.warning("%s: %s", kind.value, symptom.description)
@@ -55,6 +56,7 @@ def sample_of(
         health=judgement.health if judgement else Health.UNKNOWN,
         problem=lag.problem if lag else "",
         incidents=update_incidents(snapshot.stream, before, found, snapshot.at),
+        illegal=snapshot.state.illegal_count,
         counters={name: snapshot.counter(name) for name in snapshot.heartbeats},
     )
 

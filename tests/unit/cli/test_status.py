@@ -161,6 +161,15 @@ def test_a_damaged_log_is_no_status(spec: StreamSpec) -> None:
     assert "Record 4 of the control log of orders cannot be read" in found.problem
 
 
+def test_a_log_that_is_older_than_its_heartbeats_is_no_status_either(spec: StreamSpec) -> None:
+    log = new_log(spec.control)
+    write(log, *STOPPED)
+    log.beat(OLD, Heartbeat(seq=len(STOPPED) + 1))
+    found = status_of(spec)
+    assert found.code == Code.UNKNOWN
+    assert "was put back from an older copy" in found.problem
+
+
 @pytest.mark.parametrize(
     ("age", "kafka", "code"),
     [(0.0, "k", Code.BAD), (STALE_SECONDS + 5, "k", Code.UNKNOWN), (STALE_SECONDS + 5, None, Code.WELL)],

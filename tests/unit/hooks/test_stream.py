@@ -22,6 +22,7 @@ from airflow_stream_provider.lag import reader
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lifecycle.errors import (
     ClusterError,
+    ControlLogDamaged,
     ControlLogReplaced,
     ControlUnavailable,
     RuleBroken,
@@ -284,6 +285,15 @@ def test_a_look_at_another_log_than_before_is_an_error(hook: StreamHook) -> None
     (hook.folder / "log" / f"{len(RUNNING):020d}.json").unlink()
     with pytest.raises(ControlLogReplaced):
         hook.observe()
+
+
+def test_a_look_at_a_log_that_is_older_than_a_heartbeat_is_an_error(hook: StreamHook) -> None:
+    write(hook.control_log, *RUNNING)
+    hook.control_log.beat(NEW, Heartbeat(seq=len(RUNNING) + 1))
+    with pytest.raises(ControlLogDamaged, match=f"its driver {NEW} has read record {len(RUNNING) + 1}"):
+        hook.observe()
+    write(open_log(hook.control, "orders"), record("noted"))
+    assert hook.observe().state.holder == OLD
 
 
 def test_a_release_is_published_and_declared_when_there_is_room(

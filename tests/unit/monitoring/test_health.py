@@ -8,12 +8,26 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lag.limits import Health, LagJudgement
+from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, OffsetsGroupStatus
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS, symptoms
+from airflow_stream_provider.monitoring.health import ILLEGAL_SHOWN, TRANSIENT_SECONDS, illegal_records, symptoms
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
 from tests.support.snapshots import snapshot
-from tests.support.story import INTERRUPTED, OLD, RELEASED, REQUESTED, RUNNING, STARTED, STOPPED, failed, fenced
+from tests.support.story import (
+    INTERRUPTED,
+    NEW,
+    OLD,
+    RELEASED,
+    REQUESTED,
+    RUNNING,
+    STARTED,
+    STOPPED,
+    acquired,
+    failed,
+    fenced,
+    play,
+)
 
 FAR = LagJudgement(Health.FAIL, ("q is behind by 60 records; 10 are allowed.",))
 UNSURE = LagJudgement(Health.UNKNOWN, ("Kafka does not answer.",))
@@ -29,7 +43,7 @@ def look(
 
 def test_a_stream_that_runs_and_keeps_up_is_well() -> None:
     found = look(*RUNNING)
-    assert set(found) == {"down", "offsets_group", "lag", "lag_unknown"}
+    assert set(found) == {"down", "offsets_group", "log", "lag", "lag_unknown"}
     assert {symptom.health for symptom in found.values()} == {Health.PASS}
 
 
@@ -79,9 +93,27 @@ def test_an_unknown_lag_is_a_kind_of_its_own_and_says_nothing_about_the_lag() ->
 
 
 def test_a_stream_without_kafka_has_no_lag() -> None:
-    assert set(look(*RUNNING, lag=None)) == {"down", "offsets_group"}
+    assert set(look(*RUNNING, lag=None)) == {"down", "offsets_group", "log"}
 
 
 def test_a_group_that_cannot_be_committed_to_is_a_symptom() -> None:
     found = look(*RUNNING, offsets_group=OffsetsGroupStatus(1.0, "not authorized"))[IncidentKind.OFFSETS_GROUP]
     assert found == Symptom(Health.FAIL, "not authorized", TRANSIENT_SECONDS)
+
+
+@pytest.mark.parametrize(("before", "health"), [(0, Health.FAIL), (1, Health.FAIL), (2, Health.PASS)])
+def test_new_records_that_break_the_rules_are_told(before: int, health: Health) -> None:
+    forged = [acquired(NEW, "forged", 7).numbered(len(RUNNING) + number) for number in (1, 2)]
+    found = replace(snapshot(*RUNNING, at=1000.0), state=fold(forged, play(RUNNING)))
+    symptom = symptoms(found, None, None, 120.0, before)[IncidentKind.LOG]
+    assert (symptom.health, symptom.for_at_least) == (health, 0.0)
+    if health is Health.FAIL:
+        assert "2 records of its control log break the rules" in symptom.description
+        assert "7 (acquired: one-holder), 8 (acquired: one-holder)" in symptom.description
+
+
+def test_only_some_illegal_records_are_named() -> None:
+    many = [acquired(NEW, "forged", 7).numbered(len(RUNNING) + number) for number in range(1, ILLEGAL_SHOWN + 3)]
+    said = illegal_records(fold(many, play(RUNNING)))
+    assert said.count("one-holder") == ILLEGAL_SHOWN
+    assert illegal_records(play(RUNNING)) == ""

@@ -11,6 +11,7 @@ import pytest
 from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import PartitionLag
+from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.monitoring.alert import Alert
@@ -18,7 +19,7 @@ from airflow_stream_provider.monitoring.samples import LagSample, QuerySample
 from airflow_stream_provider.monitoring.watch_look import Alerts, sample_of
 from tests.support.lag_reports import partition, report
 from tests.support.snapshots import snapshot
-from tests.support.story import OLD, RUNNING, STOPPED
+from tests.support.story import NEW, OLD, RUNNING, STOPPED, acquired, play
 
 LIMITS = LagLimits(max_records=10)
 
@@ -57,6 +58,18 @@ def test_a_sample_keeps_the_stream_the_queries_and_the_counters() -> None:
 def test_a_lag_of_a_stream_that_was_stopped_is_kept_and_opens_nothing() -> None:
     found = sample(looked(partition(11)), records=STOPPED)
     assert (found.health, found.open_incidents) == (Health.FAIL, {})
+
+
+def test_people_are_told_of_illegal_records_until_no_look_that_is_kept_is_older() -> None:
+    forged = acquired(NEW, "forged", 7).numbered(len(RUNNING) + 1)
+    found = replace(snapshot(*RUNNING, at=1000.0), state=fold([forged], play(RUNNING)))
+    kept = [sample(None)]
+    assert kept[0].open_incidents == {}
+    for _ in range(3):
+        kept.append(sample_of(found, None, kept, LIMITS, 0.0))
+        assert set(kept[-1].open_incidents) == {"log"}
+    assert sample_of(found, None, kept[1:], LIMITS, 0.0).open_incidents == {}
+    assert LagSample.from_json(kept[-1].to_json()).illegal == 1
 
 
 class Watch:
