@@ -6,14 +6,14 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 from typing_extensions import override
 
 from airflow_stream_provider.lag.look import LagLook
-from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StreamError
 from airflow_stream_provider.monitoring.samples import LagSample, amend, append, read
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.planning.conditions import Needs
@@ -26,6 +26,8 @@ from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 if TYPE_CHECKING:
     from airflow_stream_provider.monitoring.watch_look import Alerts
 
+# XCom of what the look found.
+SAMPLE = "sample"
 # XCom of the incident that the watch itself has failed. It is kept there because the control folder may be away.
 WATCH_INCIDENT = "watch_incident"
 
@@ -36,7 +38,8 @@ class WatchStreamOperator(StreamOperator):
     A look measures the lag, sends the gauges, adds a sample to those that the command line shows, and tells people of
     every incident twice: when it opens and when it is over, with the same id. For the kinds see `IncidentKind`. They
     are told after the first step of bringing it back, and a recipient that hangs is left behind after half a minute.
-    A look that fails, say because the control folder is away, is an incident too, once the task has no retries left.
+    A look that fails, say because the control folder is away or the log damaged, is an incident too, once the task has
+    no retries left.
 
     Bringing back fences the dead driver (killed, and confirmed gone by the cluster), ends requests that nobody can
     fulfil any more, and appoints a warm driver of the release that held last, or else starts that release again; for
@@ -103,7 +106,7 @@ class WatchStreamOperator(StreamOperator):
         from airflow_stream_provider.monitoring.watch_look import sample_of
 
         if not self.hook.exists():
-            raise AirflowSkipException("This stream has never been deployed.")
+            self._never_deployed(context)
         snapshot = self.hook.observe()
         store = self.hook.control_log.store
         samples = read(store)
@@ -116,7 +119,22 @@ class WatchStreamOperator(StreamOperator):
         if not samples or samples[-1].at // 3600 != sample.at // 3600:
             self.hook.clean_up()
         self._untold = (sample, lag, samples)
-        context["ti"].xcom_push(key="sample", value=sample.to_json())
+        context["ti"].xcom_push(key=SAMPLE, value=sample.to_json())
+
+    def _never_deployed(self, context: Context) -> NoReturn:
+        """Skip this look; or fail when the stream was there at an earlier one, which Airflow remembers.
+
+        Its folder is gone then: drivers without it halt, and with it this watch would forget the stream.
+        """
+        if not context["ti"].xcom_pull(task_ids=self.task_id, key=SAMPLE, include_prior_dates=True, map_indexes=-1):
+            raise AirflowSkipException("This stream has never been deployed.")
+        raise ControlUnavailable(
+            f"There is no folder {self.hook.folder}, though an earlier run of this watch has seen the stream there.",
+            next_step="Mount or restore it; its drivers wait for it for some minutes. If the stream is to begin anew: "
+            "see that no driver of it is left on the cluster, then deploy it. If it is not wanted any more: remove its "
+            "YAML.",
+            folder=str(self.hook.folder),
+        )
 
     def _tell(self, context: Context) -> None:
         """Send the alerts that are due after the look of this try, and keep who got them."""

@@ -21,14 +21,16 @@ from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lag import reader, topic_ids
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
 from airflow_stream_provider.lag.targets import NotedOffsets
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
+from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.operators import watch as watch_module
 from airflow_stream_provider.operators.watch import WatchStreamOperator
 from airflow_stream_provider.spec.stream import NotifySpec, StreamSpec
 from tests.support.control_root import new_log
-from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, STOPPED, failed, write
+from tests.support.simulation.world import MemoryStore
+from tests.support.story import HANDED_OVER, OLD, OLD_DEPLOYMENT, RUNNING, STARTED, STOPPED, acquired, failed, write
 
 
 class Kafka:
@@ -126,7 +128,7 @@ def test_a_control_folder_that_is_not_mounted_is_an_error(spec: StreamSpec, kafk
 def test_a_stream_that_was_never_deployed_is_nothing_to_watch(spec: StreamSpec, kafka: Kafka) -> None:
     make_root(spec.control)
     with pytest.raises(AirflowSkipException, match="never been deployed"):
-        WatchStreamOperator(task_id="watch", stream=spec).execute({})
+        Watch(spec, ControlLog(MemoryStore(), "orders")).look()
 
 
 def test_each_look_is_kept(watch: Watch, kafka: Kafka) -> None:
@@ -293,6 +295,62 @@ def test_people_are_told_once_that_the_watch_itself_fails_and_that_it_works_agai
     _, closed = watch.told
     assert (closed.kind, closed.open, closed.incident) == ("watch", False, opened.incident)
     assert closed.subject == "The watch of orders works again"
+
+
+def test_a_stream_whose_folder_has_vanished_is_not_one_that_was_never_deployed(watch: Watch) -> None:
+    write(watch.log, *RUNNING)
+    with pytest.raises(TaskDeferred):
+        watch.look()
+    folder = watch.log.store.folder
+    folder.rename(folder.with_name("elsewhere"))
+    for _ in range(2):
+        with pytest.raises(ControlUnavailable, match="an earlier run of this watch has seen the stream there"):
+            watch.look(beating=False)
+    (opened,) = watch.told
+    assert (opened.kind, opened.open) == ("watch", True)
+    folder.with_name("elsewhere").rename(folder)
+    watch.look()
+    assert [alert.open for alert in watch.told] == [True, False]
+
+
+@pytest.mark.parametrize("records", [HANDED_OVER, STOPPED])
+@pytest.mark.parametrize("bad", [4, None])
+def test_the_watch_does_nothing_on_a_part_of_a_log_and_people_are_told(
+    watch: Watch, records: list[Record], bad: int | None
+) -> None:
+    """The file of a record is damaged: that of an earlier request, or the last one."""
+    write(watch.log, *records)
+    last = watch.log.state.seq
+    (watch.log.store.folder / "log" / f"{bad or last:020d}.json").write_bytes(b"torn")
+    with pytest.raises(ControlLogDamaged):
+        watch.look(beating=False)
+    (opened,) = watch.told
+    assert opened.kind == "watch"
+    assert f"Record {bad or last} of the control log of orders cannot be read" in opened.text
+    assert watch.log.store.read(last + 1) is None
+
+
+def test_the_watch_does_nothing_on_an_older_copy_of_the_log(watch: Watch) -> None:
+    """In which it was stopped, say, though a driver has read that it runs: nobody would be told that it is down."""
+    write(watch.log, *STARTED)
+    watch.log.beat(OLD, Heartbeat(counter=7, seq=len(RUNNING), epoch=1))
+    with pytest.raises(ControlLogDamaged):
+        watch.look(beating=False)
+    (opened,) = watch.told
+    assert f"its driver {OLD} has read record {len(RUNNING)} (epoch 1)" in opened.text
+    assert watch.log.store.read(len(STARTED) + 1) is None
+
+
+def test_people_are_told_of_records_that_break_the_rules(watch: Watch) -> None:
+    write(watch.log, *RUNNING)
+    with pytest.raises(TaskDeferred):
+        watch.look()
+    watch.log.store.create(len(RUNNING) + 1, acquired(OLD, "forged", 7).to_json())
+    for _ in range(2):
+        watch.look()
+    (opened,) = watch.told
+    assert (opened.kind, opened.open) == ("log", True)
+    assert "1 record of its control log break the rules" in opened.text
 
 
 def test_a_look_that_will_be_tried_again_disturbs_nobody(watch: Watch, away: Callable[[], None]) -> None:
