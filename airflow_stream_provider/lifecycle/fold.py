@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,6 +103,7 @@ class _Draft:
     illegal: tuple[IllegalRecord, ...]
     illegal_count: int
     forgotten: tuple[str, ...]
+    ends: Mapping[str, Mapping[str, Any]]
 
     @classmethod
     def of(cls, state: StreamState) -> _Draft:
@@ -125,7 +126,7 @@ class _Draft:
         """If `name` held, nobody holds from here on. An open request to stop is then done, whatever ended the hold."""
         if self.holder != name:
             return
-        self.holder, self.last_end = None, how
+        self.holder, self.last_end, self.ends = None, how, {}
         for request in itertools.islice(reversed(self.requests.values()), 1):  # only the newest can be open
             if request.stage.open and request.to is None:
                 self.request(request.id, RequestStage.DONE)
@@ -177,8 +178,9 @@ def _released(draft: _Draft, r: Record) -> None:
     completed = r["boundary"] == Boundary.COMPLETED.value
     draft.incarnation(r["incarnation"], IncarnationState.STANDBY if completed else IncarnationState.INTERRUPTED)
     draft.free(r["incarnation"], HoldEnd.RELEASED)
+    draft.ends = r.get("ends") or {}
     if r.get("to") is not None:
-        draft.request(r["request"], RequestStage.RELEASED, ends=r.get("ends") or {})
+        draft.request(r["request"], RequestStage.RELEASED, ends=draft.ends)
 
 
 def _acquired(draft: _Draft, r: Record) -> None:

@@ -222,6 +222,8 @@ class StreamState:
     :param last_holder: incarnation that holds now or held last.
     :param last_end: how the last hold ended; None while there is a holder or never was one.
     :param illegal: the last illegal records, oldest first; `illegal_count` says how many there are in all.
+    :param ends: where the queries stopped, by query, when the stream was released last; empty when a later hold has
+        ended otherwise.
     :param forgotten: ids of deployments and requests that were left out, oldest first; none of them can be used again.
     """
 
@@ -237,6 +239,7 @@ class StreamState:
     illegal: tuple[IllegalRecord, ...] = ()
     illegal_count: int = 0
     forgotten: tuple[str, ...] = ()
+    ends: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def open_request(self) -> Request | None:

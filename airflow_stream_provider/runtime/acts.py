@@ -152,12 +152,14 @@ class Acts:
         self.released_at = None
         self._heartbeat.started_at = self._clock.time()
         request = next(reversed(list(state.requests.values())), None)
-        ends = request.ends.values() if request is not None else ()
+        handed_over = request is not None and bool(request.ends)
+        # After a stop or SIGTERM, too, this machine may not see the last commits yet.
+        ends = request.ends if request is not None and handed_over else state.ends
         # Drivers of older versions do not name the checkpoint.
-        named = (end for end in ends if isinstance(end, Mapping) and end.get("checkpoint"))
+        named = (end for end in ends.values() if isinstance(end, Mapping) and end.get("checkpoint"))
         known = [end for end in named if isinstance(end.get("batch"), int)]
         committed = {end["checkpoint"]: end["batch"] for end in known}
-        self._in_background(lambda: self._queries.start(queries, committed))
+        self._in_background(lambda: self._queries.start(queries, committed, required=handed_over))
 
     def release(self, state: StreamState) -> None:
         """Stop all queries in the background and append `released`; abort a request that has expired instead."""

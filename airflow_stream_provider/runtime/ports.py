@@ -101,10 +101,12 @@ class Queries(Protocol):
     def let_go(self) -> None:
         """Start nothing that the script adds from now on; return once a start that is under way has ended."""
 
-    def start(self, queries: Sequence[Any], committed: Mapping[str, int]) -> None:
+    def start(self, queries: Sequence[Any], committed: Mapping[str, int], *, required: bool = True) -> None:
         """Start these queries side by side on their real checkpoints.
 
         :param committed: by checkpoint, the last batch that the former holder committed; it must be seen there first.
+        :param required: default True: it is an error when it is not seen in time. After a stop a person may have put an
+            older copy of the checkpoint there: then the queries start all the same.
         """
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:

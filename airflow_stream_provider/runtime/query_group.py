@@ -115,16 +115,18 @@ class QueryGroup:
         """Start nothing that the script adds from now on; return once a start that is under way has ended."""
         self._gate.let_go()
 
-    def start(self, queries: Sequence[ManagedQuery], committed: Mapping[str, int]) -> None:
+    def start(self, queries: Sequence[ManagedQuery], committed: Mapping[str, int], *, required: bool = True) -> None:
         """Start these side by side on their real checkpoints, each once the batch in `committed` is seen there.
 
-        :raises StreamError: one cannot start, or its checkpoint does not show that batch within a minute.
+        :param required: whether it is an error when the checkpoint does not show that batch within a minute; else it is
+            started then.
+        :raises StreamError: one cannot start, or its checkpoint does not show that batch.
         """
 
         def start(query: ManagedQuery) -> None:
             batch = committed.get(query.checkpoint)
             if batch is not None:
-                checkpoints.await_commit(query.checkpoint, batch)
+                checkpoints.await_commit(query.checkpoint, batch, required=required)
             self._start_one(query)
 
         side_by_side(start, queries)

@@ -82,6 +82,7 @@ class FakeQueries:
         self.lost: tuple[Any, Exception] | None = None
         self.asked = 0
         self.committed: Mapping[str, int] = {}
+        self.required = False
         self._did = did
 
     def describe(self) -> list[dict[str, Any]]:
@@ -98,8 +99,8 @@ class FakeQueries:
     def let_go(self) -> None:
         self._did.append("let go")
 
-    def start(self, queries: Sequence[Any], committed: Mapping[str, int]) -> None:
-        self.committed = committed
+    def start(self, queries: Sequence[Any], committed: Mapping[str, int], *, required: bool = True) -> None:
+        self.committed, self.required = committed, required
         self._did.append("start")
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:

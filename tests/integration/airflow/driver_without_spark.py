@@ -103,7 +103,7 @@ class Queries:
     def let_go(self) -> None:
         return
 
-    def start(self, queries: Sequence[Query], committed: Mapping[str, int]) -> None:
+    def start(self, queries: Sequence[Query], committed: Mapping[str, int], *, required: bool = True) -> None:
         self._running = True
         threading.Thread(target=self._run, daemon=True).start()
 

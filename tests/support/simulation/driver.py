@@ -301,7 +301,7 @@ class Queries:
     def let_go(self) -> None:
         return
 
-    def start(self, queries: Sequence[Queries], committed: Mapping[str, int]) -> None:
+    def start(self, queries: Sequence[Queries], committed: Mapping[str, int], *, required: bool = True) -> None:
         self._driver.here.point()
         if not self.over:
             self.started = self._driver.writing = True

@@ -57,6 +57,16 @@ def test_a_commit_that_comes_late(root: Path) -> None:
     timer.join()
 
 
+def test_a_commit_that_is_not_required_is_waited_for_all_the_same(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    await_commit(root, 7, 0.5, required=False)
+    assert "ends at batch 6 here; before the stop, batch 7 was committed" in caplog.text
+    timer = threading.Timer(0.5, commit, (root, 7))
+    timer.start()
+    await_commit(root, 7, 3600.0, required=False)
+    timer.join()
+    assert "7" in os.listdir(root / "commits")
+
+
 @pytest.mark.parametrize("batch", [7, 0])
 def test_a_commit_that_does_not_appear_is_an_error(root: Path, batch: int) -> None:
     where = root if batch else root / "new"

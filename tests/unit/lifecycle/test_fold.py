@@ -97,6 +97,18 @@ def test_a_request_survives_the_loss_of_the_holder_but_a_stop_has_got_what_it_wa
         assert play([*story.STOPPING, end]).requests["stop"].stage is Stage.DONE
 
 
+def test_where_the_queries_stopped_is_known_until_a_hold_ends_otherwise() -> None:
+    by_stop = play([*story.RUNNING, story.released(OLD, None, None)])
+    assert by_stop.ends == {"a": {"batch": 7}}
+    assert play([story.requested("again", OLD), story.ready("again", OLD)], by_stop).ends == by_stop.ends
+    handed_over = play(story.HANDED_OVER)
+    assert handed_over.ends == handed_over.requests["up"].ends == {"a": {"batch": 7}}
+    for end in (story.fenced(NEW), story.failed(NEW), story.finished(NEW)):
+        assert play([end], handed_over).ends == {}
+    assert play([story.failed(TWIN)], handed_over).ends == handed_over.ends
+    assert play(story.RUNNING).ends == {}
+
+
 def test_a_twin_that_fails_does_not_end_the_deployment_of_another() -> None:
     beside_the_holder = play([*story.HANDED_OVER, story.standby(TWIN), story.failed(TWIN)])
     assert beside_the_holder.deployments[NEW_DEPLOYMENT].ended is None

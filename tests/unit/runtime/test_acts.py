@@ -22,8 +22,10 @@ from tests.support.story import (
     RUNNING,
     STARTED,
     STOPPING,
+    acquired,
     failed,
     fenced,
+    ready,
     record,
     requested,
     retired,
@@ -218,7 +220,26 @@ def test_the_next_holder_is_told_where_the_one_before_stopped() -> None:
     stopped = record("released", incarnation=OLD, request="up", to=NEW, boundary="completed", ends=ends)
     driver = FakeDriver(NEW, [*READY, stopped])
     work(driver)
-    assert driver.queries.committed == {"/a": 7}
+    assert (driver.queries.committed, driver.queries.required) == ({"/a": 7}, True)
+
+
+@pytest.mark.parametrize("asked", ["stop", None], ids=["stopped", "SIGTERM"])
+def test_whoever_holds_after_a_stop_is_told_too(asked: str | None) -> None:
+    ends = {"a": {"batch": 7, "boundary": "completed", "checkpoint": "/a"}}
+    let_go = record("released", incarnation=OLD, request=asked, to=None, boundary="completed", ends=ends)
+    stopped = [*(STOPPING if asked else PREPARED), let_go]
+    driver = FakeDriver(NEW, [*stopped, requested("up", NEW), ready("up", NEW)])
+    work(driver)
+    assert (driver.queries.committed, driver.queries.required) == ({"/a": 7}, False)
+
+
+def test_nobody_is_told_of_a_stop_before_another_hold() -> None:
+    ends = {"a": {"batch": 7, "boundary": "completed", "checkpoint": "/a"}}
+    let_go = record("released", incarnation=OLD, request=None, to=None, boundary="completed", ends=ends)
+    since = [requested("again", OLD), ready("again", OLD), acquired(OLD, "again", 2), failed(OLD)]
+    driver = FakeDriver(NEW, [*PREPARED, let_go, *since, requested("up", NEW), ready("up", NEW)])
+    work(driver)
+    assert driver.queries.committed == {}
 
 
 def test_a_holder_that_starts_again_in_place_is_told_nothing() -> None:

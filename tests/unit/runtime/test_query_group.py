@@ -234,12 +234,18 @@ def test_a_driver_that_takes_the_stream_back_has_proven_itself_before(
 
 
 def test_a_query_starts_only_where_its_former_holder_stopped(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
-    awaited: list[tuple[str, int]] = []
-    monkeypatch.setattr(checkpoint, "await_commit", lambda location, batch: awaited.append((location, batch)))
+    awaited: list[tuple[str, int, bool]] = []
+
+    def wait(location: str, batch: int, *, required: bool) -> None:
+        awaited.append((location, batch, required))
+
+    monkeypatch.setattr(checkpoint, "await_commit", wait)
     claimed: list[str] = []
     group = group_of(query, claimed)
     group.start([query], {query.checkpoint: 7, "/another": 9})  # type: ignore[list-item]
-    assert (awaited, claimed, query.starts) == ([(query.checkpoint, 7)], [query.checkpoint], 1)
+    assert (awaited, claimed, query.starts) == ([(query.checkpoint, 7, True)], [query.checkpoint], 1)
+    group.start([query], {query.checkpoint: 7}, required=False)  # type: ignore[list-item]
+    assert awaited[1:] == [(query.checkpoint, 7, False)]
 
 
 def test_an_engine_without_boundaries_does_not_start_late_either(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
