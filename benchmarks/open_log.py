@@ -37,7 +37,7 @@ def life() -> Iterator[Record]:
         name, request = f"{deployment}.0000000a", f"{number:016x}"
         release = {
             "version": f"2.1.{number // 5}",
-            "hash": hashlib.sha256(str(number // 5).encode()).hexdigest()[:16],
+            "hash": hashlib.sha256(str(number // 5).encode()).hexdigest(),
             "application": "orders.py",
             "arguments": ["--bootstrap", "kafka:9092", "--checkpoint", "/data/checkpoints/orders"],
             "py_files": ["common.py"],
