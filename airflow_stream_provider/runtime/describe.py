@@ -88,6 +88,33 @@ def _sources(plan: Any) -> list[str]:
     return found
 
 
+def cleans_input(query: ManagedQuery) -> bool:
+    """Whether Spark deletes or archives input files of a query once they are read (`cleanSource` of a file source).
+
+    It does so whenever it plans the batch after that one, on whatever checkpoint the query runs.
+    """
+    plan = query.writer._df._jdf.queryExecution().analyzed()
+    return any(mode.lower() != "off" for leaf in _leaves(plan) for mode in _given(leaf, "cleanSource"))
+
+
+def _given(relation: Any, option: str) -> list[str]:
+    """Return the values that a source was given for an option, whose name is in any case."""
+    name = relation.getClass().getSimpleName()
+    if name == "StreamingRelationV2":
+        value = relation.extraOptions().get(option)
+        return [] if value is None else [value]
+    if name != "StreamingRelation":
+        return []
+    # A Scala map with the names as they were given.
+    pairs = relation.dataSource().options().iterator()
+    found = []
+    while pairs.hasNext():
+        pair = pairs.next()
+        if pair._1().lower() == option.lower():
+            found.append(pair._2())
+    return found
+
+
 def _options(get: Callable[[str], Any], names: Sequence[str]) -> dict[str, str]:
     # Spark's own map takes names in any case; ours has them in lower case.
     found = {name: get(name.lower()) for name in names}

@@ -20,7 +20,7 @@ from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime.compatibility import compare_queries
-from airflow_stream_provider.runtime.describe import describe
+from airflow_stream_provider.runtime.describe import cleans_input, describe
 from airflow_stream_provider.runtime.driver_process import DriverProcess
 from airflow_stream_provider.runtime.engine import check_engine
 from airflow_stream_provider.runtime.gate import Gate, start_ungated
@@ -32,6 +32,13 @@ from airflow_stream_provider.runtime.writer_spec import rehearsal_writer
 SENTINEL = "airflow-stream-rehearsal: the plan is accepted"
 # A source with nothing to read produces no batch, so that a longer wait for the next one would warm up nothing.
 IDLE_SECONDS = 10.0
+# To plan a batch, Spark tells the sources that the one before it is done, and a file source then cleans the real input:
+# also what the running release has not read. The batch that `_plan` runs is in the offsets log already, so that Spark
+# plans no other one.
+PLAN_ONLY = (
+    "The query {} lets Spark clean its input (cleanSource): only its plan was rehearsed, because the batches of a "
+    "rehearsal would remove files that the running release has not read."
+)
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +59,8 @@ class Rehearsal:
         self._others = others
         self._queries: list[dict[str, Any]] = []
         self._pinned: dict[str, dict[str, str]] = {}
+        # Checkpoints of the queries whose input Spark cleans.
+        self._cleaning: set[str] = set()
         self._say: Callable[[str], None] = lambda message: None
         self._deadline = 0.0
         # Spark 3 compares state schemas when it loads the state, not when it plans: there one batch at least must run.
@@ -75,6 +84,8 @@ class Rehearsal:
         self._queries = [describe(query) for query in queries]
         self._pinned = {query.checkpoint: checkpoints.pinned_conf(query.checkpoint) for query in queries}
         notes = self._compared(former)
+        self._cleaning = {query.checkpoint for query in queries if cleans_input(query)}
+        notes += [PLAN_ONLY.format(query.label) for query in queries if query.checkpoint in self._cleaning]
         found = {}
         runtime._rehearsing = True
         try:
@@ -116,9 +127,10 @@ class Rehearsal:
                 return summary  # there is no batch to rehearse on; its first batch runs after the hand-over
             self._say(f"rehearsing the plan of {query.label}")
             summary["plan_seconds"] = self._plan(query, str(folder / "plan"))
-            if self._batches:
+            if self._batches and query.checkpoint not in self._cleaning:
                 self._say(f"warming up {query.label}")
                 summary.update(self._warm(query, str(folder / "warm")))
+            if self._batches:
                 self._warm_sink(query)
             return summary
         finally:

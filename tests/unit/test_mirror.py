@@ -30,7 +30,6 @@ ELSEWHERE = {
     ),
     "runtime/driver_process.py": ("integration/runtime/test_hand_over.py", "it is a whole process with its JVM"),
     "runtime/jvm.py": ("integration/runtime/test_boundary.py", "it is used by whatever runs beside a JVM"),
-    "runtime/rehearsal.py": ("integration/runtime/test_hand_over.py", "a standby that takes over has rehearsed"),
 }
 # Statements inside functions; a module with fewer has nothing that could be wrong by itself.
 FEW = 5

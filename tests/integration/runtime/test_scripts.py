@@ -73,6 +73,27 @@ def test_a_script_is_handed_over_and_back(script: str, stream: HandRunStream, or
         assert not [line for line in written if "record" in line]
 
 
+def test_a_rehearsal_leaves_the_files_that_the_running_release_has_not_read(
+    stream: HandRunStream, orders: Orders
+) -> None:
+    orders.write()
+    stream.deploy("orders-1", SCRIPTS / "cleans.py", str(orders.root), "10000 hours")
+    stream.hand_over(stream.standby("orders-1"))
+    wait_for("the first file", lambda: len(orders.delivered()) == orders.written)
+    for _ in range(4):
+        orders.write()
+    stream.deploy("orders-2", SCRIPTS / "cleans.py", str(orders.root), "200 milliseconds", rehearse_batches=4)
+    two = stream.standby("orders-2")
+    assert len(list((orders.root / "in").iterdir())) == 5
+    assert "only its plan was rehearsed" in stream.state.incarnations[two].rehearsal["notes"][0]
+
+    stream.hand_over(two)
+    wait_for("all orders", lambda: len(orders.delivered()) == orders.written)
+    assert set(orders.delivered().values()) == {1}
+    # Whoever holds lets Spark clean what it has read.
+    wait_for("the files to be cleaned", lambda: len(list((orders.root / "in").iterdir())) == 1)
+
+
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HandRunStream, Orders]]:
     """A stream that runs well, for all releases that are refused."""

@@ -1,11 +1,17 @@
-"""What a heartbeat says of a query of which Spark has told nothing yet; what it tells is in the integration tests."""
+"""What is said of a query of which Spark has told nothing yet, and whose input it cleans, by plans that are made up.
+
+tests/integration/runtime/test_describe.py asks real ones.
+"""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
-from airflow_stream_provider.runtime.describe import progress
+from airflow_stream_provider.runtime.describe import cleans_input, progress
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from tests.support.real_run import real_run, writer
 
@@ -17,3 +23,63 @@ def test_a_query_that_the_script_has_stopped_has_ended() -> None:
     assert progress(query) == QueryProgress("out", "/data/out", sink)
     query.stop()
     assert progress(query) == QueryProgress("out", "/data/out", sink, ended=True)
+
+
+class Items(list[Any]):
+    """A Scala sequence, as py4j shows it."""
+
+    def size(self) -> int:
+        return len(self)
+
+    def apply(self, position: int) -> Any:
+        return self[position]
+
+
+class Pairs(list[Any]):
+    """A Scala map's iterator, as py4j shows it."""
+
+    def hasNext(self) -> bool:
+        return bool(self)
+
+    def next(self) -> Any:
+        key, value = self.pop(0)
+        return SimpleNamespace(_1=lambda: key, _2=lambda: value)
+
+
+def leaf(kind: str, **methods: Any) -> Any:
+    return SimpleNamespace(getClass=lambda: SimpleNamespace(getSimpleName=lambda: kind), **methods)
+
+
+def files(**options: str) -> Any:
+    """A file source, with option names as the script wrote them."""
+    source = SimpleNamespace(options=lambda: SimpleNamespace(iterator=lambda: Pairs(options.items())))
+    return leaf("StreamingRelation", dataSource=lambda: source)
+
+
+def second(**options: str) -> Any:
+    """A source of Spark's second interface, whose map takes names in any case."""
+    lower = {name.lower(): value for name, value in options.items()}
+    given = SimpleNamespace(get=lambda name: lower.get(name.lower()))
+    return leaf("StreamingRelationV2", extraOptions=lambda: given)
+
+
+def query(*leaves: Any) -> Any:
+    plan = SimpleNamespace(collectLeaves=lambda: Items(leaves))
+    frame = SimpleNamespace(_jdf=SimpleNamespace(queryExecution=lambda: SimpleNamespace(analyzed=lambda: plan)))
+    return SimpleNamespace(writer=SimpleNamespace(_df=frame))
+
+
+@pytest.mark.parametrize(
+    ("leaves", "cleans"),
+    [
+        ([files(path="/in", cleanSource="delete")], True),
+        ([files(CLEANSOURCE="Archive", sourceArchiveDir="/old")], True),
+        ([second(subscribe="orders"), files(path="/in", cleansource="delete")], True),
+        ([second(cleanSource="delete")], True),
+        ([files(path="/in")], False),
+        ([files(path="/in", cleanSource="OFF")], False),
+        ([second(subscribe="orders"), leaf("LogicalRelation")], False),
+    ],
+)
+def test_a_source_that_cleans_its_input_is_seen(leaves: list[Any], cleans: bool) -> None:
+    assert cleans_input(query(*leaves)) is cleans

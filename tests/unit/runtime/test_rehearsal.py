@@ -1,0 +1,81 @@
+"""What a rehearsal runs, and of which query. Real ones are in tests/integration/runtime/test_hand_over.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider import checkpoint as checkpoints
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.runtime import rehearsal as module
+from airflow_stream_provider.runtime.rehearsal import Rehearsal
+
+
+class Noted(Rehearsal):
+    """Notes what it would let Spark run."""
+
+    did: list[str]
+
+    def _plan(self, query: Any, clone: str) -> float:
+        self.did.append(f"plan {query.label}")
+        return 0.5
+
+    def _warm(self, query: Any, clone: str) -> dict[str, Any]:
+        self.did.append(f"warm {query.label}")
+        return {"batches": 3}
+
+    def _warm_sink(self, query: Any) -> None:
+        self.did.append(f"sink {query.label}")
+
+
+@pytest.fixture
+def cleaning(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Names of the queries whose input Spark cleans; every checkpoint has a batch."""
+    found: set[str] = set()
+    monkeypatch.setattr(module, "describe", lambda query: {"name": query.label, "checkpoint": query.checkpoint})
+    monkeypatch.setattr(module, "compare_queries", lambda *facts: ([], []))
+    monkeypatch.setattr(module, "cleans_input", lambda query: query.label in found)
+    monkeypatch.setattr(checkpoints, "pinned_conf", lambda location: {})
+    monkeypatch.setattr(checkpoints, "boundary", lambda location: SimpleNamespace(offsets=3))
+    return found
+
+
+def rehearsed(tmp_path: Path, names: Sequence[str], **policy: Any) -> tuple[list[str], dict[str, Any]]:
+    """Rehearse queries of these names; return what Spark would have run, and the summary."""
+    spec = SimpleNamespace(trigger={}, options={})
+    queries = [SimpleNamespace(label=name, checkpoint=str(tmp_path / name), writer_spec=spec) for name in names]
+    gate: Any = SimpleNamespace(all_known=lambda: queries)
+    process: Any = SimpleNamespace(check_checkpoint=lambda location: None)
+    others: Any = None
+    made = Noted(gate, Policy.from_json(policy), "orders-1.0000000a", process, others)
+    made.did = []
+    summary = made.run([], say=lambda message: None)
+    return made.did, summary
+
+
+def test_a_query_is_planned_and_warmed_up(tmp_path: Path, cleaning: set[str]) -> None:
+    did, summary = rehearsed(tmp_path, ["lines"])
+    assert did == ["plan lines", "warm lines", "sink lines"]
+    assert summary["queries"] == {"lines": {"plan_seconds": 0.5, "batches": 3}}
+
+
+def test_no_batch_runs_of_a_query_whose_input_spark_cleans(tmp_path: Path, cleaning: set[str]) -> None:
+    cleaning.add("lines")
+    did, summary = rehearsed(tmp_path, ["lines", "totals"])
+    assert did == ["plan lines", "sink lines", "plan totals", "warm totals", "sink totals"]
+    assert summary["queries"]["lines"] == {"plan_seconds": 0.5}
+    assert len(summary["notes"]) == 1
+    assert "The query lines lets Spark clean its input (cleanSource): only its plan" in summary["notes"][0]
+
+
+def test_spark_3_runs_a_batch_to_compare_state_schemas_but_none_of_a_query_whose_input_it_cleans(
+    tmp_path: Path, cleaning: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark.__version__", "3.5.7")
+    cleaning.add("lines")
+    did, _ = rehearsed(tmp_path, ["lines", "totals"], rehearse_batches=0)
+    assert [step for step in did if step.startswith("warm")] == ["warm totals"]
