@@ -10,10 +10,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.runtime.writer_spec import writer_spec_of
+from airflow_stream_provider.runtime.writer_spec import WriterSpec, writer_spec_of
 
-# These have no path, whatever the options say.
-WITHOUT_PATH = ("kafka", "memory", "console", "noop", "rate", "foreach", "foreachBatch")
+# Formats whose path is a folder; of others it may be the name of a table or of an index.
+FOLDERS = ("parquet", "json", "csv", "orc", "text", "avro", "xml", "delta", "hudi")
 SESSION_CATALOG = "spark_catalog"
 
 
@@ -35,13 +35,24 @@ def check_sink(writer: DataStreamWriter) -> None:
             "checkpoint, so no other driver could continue it.",
             next_step="Use the output mode complete, or another sink; foreachBatch can keep rows, too.",
         )
-    elif spec.sink not in WITHOUT_PATH:
-        path = spec.target or spec.options.get("path", "")
-        if path and not path.startswith("/") and not urlsplit(path).scheme:
-            raise SpecError(
-                f"The query {name} writes to the relative path {path}, so each driver would write to another folder.",
-                next_step="Use an absolute path on storage that all drivers mount, or a URL.",
-            )
+    else:
+        _check_path(name, spec, writer)
+
+
+def _check_path(name: str, spec: WriterSpec, writer: DataStreamWriter) -> None:
+    path = spec.target or spec.options.get("path", "")
+    if path and not path.startswith("/") and not urlsplit(path).scheme and _writes_folders(spec, writer):
+        raise SpecError(
+            f"The query {name} writes to the relative path {path}, so each driver would write to another folder.",
+            next_step="Use an absolute path on storage that all drivers mount, or a URL.",
+        )
+
+
+def _writes_folders(spec: WriterSpec, writer: DataStreamWriter) -> bool:
+    if spec.foreach or spec.foreach_batch is not None:
+        return False
+    named = spec.format or str(writer._spark.conf.get("spark.sql.sources.default", "parquet")).lower()
+    return named.rpartition(".")[2] in FOLDERS  # also org.apache.hudi
 
 
 def _check_table(name: str, table: str, session: Any) -> None:

@@ -40,6 +40,8 @@ SHARED = {"hive.metastore.uris": "thrift://metastore:9083"}
     [
         (writer(format="json", target="out"), "relative path out"),
         (writer(format="delta", options={"path": "./out"}), r"relative path \./out"),
+        (writer(format="org.apache.hudi", target="out"), "relative path out"),
+        (writer(target="out"), "relative path out"),
         (writer(format="memory", name="q"), "The query q writes to a memory sink in append mode"),
         (writer(format="memory", name="q", output_mode="update"), "in update mode"),
         (writer(target="orders", to_table=True), "in this driver's memory"),
@@ -68,6 +70,9 @@ def test_a_warehouse_below_the_working_folder_is_refused(tmp_path: Any, monkeypa
         writer(format="json", target="/out"),
         writer(format="json", target="s3a://bucket/out"),
         writer(format="json", options={"path": "file:/out"}),
+        writer(format="iceberg", options={"path": "lake.orders"}),
+        writer(format="es", target="spark/people"),
+        writer({"spark.sql.sources.default": "iceberg"}, target="lake.orders"),
         writer(format="kafka", options={"topic": "out"}),
         writer(format="console"),
         writer(format="memory", output_mode="complete"),
