@@ -125,6 +125,8 @@ class HandRunStream:
         """Start another driver of a declared deployment."""
         folder = self.log.store.folder / "releases" / str(self.state.deployments[deployment].release.hash)
         output = self.root / f"{deployment}-{len(self.drivers)}.log"
+        work = output.with_suffix(".work")  # each driver has a folder of its own, as on a cluster
+        work.mkdir()
         command = spark_submit(
             [
                 *(part for key, value in self.spark_conf.items() for part in ("--conf", f"{key}={value}")),
@@ -140,6 +142,7 @@ class HandRunStream:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 env=command.environment,
+                cwd=work,
                 start_new_session=True,
             )
         driver = SubmittedDriver(deployment, popen, output)

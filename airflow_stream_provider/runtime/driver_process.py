@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.runtime import jvm
+from airflow_stream_provider.runtime.driver_folders import check_kept
 from airflow_stream_provider.runtime.lease_watchdog import HALT_CODE, LeaseWatchdog, end_with_jvm
 
 log = logging.getLogger(__name__)
@@ -71,6 +72,7 @@ class DriverProcess:
 
         :raises CheckpointError: its location cannot be used, another stream owns it, or an unmanaged job writes it.
         """
+        check_kept(location)
         checkpoints.check_location(location)
         if not checkpoints.check_owner(location, self._stream, self._control):
             checkpoints.refuse_if_being_written(location)
@@ -82,8 +84,9 @@ class DriverProcess:
         One without an owner is looked at again: an unmanaged job may have started since it was checked. That takes
         `CLAIM_SECONDS` when it has logs; a checkpoint that the stream owns takes no time.
 
-        :raises CheckpointError: another stream owns it, or an unmanaged job writes it.
+        :raises CheckpointError: another stream owns it, an unmanaged job writes it, or it ends with this driver.
         """
+        check_kept(location)
         if not checkpoints.check_owner(location, self._stream, self._control):
             checkpoints.refuse_if_being_written(location, CLAIM_SECONDS, since=self._unowned.get(location))
         checkpoints.claim(location, self._stream, self._control)

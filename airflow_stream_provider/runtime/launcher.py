@@ -99,6 +99,7 @@ def _run(
     options: argparse.Namespace,
     folder: Path,
 ) -> int:
+    from airflow_stream_provider.runtime import driver_folders
     from airflow_stream_provider.runtime.agent import Agent
     from airflow_stream_provider.runtime.agent_thread import AgentThread
     from airflow_stream_provider.runtime.answering_store import AnsweringStore
@@ -111,6 +112,7 @@ def _run(
     from airflow_stream_provider.runtime.rehearsal import Rehearsal
     from airflow_stream_provider.runtime.script import run_script
 
+    driver_folders.install(folder.parent)
     # Six tries fit into a lease, and three into the half of it after which a holder pauses.
     log.store = AnsweringStore(log.store, policy.lease_seconds / 6)
     name = f"{options.stream} {release.version} [{options.deployment}]"

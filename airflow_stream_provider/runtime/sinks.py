@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -10,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.runtime.driver_folders import own_folder
 from airflow_stream_provider.runtime.writer_spec import WriterSpec, writer_spec_of
 
 # Formats whose path is a folder; of others it may be the name of a table or of an index.
@@ -22,7 +22,7 @@ def check_sink(writer: DataStreamWriter) -> None:
 
     What a function of foreachBatch or foreach writes is not seen.
 
-    :raises SpecError: a relative path; a table that only this driver has; a memory sink that Spark cannot recover.
+    :raises SpecError: a path or a table that only this driver has; a memory sink that Spark cannot recover.
     """
     spec = writer_spec_of(writer)
     name = spec.name or "(unnamed)"
@@ -46,6 +46,22 @@ def _check_path(name: str, spec: WriterSpec, writer: DataStreamWriter) -> None:
             f"The query {name} writes to the relative path {path}, so each driver would write to another folder.",
             next_step="Use an absolute path on storage that all drivers mount, or a URL.",
         )
+    own = _own_folder(path)
+    if own:
+        raise SpecError(
+            f"The query {name} writes to {path}, which is in {own}: each driver would write to another folder.",
+            next_step="Use a folder on storage that all drivers mount, or a URL; os.path.abspath, __file__ and "
+            "tempfile give folders of one driver.",
+        )
+
+
+def _own_folder(location: str) -> str:
+    """Return which folder of this driver a path or URL is in, in words; empty when it is in none."""
+    url = urlsplit(location)
+    if url.scheme not in ("", "file"):
+        return ""
+    path = unquote(url.path) if url.scheme else location
+    return own_folder(path) if path.startswith("/") else ""
 
 
 def _writes_folders(spec: WriterSpec, writer: DataStreamWriter) -> bool:
@@ -70,10 +86,9 @@ def _check_table(name: str, table: str, session: Any) -> None:
         location = session.catalog.getDatabase(parts[-2] if len(parts) > 1 else session.catalog.currentDatabase())
     except PySparkException:
         return  # no such database: Spark says so itself, when the query starts
-    url = urlsplit(str(location.locationUri))
-    folder = os.path.normpath(unquote(url.path))
-    if url.scheme in ("", "file") and os.path.commonpath([folder, os.getcwd()]) == os.getcwd():
-        raise _local(name, table, f"its database is in {folder}, below this driver's working folder")
+    own = _own_folder(str(location.locationUri))
+    if own:
+        raise _local(name, table, f"its database is in {own}")
 
 
 def _local(name: str, table: str, why: str) -> SpecError:

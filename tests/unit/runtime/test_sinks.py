@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.runtime import driver_folders
 from airflow_stream_provider.runtime.sinks import check_sink
 from airflow_stream_provider.runtime.writer_spec import writer_spec_of
 
@@ -57,11 +59,26 @@ def test_what_only_this_driver_has_is_refused(made: Any, says: str) -> None:
         check_sink(made)
 
 
-def test_a_warehouse_below_the_working_folder_is_refused(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    conf = {**HIVE, "location": f"file:{tmp_path}/spark-warehouse"}
-    with pytest.raises(SpecError, match="below this driver's working folder"):
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of this driver alone."""
+    monkeypatch.setattr(driver_folders, "_own", {str(tmp_path): "the driver's working folder"})
+    return tmp_path
+
+
+def test_a_warehouse_in_a_folder_of_this_driver_is_refused(own: Path) -> None:
+    conf = {**HIVE, "location": f"file:{own}/spark%2Dwarehouse"}
+    with pytest.raises(SpecError, match=f"its database is in {own}, the driver's working folder"):
         check_sink(writer(conf, SHARED, target="t", to_table=True))
+
+
+@pytest.mark.parametrize("start", ["", "file:", "file://"])
+@pytest.mark.parametrize("sink", ["json", "delta", "iceberg"])
+def test_a_path_in_a_folder_of_this_driver_is_refused(own: Path, start: str, sink: str) -> None:
+    with pytest.raises(SpecError, match=f"which is in {own}, the driver's working folder: each driver would write"):
+        check_sink(writer(format=sink, target=f"{start}{own}/out"))
+    check_sink(writer(format=sink, target=f"{start}{own}-2/out"))
+    check_sink(writer(format=sink, target=f"hdfs://namenode{own}/out"))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 import threading
 import time
 
@@ -39,6 +40,12 @@ elif case == "relative path":
     writer("path").format("parquet").start("output")
 elif case == "relative option":
     writer("path").format("parquet").option("path", "output").start()
+elif case == "working folder":
+    writer("own").option("checkpointLocation", os.path.abspath("checkpoint")).format("noop").start()
+elif case == "temporary folder":
+    writer("own").option("checkpointLocation", tempfile.mkdtemp()).format("noop").start()
+elif case == "own folder":
+    writer("own").format("json").start(os.path.join(os.path.dirname(os.path.abspath(__file__)), "out"))
 elif case == "table":
     writer("table").toTable("orders")
 elif case == "memory":

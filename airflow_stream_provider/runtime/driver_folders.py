@@ -1,0 +1,64 @@
+"""Folders that belong to this driver alone: what a query keeps there, no other driver finds, and some are removed."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from airflow_stream_provider.checkpoint import local_path
+from airflow_stream_provider.lifecycle.errors import CheckpointError
+
+# By real path, what it is.
+_own: dict[str, str] = {}
+# Temporary folders that this process has made. A script may make one for each batch: only the last ones are kept.
+_made: deque[str] = deque(maxlen=1000)
+
+
+def install(private: Path) -> None:
+    """Note the folders of this driver; call it in the folder in which the cluster starts it, before the script runs.
+
+    A folder for temporary files counts when this process makes it; one that another program has made is not known.
+
+    :param private: where the private copy of the release is.
+    """
+    _own[os.path.realpath(private)] = "the driver's private copy of the release"
+    here = os.path.realpath(os.getcwd())
+    if here != os.sep:  # in some containers; everything is below it
+        _own[here] = "the driver's working folder"
+    make = tempfile.mkdtemp
+
+    @functools.wraps(make)
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        made = make(*args, **kwargs)
+        _made.append(os.path.realpath(os.fsdecode(made)))
+        return made
+
+    tempfile.mkdtemp = noting  # TemporaryDirectory calls it, too
+
+
+def own_folder(path: str | os.PathLike[str]) -> str:
+    """Return which folder of this driver a path is in, in words; empty when it is in none."""
+    real = os.path.realpath(path)
+    known = {**dict.fromkeys(_made.copy(), "a temporary folder that this driver has made"), **_own}
+    found = (f"{folder}, {what}" for folder, what in known.items() if os.path.commonpath([real, folder]) == folder)
+    return next(found, "")
+
+
+def check_kept(location: str) -> None:
+    """Check that a checkpoint outlives this driver.
+
+    :raises CheckpointError: it is in a folder of this driver, or `checkpoint.local_path` refuses it.
+    """
+    path = local_path(location)
+    own = own_folder(path)
+    if own:
+        raise CheckpointError(
+            f"The checkpoint {path} is in {own}: no other driver could continue it.",
+            next_step="Set checkpointLocation to a folder on storage that all drivers mount; os.path.abspath, __file__ "
+            "and tempfile give folders of one driver.",
+            location=str(path),
+        )

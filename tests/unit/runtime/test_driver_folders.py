@@ -1,0 +1,76 @@
+"""Which folders end with a driver, and that no checkpoint is kept there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import deque
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.runtime import driver_folders
+from airflow_stream_provider.runtime.driver_folders import check_kept, install, own_folder
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A driver in the folder `work`, with its private copy in `copy`; other folders are beside them."""
+    monkeypatch.setattr(driver_folders, "_own", {})
+    monkeypatch.setattr(driver_folders, "_made", deque(maxlen=3))
+    monkeypatch.setattr(tempfile, "mkdtemp", tempfile.mkdtemp)  # put back at the end
+    for name in ("work", "copy", "shared"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    install(tmp_path / "copy")
+    return tmp_path
+
+
+def test_what_a_driver_is_in_and_what_it_makes_is_its_own(driver: Path) -> None:
+    assert own_folder(os.path.abspath("checkpoint")) == f"{driver}/work, the driver's working folder"
+    assert own_folder(driver / "copy" / "release" / "out") == f"{driver}/copy, the driver's private copy of the release"
+    made = tempfile.mkdtemp(dir=driver / "shared")
+    assert own_folder(made) == f"{made}, a temporary folder that this driver has made"
+    with tempfile.TemporaryDirectory() as other:
+        assert own_folder(f"{other}/checkpoint").startswith(other)
+
+
+def test_what_it_found_there_is_not(driver: Path) -> None:
+    """Another program's folder for temporary files, a neighbour of the same beginning, and the folder above."""
+    for path in (
+        driver,
+        driver / "shared" / "checkpoint",
+        driver / "work-2",
+        Path(tempfile.gettempdir()) / "tmpabcdefgh",
+    ):
+        assert own_folder(path) == ""
+
+
+def test_the_folder_is_that_in_which_the_driver_was_started(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(driver / "shared")
+    assert own_folder(driver / "work" / "checkpoint")
+    assert own_folder(driver / "shared" / "checkpoint") == ""
+
+
+def test_a_driver_in_the_root_folder_does_not_own_everything(driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    install(driver / "copy")
+    assert own_folder(driver / "shared") == ""
+
+
+def test_links_are_followed(driver: Path) -> None:
+    (driver / "shared" / "link").symlink_to(driver / "work")
+    assert own_folder(driver / "shared" / "link" / "checkpoint").startswith(f"{driver}/work,")
+
+
+def test_a_script_that_makes_folders_for_ever_does_not_fill_the_memory(driver: Path) -> None:
+    made = [tempfile.mkdtemp(dir=driver / "shared") for _ in range(4)]
+    assert [bool(own_folder(folder)) for folder in made] == [False, True, True, True]
+
+
+def test_a_checkpoint_that_ends_with_the_driver_is_refused(driver: Path) -> None:
+    for location in (os.path.abspath("checkpoint"), f"file://{driver}/work/checkpoint", tempfile.mkdtemp(dir=driver)):
+        with pytest.raises(CheckpointError, match="no other driver could continue it"):
+            check_kept(location)
+    check_kept(str(driver / "shared" / "checkpoint"))
