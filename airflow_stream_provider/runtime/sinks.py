@@ -14,6 +14,7 @@ from airflow_stream_provider.runtime.writer_spec import WriterSpec, writer_spec_
 
 # Formats whose path is a folder; of others it may be the name of a table or of an index.
 FOLDERS = ("parquet", "json", "csv", "orc", "text", "avro", "xml", "delta", "hudi")
+CATALOG = "spark.sql.catalog"
 SESSION_CATALOG = "spark_catalog"
 
 
@@ -72,16 +73,18 @@ def _writes_folders(spec: WriterSpec, writer: DataStreamWriter) -> bool:
 
 
 def _check_table(name: str, table: str, session: Any) -> None:
-    catalog, _, _ = table.partition(".")
-    if session.conf.get(f"spark.sql.catalog.{catalog}", None) or session.catalog.currentCatalog() != SESSION_CATALOG:
-        return  # a catalog of its own, such as Iceberg's
+    catalog, parts = session.catalog.currentCatalog(), table.replace("`", "").split(".")
+    if len(parts) > 1 and (parts[0].lower() == SESSION_CATALOG or session.conf.get(f"{CATALOG}.{parts[0]}", None)):
+        catalog = parts.pop(0)
+    if catalog.lower() != SESSION_CATALOG or _keeps_tables_elsewhere(session):
+        _check_warehouse(name, table, catalog, session)
+        return
     if session.conf.get("spark.sql.catalogImplementation", "in-memory") == "in-memory":
         raise _local(name, table, "Spark's catalog is in this driver's memory (spark.sql.catalogImplementation)")
     hadoop = session.sparkContext._jsc.hadoopConfiguration()
     database = hadoop.get("javax.jdo.option.ConnectionURL") or "derby"
     if not hadoop.get("hive.metastore.uris") and "derby" in database:
         raise _local(name, table, "Hive's metastore is a Derby database of this driver (no hive.metastore.uris)")
-    parts = table.replace("`", "").split(".")
     try:
         location = session.catalog.getDatabase(parts[-2] if len(parts) > 1 else session.catalog.currentDatabase())
     except PySparkException:
@@ -89,6 +92,30 @@ def _check_table(name: str, table: str, session: Any) -> None:
     own = _own_folder(str(location.locationUri))
     if own:
         raise _local(name, table, f"its database is in {own}")
+
+
+def _keeps_tables_elsewhere(session: Any) -> bool:
+    """Whether the session's catalog was replaced by one that does not keep its tables where Spark does.
+
+    Delta's and, unless it is told otherwise, Iceberg's SparkSessionCatalog only stand before Spark's own.
+    """
+    setting = f"{CATALOG}.{SESSION_CATALOG}"
+    kind = session.conf.get(f"{setting}.type", None) or "hive"
+    return kind.lower() != "hive" or bool(session.conf.get(f"{setting}.catalog-impl", None))
+
+
+def _check_warehouse(name: str, table: str, catalog: str, session: Any) -> None:
+    """Check where a catalog of its own, such as Iceberg's, keeps its tables."""
+    setting = f"{CATALOG}.{catalog}"
+    kinds = [session.conf.get(f"{setting}.{key}", None) or "" for key in ("type", "catalog-impl")]
+    warehouse = session.conf.get(f"{setting}.warehouse", None) or ""
+    # Of a REST catalog the warehouse is a name.
+    is_path = warehouse and not urlsplit(warehouse).scheme and not any("rest" in kind.lower() for kind in kinds)
+    if is_path and not warehouse.startswith("/"):
+        raise _local(name, table, f"the warehouse of its catalog is the relative path {warehouse} ({setting})")
+    own = _own_folder(warehouse)
+    if own:
+        raise _local(name, table, f"the warehouse of its catalog is in {own} ({setting})")
 
 
 def _local(name: str, table: str, why: str) -> SpecError:

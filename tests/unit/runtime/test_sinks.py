@@ -19,7 +19,7 @@ def writer(conf: dict[str, str] | None = None, hadoop: dict[str, str] | None = N
     session = SimpleNamespace(
         conf=SimpleNamespace(get=lambda key, default: (conf or {}).get(key, default)),
         catalog=SimpleNamespace(
-            currentCatalog=lambda: "spark_catalog",
+            currentCatalog=lambda: (conf or {}).get("current", "spark_catalog"),
             currentDatabase=lambda: "default",
             getDatabase=lambda name: SimpleNamespace(locationUri=(conf or {}).get("location", "file:/warehouse")),
         ),
@@ -34,6 +34,9 @@ def writer(conf: dict[str, str] | None = None, hadoop: dict[str, str] | None = N
 
 
 HIVE = {"spark.sql.catalogImplementation": "hive"}
+DELTA = {"spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog"}
+LAKE = {"spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog"}
+WAREHOUSE = "spark.sql.catalog.lake.warehouse"
 SHARED = {"hive.metastore.uris": "thrift://metastore:9083"}
 
 
@@ -47,6 +50,11 @@ SHARED = {"hive.metastore.uris": "thrift://metastore:9083"}
         (writer(format="memory", name="q"), "The query q writes to a memory sink in append mode"),
         (writer(format="memory", name="q", output_mode="update"), "in update mode"),
         (writer(target="orders", to_table=True), "in this driver's memory"),
+        (writer(DELTA, target="orders", to_table=True), "in this driver's memory"),
+        (writer(DELTA, target="spark_catalog.default.orders", to_table=True), "in this driver's memory"),
+        (writer({"spark.sql.catalog.orders": "a.Catalog"}, target="orders", to_table=True), "in this driver's memory"),
+        (writer({**LAKE, WAREHOUSE: "lake"}, target="lake.db.t", to_table=True), "is the relative path lake"),
+        (writer({**LAKE, WAREHOUSE: "./lake", "current": "lake"}, target="t", to_table=True), r"path \./lake"),
         (writer(HIVE, target="db.orders", to_table=True), "Derby"),
         (
             writer(HIVE, {"javax.jdo.option.ConnectionURL": "jdbc:derby:;databaseName=x"}, target="t", to_table=True),
@@ -70,6 +78,12 @@ def test_a_warehouse_in_a_folder_of_this_driver_is_refused(own: Path) -> None:
     conf = {**HIVE, "location": f"file:{own}/spark%2Dwarehouse"}
     with pytest.raises(SpecError, match=f"its database is in {own}, the driver's working folder"):
         check_sink(writer(conf, SHARED, target="t", to_table=True))
+
+
+def test_a_catalog_in_a_folder_of_this_driver_is_refused(own: Path) -> None:
+    for conf in ({**LAKE, WAREHOUSE: f"{own}/lake"}, {**LAKE, WAREHOUSE: f"file:{own}/lake", "current": "lake"}):
+        with pytest.raises(SpecError, match=f"the warehouse of its catalog is in {own}, the driver's working folder"):
+            check_sink(writer(conf, target="lake.db.t", to_table=True))
 
 
 @pytest.mark.parametrize("start", ["", "file:", "file://"])
@@ -96,7 +110,13 @@ def test_a_path_in_a_folder_of_this_driver_is_refused(own: Path, start: str, sin
         writer(foreach=True),
         writer(HIVE, SHARED, target="orders", to_table=True),
         writer({**HIVE, "location": "hdfs://nn/warehouse"}, SHARED, target="orders", to_table=True),
-        writer({"spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog"}, target="lake.t", to_table=True),
+        writer({**HIVE, **DELTA}, SHARED, target="spark_catalog.default.orders", to_table=True),
+        writer(LAKE, target="lake.t", to_table=True),
+        writer({**LAKE, WAREHOUSE: "s3://bucket/lake"}, target="lake.db.t", to_table=True),
+        writer({**LAKE, WAREHOUSE: "/mnt/lake"}, target="`lake`.db.t", to_table=True),
+        writer({**LAKE, WAREHOUSE: "lake", "spark.sql.catalog.lake.type": "rest"}, target="lake.t", to_table=True),
+        writer({"spark.sql.catalog.spark_catalog.type": "hadoop"}, target="db.t", to_table=True),
+        writer({"spark.sql.catalog.spark_catalog.catalog-impl": "a.GlueCatalog"}, target="db.t", to_table=True),
     ],
 )
 def test_what_all_drivers_share_passes(made: Any) -> None:
