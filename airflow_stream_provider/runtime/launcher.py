@@ -99,7 +99,7 @@ def _run(
     options: argparse.Namespace,
     folder: Path,
 ) -> int:
-    from airflow_stream_provider.runtime import driver_folders
+    from airflow_stream_provider.runtime import driver_folders, ungated
     from airflow_stream_provider.runtime.agent import Agent
     from airflow_stream_provider.runtime.agent_thread import AgentThread
     from airflow_stream_provider.runtime.answering_store import AnsweringStore
@@ -133,6 +133,7 @@ def _run(
         group=ConsumerGroup(policy.offsets_group, lambda: gate.queries) if policy.offsets_group else None,
     )
     gate.install(agent.guard, lambda error: agent.script_failed(str(error), error))
+    ungated.install(lambda error: agent.script_failed(str(error), error))
     process.on_terminate(lambda: thread.terminate(agent))
     thread.start(agent)
 

@@ -27,6 +27,7 @@ from airflow_stream_provider.runtime.gate import Gate, start_ungated
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.other_drivers import OtherDrivers
 from airflow_stream_provider.runtime.spark_error import message_of
+from airflow_stream_provider.runtime.ungated import check_jvm
 from airflow_stream_provider.runtime.writer_spec import rehearsal_writer
 
 SENTINEL = "airflow-stream-rehearsal: the plan is accepted"
@@ -59,6 +60,8 @@ class Rehearsal:
         self._others = others
         self._queries: list[dict[str, Any]] = []
         self._pinned: dict[str, dict[str, str]] = {}
+        # Ids of the rehearsals' own queries.
+        self._own: set[str] = set()
         # Checkpoints of the queries whose input Spark cleans.
         self._cleaning: set[str] = set()
         self._say: Callable[[str], None] = lambda message: None
@@ -72,10 +75,12 @@ class Rehearsal:
         :param former: the queries of the release that runs or ran last, from its `standby` record.
         :param say: takes one line for the heartbeat.
         :raises CheckpointError: a checkpoint cannot be used, or belongs to another stream.
-        :raises RehearsalRefused: this release cannot take over, by the comparison or by an error of Spark.
+        :raises RehearsalRefused: this release cannot take over, by the comparison or by an error of Spark, or runs a
+            stream already.
         """
         self._say, self._deadline = say, time.monotonic() + self._policy.rehearse_seconds
         queries = self._gate.all_known()
+        check_jvm(queries, self._own)
         for query in queries:
             check_engine(query.label, query.writer_spec)
             self._process.check_checkpoint(query.checkpoint)
@@ -93,6 +98,7 @@ class Rehearsal:
                 found[query.label] = self._rehearse(query)
         finally:
             runtime._rehearsing = False
+        check_jvm(queries, self._own)
         self._say("")
         return {"seconds": round(time.monotonic() - started, 2), "queries": found, "notes": notes}
 
@@ -243,6 +249,7 @@ class Rehearsal:
 
     def _new_id(self) -> str:
         identity = str(uuid.uuid4())
+        self._own.add(identity)
         self._gate.hide(identity)
         return identity
 

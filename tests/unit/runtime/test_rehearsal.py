@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider import checkpoint as checkpoints
+from airflow_stream_provider.lifecycle.errors import RehearsalRefused
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime import rehearsal as module
 from airflow_stream_provider.runtime.rehearsal import Rehearsal
@@ -39,6 +40,7 @@ def cleaning(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     monkeypatch.setattr(module, "describe", lambda query: {"name": query.label, "checkpoint": query.checkpoint})
     monkeypatch.setattr(module, "compare_queries", lambda *facts: ([], []))
     monkeypatch.setattr(module, "cleans_input", lambda query: query.label in found)
+    monkeypatch.setattr(module, "check_jvm", lambda queries, own: None)
     monkeypatch.setattr(checkpoints, "pinned_conf", lambda location: {})
     monkeypatch.setattr(checkpoints, "boundary", lambda location: SimpleNamespace(offsets=3))
     return found
@@ -79,3 +81,20 @@ def test_spark_3_runs_a_batch_to_compare_state_schemas_but_none_of_a_query_whose
     cleaning.add("lines")
     did, _ = rehearsed(tmp_path, ["lines", "totals"], rehearse_batches=0)
     assert [step for step in did if step.startswith("warm")] == ["warm totals"]
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+def test_a_stream_that_runs_past_the_gate_is_looked_for_before_and_after(
+    tmp_path: Path, cleaning: set[str], monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    seen: list[int] = []
+
+    def look(queries: Sequence[Any], own: set[str]) -> None:
+        seen.append(len(queries))
+        if len(seen) == looks:
+            raise RehearsalRefused("The streaming query copies runs in this driver already")
+
+    monkeypatch.setattr(module, "check_jvm", look)
+    with pytest.raises(RehearsalRefused, match="copies runs"):
+        rehearsed(tmp_path, ["lines", "totals"])
+    assert seen == [2] * looks

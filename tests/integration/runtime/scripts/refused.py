@@ -46,6 +46,10 @@ elif case == "temporary folder":
     writer("own").option("checkpointLocation", tempfile.mkdtemp()).format("noop").start()
 elif case == "own folder":
     writer("own").format("json").start(os.path.join(os.path.dirname(os.path.abspath(__file__)), "out"))
+elif case == "connect":
+    swallowed(lambda: SparkSession.builder.remote("sc://127.0.0.1:1").getOrCreate())
+elif case == "past the gate":
+    writer("copies").format("noop")._jwrite.start()
 elif case == "table":
     writer("table").toTable("orders")
 elif case == "memory":
