@@ -12,7 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_stream_provider.checkpoint import boundary
-from airflow_stream_provider.runtime.describe import _AUDITED_SINK, _AUDITED_SOURCE, _options, fingerprint, progress
+from airflow_stream_provider.runtime.describe import (
+    _AUDITED_SINK,
+    _AUDITED_SOURCE,
+    _options,
+    cleans_input,
+    fingerprint,
+    progress,
+)
 from airflow_stream_provider.runtime.writer_spec import _note_options, writer_spec_of
 from devstack.drivers import wait_for
 
@@ -58,6 +65,25 @@ def test_only_the_options_that_the_audit_judges_are_described(spark: SparkSessio
     writer = spark.readStream.format("rate").load().writeStream.format("kafka")
     _note_options(writer_spec_of(writer), {"Kafka.Acks": 1, "kafka.sasl.jaas.config": "hunter2"})
     assert _options(writer_spec_of(writer).options.get, _AUDITED_SINK) == {"kafka.acks": "1"}
+
+
+@pytest.mark.parametrize(
+    ("options", "cleans"),
+    [
+        ({}, False),
+        ({"cleanSource": "off"}, False),
+        ({"CLEANSOURCE": "Delete"}, True),
+        ({"cleanSource": "archive", "sourceArchiveDir": "/somewhere"}, True),
+    ],
+)
+def test_a_file_source_that_cleans_its_input_is_seen_behind_what_is_made_of_it(
+    spark: SparkSession, tmp_path: Path, options: dict[str, str], cleans: bool
+) -> None:
+    files = spark.readStream.schema("key string, v long").options(**options).json(str(tmp_path))
+    rates = spark.readStream.format("rate").load().selectExpr("'all' AS key", "value AS v")
+    frame = rates.union(files.where("v > 0")).groupBy("key").count()
+    managed: Any = SimpleNamespace(writer=SimpleNamespace(_df=frame))
+    assert cleans_input(managed) is cleans
 
 
 def grouped(*columns: str) -> Callable[[DataFrame], DataFrame]:
