@@ -118,7 +118,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HandRunS
         ("working folder", ", the driver's working folder: no other driver could continue it"),
         ("temporary folder", ", a temporary folder that this driver has made: no other driver could continue it"),
         ("own folder", ", the driver's private copy of the release: each driver would write to another folder"),
-        ("connect", "The script makes a Spark Connect session (spark.remote)"),
+        ("connect", "The script makes a Spark Connect session (SPARK_REMOTE)"),
         ("past the gate", "The streaming query copies runs in this driver already"),
         ("table", "The query table writes to the table orders, which other drivers of the stream do not have"),
         ("memory", "The query memory writes to a memory sink in append mode"),
