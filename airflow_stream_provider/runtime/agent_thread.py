@@ -27,13 +27,13 @@ class AgentThread:
             finally:
                 self._wake.set()
 
-        thread = threading.Thread(target=then_wake, name="stream-work", daemon=True)
+        thread = threading.Thread(target=then_wake, name="airflow-stream-work", daemon=True)
         thread.start()
         return thread
 
     def start(self, agent: Agent) -> None:
         """Take the agent's turns from now on."""
-        threading.Thread(target=self._run, args=(agent,), name="stream-agent", daemon=True).start()
+        threading.Thread(target=self._run, args=(agent,), name="airflow-stream-agent", daemon=True).start()
         agent.offsets.start()
 
     def terminate(self, agent: Agent) -> None:

@@ -31,7 +31,7 @@ class AnsweringStore:
         self.folder: Path = store.folder
         self._store = store
         self._seconds = seconds
-        self._thread = DaemonThread("stream-control-log")
+        self._thread = DaemonThread("airflow-stream-control-log")
 
     def create(self, seq: int, data: bytes) -> None:
         """See `Store.create`."""

@@ -20,8 +20,9 @@ from airflow_stream_provider.runtime.sinks import check_sink
 
 # A script of which some thread does not wait for a query counts as ready when it has started none for this long.
 QUIET_SECONDS = 15.0
-# How the runtime's own threads are called; all others that begin after the script are the script's.
-OWN_THREADS = "stream-"
+# How the names of the runtime's own threads begin, and of nobody else's; all others that begin after the script are the
+# script's.
+OWN_THREADS = "airflow-stream-"
 
 
 class Gate:

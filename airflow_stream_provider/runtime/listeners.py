@@ -67,7 +67,7 @@ class SignsOfLife:
 
     def start(self) -> None:
         """Tell them from now on, in a thread of its own."""
-        threading.Thread(target=self._run, name="stream-signs-of-life", daemon=True).start()
+        threading.Thread(target=self._run, name="airflow-stream-signs-of-life", daemon=True).start()
 
     def tell(self) -> None:
         """Tell each listener once of each query; an error of a listener is logged, as Spark does."""

@@ -76,7 +76,7 @@ class OffsetsGroup:
     def start(self) -> None:
         """Start the daemon thread that commits what is offered."""
         if self._group is not None:
-            threading.Thread(target=self._run, name="stream-offsets-group", daemon=True).start()
+            threading.Thread(target=self._run, name="airflow-stream-offsets-group", daemon=True).start()
 
     @property
     def status(self) -> OffsetsGroupStatus:

@@ -278,7 +278,7 @@ def side_by_side(work: Callable[[ManagedQuery], T], queries: Sequence[ManagedQue
         except BaseException as error:  # noqa: BLE001 - handed to the caller below
             errors.append((queries[position].label, error))
 
-    threads = [threading.Thread(target=run, args=(i,), name=f"stream-{q.label}") for i, q in enumerate(queries)]
+    threads = [threading.Thread(target=run, args=(i,), name=f"airflow-stream-{q.label}") for i, q in enumerate(queries)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -63,7 +63,7 @@ def test_a_turn_is_taken_at_once_and_then_when_work_is_over(agent: Any) -> None:
     assert agent.started
     work = thread.spawn(lambda: None)
     soon(lambda: agent.turns == 2)
-    assert (work.daemon, work.name, agent.threads) == (True, "stream-work", {"stream-agent"})
+    assert (work.daemon, work.name, agent.threads) == (True, "airflow-stream-work", {"airflow-stream-agent"})
     end(thread, agent)
 
 

@@ -54,6 +54,17 @@ def test_the_script_is_not_ready_before_all_of_its_threads_wait() -> None:
     assert gate.script_threads() <= {threading.current_thread()}
 
 
+@pytest.mark.parametrize(("name", "is_the_scripts"), [("stream-orders", True), ("airflow-stream-agent", False)])
+def test_a_thread_is_the_scripts_unless_it_has_a_name_of_the_runtimes_own(name: str, is_the_scripts: bool) -> None:
+    gate = Gate()
+    gate.script_begins()
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait, args=[30], name=name, daemon=True)
+    thread.start()
+    assert (thread in gate.script_threads()) is is_the_scripts
+    over.set()
+
+
 def test_a_script_that_goes_quiet_is_ready_too(monkeypatch: pytest.MonkeyPatch) -> None:
     quiet = Gate()
     build(quiet, "a")

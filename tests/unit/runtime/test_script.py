@@ -112,7 +112,7 @@ pool.submit(late)
 
 def test_the_runtime_itself_may_leave(tmp_path: Path, process: list[int]) -> None:
     run(tmp_path, "")
-    own = threading.Thread(target=os._exit, args=[50], name="stream-agent")
+    own = threading.Thread(target=os._exit, args=[50], name="airflow-stream-agent")
     own.start()
     own.join(30)
     assert process == [50]
