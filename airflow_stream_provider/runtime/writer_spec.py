@@ -71,13 +71,14 @@ def install(guard: Callable[[], None]) -> None:
 
     It patches the class, so that a script that imported it earlier or under another name is covered too.
     """
-    _note_arguments("outputMode", lambda spec, mode: setattr(spec, "output_mode", mode.lower()))
-    _note_arguments("format", lambda spec, source: setattr(spec, "format", source.lower()))
-    _note_arguments("queryName", lambda spec, name: setattr(spec, "name", name))
-    _note_arguments("option", lambda spec, key, value: _note_options(spec, {key: value}))
-    _note_arguments("options", lambda spec, **options: _note_options(spec, options))
-    _note_arguments("trigger", lambda spec, **trigger: setattr(spec, "trigger", _given(trigger)))
-    _note_arguments("foreach", lambda spec, f: setattr(spec, "foreach", True))
+    # The names of the parameters are pyspark's: a script may pass them by name.
+    _note_arguments("outputMode", lambda spec, /, outputMode: setattr(spec, "output_mode", outputMode.lower()))
+    _note_arguments("format", lambda spec, /, source: setattr(spec, "format", source.lower()))
+    _note_arguments("queryName", lambda spec, /, queryName: setattr(spec, "name", queryName))
+    _note_arguments("option", lambda spec, /, key, value: _note_options(spec, {key: value}))
+    _note_arguments("options", lambda spec, /, **options: _note_options(spec, options))
+    _note_arguments("trigger", lambda spec, /, **trigger: setattr(spec, "trigger", _given(trigger)))
+    _note_arguments("foreach", lambda spec, /, f: setattr(spec, "foreach", True))
     _guard_foreach_batch(guard)
 
 

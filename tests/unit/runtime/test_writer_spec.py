@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.runtime import writer_spec as writer_specs
 from airflow_stream_provider.runtime.writer_spec import WriterSpec, checkpoint_of, note_start, writer_spec_of
+from tests.support.writers import Session, copied_class
 
 
 def writer(root: str | None = None, **spec: Any) -> Any:
@@ -80,3 +82,29 @@ def test_what_start_is_given_overrides_what_was_said_before(
     made = writer(format="kafka", name="before")
     note_start(made, method, args, kwargs)
     assert writer_spec_of(made) == spec
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "spec"),
+    [
+        ("outputMode", {"outputMode": "Update"}, WriterSpec(output_mode="update")),
+        ("format", {"source": "JSON"}, WriterSpec(format="json")),
+        ("queryName", {"queryName": "q"}, WriterSpec(name="q")),
+        ("option", {"key": "Topic", "value": "t"}, WriterSpec(options={"topic": "t"})),
+        ("options", {"Topic": "t", "spec": "s"}, WriterSpec(options={"topic": "t", "spec": "s"})),
+        ("trigger", {"availableNow": True}, WriterSpec(trigger={"availableNow": True})),
+    ],
+)
+def test_pysparks_parameters_may_be_passed_by_name_and_by_position(
+    method: str, arguments: dict[str, Any], spec: WriterSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patched = copied_class()
+    monkeypatch.setattr(writer_specs, "DataStreamWriter", patched)
+    writer_specs.install(lambda: None)
+    by_name = patched(Session())
+    assert getattr(by_name, method)(**arguments) is by_name
+    assert writer_spec_of(by_name) == spec
+    if method not in ("options", "trigger"):  # which have no parameters by position
+        by_position = patched(Session())
+        getattr(by_position, method)(*arguments.values())
+        assert writer_spec_of(by_position) == spec
