@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.runtime import query_writer
 from airflow_stream_provider.runtime import writer_spec as writer_specs
 from airflow_stream_provider.runtime.labels import label_of
 from airflow_stream_provider.runtime.listeners import RealRunsOnly, SignsOfLife
@@ -54,6 +55,7 @@ class Gate:
         """
         self._refuse = refuse
         writer_specs.install(guard)
+        query_writer.install()
         self._patch_starts()
         self._patch_manager()
 
@@ -172,8 +174,7 @@ class Gate:
             original = getattr(DataStreamWriter, method)
 
             def start(self: DataStreamWriter, *args: Any, **kwargs: Any) -> ManagedQuery:
-                writer_specs.note_start(self, method, args, kwargs)
-                return gate._register(self, lambda: original(self, *args, **kwargs))
+                return gate._register(*query_writer.writer_of_query(self, method, original, args, kwargs))
 
             start.__doc__ = original.__doc__
             setattr(DataStreamWriter, method, start)

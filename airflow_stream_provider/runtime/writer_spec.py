@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -126,18 +126,14 @@ def rehearsal_writer(writer: DataStreamWriter, checkpoint: str) -> DataStreamWri
     return copy.option("checkpointLocation", checkpoint)
 
 
-def note_start(writer: DataStreamWriter, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Note what `start` or `toTable` was given; the rehearsal needs it before Spark starts the query."""
-    names = ("path" if method == "start" else "tableName", "format", "outputMode", "partitionBy", "queryName")
-    given = {**dict(zip(names, args)), **kwargs}
+def note_start(writer: DataStreamWriter, method: str, target: str | None) -> None:
+    """Note where `start` or `toTable` was told to write, on a copy of a writer and for that copy only."""
     writer_spec = writer_spec_of(writer)
-    writer_spec.to_table = method == "toTable"
-    writer_spec.target = str(given.pop(names[0], None) or writer_spec.target)
-    if given.get("outputMode"):
-        writer_spec.output_mode = str(given["outputMode"]).lower()
-    if given.get("format"):
-        writer_spec.format = str(given["format"]).lower()
-    if given.get("queryName"):
-        writer_spec.name = str(given["queryName"])
-    options = {key.lower(): str(value) for key, value in given.items() if key not in names and value is not None}
-    writer_spec.options.update(options)
+    writer.__dict__[_NOTE] = replace(
+        writer_spec, options=dict(writer_spec.options), target=str(target or ""), to_table=method == "toTable"
+    )
+
+
+def forget(writer: DataStreamWriter) -> None:
+    """Forget what was noted for this writer."""
+    writer.__dict__.pop(_NOTE, None)

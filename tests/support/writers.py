@@ -41,12 +41,13 @@ class JvmWriter:
 
 
 class Session:
-    """A session, and a DataFrame of it, whose writers note in `started` with what they were started."""
+    """A session, and a DataFrame of it; its writers note in `started` with what they were started, and the `runs`."""
 
     isStreaming = True
 
     def __init__(self) -> None:
         self.started: list[dict[str, Any]] = []
+        self.runs: list[Any] = []
         self.settings: dict[str, str] = {}
         self.conf = SimpleNamespace(get=lambda key, default=None: self.settings.get(key, default))
         self._sc = MagicMock()
@@ -69,6 +70,7 @@ def copied_class() -> Any:
     def started(self: Any, jvm_query: Any) -> Any:
         run = real_run()
         run._jsq = jvm_query
+        self._spark.runs.append(run)
         return run
 
     return type("DataStreamWriter", (), {**own, "foreachBatch": foreach_batch, "_sq": started})

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.runtime import writer_spec as writer_specs
-from airflow_stream_provider.runtime.writer_spec import WriterSpec, checkpoint_of, note_start, writer_spec_of
+from airflow_stream_provider.runtime.writer_spec import WriterSpec, checkpoint_of, writer_spec_of
 from tests.support.writers import Session, copied_class
 
 
@@ -54,34 +54,6 @@ def test_a_checkpoint_is_where_spark_would_put_it(made: Any, checkpoint: str) ->
 def test_a_checkpoint_that_spark_would_delete_is_refused(made: Any, name: str) -> None:
     with pytest.raises(SpecError, match=f"The query {name} has no checkpoint location"):
         checkpoint_of(made)
-
-
-@pytest.mark.parametrize(
-    ("method", "args", "kwargs", "spec"),
-    [
-        ("start", (), {}, WriterSpec(format="kafka", name="before")),
-        ("start", ("/out", "JSON", "Update", None, "q"), {}, WriterSpec("update", "json", "q", target="/out")),
-        ("start", (), {"path": "/out", "queryName": "q"}, WriterSpec(format="kafka", name="q", target="/out")),
-        (
-            "toTable",
-            ("t",),
-            {"outputMode": "complete"},
-            WriterSpec("complete", "kafka", "before", target="t", to_table=True),
-        ),
-        (
-            "start",
-            (),
-            {"checkpointLocation": "/c", "maxFilesPerTrigger": 5, "none": None},
-            WriterSpec(format="kafka", name="before", options={"checkpointlocation": "/c", "maxfilespertrigger": "5"}),
-        ),
-    ],
-)
-def test_what_start_is_given_overrides_what_was_said_before(
-    method: str, args: tuple[Any, ...], kwargs: dict[str, Any], spec: WriterSpec
-) -> None:
-    made = writer(format="kafka", name="before")
-    note_start(made, method, args, kwargs)
-    assert writer_spec_of(made) == spec
 
 
 @pytest.mark.parametrize(
