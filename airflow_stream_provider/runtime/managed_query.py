@@ -10,6 +10,9 @@ from typing import Any, Protocol
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from airflow_stream_provider.checkpoint.location import local_path
+from airflow_stream_provider.checkpoint.read import query_id
+from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.runtime import writer_spec as writer_specs
 from airflow_stream_provider.runtime.writer_spec import WriterSpec
 
@@ -22,6 +25,13 @@ class Observer(Protocol):
 
     def query_ended(self, query: ManagedQuery) -> None:
         """A query has ended for good."""
+
+
+def _id_in(checkpoint: str) -> str | None:
+    try:
+        return query_id(local_path(checkpoint))
+    except (CheckpointError, OSError):
+        return None  # whether the checkpoint can be used is judged when it is rehearsed
 
 
 class ManagedQuery(StreamingQuery):
@@ -39,7 +49,9 @@ class ManagedQuery(StreamingQuery):
         self.checkpoint = writer_specs.checkpoint_of(writer)
         self.label = self.writer_spec.name or self.checkpoint.rstrip("/").rpartition("/")[2]
         self.real: StreamingQuery | None = None
-        self._first_id = str(uuid.uuid4())
+        # The last one is Spark's as soon as that is known; the script may have seen the one before.
+        self._ids = [_id_in(self.checkpoint) or str(uuid.uuid4())]
+        self._first_run_id = str(uuid.uuid4())
         self._begun = threading.Event()
         self._over = threading.Event()
         self._error: Exception | None = None
@@ -49,6 +61,7 @@ class ManagedQuery(StreamingQuery):
     def start_real(self) -> None:
         """Start Spark's query on the real checkpoint."""
         self.real = self._start()
+        self._ids += {self.real.id}.difference(self._ids)
         self._begun.set()
 
     def end(self, error: Exception | None = None) -> None:
@@ -77,13 +90,17 @@ class ManagedQuery(StreamingQuery):
 
     @property
     def id(self) -> str:
-        """Spark's id of the query; a random one until it first starts."""
-        return self.real.id if self.real else self._first_id
+        """Spark's id of the query, which is in its checkpoint; a random one until that has been made."""
+        return self._ids[-1]
+
+    def goes_by(self, query_id: str) -> bool:
+        """Whether the query has this id, or had it for the script before it first started."""
+        return query_id in self._ids
 
     @property
     def runId(self) -> str:
         """Spark's id of the present run; a random one until it first starts."""
-        return self.real.runId if self.real else self._first_id
+        return self.real.runId if self.real else self._first_run_id
 
     @property
     def name(self) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,38 @@ from tests.support.real_run import real_run, writer
 def build(gate: Gate, name: str, checkpoint: str = "") -> ManagedQuery:
     """What the script's `start()` does."""
     return gate._register(writer(checkpoint or f"/data/{name}", name), real_run)
+
+
+class Manager:
+    """What the gate patches of pyspark's StreamingQueryManager."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Any] = []
+
+    def addListener(self, listener: Any) -> None:
+        self.listeners.append(listener)
+
+    def removeListener(self, listener: Any) -> None:
+        self.listeners.remove(listener)
+
+
+def manager_of(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`spark.streams` of a script behind this gate."""
+    patched: Any = type("StreamingQueryManager", (Manager,), {})
+    monkeypatch.setattr(gates, "StreamingQueryManager", patched)
+    monkeypatch.setattr(gates, "SignsOfLife", lambda idle, listeners: SimpleNamespace(start=lambda: None))
+    gate._patch_manager()
+    return patched()
+
+
+def test_a_query_is_found_by_its_id_before_and_after_it_has_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate()
+    streams = manager_of(gate, monkeypatch)
+    query, other = build(gate, "a"), build(gate, "b")
+    seen = query.id
+    assert (streams.get(seen), streams.get(other.id), streams.get("another")) == (query, other, None)
+    query.start_real()
+    assert streams.get(seen) is streams.get(query.id) is query
 
 
 def test_a_query_that_is_built_does_not_start() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,7 +42,7 @@ def test_a_standby_looks_active_and_has_run_nothing() -> None:
     query = managed()
     assert (query.isActive, query.lastProgress, query.recentProgress, query.exception()) == (True, None, [], None)
     assert query.status["message"] == "Waiting to hold the stream"
-    assert query.id == query.runId != managed().id
+    assert len({query.id, query.runId, managed().id, managed().runId}) == 4
     assert query.awaitTermination(0) is False
     with pytest.raises(AttributeError, match="this driver is a standby"):
         _ = query._jsq
@@ -57,6 +58,25 @@ def test_once_it_runs_the_script_sees_sparks_run() -> None:
     query.processAllAvailable()
     query.explain(True)
     assert real.did == ["processAllAvailable", "explain True"]
+
+
+def test_a_query_is_found_by_the_id_that_the_script_saw_before_it_started() -> None:
+    query = managed()
+    seen = query.id
+    query.start_real()
+    query.start_real()
+    assert query.id == "of-the-query"
+    query.real = None  # as for a take-back, before it starts once more
+    assert (query.id, query.goes_by(seen), query.goes_by("of-the-query")) == ("of-the-query", True, True)
+    assert not query.goes_by(managed().id)
+
+
+@pytest.mark.parametrize(("found", "known"), [('{"id":"7f1c"}', True), ("{", False), (None, False)])
+def test_the_id_of_a_query_is_the_one_in_its_checkpoint(found: str | None, known: bool, tmp_path: Path) -> None:
+    if found is not None:
+        (tmp_path / "metadata").write_text(found)
+    query = ManagedQuery(Told(), writer(str(tmp_path)), real_run)
+    assert (query.id == "7f1c") is known
 
 
 def test_a_run_that_was_stopped_for_a_hand_over_leaves_the_query_active() -> None:
