@@ -52,6 +52,9 @@ class ManagedQuery(StreamingQuery):
         # The last one is Spark's as soon as that is known; the script may have seen the one before.
         self._ids = [_id_in(self.checkpoint) or str(uuid.uuid4())]
         self._first_run_id = str(uuid.uuid4())
+        # Held by whoever starts or stops Spark's query: none may run that is over, since nobody would stop that one.
+        # A signal handler may stop a query that its own thread is just stopping.
+        self._changing = threading.RLock()
         self._begun = threading.Event()
         self._over = threading.Event()
         self._error: Exception | None = None
@@ -59,10 +62,13 @@ class ManagedQuery(StreamingQuery):
     # -- for the agent ---------------------------------------------------------------------------------------------
 
     def start_real(self) -> None:
-        """Start Spark's query on the real checkpoint."""
-        self.real = self._start()
-        self._ids += {self.real.id}.difference(self._ids)
-        self._begun.set()
+        """Start Spark's query on the real checkpoint, unless the script has ended the query meanwhile."""
+        with self._changing:
+            if self.over:
+                return
+            self.real = self._start()
+            self._ids += {self.real.id}.difference(self._ids)
+            self._begun.set()
 
     def end(self, error: Exception | None = None) -> None:
         """End the query for good: the script's waits return, or raise the error."""
@@ -151,10 +157,12 @@ class ManagedQuery(StreamingQuery):
             self.real.processAllAvailable()
 
     def stop(self) -> None:
-        """End the query for good, at the script's request."""
-        if self.real is not None:
-            self.real.stop()
-        self.end()
+        """End the query for good, at the script's request; a start that is under way is waited for and stopped."""
+        with self._changing:
+            real = self.real  # the agent may forget the run of an earlier epoch meanwhile
+            if real is not None:
+                real.stop()
+            self.end()
 
     def exception(self) -> Any:
         """Return the error that ended the query for good; None while it is active, or when it ended without one."""

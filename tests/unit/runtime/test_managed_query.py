@@ -146,6 +146,36 @@ def test_a_script_that_stops_it_ends_it_for_good() -> None:
     assert never_started.over
 
 
+def test_a_query_that_the_script_has_ended_is_not_started() -> None:
+    query = managed()
+    query.stop()
+    query.start_real()
+    assert (query.real, query.over) == (None, True)
+
+
+def test_a_script_that_stops_it_while_it_starts_stops_what_has_started() -> None:
+    starting, go_on = threading.Event(), threading.Event()
+
+    def slowly() -> Any:
+        starting.set()
+        assert go_on.wait(30)
+        return real_run()
+
+    query = ManagedQuery(Told(), writer("/data/out"), slowly)
+    agent = threading.Thread(target=query.start_real, daemon=True)
+    agent.start()
+    assert starting.wait(30)
+    script = threading.Thread(target=query.stop, daemon=True)
+    script.start()
+    script.join(0.2)
+    assert not query.over, "the script's stop waits"
+    go_on.set()
+    for thread in (agent, script):
+        thread.join(30)
+    real: Any = query.real
+    assert (real.did, query.over) == (["stop"], True)
+
+
 def test_what_was_noted_of_its_writer_is_kept() -> None:
     noted: Any = SimpleNamespace()
     writer_spec_of(noted).options["checkpointlocation"] = "/data/out"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,9 +13,12 @@ import pytest
 from airflow_stream_provider import checkpoint
 from airflow_stream_provider.lifecycle.errors import CheckpointError, RehearsalRefused, StreamError
 from airflow_stream_provider.runtime import query_group
+from airflow_stream_provider.runtime.gate import Gate
+from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from airflow_stream_provider.runtime.query_group import QueryGroup, side_by_side
 from airflow_stream_provider.runtime.writer_spec import WriterSpec
+from tests.support.real_run import real_run, writer
 
 QUERIES: list[Any] = [SimpleNamespace(label="orders"), SimpleNamespace(label="prices")]
 
@@ -220,6 +224,33 @@ def test_a_restart_that_cannot_even_begin_is_tried_again(query: Query, clock: Ti
     query.refuses = None
     assert attempts(group, query, clock, "", 100)
     assert query.starts >= 2
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_query_that_the_script_stops_before_it_has_started_is_not_started(again: bool, tmp_path: Path) -> None:
+    """Found by a review: it ran, and nobody stopped it for a hand-over; started anew, two ran on one checkpoint."""
+    gate, claiming, go_on = Gate(), threading.Event(), threading.Event()
+    runs: list[Any] = []
+
+    def claim(location: str) -> None:
+        if not claiming.is_set():
+            claiming.set()
+            assert go_on.wait(30)
+
+    def build() -> ManagedQuery:
+        return gate._register(writer(str(tmp_path)), lambda: runs.append(real_run()) or runs[-1])
+
+    group = QueryGroup(gate, claim)
+    first = build()
+    agent = threading.Thread(target=group.start, args=(group.hold(), {}), daemon=True)
+    agent.start()
+    assert claiming.wait(30)
+    first.stop()
+    second = [build()] if again else []
+    go_on.set()
+    agent.join(30)
+    assert (first.real, [query.real for query in second], gate.live()) == (None, runs, second)
+    assert len(runs) == len(second)
 
 
 def test_a_driver_that_takes_the_stream_back_has_proven_itself_before(
