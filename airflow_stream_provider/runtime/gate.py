@@ -44,6 +44,8 @@ class Gate:
         self._waiting: set[threading.Thread] = set()
         self._last_start = 0.0
         self._rehearsals: set[str] = set()
+        # The runs whose ends the script's listeners do not hear of.
+        self._stopped_runs: set[str] = set()
         self._refuse: Callable[[StreamError], None] = lambda error: None
 
     def install(self, guard: Callable[[], None], refuse: Callable[[StreamError], None]) -> None:
@@ -124,6 +126,14 @@ class Gate:
         """Hide a rehearsal's query from the script's listeners; call it before the query starts."""
         self._rehearsals.add(query_id)
 
+    def hide_end(self, run: StreamingQuery) -> None:
+        """Hide from the script's listeners that this run ends; call it before the runtime stops the run."""
+        self._stopped_runs.add(run.runId)
+
+    def show_end(self, run: StreamingQuery) -> None:
+        """Take `hide_end` back for a run that goes on."""
+        self._stopped_runs.discard(run.runId)
+
     def _register(self, writer: DataStreamWriter, start: Callable[[], StreamingQuery]) -> ManagedQuery:
         self._waiting.discard(threading.current_thread())
         try:
@@ -203,7 +213,7 @@ class Gate:
             gate._terminated = None
 
         def add(self: StreamingQueryManager, listener: StreamingQueryListener) -> None:
-            filtered[id(listener)] = RealRunsOnly(listener, gate._rehearsals)
+            filtered[id(listener)] = RealRunsOnly(listener, gate._rehearsals, gate._stopped_runs)
             add_listener(self, filtered[id(listener)])
 
         def remove(self: StreamingQueryManager, listener: StreamingQueryListener) -> None:

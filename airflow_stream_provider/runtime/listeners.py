@@ -1,4 +1,8 @@
-"""What the script's own StreamingQueryListeners are told: of real runs, and that a standby is alive; no rehearsals."""
+"""What the script's own StreamingQueryListeners are told: of real runs, and that a standby is alive.
+
+They hear nothing of rehearsals, nor that a run has ended which the runtime itself has stopped: the query goes on, here
+after a take-back or in another driver. A listener that ends its process when a query ends would end the stream.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +24,16 @@ log = logging.getLogger(__name__)
 
 
 class RealRunsOnly(StreamingQueryListener):
-    """Passes the events of real queries, not of rehearsals, on to the script's listener."""
+    """Passes the events of real queries on to the script's listener.
 
-    def __init__(self, inner: StreamingQueryListener, hidden: set[str]) -> None:
+    :param hidden: the ids of rehearsals' queries; it grows.
+    :param stopped: the ids of runs that the runtime has stopped; it grows.
+    """
+
+    def __init__(self, inner: StreamingQueryListener, hidden: set[str], stopped: set[str]) -> None:
         self._inner = inner
         self._hidden = hidden
+        self._stopped = stopped
 
     def _pass(self, event: Any, query_id: str, method: str) -> None:
         handler = getattr(self._inner, method, None)
@@ -44,8 +53,9 @@ class RealRunsOnly(StreamingQueryListener):
         self._pass(event, event.id, "onQueryIdle")
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Tell the script's listener that a real query ended."""
-        self._pass(event, event.id, "onQueryTerminated")
+        """Tell the script's listener that a real query ended: it failed, is done, or the script stopped it."""
+        if str(event.runId) not in self._stopped:
+            self._pass(event, event.id, "onQueryTerminated")
 
 
 class SignsOfLife:

@@ -146,11 +146,16 @@ class QueryGroup:
         """
 
         def halt(query: ManagedQuery) -> QueryEnd | BoundaryMissed | None:
-            if query.real is None:
+            run = query.real
+            if run is None:
                 return None
+            if run.isActive:  # one that has failed is not ended by this stop
+                self._gate.hide_end(run)
             try:
-                return replace(stop_at_boundary(query.real, seconds), checkpoint=query.checkpoint)
+                return replace(stop_at_boundary(run, seconds), checkpoint=query.checkpoint)
             except BoundaryMissed as missed:
+                if run.isActive:
+                    self._gate.show_end(run)
                 return missed
 
         queries = self._gate.live()
@@ -167,6 +172,7 @@ class QueryGroup:
 
         def cut(query: ManagedQuery) -> None:
             if query.real is not None and query.real.isActive:
+                self._gate.hide_end(query.real)
                 query.real.stop()
 
         side_by_side(cut, self._gate.live())

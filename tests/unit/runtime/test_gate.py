@@ -53,6 +53,24 @@ def test_a_query_is_found_by_its_id_before_and_after_it_has_started(monkeypatch:
     assert streams.get(seen) is streams.get(query.id) is query
 
 
+def test_a_scripts_listener_hears_the_end_of_a_run_unless_the_runtime_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, heard = Gate(), []
+    streams = manager_of(gate, monkeypatch)
+    listener: Any = SimpleNamespace(onQueryTerminated=lambda event: heard.append(event.runId))
+    streams.addListener(listener)
+    runs = [real_run() for _ in range(3)]
+    for number, run in enumerate(runs):
+        run.runId = f"run-{number}"
+    gate.hide_end(runs[0])
+    gate.hide_end(runs[1])
+    gate.show_end(runs[1])
+    for run in runs:
+        streams.listeners[0].onQueryTerminated(SimpleNamespace(id="q", runId=run.runId))
+    assert heard == ["run-1", "run-2"]
+    streams.removeListener(listener)
+    assert streams.listeners == []
+
+
 def test_a_query_that_is_built_does_not_start() -> None:
     gate = Gate()
     query = build(gate, "a")

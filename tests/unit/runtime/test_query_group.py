@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -21,6 +23,30 @@ from airflow_stream_provider.runtime.writer_spec import WriterSpec
 from tests.support.real_run import real_run, writer
 
 QUERIES: list[Any] = [SimpleNamespace(label="orders"), SimpleNamespace(label="prices")]
+
+
+class Run:
+    """A query that Spark runs, until it is told otherwise."""
+
+    isActive = True
+
+    def __init__(self) -> None:
+        self.runId = str(uuid4())
+        self.error: Exception | None = None
+
+    def exception(self) -> Exception | None:
+        return self.error
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+def gate_of(*labels: str, runs: Sequence[Run]) -> Any:
+    """A gate whose queries, of these labels, run."""
+    gate: Any = Gate()
+    for label, run in zip(labels, runs, strict=True):
+        gate.queries.append(SimpleNamespace(label=label, checkpoint="/a", real=run, over=False))
+    return gate
 
 
 def test_an_error_names_its_query_and_keeps_its_words() -> None:
@@ -57,33 +83,39 @@ def test_one_query_that_misses_its_boundary_is_seen_whatever_the_others_are_call
 ) -> None:
     """Found by a review: by label, the end of a namesake stood for it, and `released` was written while it ran."""
     missed = BoundaryMissed("It is still running a batch.")
-    ends: dict[Any, Any] = {1: missed, 2: QueryEnd(completed=True, batch=7)}
 
     def stop(real: Any, seconds: float) -> QueryEnd:
-        if isinstance(ends[real], BoundaryMissed):
-            raise ends[real]
+        if real is runs[0]:
+            raise missed
         return QueryEnd(completed=True, batch=7)
 
     monkeypatch.setattr(query_group, "stop_at_boundary", stop)
-    gate: Any = SimpleNamespace(
-        live=lambda: [SimpleNamespace(label="checkpoint", checkpoint="/a", real=real) for real in ends]
-    )
-    assert QueryGroup(gate, lambda location: None).stop(1.0)[1] is missed
+    runs = [Run(), Run()]
+    group = QueryGroup(gate_of("checkpoint", "checkpoint", runs=runs), lambda location: None)
+    assert group.stop(1.0)[1] is missed
+
+
+def test_listeners_do_not_hear_of_the_ends_that_the_runtime_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a review: a script that leaves when a query ends took the stream down when a hand-over was aborted."""
+    stopped, misses, failed, ends_itself = runs = [Run(), Run(), Run(), Run()]
+    failed.isActive = ends_itself.isActive = False
+
+    def stop(run: Any, seconds: float) -> QueryEnd:
+        if run is misses:
+            raise BoundaryMissed("It is still running a batch.")
+        run.stop()
+        return QueryEnd(completed=True, batch=7)
+
+    monkeypatch.setattr(query_group, "stop_at_boundary", stop)
+    gate = gate_of("a", "b", "c", "d", runs=runs)
+    group = QueryGroup(gate, lambda location: None)
+    group.stop(1.0)
+    assert gate._stopped_runs == {stopped.runId}
+    group.interrupt()
+    assert gate._stopped_runs == {stopped.runId, misses.runId}
 
 
 # -- queries that fail -------------------------------------------------------------------------------------------------
-
-
-class Run:
-    """A query that Spark runs, until it is told otherwise."""
-
-    isActive = True
-
-    def __init__(self) -> None:
-        self.error: Exception | None = None
-
-    def exception(self) -> Exception | None:
-        return self.error
 
 
 class Query:
@@ -138,7 +170,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 
 def group_of(query: Query, claimed: list[str] | None = None) -> QueryGroup:
-    gate: Any = SimpleNamespace(live=lambda: [query], hold=lambda start: [query])
+    gate: Any = Gate()
+    gate.queries.append(query)
     return QueryGroup(gate, (claimed if claimed is not None else []).append)
 
 
@@ -290,8 +323,8 @@ def test_of_two_that_miss_their_boundary_the_one_that_could_reach_it_is_named(mo
     misses = [BoundaryMissed("It has none.", never=True), BoundaryMissed("It is still running a batch.")]
 
     def stop(real: Any, seconds: float) -> QueryEnd:
-        raise misses[real]
+        raise misses[runs.index(real)]
 
     monkeypatch.setattr(query_group, "stop_at_boundary", stop)
-    gate: Any = SimpleNamespace(live=lambda: [SimpleNamespace(label=str(i), checkpoint="", real=i) for i in (0, 1)])
-    assert QueryGroup(gate, lambda location: None).stop(1.0)[1] is misses[1]
+    runs = [Run(), Run()]
+    assert QueryGroup(gate_of("a", "b", runs=runs), lambda location: None).stop(1.0)[1] is misses[1]
