@@ -32,6 +32,9 @@ from airflow_stream_provider.runtime.spark_error import message_of
 TEND_SECONDS = 1.0
 # How long queries may take to stop after SIGTERM (spark.worker.driverTerminateTimeout is 10 s by default).
 TERMINATE_SECONDS = 8.0
+# How long a SparkContext may be stopped before its driver ends as failed. A script that fails often stops its own at
+# last, and the script's error says more.
+UNABLE_SECONDS = 5.0
 # How long a driver that nobody follows waits for its last commit to the offsets group.
 FLUSH_SECONDS = 1.0
 
@@ -75,6 +78,7 @@ class Acts:
         self._deployment = control.deployment
         self._incarnation = control.incarnation
         self._last_tend = 0.0
+        self._unable_since: float | None = None
 
     @property
     def starts_or_stops(self) -> bool:
@@ -88,13 +92,30 @@ class Acts:
         if self._incarnation not in state.incarnations and self.rehearsal is None:
             if self._queries.ready:
                 self._in_background(lambda: self._rehearse(state), rehearses=True)
-        elif self.running and self._clock.monotonic() - self._last_tend >= TEND_SECONDS:
+        elif self._clock.monotonic() - self._last_tend >= TEND_SECONDS:
             self._last_tend = self._clock.monotonic()
-            due, lost = self._queries.tend()
-            if lost is not None:
-                self.end_as_failed(f"The query {lost[0].label} failed and no restart cures it", lost[1])
-            elif due:
-                self._in_background(lambda: self._queries.restart(due))
+            if not self._unable() and self.running:
+                self._tend()
+
+    def _tend(self) -> None:
+        due, lost = self._queries.tend()
+        if lost is not None:
+            self.end_as_failed(f"The query {lost[0].label} failed and no restart cures it", lost[1])
+        elif due:
+            self._in_background(lambda: self._queries.restart(due))
+
+    def _unable(self) -> bool:
+        """Whether the queries cannot run in this driver; when that lasts, it ends as failed, holder or standby."""
+        found = self._queries.unable()
+        if found is None:
+            self._unable_since = None
+            return False
+        now = self._clock.monotonic()
+        if self._unable_since is None:
+            self._unable_since = now
+        elif now - self._unable_since >= UNABLE_SECONDS:
+            self.end_as_failed(f"The query {found[0].label} cannot run in this driver any more", found[1])
+        return True
 
     def announce(self, state: StreamState) -> None:
         """Append `standby`, with the queries and the rehearsal, unless that is done already."""
@@ -111,7 +132,7 @@ class Acts:
     def answer(self, state: StreamState) -> None:
         """Append `ready` for the open request, unless anything was appended since `state`."""
         request = state.open_request
-        if request is not None and self._still_fits(state):
+        if request is not None and not self._unable() and self._still_fits(state):
             self._control.append_if_still(state, Kind.READY, request=request.id, incarnation=self._incarnation)
 
     def _still_fits(self, state: StreamState) -> bool:
@@ -130,7 +151,9 @@ class Acts:
         return True
 
     def acquire(self, state: StreamState) -> None:
-        """Append `acquired` with the next epoch, if this driver still may, and start."""
+        """Append `acquired` with the next epoch, if this driver still may and can, and start."""
+        if self._unable():
+            return
 
         def build(now: StreamState) -> Record | None:
             request = now.open_request
@@ -267,17 +290,8 @@ class Acts:
     def fail(self, reason: str, error: BaseException) -> None:
         """Stop everything, append `failed`, halt the process with code 50."""
         log.error("%s: %s", redact(reason), message_of(error))
-        boundary = Boundary.COMPLETED
-        if self.running:
-            # A query that the script started meanwhile would run on behind a record that says that all have stopped.
-            self._queries.let_go()
-            ends, missed = self._queries.stop(TERMINATE_SECONDS)
-            if missed is not None:
-                self._queries.interrupt()
-            self.running = False
-            if missed is not None or not all(end.quiet for end in ends.values()):
-                # Something may still write: this driver has to be fenced before another one acquires.
-                boundary = Boundary.INTERRUPTED
+        boundary = self._cut_off() if self.running else Boundary.COMPLETED
+        self.running = False
         fields = {
             "boundary": boundary.value,
             "deployment": self._deployment,
@@ -295,6 +309,21 @@ class Acts:
 
         self._control.append_patiently(build)
         self._process.halt()
+
+    def _cut_off(self) -> Boundary:
+        """Stop everything. INTERRUPTED: something may still write; this driver is fenced before another acquires."""
+        # A query that the script started meanwhile would run on behind a record that says that all have stopped.
+        self._queries.let_go()
+        try:
+            ends, missed = self._queries.stop(TERMINATE_SECONDS)
+            if missed is not None:
+                self._queries.interrupt()
+        except Exception:
+            # Such as with a SparkContext that was stopped. `failed` must be written all the same.
+            log.exception("The queries could not be stopped")
+            return Boundary.INTERRUPTED
+        quiet = missed is None and all(end.quiet for end in ends.values())
+        return Boundary.COMPLETED if quiet else Boundary.INTERRUPTED
 
     def _in_background(self, work: Callable[[], None], *, rehearses: bool = False) -> None:
         def guarded() -> None:

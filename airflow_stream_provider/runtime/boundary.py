@@ -196,8 +196,8 @@ class _Stream:
         """Cancel the query's jobs, wait for their tasks, and return how many tasks are still running."""
         group = self.execution.runId().toString()
         context = SparkContext._active_spark_context
-        if context is None:
-            return 0
+        if context is None or self.execution.sparkSession().sparkContext().isStopped():
+            return 1  # nobody here can say whether its executors have ended
         context.cancelJobGroup(group)
         tracker = context.statusTracker()
         deadline = time.monotonic() + seconds

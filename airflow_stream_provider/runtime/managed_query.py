@@ -82,6 +82,11 @@ class ManagedQuery(StreamingQuery):
         """Whether the query has ended for good."""
         return self._over.is_set()
 
+    @property
+    def context_stopped(self) -> bool:
+        """Whether the SparkContext was stopped in which the query is built: it cannot run in this driver any more."""
+        return bool(self.writer._spark._jsparkSession.sparkContext().isStopped())
+
     # -- for the script --------------------------------------------------------------------------------------------
 
     @property

@@ -127,6 +127,9 @@ class Queries(Protocol):
     def resume(self) -> None:
         """Let the paused queries go on."""
 
+    def unable(self) -> tuple[LabelledQuery, Exception] | None:
+        """Return a query that cannot run in this driver any more, with the reason: its SparkContext was stopped."""
+
     def tend(self) -> tuple[Sequence[Any], tuple[LabelledQuery, Exception] | None]:
         """Return the failed queries to `restart` now, and one that no restart cures, with its error."""
 

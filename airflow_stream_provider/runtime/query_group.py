@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.lifecycle.errors import StreamError
@@ -19,6 +18,7 @@ from airflow_stream_provider.runtime.engine import check_engine
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
+from airflow_stream_provider.runtime.side_by_side import side_by_side
 
 # A query that fails this often, and has committed nothing since this driver took over, is not restarted any more: the
 # release is at fault. One that has committed is restarted for as long as it takes: its sink or its source is.
@@ -40,8 +40,6 @@ INCURABLE = (
 # Errors caused by another writer on the checkpoint, or by a stale file of our own first try: the control log decides
 # which driver goes on.
 CONCURRENT = ("CONCURRENT_STREAM_LOG_UPDATE", "concurrently using", "_LEGACY_ERROR_TEMP_2207")
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -195,6 +193,21 @@ class QueryGroup:
             held, self._held = self._held, None
             held.close()
 
+    def unable(self) -> tuple[ManagedQuery, Exception] | None:
+        """Return a query that cannot run in this driver any more, with the reason.
+
+        Spark itself stops a SparkContext, such as when the master removes the application or an executor fails too
+        often; and so do scripts.
+        """
+        found = next((query for query in self._gate.live() if query.context_stopped), None)
+        if found is None:
+            return None
+        return found, StreamError(
+            "Its SparkContext has been stopped, by Spark or by the script.",
+            next_step="If the script did not do that, look in the driver's log for why Spark did. A script that is to "
+            "end stops its queries first.",
+        )
+
     def tend(self) -> tuple[list[ManagedQuery], tuple[ManagedQuery, Exception] | None]:
         """Return the failed queries to `restart` now, and one that no restart cures, with its error.
 
@@ -268,34 +281,3 @@ def back_off(count: int, *, at_once: bool = False) -> float:
     if at_once and count == 1:
         return 0.0
     return min(BACK_OFF_SECONDS, 2.0 ** min(count - 1, 20))
-
-
-def side_by_side(work: Callable[[ManagedQuery], T], queries: Sequence[ManagedQuery]) -> list[T]:
-    """Do the work for all queries at the same time.
-
-    :raises StreamError: the work failed for some query; the first error of all, raised when all are done.
-    """
-    results: list[Any] = [None] * len(queries)
-    errors: list[tuple[str, BaseException]] = []
-
-    def run(position: int) -> None:
-        try:
-            results[position] = work(queries[position])
-        except BaseException as error:  # noqa: BLE001 - handed to the caller below
-            errors.append((queries[position].label, error))
-
-    threads = [threading.Thread(target=run, args=(i,), name=f"airflow-stream-{q.label}") for i, q in enumerate(queries)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        label, error = errors[0]
-        if isinstance(error, StreamError):
-            raise error
-        raise StreamError(
-            f"The query {label} failed: {str(error) or type(error).__name__}",
-            next_step="Correct what the error names in the script, its sources or its sink. The driver's log has the "
-            "whole stack trace.",
-        ) from error
-    return results

@@ -80,6 +80,8 @@ class FakeQueries:
         self.missed: BoundaryMissed | None = None
         self.due: Sequence[Any] = ()
         self.lost: tuple[Any, Exception] | None = None
+        self.stopped_context: tuple[Any, Exception] | None = None
+        self.stop_fails: Exception | None = None
         self.asked = 0
         self.committed: Mapping[str, int] = {}
         self.required = False
@@ -105,6 +107,8 @@ class FakeQueries:
 
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:
         self._did.append(f"stop within {seconds:.0f} s")
+        if self.stop_fails is not None:
+            raise self.stop_fails
         return self.ends, self.missed
 
     def interrupt(self) -> None:
@@ -122,6 +126,9 @@ class FakeQueries:
     def resume(self) -> None:
         self._did.append("resume")
         self.paused = False
+
+    def unable(self) -> tuple[Any, Exception] | None:
+        return self.stopped_context
 
     def tend(self) -> tuple[Sequence[Any], tuple[Any, Exception] | None]:
         return self.due, self.lost

@@ -141,6 +141,9 @@ class Queries:
         self._between_batches.release()
         self._paused = False
 
+    def unable(self) -> None:
+        return None
+
     def tend(self) -> tuple[Sequence[Query], None]:
         return [], None
 

@@ -337,6 +337,9 @@ class Queries:
     def resume(self) -> None:
         self.paused = False
 
+    def unable(self) -> tuple[Queries, Exception] | None:
+        return None
+
     def tend(self) -> tuple[Sequence[Queries], tuple[Queries, Exception] | None]:
         driver = self._driver
         if not self.started or not driver.mishap:

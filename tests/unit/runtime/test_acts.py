@@ -32,6 +32,8 @@ from tests.support.story import (
     write,
 )
 
+# What a driver does first that ends as failed.
+CUT = ["let go", QUICK_STOP]
 MISSED = BoundaryMissed("It is still running a batch.")
 
 
@@ -180,6 +182,69 @@ def test_the_boundary_that_is_recorded(
     driver = FakeDriver(OLD, records)
     act(driver)
     assert driver.record()["boundary"] == boundary
+
+
+def lose_context(driver: FakeDriver, seconds: float) -> None:
+    """Its SparkContext is found stopped, and still after so many seconds."""
+    driver.queries.stopped_context = (driver.queries, ValueError("It was stopped."))
+    driver.turn()
+    for _ in range(int(seconds)):
+        driver.clock.now += 1.0
+        driver.turn()
+
+
+def test_a_holder_whose_context_was_stopped_tries_nothing_again_and_ends_as_failed() -> None:
+    """Found by a review: once a batch was committed its queries were tried again for ever."""
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.queries.due = [driver.queries]
+    lose_context(driver, 4)
+    assert (driver.did, len(driver.works)) == ([], 1)
+    driver.clock.now += 1.0
+    work(driver)
+    assert driver.did == [*CUT, "failed", "halt"]
+    said = driver.record()
+    assert (said["reason"], said["error"], said["boundary"]) == (
+        "The query a cannot run in this driver any more",
+        "ValueError: It was stopped.",
+        "completed",
+    )
+
+
+@pytest.mark.parametrize(("records", "name"), [(PREPARED, NEW), (REQUESTED, NEW), (RELEASED, NEW), (HANDED_OVER, OLD)])
+def test_a_standby_whose_context_was_stopped_follows_nobody_and_ends_as_failed(
+    records: Sequence[Record], name: str
+) -> None:
+    driver = FakeDriver(name, records)
+    lose_context(driver, 5)
+    driver.work()
+    assert driver.did == ["failed", "halt"]
+
+
+def test_a_context_that_a_failing_script_stops_does_not_hide_why_it_failed() -> None:
+    driver = FakeDriver(OLD, RUNNING).running()
+    lose_context(driver, 2)
+    with pytest.raises(Waits):
+        driver.agent.script_failed("The script failed", ValueError("x"))
+    work(driver)
+    assert driver.record()["reason"] == "The script failed"
+
+
+def test_a_script_that_makes_itself_another_context_goes_on() -> None:
+    driver = FakeDriver(OLD, RUNNING).running()
+    for _ in range(3):
+        lose_context(driver, 4)
+        driver.queries.stopped_context = None
+        driver.clock.now += 1.0
+        driver.turn()
+    assert (driver.did, len(driver.works)) == ([], 1)
+
+
+def test_a_driver_whose_queries_cannot_be_stopped_is_recorded_as_failed_and_must_be_fenced() -> None:
+    driver = FakeDriver(OLD, RUNNING)
+    driver.queries.stop_fails = ValueError("Cannot call methods on a stopped SparkContext.")
+    lose(driver)
+    assert driver.did == [*CUT, "failed", "halt"]
+    assert driver.record()["boundary"] == "interrupted"
 
 
 def test_what_the_records_say() -> None:

@@ -146,6 +146,14 @@ def test_a_script_that_stops_it_ends_it_for_good() -> None:
     assert never_started.over
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_it_knows_whether_its_context_was_stopped(stopped: bool) -> None:
+    made = writer("/data/out")
+    context = SimpleNamespace(isStopped=lambda: stopped)
+    made._spark = SimpleNamespace(_jsparkSession=SimpleNamespace(sparkContext=lambda: context))
+    assert ManagedQuery(Told(), made, real_run).context_stopped is stopped
+
+
 def test_a_query_that_the_script_has_ended_is_not_started() -> None:
     query = managed()
     query.stop()

@@ -1,4 +1,4 @@
-"""Work on several queries at the same time, and which error of it is raised."""
+"""The queries of a script as a group: started, stopped, and started again when they fail."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from uuid import uuid4
 import pytest
 
 from airflow_stream_provider import checkpoint
-from airflow_stream_provider.lifecycle.errors import CheckpointError, RehearsalRefused, StreamError
+from airflow_stream_provider.lifecycle.errors import RehearsalRefused
 from airflow_stream_provider.runtime import query_group
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
-from airflow_stream_provider.runtime.query_group import QueryGroup, side_by_side
+from airflow_stream_provider.runtime.query_group import QueryGroup
 from airflow_stream_provider.runtime.writer_spec import WriterSpec
 from tests.support.real_run import real_run, writer
-
-QUERIES: list[Any] = [SimpleNamespace(label="orders"), SimpleNamespace(label="prices")]
 
 
 class Run:
@@ -47,35 +45,6 @@ def gate_of(*labels: str, runs: Sequence[Run]) -> Any:
     for label, run in zip(labels, runs, strict=True):
         gate.queries.append(SimpleNamespace(label=label, checkpoint="/a", real=run, over=False))
     return gate
-
-
-def test_an_error_names_its_query_and_keeps_its_words() -> None:
-    cause = ValueError("no such topic")
-
-    def work(query: Any) -> None:
-        if query.label == "prices":
-            raise cause
-
-    with pytest.raises(StreamError) as caught:
-        side_by_side(work, QUERIES)
-    assert caught.value.message == "The query prices failed: no such topic"
-    assert "The driver's log has the whole stack trace." in caught.value.next_step
-    assert caught.value.__cause__ is cause
-
-
-def test_an_error_of_this_package_stays_as_it_is() -> None:
-    mine = CheckpointError("Another stream owns it.", next_step="Choose another folder.")
-
-    def work(query: Any) -> None:
-        raise mine
-
-    with pytest.raises(CheckpointError) as caught:
-        side_by_side(work, QUERIES)
-    assert caught.value is mine
-
-
-def test_results_are_in_the_order_of_the_queries() -> None:
-    assert side_by_side(lambda query: query.label, QUERIES) == ["orders", "prices"]
 
 
 def test_one_query_that_misses_its_boundary_is_seen_whatever_the_others_are_called(
@@ -113,6 +82,20 @@ def test_listeners_do_not_hear_of_the_ends_that_the_runtime_makes(monkeypatch: p
     assert gate._stopped_runs == {stopped.runId}
     group.interrupt()
     assert gate._stopped_runs == {stopped.runId, misses.runId}
+
+
+def test_a_query_whose_context_was_stopped_is_found_unless_it_is_over() -> None:
+    gate = gate_of("a", "b", "c", runs=[Run(), Run(), Run()])
+    group = QueryGroup(gate, lambda location: None)
+    for query in gate.queries:
+        query.context_stopped = False
+    assert group.unable() is None
+    gate.queries[0].context_stopped = gate.queries[0].over = True
+    assert group.unable() is None
+    gate.queries[1].context_stopped = gate.queries[2].context_stopped = True
+    found = group.unable()
+    assert found is not None
+    assert (found[0], str(found[1])[:41]) == (gate.queries[1], "Its SparkContext has been stopped, by Spa")
 
 
 # -- queries that fail -------------------------------------------------------------------------------------------------

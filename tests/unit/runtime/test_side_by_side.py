@@ -1,0 +1,42 @@
+"""Work on several queries at the same time, and which error of it is raised."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
+from airflow_stream_provider.runtime.side_by_side import side_by_side
+
+QUERIES: list[Any] = [SimpleNamespace(label="orders"), SimpleNamespace(label="prices")]
+
+
+def test_an_error_names_its_query_and_keeps_its_words() -> None:
+    cause = ValueError("no such topic")
+
+    def work(query: Any) -> None:
+        if query.label == "prices":
+            raise cause
+
+    with pytest.raises(StreamError) as caught:
+        side_by_side(work, QUERIES)
+    assert caught.value.message == "The query prices failed: no such topic"
+    assert "The driver's log has the whole stack trace." in caught.value.next_step
+    assert caught.value.__cause__ is cause
+
+
+def test_an_error_of_this_package_stays_as_it_is() -> None:
+    mine = CheckpointError("Another stream owns it.", next_step="Choose another folder.")
+
+    def work(query: Any) -> None:
+        raise mine
+
+    with pytest.raises(CheckpointError) as caught:
+        side_by_side(work, QUERIES)
+    assert caught.value is mine
+
+
+def test_results_are_in_the_order_of_the_queries() -> None:
+    assert side_by_side(lambda query: query.label, QUERIES) == ["orders", "prices"]
