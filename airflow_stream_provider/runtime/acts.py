@@ -278,10 +278,18 @@ class Acts:
             self.rehearsal = self._heartbeat.rehearsal = rehearsal
 
     def finish(self) -> None:
-        """Append `finished`: all queries ended by themselves and the script is over."""
-        self._offsets.flush(self._queries.progress, FLUSH_SECONDS)
+        """Append `finished`: all queries ended by themselves and the script is over.
+
+        Not once SIGTERM has come, which may be what ended them: the watch would leave the stream alone for ever.
+        """
+        if not self.terminating:
+            self._offsets.flush(self._queries.progress, FLUSH_SECONDS)
         record = self._control.record(Kind.FINISHED, incarnation=self._incarnation)
-        self._control.append_patiently(lambda state: record if state.holder == self._incarnation else None)
+
+        def build(state: StreamState) -> Record | None:
+            return record if state.holder == self._incarnation and not self.terminating else None
+
+        self._control.append_patiently(build)
 
     def end_as_failed(self, reason: str, error: BaseException) -> None:
         """`fail` in the background: the agent goes on renewing the lease, however long stop and log take."""

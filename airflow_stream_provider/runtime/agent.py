@@ -94,8 +94,13 @@ class Agent:
             self._clock.sleep(1.0)
 
     def script_finished(self) -> None:
-        """All queries ended by themselves and the script is over: append `finished`."""
+        """All queries ended by themselves and the script is over: append `finished`.
+
+        Once SIGTERM has come it does not return: the next turns release the stream, if this driver holds it, and exit.
+        """
         self._acts.finish()
+        while self._acts.terminating:
+            self._clock.sleep(1.0)
 
     def _holds(self) -> bool:
         """Whether this driver holds the stream, and has read so within its lease."""

@@ -110,7 +110,7 @@ def _run(
     from airflow_stream_provider.runtime.ports import Ports
     from airflow_stream_provider.runtime.query_group import QueryGroup
     from airflow_stream_provider.runtime.rehearsal import Rehearsal
-    from airflow_stream_provider.runtime.script import run_script
+    from airflow_stream_provider.runtime.script import run_to_end
 
     driver_folders.install(folder.parent)
     # Six tries fit into a lease, and three into the half of it after which a holder pauses.
@@ -137,12 +137,7 @@ def _run(
     process.on_terminate(lambda: thread.terminate(agent))
     thread.start(agent)
 
-    run_script(folder / release.application, release.arguments, gate, agent.script_failed)
-    gate.await_all()
-    if not gate.holds:
-        reason = "The script ended its queries while this driver did not hold the stream"
-        agent.script_failed(reason, RuntimeError("a standby must wait until it takes over"))
-    agent.script_finished()
+    run_to_end(folder / release.application, release.arguments, gate, agent, lambda: thread.terminate(agent))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Runs the user's script unmodified, and sees how it ends, whichever of its threads ends it."""
+"""Runs the user's script unmodified, and sees how it ends, whichever of its threads or signals ends it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,55 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from airflow_stream_provider.runtime.gate import Gate
+from airflow_stream_provider.runtime.sigterm import Sigterm
 
 POLL_SECONDS = 0.2
+
+
+class Ends(Protocol):
+    """Who is told how the script ends; the agent in a driver."""
+
+    def script_failed(self, reason: str, error: BaseException) -> None:
+        """The script failed. Does not return."""
+
+    def script_finished(self) -> None:
+        """All queries ended by themselves and the script is over. Does not return once SIGTERM has come."""
+
+
+def run_to_end(script: Path, arguments: Sequence[str], gate: Gate, agent: Ends, terminate: Callable[[], None]) -> None:
+    """Run the script and wait until its queries are over; tell the agent how that went.
+
+    :param terminate: is called when SIGTERM has reached Python and the script has ended, however it did: the stream is
+        then released, and it is neither finished nor failed.
+    """
+    sigterm = Sigterm()
+    sigterm.install()
+
+    def fails(reason: str, error: BaseException) -> None:
+        leave_if_terminated()
+        agent.script_failed(reason, error)
+
+    def leave_if_terminated() -> None:
+        if sigterm.came:
+            sigterm.leaving = True
+            terminate()
+            agent.script_finished()
+
+    try:
+        run_script(script, arguments, gate, fails)
+        leave_if_terminated()
+        gate.await_all()
+    except SystemExit:  # by the script's handler of a signal, when the script itself is over
+        leave_if_terminated()
+        raise
+    leave_if_terminated()
+    if not gate.holds:
+        reason = "The script ended its queries while this driver did not hold the stream"
+        agent.script_failed(reason, RuntimeError("a standby must wait until it takes over"))
+    agent.script_finished()
 
 
 def run_script(script: Path, arguments: Sequence[str], gate: Gate, fails: Callable[[str, BaseException], None]) -> None:

@@ -479,3 +479,14 @@ def test_a_script_that_ends_is_recorded_by_the_holder_only() -> None:
     driver = FakeDriver(OLD, HANDED_OVER)
     driver.agent.script_finished()
     assert driver.did == []
+
+
+def test_a_script_that_ends_after_sigterm_is_released_and_not_finished() -> None:
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.agent.terminate()
+    with pytest.raises(Waits):
+        driver.agent.script_finished()
+    work(driver)
+    driver.turn()
+    assert driver.did == ["let go", QUICK_STOP, "released", "exit"]
+    assert driver.record()["to"] is None

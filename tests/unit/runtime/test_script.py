@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
 
 import pytest
 
 from airflow_stream_provider.runtime.gate import Gate
-from airflow_stream_provider.runtime.script import run_script
+from airflow_stream_provider.runtime.script import run_script, run_to_end
 from tests.support.real_run import real_run, writer
 
 
@@ -19,14 +25,18 @@ class Failed(BaseException):
 
 
 @pytest.fixture(autouse=True)
-def process(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Put back what the script's start changes in this process; returns the codes that it would have ended with."""
     codes: list[int] = []
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(os, "_exit", codes.append)
     monkeypatch.setattr(threading, "excepthook", lambda arguments: None)
-    return codes
+    monkeypatch.setattr(signal, "signal", signal.signal)
+    before = signal.getsignal(signal.SIGTERM)
+    yield codes
+    monkeypatch.undo()
+    signal.signal(signal.SIGTERM, before)
 
 
 def run(folder: Path, text: str, *arguments: str, gate: Gate | None = None) -> tuple[str, BaseException] | None:
@@ -116,3 +126,76 @@ def test_the_runtime_itself_may_leave(tmp_path: Path, process: list[int]) -> Non
     own.start()
     own.join(30)
     assert process == [50]
+
+
+class Agent:
+    """Notes how the script ends; like a driver's agent it does not return from what ends the process."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+
+    def terminate(self) -> None:
+        self.did.append("terminate")
+
+    def script_failed(self, reason: str, error: BaseException) -> None:
+        self.did.append(reason)
+        raise Failed
+
+    def script_finished(self) -> None:
+        terminated = "terminate" in self.did
+        self.did.append("wait for the release" if terminated else "finished")
+        if terminated:
+            raise Failed
+
+
+def run_whole(folder: Path, text: str, *, holds: bool = True) -> list[str]:
+    """Run a script that knows its one query as `query`; return what the agent was told."""
+    gate, agent = started(), Agent()
+    if holds:
+        gate.hold(lambda query: None)
+    (folder / "app.py").write_text(text)
+    known: Any = SimpleNamespace(query=gate.queries[0])
+    with contextlib.suppress(Failed), mock.patch.dict(sys.modules, the_query=known):
+        run_to_end(folder / "app.py", [], gate, agent, agent.terminate)
+    return agent.did
+
+
+HANDLER = """
+import os, signal, sys, threading
+from the_query import query
+
+def handle(number, frame):
+    {handle}
+
+signal.signal(signal.SIGTERM, handle)
+{then}
+"""
+SENT = "os.kill(os.getpid(), signal.SIGTERM)"
+
+
+@pytest.mark.parametrize("holds", [True, False])
+@pytest.mark.parametrize(
+    ("handle", "then"),
+    [
+        ("query.stop()", SENT),
+        ("query.stop(); sys.exit(0)", SENT),
+        ("query.stop(); sys.exit(143)", SENT),
+        ("query.stop(); os._exit(0)", SENT),
+        ("global over; over = True", f"over = False\n{SENT}\nassert over"),
+        ("sys.exit(0)", f"threading.Timer(1, lambda: {SENT}).start()"),
+        ("query.stop()", f"timer = threading.Timer(1, lambda: {SENT})\ntimer.daemon = True\ntimer.start()"),
+    ],
+)
+def test_a_script_that_ends_by_sigterm_has_neither_finished_nor_failed(
+    handle: str, then: str, holds: bool, tmp_path: Path
+) -> None:
+    """Found by a review: a host that shut down read as a stream whose work was done, and nobody brought it back."""
+    did = run_whole(tmp_path, HANDLER.format(handle=handle, then=then), holds=holds)
+    assert did[:2] == ["terminate", "wait for the release"]
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_script_that_ends_by_itself_has_finished_if_it_held(holds: bool, tmp_path: Path) -> None:
+    did = run_whole(tmp_path, HANDLER.format(handle="raise ValueError", then="query.stop()"), holds=holds)
+    failed = "The script ended its queries while this driver did not hold the stream"
+    assert did == (["finished"] if holds else [failed])

@@ -1,0 +1,39 @@
+"""Knows whether SIGTERM has reached this Python process, whatever handler the script has for it.
+
+The JVM has a hook of its own. But a host that shuts down sends SIGTERM to both processes, and a person may send it to
+Python alone: a script then stops its queries and ends, and must not be taken for one whose work is done.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+
+class Sigterm:
+    """Notes SIGTERM before the script's handler is called.
+
+    `came`: whether it has come. `leaving`: set when the process is about to end; the script's handlers are not called
+    any more, since they could end the process before the stream is released.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+        self.leaving = False
+
+    def install(self) -> None:
+        """Patch `signal.signal` before the script runs. Without a handler Python ends at once, as it would anyway."""
+        original = signal.signal
+
+        def noting(number: int, handler: Any) -> Any:
+            return original(number, self._noted(handler) if number == signal.SIGTERM and callable(handler) else handler)
+
+        noting.__doc__ = original.__doc__
+        signal.signal = noting  # type: ignore[assignment]
+
+    def _noted(self, handler: Any) -> Any:
+        def handle(number: int, frame: Any) -> Any:
+            self.came = True
+            return None if self.leaving else handler(number, frame)
+
+        return handle

@@ -1,0 +1,50 @@
+"""Whether SIGTERM has come, with any handler that a script may set."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.runtime.sigterm import Sigterm
+
+
+@pytest.fixture
+def sigterm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sigterm]:
+    """Installed; what it changes in this process is put back."""
+    monkeypatch.setattr(signal, "signal", signal.signal)
+    before = signal.getsignal(signal.SIGTERM)
+    found = Sigterm()
+    found.install()
+    yield found
+    monkeypatch.undo()
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_it_is_noted_before_the_handler_is_called(sigterm: Sigterm) -> None:
+    seen: list[Any] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: seen.append((number, sigterm.came)))
+    assert not sigterm.came
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert (seen, sigterm.came) == ([(signal.SIGTERM, True)], True)
+
+
+def test_a_process_that_is_about_to_end_does_not_call_the_handler_any_more(sigterm: Sigterm) -> None:
+    seen: list[Any] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
+    sigterm.leaving = True
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert (seen, sigterm.came) == ([], True)
+
+
+def test_other_signals_and_no_handler_are_as_ever(sigterm: Sigterm) -> None:
+    seen: list[Any] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
+    os.kill(os.getpid(), signal.SIGUSR1)
+    signal.signal(signal.SIGUSR1, before)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert (seen, sigterm.came) == ([signal.SIGUSR1], False)
