@@ -94,6 +94,24 @@ def test_a_rehearsal_leaves_the_files_that_the_running_release_has_not_read(
     wait_for("the files to be cleaned", lambda: len(list((orders.root / "in").iterdir())) == 1)
 
 
+def test_a_driver_whose_context_was_stopped_ends_as_failed(stream: HandRunStream, orders: Orders) -> None:
+    orders.write()
+    script = SCRIPTS / "stops_context.py"
+    holder = stream.deploy("orders-1", script, str(orders.root), "stop the holder")
+    stream.hand_over(stream.standby("orders-1"))
+    wait_for("the first orders", orders.delivered)
+    standby = stream.deploy("orders-2", script, str(orders.root), "stop the standby")
+    stream.standby("orders-2")
+    for name, driver in (("standby", standby), ("holder", holder)):
+        (orders.root / f"stop the {name}").touch()
+        assert driver.exit_code() != 0
+    assert [record["deployment"] for record in stream.records("failed")] == ["orders-2", "orders-1"]
+    for record in stream.records("failed"):
+        assert record["reason"] == "The query lines cannot run in this driver any more"
+        assert "Its SparkContext has been stopped" in record["error"]
+    assert stream.state.holder is None
+
+
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HandRunStream, Orders]]:
     """A stream that runs well, for all releases that are refused."""

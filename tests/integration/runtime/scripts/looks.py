@@ -1,4 +1,7 @@
-"""Looks at its first query before it starts the second, polls both, and sets up its own logging and SparkContext."""
+"""Looks at its first query before it starts the second with the same writer, and polls both, one of them by its id.
+
+It sets up its own logging and SparkContext.
+"""
 
 import logging
 import signal
@@ -19,16 +22,16 @@ signal.signal(signal.SIGTERM, lambda number, frame: stopping.set())
 
 
 def start(name):
-    writer = (
-        orders.writeStream.queryName(name).format("json").option("checkpointLocation", f"{root}/checkpoints/{name}")
-    )
-    return writer.trigger(processingTime="500 milliseconds").start(f"{root}/{name}")
+    writer.queryName(name).option("checkpointLocation", f"{root}/checkpoints/{name}")
+    return writer.start(f"{root}/{name}")
 
 
+writer = orders.writeStream.format("json").trigger(processingTime="500 milliseconds")
 first = start("lines")
 logging.info("%s %s %s", first.isActive, first.status["message"], first.lastProgress)
 logging.info("active: %s", [query.name for query in spark.streams.active])
 time.sleep(2)
 second = start("copies")
-while first.isActive and second.isActive and not stopping.is_set():
+seen = first.id
+while spark.streams.get(seen).isActive and second.isActive and not stopping.is_set():  # type: ignore[union-attr]
     time.sleep(1)
