@@ -64,6 +64,18 @@ def test_one_query_that_misses_its_boundary_is_seen_whatever_the_others_are_call
     assert group.stop(1.0)[1] is missed
 
 
+def test_a_query_that_the_script_has_cut_off_counts_at_the_boundary(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [Run(), Run(), Run()]
+    gate = gate_of("a", "b", "done", runs=runs)
+    for query in gate.queries[1:]:
+        query.real.stop()
+        query.over = True
+    ends = [QueryEnd(completed=end != 1, batch=7, running_tasks=int(end == 1)) for end in range(3)]
+    monkeypatch.setattr(query_group, "stop_at_boundary", lambda run, seconds: ends[runs.index(run)])
+    found, missed = QueryGroup(gate, lambda location: None).stop(1.0)
+    assert ({label: end.quiet for label, end in found.items()}, missed) == ({"a": True, "b": False}, None)
+
+
 def test_listeners_do_not_hear_of_the_ends_that_the_runtime_makes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by a review: a script that leaves when a query ends took the stream down when a hand-over was aborted."""
     stopped, misses, failed, ends_itself = runs = [Run(), Run(), Run(), Run()]
