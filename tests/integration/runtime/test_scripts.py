@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,6 +111,22 @@ def test_a_driver_whose_context_was_stopped_ends_as_failed(stream: HandRunStream
         assert record["reason"] == "The query lines cannot run in this driver any more"
         assert "Its SparkContext has been stopped" in record["error"]
     assert stream.state.holder is None
+
+
+@pytest.mark.parametrize("reached", ["its Python", "both processes"])
+def test_a_script_that_leaves_on_sigterm_releases_the_stream(
+    reached: str, stream: HandRunStream, orders: Orders
+) -> None:
+    orders.write()
+    driver = stream.deploy("orders-1", SCRIPTS / "leaves.py", str(orders.root))
+    stream.hand_over(stream.standby("orders-1"))
+    wait_for("the first orders", orders.delivered)
+    send = driver.python().send_signal if reached == "its Python" else driver.signal
+    send(signal.SIGTERM)
+    driver.exit_code()
+    released = [(record["to"], record["boundary"]) for record in stream.records("released")]
+    assert released == [(None, "completed")]
+    assert [*stream.records("finished"), *stream.records("failed")] == []
 
 
 @pytest.fixture(scope="module")
