@@ -90,15 +90,15 @@ def refuse_secret_values(arguments: Mapping[str, Any]) -> None:
 
 
 def _leaves(path: str, value: Any, name: str = "") -> Iterator[tuple[str, str, str]]:
-    """Yield each text within a value: where it is, the last name on the way there, and the text."""
+    """Yield each text or number within a value: where it is, the last name on the way there, and the text."""
     if isinstance(value, Mapping):
         for key, part in value.items():
             yield from _leaves(f"{path}.{key}" if path else str(key), part, str(key))
     elif isinstance(value, (list, tuple)):
         for number, part in enumerate(value):
             yield from _leaves(f"{path}.{number}", part, name)
-    elif isinstance(value, str):
-        yield path, name, value
+    elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        yield path, name, str(value)
 
 
 def _refuse(settings: Mapping[str, str], sentence: str) -> None:

@@ -27,8 +27,8 @@ TOPIC_IDS = "topics.json"
 SAVED_STATE = "state.jsonl"
 
 # Bytes; far beyond what is ever written, and little enough to be loaded. A larger file is damaged.
-HEARTBEAT_LIMIT = 16 * 2**20
-SAMPLES_LIMIT = 64 * 2**20
+HEARTBEAT_LIMIT = 4 * 2**20
+SAMPLES_LIMIT = 16 * 2**20
 
 _RECORD = re.compile(r"[0-9]{20}\.json")
 
@@ -174,7 +174,7 @@ class FilesStore:
 
     def topic_ids(self) -> bytes | None:
         """Return the ids of the topics that are read, or None if none were noted yet."""
-        return self._read(TOPIC_IDS)
+        return self._read(TOPIC_IDS, MAX_BYTES)
 
     def put_saved_state(self, data: bytes) -> None:
         """Replace the saved state; see `Store.put_saved_state`."""
@@ -184,10 +184,10 @@ class FilesStore:
         """Return the saved state, or None if there is none yet."""
         return self._read(SAVED_STATE)
 
-    def _read(self, name: str) -> bytes | None:
+    def _read(self, name: str, limit: int = SAMPLES_LIMIT) -> bytes | None:
         with unavailable(self.folder):
             try:
-                return read_file(self.folder / name, SAMPLES_LIMIT)
+                return read_file(self.folder / name, limit)
             except FileNotFoundError:
                 os.stat(self._log)
                 return None

@@ -74,11 +74,11 @@ async def fetch_batches(
 
 
 def headers(records: Any) -> Iterator[RecordBatch]:
-    """Read the headers of batches; ends where the bytes do, also within a batch, and at a format before Kafka 0.11."""
+    """Read the headers of batches; ends at a batch that is cut off, and at one of before Kafka 0.11 or of none."""
     data, at = bytes(records), 0
     while at + _HEADER.size <= len(data):
         first, length, _epoch, magic, _checksum, attributes, more = _HEADER.unpack_from(data, at)
-        if magic != _FORMAT:
+        if magic != _FORMAT or length < _HEADER.size - _BEFORE_LENGTH:
             return
         yield RecordBatch(first, first + more, bool(attributes & _CONTROL), bool(attributes & _TRANSACTIONAL))
         at += _BEFORE_LENGTH + length

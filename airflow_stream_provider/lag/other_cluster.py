@@ -34,17 +34,17 @@ class SourcedOffsets:
     def read(self) -> Committed:
         """Read the offsets, and add which Kafka they are of and which topics are read uncommitted."""
         found = self.offsets.read()
-        read_committed = any(source.read_committed for source in self.sources)
-        uncommitted = (topic for topic in found.offsets if read_committed and not self._reads_committed(topic))
+        levels = {source.read_committed for source in self.sources}
+        uncommitted = (topic for topic in found.offsets if len(levels) > 1 and not self._reads_committed(topic))
         return replace(
             found,
-            read_committed=read_committed,
+            read_committed=True in levels,
             uncommitted=frozenset(uncommitted),
             servers=tuple(source.servers for source in self.sources),
         )
 
     def _reads_committed(self, topic: str) -> bool:
-        levels = {source.read_committed for source in self.sources if source.reads(topic)}
+        levels = {source.read_committed for source in self.sources if source.may_read(topic)}
         return levels == {True}
 
 

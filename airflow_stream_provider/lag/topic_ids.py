@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from airflow_stream_provider.lifecycle.errors import Damaged
+from airflow_stream_provider.lifecycle.record import MAX_BYTES
 from airflow_stream_provider.lifecycle.stored import parse_object
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Queries that are remembered; those that were noted first are forgotten first.
+# Queries that are remembered, if they fit into MAX_BYTES; those that were noted first are forgotten first.
 KEPT = 200
 
 # By Spark's id of the query: id by topic.
@@ -53,8 +54,10 @@ def note(store: Store, report: LagReport) -> None:
     seen = {query.id: query.topic_ids for query in report.queries if query.id}
     now = {**before, **{query: {**topics, **before.get(query, {})} for query, topics in seen.items()}}
     if now != before:
-        kept = dict(list(now.items())[-KEPT:])
-        store.put_topic_ids(json.dumps({"queries": kept}).encode())
+        kept = list(now.items())[-KEPT:]
+        while len(data := json.dumps({"queries": dict(kept)}).encode()) > MAX_BYTES:
+            kept = kept[len(kept) // 2 + 1 :]
+        store.put_topic_ids(data)
 
 
 def recreated(noted: Mapping[str, str], found: Mapping[str, str]) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 # Halves of surrogate pairs, which no encoding takes (a path with an undecodable byte has them); NUL, which PostgreSQL
-# does not store; and what else steers a terminal. Line ends and tabs stay.
-_STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+# does not store; and what else steers a terminal, or turns the direction of what follows. Line ends and tabs stay.
+_STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def plain(text: str) -> str:

@@ -98,7 +98,7 @@ class Record:
 
     @classmethod
     def from_json(cls, data: bytes, seq: int) -> Record:
-        """Parse a stored record; its texts are made plain (`plain_text.plain`).
+        """Parse a stored record; its texts are made plain (`plain_text.plain`), but for those of a release.
 
         :raises StreamError: it is not a record; the message names its number.
         """
@@ -110,7 +110,8 @@ class Record:
                 raise ValueError("it is no JSON object")
             if _deeper(body, MAX_DEPTH):
                 raise ValueError(f"it is nested deeper than {MAX_DEPTH}")
-            body = plain_within(body)
+            # The hash of a release is over its texts as they are.
+            body = {name: value if name == "release" else plain_within(value) for name, value in body.items()}
             kind, by, at, nonce = (body.pop(name) for name in _AUTHORSHIP)
             at, previous = float(at), str(body.pop("previous", ""))
             if not math.isfinite(at):

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import RELEASE_HASH, check_id
+from airflow_stream_provider.lifecycle.plain_text import plain
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Release:
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         for name in ("arguments", "py_files"):
             known[name] = tuple(known.get(name, ()))
-        return cls(**{**known, "version": str(data["version"]), "conf": dict(data.get("conf", {}))})
+        return cls(**{**known, "version": plain(str(data["version"])), "conf": dict(data.get("conf", {}))})
 
     def folder(self, stream_folder: Path) -> Path:
         """Return the folder of this release's files under the stream's control folder.

@@ -179,6 +179,7 @@ def test_an_argument_that_only_mentions_a_secret_passes(arguments: list[str]) ->
     ("arguments", "path"),
     [
         ({"token": "hunter2"}, "token"),
+        ({"password": 123456}, "password"),
         ({"smtp_password": "hunter2"}, "smtp_password"),
         ({"headers": {"X-Api-Key": "hunter2"}}, "headers.X-Api-Key"),
         ({"headers": {"Authorization": "Basic hunter2"}}, "headers.Authorization"),

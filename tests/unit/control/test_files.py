@@ -19,6 +19,7 @@ from airflow_stream_provider.lifecycle.errors import (
     SeqTaken,
     SpecError,
 )
+from airflow_stream_provider.lifecycle.record import MAX_BYTES
 
 NAME = "orders-1-aaaa.00000001"
 
@@ -181,7 +182,7 @@ def read_each(store: FilesStore) -> dict[Path, tuple[Callable[[], bytes | None],
     return {
         store.folder / "heartbeats" / f"{NAME}.json": (lambda: store.heartbeat(NAME), HEARTBEAT_LIMIT),
         store.folder / "lag.json": (store.samples, SAMPLES_LIMIT),
-        store.folder / "topics.json": (store.topic_ids, SAMPLES_LIMIT),
+        store.folder / "topics.json": (store.topic_ids, MAX_BYTES),
     }
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, publish, verify
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StreamError
+from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.release import Release
 
 
@@ -169,3 +171,12 @@ def test_the_environment_is_part_of_the_release_and_its_hash(script: Path, strea
     assert Release.from_json(other.to_json()) == other
     verify(other.folder(stream), other)
     verify(plain.folder(stream), plain)
+
+
+def test_what_steers_a_terminal_is_a_setting_as_any_other(script: Path, stream: Path) -> None:
+    arguments, conf = ["--delimiter", "\x01"], {"spark.hadoop.textinputformat.record.delimiter": "\r\n"}
+    published = publish(stream, version="2", application=script, arguments=arguments, conf=conf)
+    record = make_record(Kind.DECLARED, "airflow", deployment="orders-1", release=published.to_json())
+    read = Release.from_json(Record.from_json(record.to_json(), 1)["release"])
+    assert read == published
+    verify(published.folder(stream), read)

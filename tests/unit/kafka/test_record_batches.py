@@ -39,5 +39,11 @@ def test_bytes_that_end_within_a_batch_or_a_header_are_no_error() -> None:
     assert list(headers(b"")) == []
 
 
+def test_a_batch_that_says_it_ends_before_its_header_is_the_last_one() -> None:
+    data = bytearray(batch(1))
+    data[8:12] = (-12).to_bytes(4, "big", signed=True)
+    assert list(headers(data)) == []
+
+
 def test_an_old_format_says_nothing() -> None:
     assert list(headers(batch(2, magic=1))) == []

@@ -89,6 +89,13 @@ def test_each_source_has_its_own_isolation_level() -> None:
     assert (alike.read_committed, alike.uncommitted) == (False, frozenset())
 
 
+def test_a_topic_that_an_uncommitted_pattern_may_match_counts_as_uncommitted() -> None:
+    far, both = KafkaSource("subscribePattern", "(a+)+$", ("kafka:9092",)), {"t": {"0": 1}, "a" * 60 + "!": {"0": 1}}
+    found = sourced(COMMITTED, far, committed=both).read()
+    assert found.read_committed
+    assert found.uncommitted == frozenset(both)
+
+
 def test_a_query_with_both_levels_is_measured_by_each() -> None:
     """The records of t behind an open transaction are held back, those of u count."""
     client = kafka(held=1, topic_names=("t", "u"))

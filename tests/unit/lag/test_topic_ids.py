@@ -18,6 +18,7 @@ from airflow_stream_provider.lag.report import Alarm, Ceilings, LagReport, Query
 from airflow_stream_provider.lag.targets import NotedOffsets
 from airflow_stream_provider.lag.topic_ids import KEPT, note, read, recreated
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.record import MAX_BYTES
 from tests.support.control_root import new_log
 from tests.support.kafka_logs import KafkaLogs
 
@@ -101,6 +102,14 @@ def test_what_is_known_is_not_written_again_and_the_oldest_are_forgotten(store: 
     assert (store.folder / "topics.json").stat().st_ino == before
     note(store, LagReport(1.0, (QueryLag("q", id="spark-9", topic_ids={"t": "2", "u": "3"}),)))
     assert json.loads((store.folder / "topics.json").read_text())["queries"]["spark-9"] == {"t": "1", "u": "3"}
+
+
+def test_what_does_not_fit_into_the_file_is_forgotten(store: FilesStore) -> None:
+    for number in range(3):
+        topics = {f"{n:0249d}": "x" * 22 for n in range(1500)}
+        note(store, LagReport(1.0, (QueryLag("q", id=f"spark-{number}", topic_ids=topics),)))
+    assert (store.folder / "topics.json").stat().st_size <= MAX_BYTES
+    assert "spark-2" in read(store)
 
 
 def test_offsets_that_are_unknown_have_no_memory() -> None:

@@ -23,6 +23,7 @@ UNDECODABLE = b"/data/\x80".decode(errors="surrogateescape")
         ("NUL \0", "NUL \ufffd"),
         ("\x1b]52;c;aGk=\x07", "\ufffd]52;c;aGk=\ufffd"),
         ("\x9b31m", "\ufffd31m"),
+        ("\u202etxet", "\ufffdtxet"),
     ],
 )
 def test_what_cannot_be_encoded_or_steers_a_terminal_is_replaced(text: str, expected: str) -> None:
