@@ -73,6 +73,10 @@ def follow(state: StreamState, record: Record) -> StreamState:
     except (StreamError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise _broken(state, record, "sound-fields", f"it cannot be applied: {error!r}") from error
     draft.seq, draft.nonce = record.seq, record.nonce
+    if draft.epoch != state.epoch:
+        draft.held_from, draft.held_to = record.seq, 0
+    elif draft.holder != state.holder:
+        draft.held_to = record.seq
     after = StreamState(**vars(draft))
     return prune(after)
 
@@ -104,6 +108,8 @@ class _Draft:
     illegal_count: int
     forgotten: tuple[str, ...]
     ends: Mapping[str, Mapping[str, Any]]
+    held_from: int
+    held_to: int
 
     @classmethod
     def of(cls, state: StreamState) -> _Draft:

@@ -19,15 +19,19 @@ def family(state: StreamState, deployment: str) -> frozenset[str]:
 
 
 def wanted_instead(state: StreamState) -> Deployment | None:
-    """Return what a roll-back has declared instead of what held last, while it has not come to hold; or None."""
+    """Return what a roll-back has declared instead of what held last, while it has not come to hold; or None.
+
+    A roll-back is given up when what it declared ends while what it wanted to replace holds on, and when that is put in
+    charge once more.
+    """
     last = state.incarnations.get(state.last_holder or "")
     if last is None:
         return None
     for each in reversed(list(state.deployments.values())):
         bad = each.declared.get("instead_of")
-        # What a person has put in charge after the roll-back was declared is not rolled back from.
-        late = each.declared.seq < last.announced or any(i.epoch for i in state.of_deployment(each.id))
-        if bad and not late and last.deployment in family(state, bad):
+        done = each.declared.seq < state.held_from or any(i.epoch for i in state.of_deployment(each.id))
+        given_up = each.ended and (state.holder is not None or each.ended_seq < state.held_to)
+        if bad and not done and not given_up and last.deployment in family(state, bad):
             return each
     return None
 

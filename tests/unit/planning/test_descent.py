@@ -8,6 +8,7 @@ from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.descent import family, unwanted, wanted_instead
 from tests.support.story import (
     HANDED_OVER,
+    NEW,
     NEW_DEPLOYMENT,
     OLD,
     OLD_DEPLOYMENT,
@@ -17,6 +18,7 @@ from tests.support.story import (
     play,
     ready,
     record,
+    released,
     requested,
     standby,
 )
@@ -62,3 +64,22 @@ def test_what_a_person_deployed_after_the_roll_back_was_declared_is_not_rolled_b
     later = "b.00000009"
     up = [again("b", NEW_DEPLOYMENT), standby(later), requested("go", later), ready("go", later)]
     assert wanted_instead(play([*ROLLED_BACK, *up, acquired(later, "go", 3), failed(later)])) is None
+
+
+GIVEN_UP = [*HANDED_OVER, again(BACK, OLD_DEPLOYMENT, instead_of=NEW_DEPLOYMENT), failed(None, BACK)]
+
+
+def test_a_roll_back_that_has_failed_while_the_release_held_on_is_given_up() -> None:
+    assert wanted_instead(play(GIVEN_UP)) is None
+    assert unwanted(play([*GIVEN_UP, failed(NEW)])) == frozenset()
+    assert unwanted(play([*GIVEN_UP, released(NEW, None, None)])) == frozenset()
+    tried_again = [*GIVEN_UP, again("d", OLD_DEPLOYMENT, instead_of=NEW_DEPLOYMENT), failed(NEW)]
+    assert unwanted(play(tried_again)) == {NEW_DEPLOYMENT}
+
+
+def test_a_release_that_was_put_in_charge_once_more_is_not_rolled_back_from() -> None:
+    begun = [*HANDED_OVER, again(BACK, OLD_DEPLOYMENT, instead_of=NEW_DEPLOYMENT), released(NEW, None, None)]
+    assert unwanted(play(begun)) == {NEW_DEPLOYMENT}
+    up = [requested("go", NEW), ready("go", NEW), acquired(NEW, "go", 3)]
+    assert unwanted(play([*begun, *up])) == frozenset()
+    assert unwanted(play([*begun, *up, failed(NEW)])) == frozenset()
