@@ -1,4 +1,4 @@
-"""Tests beside each other: `pytest -n` keeps those of one folder in one process, in their order, the longest first."""
+"""Tests beside each other: `pytest -n` keeps those of a folder or file in one process, in order, the longest first."""
 
 from __future__ import annotations
 
@@ -23,10 +23,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFolder(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-        """What the tests of a folder share, such as a whole stack, is made once."""
+        """What the tests of a folder share, such as a whole stack, is made once.
+
+        Those of Airflow go by file: they take longest of all, and share little.
+        """
 
         def _split_scope(self, nodeid: str) -> str:
-            return str(PurePosixPath(nodeid.partition("::")[0]).parent)
+            file = PurePosixPath(nodeid.partition("::")[0])
+            return str(file if file.parent.name == "airflow" else file.parent)
 
     return ByFolder(config, log)
 

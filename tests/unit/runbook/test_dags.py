@@ -6,6 +6,7 @@ import sys
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -179,7 +180,7 @@ def test_the_watch_of_a_broken_yaml_skips_a_stream_that_was_never_deployed(strea
     assert isinstance(task, WatchUnusableStreamOperator)
     make_root(f"file://{tmp_path}")
     with pytest.raises(AirflowSkipException, match="never been deployed"):
-        task.begin(cast("Any", {}))
+        task.begin(cast("Any", {"ti": SimpleNamespace(xcom_pull=lambda **_: None)}))
 
 
 def test_a_file_that_checks_fails_where_one_cannot_be_used(streams: Path) -> None:
