@@ -11,7 +11,7 @@ from airflow_stream_provider.checkpoint.clone import (
     rehearsal_folders,
     scratch,
 )
-from airflow_stream_provider.checkpoint.location import check_location, local_path
+from airflow_stream_provider.checkpoint.location import check_file_system, check_location, local_path
 from airflow_stream_provider.checkpoint.logs import LogEnds, boundary
 from airflow_stream_provider.checkpoint.owner import (
     Owner,
@@ -42,6 +42,7 @@ __all__ = [
     "StatefulOperator",
     "await_commit",
     "boundary",
+    "check_file_system",
     "check_location",
     "check_owner",
     "claim",

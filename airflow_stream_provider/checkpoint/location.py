@@ -6,18 +6,21 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 # The name of the checkpoint that Spark creates for a query without checkpointLocation.
 TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
+_FILE = re.compile(r"file:(?://(?:localhost)?(?=/))?(?P<path>(?!//).*)", re.IGNORECASE | re.DOTALL)
+
 
 def local_path(location: str | os.PathLike[str]) -> Path:
     """Return the folder of a checkpoint location.
 
-    Spark reports the location as it was given or as ``file:/path``. Both, and ``file:///path``, are the same folder.
+    Spark reports the location as it was given or as ``file:/path``. Both, and ``file:///path``, are the same folder. As
+    in Hadoop's Path, nothing in it is escaped: ``%20``, ``#`` and ``?`` are parts of a name.
 
     :param location: an absolute path or a ``file:`` URL.
     :raises CheckpointError: the location is empty, relative, or not on a local or mounted file system.
@@ -29,8 +32,9 @@ def local_path(location: str | os.PathLike[str]) -> Path:
             next_step="Set the option checkpointLocation of the query to a folder that outlives the driver.",
         )
     parts = urlsplit(text)
-    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        path = Path(unquote(parts.path))
+    local = _FILE.fullmatch(text)
+    if local:
+        path = Path(local["path"])
     elif parts.scheme and "/" not in parts.scheme and text.startswith(f"{parts.scheme}:"):
         # Other storages would be added here: only this module turns a location into files.
         raise CheckpointError(
@@ -47,6 +51,21 @@ def local_path(location: str | os.PathLike[str]) -> Path:
             location=text,
         )
     return path
+
+
+def check_file_system(location: str | os.PathLike[str], default: str) -> None:
+    """Check that Spark looks for a location where this package does.
+
+    :param default: Hadoop's `fs.defaultFS`, the file system of a location without a scheme.
+    :raises CheckpointError: it does not.
+    """
+    if urlsplit(default).scheme not in ("", "file") and not urlsplit(os.fspath(location)).scheme:
+        raise CheckpointError(
+            f"The checkpoint {location} is on {default}, because that is Spark's fs.defaultFS, but only local and "
+            "mounted folders are supported.",
+            next_step="Use a file: URL on storage that all drivers mount.",
+            location=os.fspath(location),
+        )
 
 
 def check_location(location: str | os.PathLike[str]) -> Path:

@@ -72,7 +72,7 @@ class DriverProcess:
 
         :raises CheckpointError: its location cannot be used, another stream owns it, or an unmanaged job writes it.
         """
-        check_kept(location)
+        self._check_place(location)
         checkpoints.check_location(location)
         if not checkpoints.check_owner(location, self._stream, self._control):
             checkpoints.refuse_if_being_written(location)
@@ -86,10 +86,17 @@ class DriverProcess:
 
         :raises CheckpointError: another stream owns it, an unmanaged job writes it, or it ends with this driver.
         """
-        check_kept(location)
+        self._check_place(location)
         if not checkpoints.check_owner(location, self._stream, self._control):
             checkpoints.refuse_if_being_written(location, CLAIM_SECONDS, since=self._unowned.get(location))
         checkpoints.claim(location, self._stream, self._control)
+
+    @staticmethod
+    def _check_place(location: str) -> None:
+        context = SparkContext._active_spark_context
+        if context is not None:
+            checkpoints.check_file_system(location, context._jsc.hadoopConfiguration().get("fs.defaultFS") or "")
+        check_kept(location)
 
     def on_terminate(self, callback: Callable[[], None]) -> None:
         """Call back when the JVM shuts down on SIGTERM; the shutdown then waits up to 20 s for `exit` or `halt`."""

@@ -204,7 +204,7 @@ class Gate:
             return gate.live()
 
         def get(self: StreamingQueryManager, id: str) -> ManagedQuery | None:
-            return next((query for query in gate.queries if query.goes_by(id)), None)
+            return next((query for query in gate.live() if query.goes_by(id)), None)
 
         def await_any(self: StreamingQueryManager, timeout: int | None = None) -> bool | None:
             return gate._await_any(timeout)

@@ -52,9 +52,10 @@ class ManagedQuery(StreamingQuery):
         # The last one is Spark's as soon as that is known; the script may have seen the one before.
         self._ids = [_id_in(self.checkpoint) or str(uuid.uuid4())]
         self._first_run_id = str(uuid.uuid4())
-        # Held by whoever starts or stops Spark's query: none may run that is over, since nobody would stop that one.
-        # A signal handler may stop a query that its own thread is just stopping.
+        # Held by whoever starts Spark's query or says that it is to be stopped: none may run that is over, since nobody
+        # would stop that one. A signal handler may stop a query that its own thread is just stopping.
         self._changing = threading.RLock()
+        self._stopping = False
         self._begun = threading.Event()
         self._over = threading.Event()
         self._error: Exception | None = None
@@ -64,7 +65,7 @@ class ManagedQuery(StreamingQuery):
     def start_real(self) -> None:
         """Start Spark's query on the real checkpoint, unless the script has ended the query meanwhile."""
         with self._changing:
-            if self.over:
+            if self.over or self._stopping:
                 return
             self.real = self._start()
             self._ids += {self.real.id}.difference(self._ids)
@@ -164,10 +165,16 @@ class ManagedQuery(StreamingQuery):
     def stop(self) -> None:
         """End the query for good, at the script's request; a start that is under way is waited for and stopped."""
         with self._changing:
+            self._stopping = True
             real = self.real  # the agent may forget the run of an earlier epoch meanwhile
+        # Without the lock: Spark waits for the batch, whose function may just be stopping the query, too.
+        try:
             if real is not None:
                 real.stop()
-            self.end()
+        except Exception:
+            self._stopping = False
+            raise
+        self.end()
 
     def exception(self) -> Any:
         """Return the error that ended the query for good; None while it is active, or when it ended without one."""

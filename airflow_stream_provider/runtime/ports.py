@@ -116,7 +116,7 @@ class Queries(Protocol):
         """
 
     def interrupt(self) -> None:
-        """Stop whatever is still running, inside a batch if need be."""
+        """Stop whatever is still running, inside a batch if need be; what does not end in a few seconds runs on."""
 
     def restart_in_place(self) -> None:
         """Start again what `stop` stopped before one query missed its boundary, and what the script added since."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -25,6 +26,8 @@ from airflow_stream_provider.runtime.side_by_side import side_by_side
 ATTEMPTS = 4
 # As many when the error is one of CONCURRENT: what an NFS client sees of the former holder may be a minute old.
 CONCURRENT_ATTEMPTS = 7
+# How long the end of queries that are cut off inside a batch is waited for; whatever runs on then is fenced.
+CUT_SECONDS = 10.0
 # The longest pause between two attempts.
 BACK_OFF_SECONDS = 300.0
 # Errors that no restart cures: Spark's error classes and, where it has none, part of its message.
@@ -169,14 +172,28 @@ class QueryGroup:
         return found, min(misses, key=lambda missed: bool(missed.fields.get("never")), default=None)
 
     def interrupt(self) -> None:
-        """Stop what is still running, inside a batch if need be."""
+        """Stop what is still running, inside a batch if need be; wait up to CUT_SECONDS for that.
+
+        Spark's stop waits for the thread of the query, which may be in a function of foreachBatch that nothing ends.
+        """
 
         def cut(query: ManagedQuery) -> None:
-            if query.real is not None and query.real.isActive:
-                self._gate.hide_end(query.real)
-                query.real.stop()
+            try:
+                if query.real is not None and query.real.isActive:
+                    self._gate.hide_end(query.real)
+                    query.real.stop()
+            except Exception:
+                log.exception("%s could not be stopped inside its batch", query.label)
 
-        side_by_side(cut, self._gate.live())
+        cuts = [
+            threading.Thread(target=cut, args=(query,), name=f"airflow-stream-{query.label}", daemon=True)
+            for query in self._gate.live()
+        ]
+        for each in cuts:
+            each.start()
+        deadline = time.monotonic() + CUT_SECONDS
+        for each in cuts:
+            each.join(max(0.0, deadline - time.monotonic()))
 
     def pause(self, seconds: float) -> None:
         """Hold every query still (no new batch, no commit) until `resume`, which the same thread must call.

@@ -93,7 +93,9 @@ def _checked(run: StreamingQuery, writer: DataStreamWriter) -> StreamingQuery:
     wanted, found = checkpoint_of(writer), str(run._jsq.streamingQuery().resolvedCheckpointRoot())
     try:
         same = os.path.samefile(local_path(wanted), local_path(found))
-    except (OSError, CheckpointError):
+    except CheckpointError:
+        same = False  # it is on another file system
+    except OSError:
         return run  # what cannot be looked at proves nothing
     if not same:
         run.stop()

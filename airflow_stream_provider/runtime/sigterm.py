@@ -25,11 +25,12 @@ class Sigterm:
         """Patch `signal.signal` before the script runs. Without a handler Python ends at once, as it would anyway."""
         original = signal.signal
 
-        def noting(number: int, handler: Any) -> Any:
-            return original(number, self._noted(handler) if number == signal.SIGTERM and callable(handler) else handler)
+        def noting(signalnum: int, handler: Any) -> Any:
+            own = signalnum == signal.SIGTERM and callable(handler)
+            return original(signalnum, self._noted(handler) if own else handler)
 
         noting.__doc__ = original.__doc__
-        signal.signal = noting  # type: ignore[assignment]
+        signal.signal = noting
 
     def _noted(self, handler: Any) -> Any:
         def handle(number: int, frame: Any) -> Any:

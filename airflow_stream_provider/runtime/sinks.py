@@ -14,6 +14,8 @@ from airflow_stream_provider.runtime.writer_spec import WriterSpec, writer_spec_
 
 # Formats whose path is a folder; of others it may be the name of a table or of an index.
 FOLDERS = ("parquet", "json", "csv", "orc", "text", "avro", "xml", "delta", "hudi")
+# With a slash, the path of these is a folder, too.
+TABLES_OR_FOLDERS = ("iceberg", "paimon", "lance")
 CATALOG = "spark.sql.catalog"
 SESSION_CATALOG = "spark_catalog"
 
@@ -69,7 +71,8 @@ def _writes_folders(spec: WriterSpec, writer: DataStreamWriter) -> bool:
     if spec.foreach or spec.foreach_batch is not None:
         return False
     named = spec.format or str(writer._spark.conf.get("spark.sql.sources.default", "parquet")).lower()
-    return named.rpartition(".")[2] in FOLDERS  # also org.apache.hudi
+    short = named.rpartition(".")[2]  # also org.apache.hudi
+    return short in FOLDERS or (short in TABLES_OR_FOLDERS and "/" in (spec.target or spec.options.get("path", "")))
 
 
 def _check_table(name: str, table: str, session: Any) -> None:
@@ -97,19 +100,21 @@ def _check_table(name: str, table: str, session: Any) -> None:
 def _keeps_tables_elsewhere(session: Any) -> bool:
     """Whether the session's catalog was replaced by one that does not keep its tables where Spark does.
 
-    Delta's and, unless it is told otherwise, Iceberg's SparkSessionCatalog only stand before Spark's own.
+    Delta's and, unless they are told otherwise (`type`, `catalog-impl`, the `uri` of a server), Iceberg's and Unity
+    Catalog's only stand before Spark's own.
     """
     setting = f"{CATALOG}.{SESSION_CATALOG}"
     kind = session.conf.get(f"{setting}.type", None) or "hive"
-    return kind.lower() != "hive" or bool(session.conf.get(f"{setting}.catalog-impl", None))
+    server = any(session.conf.get(f"{setting}.{key}", None) for key in ("catalog-impl", "uri"))
+    return kind.lower() != "hive" or server
 
 
 def _check_warehouse(name: str, table: str, catalog: str, session: Any) -> None:
     """Check where a catalog of its own, such as Iceberg's, keeps its tables."""
     setting = f"{CATALOG}.{catalog}"
-    kinds = [session.conf.get(f"{setting}.{key}", None) or "" for key in ("type", "catalog-impl")]
+    kinds = [session.conf.get(f"{setting}.{key}", None) or "" for key in ("type", "catalog-impl", "metastore")]
     warehouse = session.conf.get(f"{setting}.warehouse", None) or ""
-    # Of a REST catalog the warehouse is a name.
+    # Of a REST catalog the warehouse is a name; Paimon calls its kind `metastore`.
     is_path = warehouse and not urlsplit(warehouse).scheme and not any("rest" in kind.lower() for kind in kinds)
     if is_path and not warehouse.startswith("/"):
         raise _local(name, table, f"the warehouse of its catalog is the relative path {warehouse} ({setting})")

@@ -5,19 +5,28 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.checkpoint import check_location, local_path
+from airflow_stream_provider.checkpoint import check_file_system, check_location, local_path
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 
 @pytest.mark.parametrize(
-    "location", ["/data/a b", "file:/data/a%20b", "file:///data/a%20b", "file://localhost/data/a%20b"]
+    "location", ["/data/a b", "file:/data/a b", "file:///data/a b", "file://localhost/data/a b", "FILE:/data/a b"]
 )
 def test_all_spellings_of_a_folder_are_the_same_path(location: str) -> None:
     assert local_path(location) == Path("/data/a b")
 
 
-def test_a_percent_sign_in_a_plain_path_is_kept() -> None:
-    assert local_path("/data/50%20") == Path("/data/50%20")
+@pytest.mark.parametrize("name", ["50%20", "cp#1", "a?b", "a:b"])
+def test_nothing_is_escaped(name: str) -> None:
+    assert local_path(f"/data/{name}") == local_path(f"file:/data/{name}") == Path(f"/data/{name}")
+
+
+@pytest.mark.parametrize("default", ["hdfs://namenode:8020", "s3a://bucket"])
+def test_a_location_without_a_scheme_is_on_the_default_file_system(default: str) -> None:
+    check_file_system("/cp", "file:///")
+    check_file_system("file:/cp", default)
+    with pytest.raises(CheckpointError, match=r"fs\.defaultFS"):
+        check_file_system("/cp", default)
 
 
 @pytest.mark.parametrize("location", ["hdfs://namenode/cp", "s3a://bucket/cp", "file://elsewhere/cp", "dbfs:/cp"])

@@ -51,6 +51,8 @@ def test_a_query_is_found_by_its_id_before_and_after_it_has_started(monkeypatch:
     assert (streams.get(seen), streams.get(other.id), streams.get("another")) == (query, other, None)
     query.start_real()
     assert streams.get(seen) is streams.get(query.id) is query
+    query.stop()
+    assert streams.get(seen) is None, "as in Spark, once it has ended"
 
 
 def test_a_scripts_listener_hears_the_end_of_a_run_unless_the_runtime_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,6 +184,47 @@ def test_a_script_that_stops_it_while_it_starts_stops_what_has_started() -> None
     assert (real.did, query.over) == (["stop"], True)
 
 
+def test_two_may_stop_it_at_a_time_and_one_of_them_inside_its_batch() -> None:
+    """Spark waits in `stop` for the batch, whose function may stop the query, too."""
+    in_batch, batch_over = threading.Event(), threading.Event()
+
+    run = real_run()
+
+    def stop() -> None:
+        if threading.current_thread() is outside:
+            in_batch.set()
+            assert batch_over.wait(30)
+
+    run.stop = stop
+    query = ManagedQuery(Told(), writer("/data/out"), lambda: run)
+    query.start_real()
+    outside = threading.Thread(target=query.stop, daemon=True)
+    outside.start()
+    assert in_batch.wait(30)
+    inside = threading.Thread(target=query.stop, daemon=True)
+    inside.start()
+    inside.join(30)
+    batch_over.set()
+    outside.join(30)
+    assert (inside.is_alive(), outside.is_alive(), query.over) == (False, False, True)
+
+
+def test_a_stop_that_fails_leaves_the_query_as_it_is() -> None:
+    def fails() -> None:
+        raise TimeoutError("the query did not stop")
+
+    run = real_run()
+    run.stop = fails
+    query = ManagedQuery(Told(), writer("/data/out"), lambda: run)
+    query.start_real()
+    with pytest.raises(TimeoutError):
+        query.stop()
+    assert not query.over
+    query.real = None
+    query.start_real()
+    assert query.real is not None
+
+
 def test_what_was_noted_of_its_writer_is_kept() -> None:
     noted: Any = SimpleNamespace()
     writer_spec_of(noted).options["checkpointlocation"] = "/data/out"

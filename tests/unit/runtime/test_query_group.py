@@ -96,6 +96,21 @@ def test_listeners_do_not_hear_of_the_ends_that_the_runtime_makes(monkeypatch: p
     assert gate._stopped_runs == {stopped.runId, misses.runId}
 
 
+def test_a_batch_that_nothing_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_group, "CUT_SECONDS", 0.2)
+    ended = threading.Event()
+
+    class Hangs(Run):
+        def stop(self) -> None:
+            ended.wait(60)
+
+    hangs, ends = Hangs(), Run()
+    group = QueryGroup(gate_of("a", "b", runs=[hangs, ends]), lambda location: None)
+    group.interrupt()
+    assert (hangs.isActive, ends.isActive) == (True, False)
+    ended.set()
+
+
 def test_a_query_whose_context_was_stopped_is_found_unless_it_is_over() -> None:
     gate = gate_of("a", "b", "c", runs=[Run(), Run(), Run()])
     group = QueryGroup(gate, lambda location: None)

@@ -44,6 +44,7 @@ SHARED = {"hive.metastore.uris": "thrift://metastore:9083"}
     ("made", "says"),
     [
         (writer(format="json", target="out"), "relative path out"),
+        (writer(format="iceberg", options={"path": "lake/db/t"}), "relative path lake/db/t"),
         (writer(format="delta", options={"path": "./out"}), r"relative path \./out"),
         (writer(format="org.apache.hudi", target="out"), "relative path out"),
         (writer(target="out"), "relative path out"),
@@ -115,6 +116,8 @@ def test_a_path_in_a_folder_of_this_driver_is_refused(own: Path, start: str, sin
         writer({**LAKE, WAREHOUSE: "s3://bucket/lake"}, target="lake.db.t", to_table=True),
         writer({**LAKE, WAREHOUSE: "/mnt/lake"}, target="`lake`.db.t", to_table=True),
         writer({**LAKE, WAREHOUSE: "lake", "spark.sql.catalog.lake.type": "rest"}, target="lake.t", to_table=True),
+        writer({**LAKE, WAREHOUSE: "lake", "spark.sql.catalog.lake.metastore": "rest"}, target="lake.t", to_table=True),
+        writer({"spark.sql.catalog.spark_catalog.uri": "thrift://metastore"}, target="db.t", to_table=True),
         writer({"spark.sql.catalog.spark_catalog.type": "hadoop"}, target="db.t", to_table=True),
         writer({"spark.sql.catalog.spark_catalog.catalog-impl": "a.GlueCatalog"}, target="db.t", to_table=True),
     ],
