@@ -66,7 +66,8 @@ class Gate:
         """Whether the script has started its queries: all of its threads wait, or it has started none for 15 s."""
         if not self.queries:
             return False
-        return self.script_threads() <= self._waiting or time.monotonic() - self._last_start >= QUIET_SECONDS
+        may_start = {thread for thread in self.script_threads() if not _serves_spark(thread)}
+        return may_start <= self._waiting or time.monotonic() - self._last_start >= QUIET_SECONDS
 
     @property
     def holds(self) -> bool:
@@ -245,3 +246,12 @@ _ORIGINALS: dict[str, Callable[..., StreamingQuery]] = {}
 def start_ungated(writer: DataStreamWriter) -> StreamingQuery:
     """Start the writer of a rehearsal at once, as unpatched Spark does."""
     return _ORIGINALS["start"](writer)
+
+
+def _serves_spark(thread: threading.Thread) -> bool:
+    """Whether pyspark or py4j listens in this thread, as its server of accumulators does: no query is started there.
+
+    By CPython's name for what a thread runs; a thread of which that is not known counts as the script's.
+    """
+    owner = getattr(getattr(thread, "_target", None), "__self__", None)
+    return type(owner).__module__.partition(".")[0] in ("pyspark", "py4j")

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import accumulators
 
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.runtime import gate as gates
@@ -117,6 +118,22 @@ def test_a_thread_is_the_scripts_unless_it_has_a_name_of_the_runtimes_own(name: 
     thread.start()
     assert (thread in gate.script_threads()) is is_the_scripts
     over.set()
+
+
+def test_sparks_own_server_in_a_thread_is_not_waited_for() -> None:
+    """Each SparkContext has one, so that no script would be ready before it had been quiet for 15 s."""
+    gate = Gate()
+    gate.script_begins()
+    server = accumulators._start_update_server("a token")
+    try:
+        build(gate, "a")
+        assert not gate.ready
+        gate.script_waits()
+        assert len(gate.script_threads()) == 2
+        assert gate.ready
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_a_script_that_goes_quiet_is_ready_too(monkeypatch: pytest.MonkeyPatch) -> None:
