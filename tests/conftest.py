@@ -25,12 +25,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFolder(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
         """What the tests of a folder share, such as a whole stack, is made once.
 
-        Those of Airflow go by file: they take longest of all, and share little.
+        Those of Airflow and of users' scripts go by file: they take longest of all, and share little.
         """
 
         def _split_scope(self, nodeid: str) -> str:
             file = PurePosixPath(nodeid.partition("::")[0])
-            return str(file if file.parent.name == "airflow" else file.parent)
+            return str(file if file.parent.name == "airflow" or file.stem.endswith("scripts") else file.parent)
 
     return ByFolder(config, log)
 
