@@ -1,4 +1,4 @@
-"""Which sinks another driver cannot continue. Real sessions are asked in tests/integration/runtime/test_refused_scripts.py."""
+"""Which sinks another driver cannot continue; for real sessions see integration/runtime/test_refused_scripts.py."""
 
 from __future__ import annotations
 
