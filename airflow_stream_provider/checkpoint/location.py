@@ -13,7 +13,7 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError
 # The name of the checkpoint that Spark creates for a query without checkpointLocation.
 TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-_FILE = re.compile(r"file:(?://(?:localhost)?(?=/))?(?P<path>(?!//).*)", re.IGNORECASE | re.DOTALL)
+_FILE = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(?P<path>.*)", re.IGNORECASE | re.DOTALL)
 
 
 def local_path(location: str | os.PathLike[str]) -> Path:
@@ -34,7 +34,7 @@ def local_path(location: str | os.PathLike[str]) -> Path:
     parts = urlsplit(text)
     local = _FILE.fullmatch(text)
     if local:
-        path = Path(local["path"])
+        path = Path(re.sub("^/+", "/", local["path"]))
     elif parts.scheme and "/" not in parts.scheme and text.startswith(f"{parts.scheme}:"):
         # Other storages would be added here: only this module turns a location into files.
         raise CheckpointError(

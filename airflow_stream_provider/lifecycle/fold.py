@@ -73,10 +73,8 @@ def follow(state: StreamState, record: Record) -> StreamState:
     except (StreamError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise _broken(state, record, "sound-fields", f"it cannot be applied: {error!r}") from error
     draft.seq, draft.nonce = record.seq, record.nonce
-    if draft.epoch != state.epoch:
-        draft.held_from, draft.held_to = record.seq, 0
-    elif draft.holder != state.holder:
-        draft.held_to = record.seq
+    if draft.holder != state.holder:
+        draft.held_to = 0 if draft.holder else record.seq
     after = StreamState(**vars(draft))
     return prune(after)
 
@@ -199,6 +197,8 @@ def _acquired(draft: _Draft, r: Record) -> None:
     draft.incarnation(name, IncarnationState.HOLDER, epoch=r["epoch"])
     draft.holder = draft.last_holder = name
     draft.last_end, draft.epoch = None, r["epoch"]
+    if appointed:
+        draft.held_from = r.seq
 
 
 def _fencing(draft: _Draft, r: Record) -> None:

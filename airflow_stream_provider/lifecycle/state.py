@@ -224,7 +224,8 @@ class StreamState:
     :param illegal: the last illegal records, oldest first; `illegal_count` says how many there are in all.
     :param ends: where the queries stopped, by query, when the stream was released last; empty when a later hold has
         ended otherwise.
-    :param held_from: number of the last `acquired` record.
+    :param held_from: number of the last `acquired` record of a driver that was asked to hold; not of one that took the
+        stream back.
     :param held_to: number of the record that ended the last hold; 0 while somebody holds.
     :param forgotten: ids of deployments and requests that were left out, oldest first; none of them can be used again.
     """

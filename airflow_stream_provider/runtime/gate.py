@@ -24,6 +24,8 @@ QUIET_SECONDS = 15.0
 # How the names of the runtime's own threads begin, and of nobody else's; all others that begin after the script are the
 # script's.
 OWN_THREADS = "airflow-stream-"
+# The modules whose objects serve Spark's JVM in threads of their own.
+SERVERS = ("pyspark.accumulators", "py4j.java_gateway", "py4j.clientserver")
 
 
 class Gate:
@@ -254,4 +256,4 @@ def _serves_spark(thread: threading.Thread) -> bool:
     By CPython's name for what a thread runs; a thread of which that is not known counts as the script's.
     """
     owner = getattr(getattr(thread, "_target", None), "__self__", None)
-    return type(owner).__module__.partition(".")[0] in ("pyspark", "py4j")
+    return type(owner).__module__ in SERVERS

@@ -10,7 +10,15 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 
 @pytest.mark.parametrize(
-    "location", ["/data/a b", "file:/data/a b", "file:///data/a b", "file://localhost/data/a b", "FILE:/data/a b"]
+    "location",
+    [
+        "/data/a b",
+        "file:/data/a b",
+        "file:///data/a b",
+        "file://localhost/data/a b",
+        "FILE:/data/a b",
+        "file:////data/a b",
+    ],
 )
 def test_all_spellings_of_a_folder_are_the_same_path(location: str) -> None:
     assert local_path(location) == Path("/data/a b")

@@ -77,6 +77,16 @@ def test_a_roll_back_that_has_failed_while_the_release_held_on_is_given_up() -> 
     assert unwanted(play(tried_again)) == {NEW_DEPLOYMENT}
 
 
+def test_a_holder_that_takes_the_stream_back_is_rolled_back_from_all_the_same() -> None:
+    begun = [*HANDED_OVER, again(BACK, OLD_DEPLOYMENT, instead_of=NEW_DEPLOYMENT), standby(BACK_DRIVER)]
+    asked = [requested("back", BACK_DRIVER), ready("back", BACK_DRIVER), released(NEW, "back", BACK_DRIVER)]
+    taken_back = [*begun, *asked, acquired(NEW, "back", 3)]
+    for end in ([], [failed(NEW)]):
+        chosen = wanted_instead(play([*taken_back, *end]))
+        assert chosen is not None
+        assert chosen.id == BACK
+
+
 def test_a_release_that_was_put_in_charge_once_more_is_not_rolled_back_from() -> None:
     begun = [*HANDED_OVER, again(BACK, OLD_DEPLOYMENT, instead_of=NEW_DEPLOYMENT), released(NEW, None, None)]
     assert unwanted(play(begun)) == {NEW_DEPLOYMENT}

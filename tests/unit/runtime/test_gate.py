@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark import accumulators
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.runtime import gate as gates
@@ -134,6 +135,11 @@ def test_sparks_own_server_in_a_thread_is_not_waited_for() -> None:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_a_thread_that_may_start_a_query_is_waited_for_though_pyspark_has_the_method() -> None:
+    writer = DataStreamWriter.__new__(DataStreamWriter)
+    assert not gates._serves_spark(threading.Thread(target=writer.start))
 
 
 def test_a_script_that_goes_quiet_is_ready_too(monkeypatch: pytest.MonkeyPatch) -> None:
