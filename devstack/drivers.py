@@ -61,7 +61,7 @@ class SubmittedDriver:
             self._tree = [root, *root.children(recursive=True)]
         except psutil.NoSuchProcess:
             pass
-        return [p for p in self._tree if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+        return [process for process in self._tree if _lives(process)]
 
     def python(self) -> psutil.Process:
         """Return the Python process that runs the launcher."""
@@ -222,3 +222,10 @@ def hand_run_stream(root: Path) -> Iterator[HandRunStream]:
         yield stream
     finally:
         stream.stop_all()
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:  # it has ended between the two looks
+        return False
