@@ -37,10 +37,10 @@ def await_commit(
     root = local_path(location)
     deadline = time.monotonic() + seconds
     while (found := boundary(root).commit) is None or found < batch:
-        if time.monotonic() >= deadline and not required:
-            log.warning("%s ends at batch %s here; before the stop, batch %s was committed.", root, found, batch)
-            return
         if time.monotonic() >= deadline:
+            if not required:
+                log.warning("%s ends at batch %s here; before the stop, batch %s was committed.", root, found, batch)
+                return
             raise CheckpointError(
                 f"The checkpoint {root} ends at batch {found} here, but its former holder committed batch {batch}: the "
                 f"commit has not appeared within {seconds:.0f} s.",

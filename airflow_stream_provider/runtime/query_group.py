@@ -183,6 +183,7 @@ class QueryGroup:
                     self._gate.hide_end(query.real)
                     query.real.stop()
             except Exception:
+                # Such as by py4j, of a JVM that is going: the driver ends as interrupted all the same.
                 log.exception("%s could not be stopped inside its batch", query.label)
 
         cuts = [
