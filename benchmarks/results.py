@@ -31,14 +31,18 @@ def machine() -> dict[str, Any]:
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
-    """Return a sample's size, minimum, median, p95 (nearest rank) and maximum, and the values themselves."""
+    """Return a sample's size, minimum, median, p95 and p99 (nearest rank), maximum, and the values themselves."""
     ordered = sorted(values)
-    rank = max(0, -(-95 * len(ordered) // 100) - 1)
+
+    def percentile(percent: int) -> float:
+        return round(ordered[max(0, -(-percent * len(ordered) // 100) - 1)], 4)
+
     return {
         "n": len(ordered),
         "min": round(ordered[0], 4),
         "p50": round(statistics.median(ordered), 4),
-        "p95": round(ordered[rank], 4),
+        "p95": percentile(95),
+        "p99": percentile(99),
         "max": round(ordered[-1], 4),
         "values": [round(value, 4) for value in values],
     }
@@ -49,9 +53,9 @@ def show(name: str, sides: Mapping[str, Mapping[str, Any]], verdicts: Mapping[st
 
     :param verdicts: by name the number found, `<=` or `>=`, and the number wanted.
     """
-    table = Table("side", "n", "min", "p50", "p95", "max", title=name)
+    table = Table("side", "n", "min", "p50", "p95", "p99", "max", title=name)
     for side, found in sides.items():
-        table.add_row(side, *(str(found[key]) for key in ("n", "min", "p50", "p95", "max")))
+        table.add_row(side, *(str(found[key]) for key in ("n", "min", "p50", "p95", "p99", "max")))
     targets = Table("target", "found", "wanted", "met", title="targets")
     met = {}
     for target, (found_value, sign, wanted) in verdicts.items():
