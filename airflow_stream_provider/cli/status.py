@@ -17,11 +17,12 @@ from airflow_stream_provider.lag.report import GroupVerdict
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.monitoring.health import RESTING, illegal_records
+from airflow_stream_provider.monitoring.health import illegal_records
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.monitoring.samples import LagSample, read
 from airflow_stream_provider.monitoring.silence import SILENT, SignOfLife, sign_of_life
 from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.stream_health import RESTING
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # A sample of the watch that is older says nothing about the present.

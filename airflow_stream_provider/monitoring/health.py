@@ -1,14 +1,13 @@
-"""Find the symptoms that one look at a stream shows. Pure; the lag is judged as in sensors and soak."""
+"""Find the symptoms that one look at a stream shows, judged as the soak judges. Pure."""
 
 from __future__ import annotations
 
-from airflow_stream_provider.lag.formatting import count, duration
+from airflow_stream_provider.lag.formatting import count
 from airflow_stream_provider.lag.limits import Health, LagJudgement
-from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
-from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.stream_health import RESTING, judge_run
 
 # People are told of unknown lag and of failing commits only after this time: a broker that restarts, or a control
 # folder that is away for a moment, needs nobody.
@@ -16,9 +15,6 @@ TRANSIENT_SECONDS = 600.0
 
 # So many illegal records are named.
 ILLEGAL_SHOWN = 5
-
-# In these phases nobody wants the stream to run.
-RESTING = (StreamPhase.EMPTY, StreamPhase.STOPPED, StreamPhase.FINISHED)
 
 
 def symptoms(
@@ -30,7 +26,7 @@ def symptoms(
 ) -> dict[IncidentKind, Symptom]:
     """Return the symptoms of each kind of incident.
 
-    :param lag: judgement of the lag; None = the stream names no Kafka.
+    :param lag: what `judge_lag` says; None = the stream names no Kafka.
     :param silent_since: time of the first look that saw the holder's heartbeat counter as it still is; None: no earlier
         look saw it.
     :param for_at_least: seconds for which the lag must be bad: the lag of a healthy stream is a saw-tooth.
@@ -55,27 +51,11 @@ def symptoms(
 
 
 def _down(snapshot: Snapshot, silent_since: float | None) -> Symptom:
-    state = snapshot.state
-    if state.must_fence:
-        return Symptom(Health.FAIL, f"{state.must_fence[0]} stopped inside a batch and is not confirmed dead.")
-    if state.holder is None:
-        if state.phase in RESTING:
-            return Symptom(Health.PASS)
-        # A hand-over that hangs ends when its request expires.
-        if state.phase in (StreamPhase.STARTING, StreamPhase.HANDING_OVER):
-            return Symptom(Health.UNKNOWN)
-        last = state.deployments.get(deployment_of(state.last_holder or ""))
-        why = f" {last.reason}" if last is not None and last.reason else ""
-        silent = snapshot.silent_seconds
-        sign = "" if silent is None else f"; the last sign of life is {duration(silent)} old"
-        return Symptom(Health.FAIL, f"Nobody runs it ({state.phase.value}{sign}).{why}")
-    if silent_since is None:
-        return Symptom(Health.PASS)
-    silent = snapshot.at - silent_since
-    lease = state.deployments[deployment_of(state.holder)].policy.lease_seconds
-    if silent < silence_limit(lease):
-        return Symptom(Health.UNKNOWN)
-    return Symptom(Health.FAIL, f"Its driver {state.holder} has given no sign of life for {duration(silent)}.")
+    if silent_since is not None and snapshot.counter(snapshot.state.holder or "") < 0:
+        # Nobody has ever seen a heartbeat of it, so earlier looks say nothing of the time before it held.
+        silent_since = max([silent_since, *(record.at for record in snapshot.acquisitions()[-1:])])
+    found = judge_run(snapshot, None if silent_since is None else snapshot.at - silent_since)
+    return Symptom(found.health, found.reason)
 
 
 def _offsets_group(snapshot: Snapshot) -> Symptom:

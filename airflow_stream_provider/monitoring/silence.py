@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_stream_provider.lag.formatting import duration
-from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.monitoring.samples import LagSample
-from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.stream_health import judge_run
 
 # Instead of `running`, for a stream whose holder has given no sign of life for two leases. Not a StreamPhase: the log
 # does not know it.
@@ -56,17 +56,20 @@ def sign_of_life(snapshot: Snapshot, samples: Sequence[LagSample]) -> SignOfLife
         elif same is not None:
             age = max(0.0, at_least)
     phase = state.phase.value
-    if state.holder is not None and state.phase is StreamPhase.RUNNING:
-        lease = state.deployments[deployment_of(state.holder)].policy.lease_seconds
-        # A holder without a heartbeat has never given a sign of life.
-        if state.holder not in snapshot.heartbeats or (age is not None and age >= silence_limit(lease)):
-            phase = SILENT
+    # A holder without a heartbeat has never given a sign of life.
+    if state.phase is StreamPhase.RUNNING and (
+        state.holder not in snapshot.heartbeats or judge_run(snapshot, age).health is Health.FAIL
+    ):
+        phase = SILENT
     return SignOfLife(phase, age)
 
 
 def silent_since(samples: Sequence[LagSample], incarnation: str, counter: int) -> float | None:
-    """Return the time since when every sample has this counter of a heartbeat; None when the last one has not."""
-    same = itertools.takewhile(lambda sample: sample.counters.get(incarnation) == counter, reversed(samples))
+    """Return the time since when every sample has this counter of a heartbeat; None when the last one has not.
+
+    :param counter: -1 when there is no heartbeat that can be read, as `Snapshot.counter` says.
+    """
+    same = itertools.takewhile(lambda sample: sample.counters.get(incarnation, -1) == counter, reversed(samples))
     return min((sample.at for sample in same), default=None)
 
 

@@ -19,6 +19,7 @@ from airflow_stream_provider.monitoring.recipients import named
 from airflow_stream_provider.monitoring.samples import LagSample, last_queries, queries_of
 from airflow_stream_provider.monitoring.silence import sign_of_life, silent_since
 from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.stream_health import judge_lag
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ def sample_of(
     :param samples: of earlier looks, oldest first.
     :param for_at_least: seconds for which the lag must be bad, or good, before it counts.
     """
-    judgement = lag.judge(limits) if lag else None
+    judgement = judge_lag(snapshot, lag.report, limits, lag.problem) if lag else None
     holder = snapshot.state.holder
     silent = silent_since(samples, holder, snapshot.counter(holder)) if holder else None
     illegal = samples[0].illegal if samples else 0

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.policy import Policy
@@ -244,7 +245,8 @@ class Soaked(Condition):
 
     @override
     def problem(self, look: Snapshot) -> str:
-        if SoakLimits.from_json(self.limits).lag is None or lag_known(look):
+        limits = SoakLimits.from_json(self.limits)
+        if limits.lag is None or lag_known(look, limits):
             return ""
         return "The lag is not known: Kafka, or how far the stream is, cannot be read; the triggerer's log says why."
 
@@ -260,12 +262,12 @@ class Soaked(Condition):
             return WaitOutcome(Ended.BAD, self.deployment, found.reason, evidence)
         if found.result is SoakResult.SUPERSEDED:
             return WaitOutcome(Ended.REACHED, self.deployment, found.reason, evidence)
-        if found.result is SoakResult.UNDECIDED:
-            return None  # also at the end of the soak, which lasts longer then
         # A driver that died just before the end has not been silent for long enough to be bad: wait for one more
         # heartbeat.
         was_over, seen.over = seen.over, snapshot.at >= self.until
-        beats = was_over and seen.samples[-1].silent == 0.0
+        beats = was_over and seen.samples[-1].run.health is Health.PASS
+        if found.result is SoakResult.UNDECIDED:
+            return None  # also at the end of the soak, which lasts longer then
         measured = limits.lag is None or sum(look.lag_known for look in seen.samples) >= limits.samples
         if beats and measured:
             return WaitOutcome(Ended.REACHED, self.deployment, "", evidence)

@@ -1,21 +1,24 @@
-"""Judge whether a new release may stay, from what the soak has seen. Pure."""
+"""Judge whether a new release may stay, from what the soak has seen. Pure.
+
+What one look shows is judged as by the watch (`stream_health`). The soak's own are the start-up time, the trend of a
+lag, and who took over on whose wish.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import takewhile
 from typing import Any
 
 from airflow_stream_provider.lag.limits import Health, LagLimits
-from airflow_stream_provider.lag.report import Alarm, LagReport
+from airflow_stream_provider.lag.report import Alarm
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.state import DeploymentEnd, RequestStage
 from airflow_stream_provider.planning.descent import family
-from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.stream_health import RunJudgement, judge_lag, judge_run
 
 # A holder that has not committed since it took over is not judged by its lag for so long, or three leases if longer.
 START_UP_SECONDS = 60.0
@@ -27,9 +30,11 @@ class SoakResult(StrEnum):
     """The judgement on a new release."""
 
     GOOD = "good"  # so far
-    UNDECIDED = "undecided"  # it starts, or is too far behind, and it is too early to say whether it catches up
+    UNDECIDED = "undecided"  # it starts, changes hands, or is too far behind, and it is too early to say how that ends
     BAD = "bad"  # it must be rolled back
-    SUPERSEDED = "superseded"  # another release took over on request: there is nothing left to judge
+    SUPERSEDED = (
+        "superseded"  # another release took over, or the stream was stopped, on request: nothing is left to judge
+    )
 
 
 @dataclass(frozen=True)
@@ -39,20 +44,17 @@ class SoakLimits:
     :param lag: how far it may be behind Kafka, judged as by the stream's watch; None = not judged.
     :param samples: number of samples in a row that must be beyond them before it counts: the lag of a healthy stream is
         a saw-tooth.
-    :param silent_seconds: a holder whose heartbeat stands still for longer is lost; see `silence_limit`.
     :param start_up_seconds: how long the lag of a holder that has not committed yet does not count.
     """
 
     lag: LagLimits | None = None
     samples: int = 5
-    silent_seconds: float = silence_limit(Policy.lease_seconds)
     start_up_seconds: float = START_UP_SECONDS
 
     @classmethod
     def of(cls, lag: LagLimits | None, lease_seconds: float) -> SoakLimits:
         """Return the limits for a holder with this lease."""
-        start_up = max(START_UP_SECONDS, 3 * lease_seconds)
-        return cls(lag, silent_seconds=silence_limit(lease_seconds), start_up_seconds=start_up)
+        return cls(lag, start_up_seconds=max(START_UP_SECONDS, 3 * lease_seconds))
 
     def to_json(self) -> dict[str, Any]:
         """Return the limits as a JSON object."""
@@ -65,7 +67,7 @@ class SoakLimits:
         lag = None if data["lag"] is None else LagLimits.from_json(data["lag"])
         # Triggers of earlier versions carry no `start_up_seconds`.
         start_up = data.get("start_up_seconds", START_UP_SECONDS)
-        return cls(lag, data["samples"], data["silent_seconds"], start_up)
+        return cls(lag, data["samples"], start_up)
 
 
 @dataclass(frozen=True)
@@ -75,12 +77,14 @@ class SoakLook:
     :param holding: deployment that holds the stream; None for nobody.
     :param ended: how the soaking deployment ended; empty while it lives.
     :param reason: why it ended.
-    :param superseded: another deployment took over on request; it may hold no more.
-    :param silent: seconds for which the holder's heartbeat has stood still, by the observer's monotonic clock.
+    :param superseded: another deployment took over, or the stream was stopped, on request: who did so, a sentence. The
+        other deployment may hold no more.
+    :param run: whether the holder gives signs of life, by the observer's monotonic clock.
     :param lag_records: records behind Kafka; None = unknown.
     :param too_far: why the lag is beyond the limits; empty if it is not, or is unknown.
     :param at: seconds since 1970 by the observer's clock.
-    :param lag_known: the lag is known at least in part, or no query of the holder reads Kafka.
+    :param lag_known: the records behind Kafka and, if that is limited, their age are known in every partition, or no
+        query of the holder reads Kafka.
     :param starting: the holder has not committed yet, and may still be reading what waited for it.
     :param batch_seconds: how long the last batch of its slowest query took; 0 when it is not known.
     """
@@ -88,8 +92,8 @@ class SoakLook:
     holding: str | None
     ended: str = ""
     reason: str = ""
-    superseded: bool = False
-    silent: float = 0.0
+    superseded: str = ""
+    run: RunJudgement = field(default_factory=lambda: RunJudgement(Health.PASS))
     lag_records: int | None = None
     too_far: str = ""
     lag_known: bool = False
@@ -110,25 +114,20 @@ def soak_look(snapshot: Snapshot, deployment: str, run: str, silent: float, limi
     """Return what a look says about a soaking deployment.
 
     :param run: prefix of the authors of the soak's DAG run, whose own requests do not supersede the deployment.
-    :param silent: seconds for which the holder's heartbeat has stood still.
+    :param silent: seconds for which the observer has seen the holder's heartbeat stand still.
     """
-    state = snapshot.state
-    watched = state.deployments[deployment]
+    watched = snapshot.state.deployments[deployment]
     # A person or a roll-back retired it: the holder tells which of them.
     ended = "" if watched.ended in (None, DeploymentEnd.RETIRED) else watched.ended.value
-    acquired = snapshot.acquisitions()
-    request = state.requests.get(acquired[-1]["request"]) if acquired else None
-    requested = request is not None and request.stage is RequestStage.DONE and not request.by.startswith(run)
-    last = deployment_of(state.last_holder or "")
     return SoakLook(
         holding=snapshot.holding or None,
         ended=ended,
         reason=watched.reason,
-        superseded=requested and bool(last) and last not in family(state, deployment),
-        silent=silent,
+        superseded=_superseded(snapshot, deployment, run),
+        run=judge_run(snapshot, silent or None),
         lag_records=snapshot.lag.records if snapshot.lag else None,
-        too_far=too_far(snapshot.lag, limits),
-        lag_known=lag_known(snapshot),
+        too_far=too_far(snapshot, limits),
+        lag_known=lag_known(snapshot, limits),
         at=snapshot.at,
         starting=_starting(snapshot, limits),
         batch_seconds=_batch_seconds(snapshot),
@@ -147,31 +146,49 @@ def judge_soak(deployment: str, samples: Sequence[SoakLook], limits: SoakLimits)
     if last.ended:
         return SoakJudgement(SoakResult.BAD, f"It {last.ended}: {last.reason or 'no reason given'}.".replace("..", "."))
     if last.superseded:
-        return SoakJudgement(SoakResult.SUPERSEDED, f"{last.holding or 'Another release'} took over since.")
+        return SoakJudgement(SoakResult.SUPERSEDED, last.superseded)
+    if last.holding is None and last.run.health is Health.UNKNOWN:
+        return SoakJudgement(SoakResult.UNDECIDED, "The stream changes hands.")
     if last.holding != deployment:
-        return SoakJudgement(SoakResult.BAD, f"It does not hold the stream any more; {last.holding or 'nobody'} does.")
-    if last.silent > limits.silent_seconds:
-        return SoakJudgement(SoakResult.BAD, f"Its heartbeat has stood still for {last.silent:.0f} s.")
+        who = f"{last.holding} does." if last.holding else last.run.reason or "Nobody does."
+        return SoakJudgement(SoakResult.BAD, f"It does not hold the stream any more. {who}")
+    if last.run.health is Health.FAIL:
+        return SoakJudgement(SoakResult.BAD, last.run.reason)
     return _judge_lag(samples, limits)
 
 
-def too_far(report: LagReport | None, limits: SoakLimits) -> str:
-    """Return why a lag is beyond the limits; empty when it is not, or is unknown."""
-    if report is None or limits.lag is None:
+def too_far(snapshot: Snapshot, limits: SoakLimits) -> str:
+    """Return why a lag is beyond the limits; empty when it is not, or is unknown, or is not judged."""
+    if limits.lag is None:
         return ""
     # A transaction that hangs is the producer's fault; a roll-back would not help.
-    found = limits.lag.without(Alarm.STUCK_TRANSACTION).judge(report)
+    found = judge_lag(snapshot, snapshot.lag, limits.lag.without(Alarm.STUCK_TRANSACTION))
     return str(found) if found.health is Health.FAIL else ""
 
 
-def lag_known(snapshot: Snapshot) -> bool:
-    """Return whether a look says anything of the lag: Kafka or the committed offsets may be out of reach."""
-    report, holder = snapshot.lag, snapshot.state.holder
-    if report is None:
+def lag_known(snapshot: Snapshot, limits: SoakLimits) -> bool:
+    """Return whether the records behind Kafka, and their age if that is limited, are known in every partition.
+
+    Not asked for are verdicts and alarms: so soon after a change of holder little may be known of them.
+    """
+    if limits.lag is None:
         return False
-    return report.records is not None or (
-        not report.queries and holder is not None and snapshot.has_committed(holder)  # none of them reads Kafka
-    )
+    counted = replace(limits.lag, verdicts=(), alarms=())
+    return judge_lag(snapshot, snapshot.lag, counted).health is not Health.UNKNOWN
+
+
+def _superseded(snapshot: Snapshot, deployment: str, run: str) -> str:
+    """Return who took the stream from a deployment, or stopped it, on a request that is not of this run; or empty."""
+    mine = family(snapshot.state, deployment)
+    done = (r for r in reversed(snapshot.state.requests.values()) if r.stage is RequestStage.DONE)
+    since = list(takewhile(lambda r: r.to is None or deployment_of(r.to) not in mine, done))
+    first = since[-1] if since else None
+    if first is None or first.by.startswith(run):
+        return ""
+    if first.to is None:
+        return f"{first.by} has stopped the stream since ({first.reason or 'no reason given'})."
+    # Without a source it was appointed when nobody held: the deployment had lost the stream before.
+    return f"{snapshot.holding or 'Another release'} took over since." if first.source else ""
 
 
 def _starting(snapshot: Snapshot, limits: SoakLimits) -> bool:
@@ -188,10 +205,10 @@ def _batch_seconds(snapshot: Snapshot) -> float:
 
 def _judge_lag(samples: Sequence[SoakLook], limits: SoakLimits) -> SoakJudgement:
     last = samples[-1]
-    if limits.lag is not None and last.starting and (last.too_far or last.lag_records is None):
+    if limits.lag is not None and last.starting and (last.too_far or not last.lag_known):
         return SoakJudgement(SoakResult.UNDECIDED, "It has not committed yet.")
     # Looks without a known lag say nothing. The rest must be one observer's: another begins anew after a restart.
-    known = (look for look in reversed(samples) if look.too_far or look.lag_records is not None)
+    known = (look for look in reversed(samples) if look.too_far or look.lag_known)
     streak = list(takewhile(lambda look: look.too_far and not look.starting, known))[::-1]
     if not streak:
         return SoakJudgement(SoakResult.GOOD)

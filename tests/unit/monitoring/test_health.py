@@ -77,6 +77,16 @@ def test_a_holder_that_has_not_beaten_for_two_leases_is_said_to_be_silent(silent
     assert (f"{OLD} has given no sign of life for 1 min 1 s" in found.description) is (health is Health.FAIL)
 
 
+@pytest.mark.parametrize(("took_over", "health"), [(100.0, Health.FAIL), (945.0, Health.UNKNOWN)])
+def test_a_holder_that_never_wrote_a_heartbeat_is_silent_from_when_it_took_over(
+    took_over: float, health: Health
+) -> None:
+    """Looks from before it held saw no heartbeat of it either."""
+    found = snapshot(*RUNNING, at=1000.0)
+    records = (*found.records[:-1], replace(found.records[-1], at=took_over))
+    assert symptoms(replace(found, records=records), None, 10.0, 120.0)[IncidentKind.DOWN].health is health
+
+
 def test_the_lag_is_judged_as_everywhere_and_must_last() -> None:
     assert look(*RUNNING, lag=FAR)[IncidentKind.LAG] == Symptom(
         Health.FAIL, "q is behind by 60 records; 10 are allowed.", 120.0

@@ -5,13 +5,34 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.lag.limits import LagLimits
+from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag
 from airflow_stream_provider.lag.report import Verdict as Burrow
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
-from airflow_stream_provider.planning.soak import SoakLimits, SoakLook, SoakResult, judge_soak, soak_look, too_far
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.soak import (
+    SoakLimits,
+    SoakLook,
+    SoakResult,
+    judge_soak,
+    lag_known,
+    soak_look,
+    too_far,
+)
+from airflow_stream_provider.planning.stream_health import RunJudgement
 from tests.support.snapshots import UPGRADED, snapshot
-from tests.support.story import NEW, NEW_DEPLOYMENT
+from tests.support.story import (
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    acquired,
+    fenced,
+    ready,
+    released,
+    requested,
+)
 
 LIMITS = SoakLimits(LagLimits(max_records=100, max_seconds=30.0), samples=3)
 
@@ -26,18 +47,24 @@ def report(records: int | None, **fields: Any) -> LagReport:
 
 def samples(*records: int | None, late: bool = False, starting: int = 0, batch: float = 0.0) -> list[SoakLook]:
     """Looks every ten seconds; before the first commit in the first `starting` of them."""
-    found = [(count, report(count, seconds=31.0 if late else 0.0)) for count in records]
+    found = [(count, behind(report(count, seconds=31.0 if late else 0.0))) for count in records]
     return [
         SoakLook(
             holding="new",
             lag_records=count,
-            too_far=too_far(lag, LIMITS),
+            too_far=too_far(look, LIMITS),
+            lag_known=lag_known(look, LIMITS),
             at=1000.0 + 10 * index,
             starting=index < starting,
             batch_seconds=batch,
         )
-        for index, (count, lag) in enumerate(found)
+        for index, (count, look) in enumerate(found)
     ]
+
+
+def behind(lag: LagReport | None) -> Snapshot:
+    """A stream that has just been upgraded, with this lag."""
+    return replace(snapshot(*UPGRADED), lag=lag)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +96,11 @@ def samples(*records: int | None, late: bool = False, starting: int = 0, batch: 
         (samples(0, 101, None, 102, 103), SoakResult.BAD),  # nor does it hide what is
         ([SoakLook(holding=None)], SoakResult.BAD),
         ([SoakLook(holding="old")], SoakResult.BAD),  # taken back
-        ([SoakLook(holding="newer", superseded=True)], SoakResult.SUPERSEDED),
+        ([SoakLook(holding="newer", superseded="newer took over since.")], SoakResult.SUPERSEDED),
+        ([SoakLook(holding=None, run=RunJudgement(Health.UNKNOWN))], SoakResult.UNDECIDED),  # another's hand-over
         ([SoakLook(holding=None, ended="failed", reason="no memory")], SoakResult.BAD),
-        ([SoakLook(holding="new", silent=61.0)], SoakResult.BAD),
+        ([SoakLook(holding="new", run=RunJudgement(Health.FAIL, "No sign of life."))], SoakResult.BAD),
+        ([SoakLook(holding="new", run=RunJudgement(Health.UNKNOWN))], SoakResult.GOOD),  # so far; it must beat to pass
     ],
 )
 def test_verdicts(seen: list[SoakLook], result: SoakResult) -> None:
@@ -79,8 +108,8 @@ def test_verdicts(seen: list[SoakLook], result: SoakResult) -> None:
 
 
 def test_no_limits_judge_no_lag() -> None:
-    assert not too_far(report(10**9, seconds=10**9), SoakLimits())
-    assert not too_far(None, LIMITS)
+    assert not too_far(behind(report(10**9, seconds=10**9)), SoakLimits())
+    assert not too_far(behind(None), LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -93,19 +122,32 @@ def test_no_limits_judge_no_lag() -> None:
     ],
 )
 def test_verdicts_and_alarms_count_without_any_limit(found: LagReport, bad: bool) -> None:
-    assert bool(too_far(found, SoakLimits(LagLimits()))) is bad
+    assert bool(too_far(behind(found), SoakLimits(LagLimits()))) is bad
+
+
+def test_a_lag_that_is_known_in_part_is_not_known() -> None:
+    """The watch calls it unknown too; what lies in the other partitions may be the reason to roll back."""
+    one, other = report(5).queries[0].partitions[0], report(None).queries[0].partitions[0]
+    half = replace(report(5), queries=(QueryLag("q", (one, replace(other, partition=1)), seconds=0.0),))
+    assert (half.records, lag_known(behind(half), LIMITS)) == (5, False)
+    assert lag_known(behind(report(5)), LIMITS)
+    assert not lag_known(behind(report(5, seconds=None)), LIMITS), "its age is limited, and not known"
+
+
+def test_verdicts_that_are_not_known_yet_hold_no_soak_up() -> None:
+    assert lag_known(behind(report(5, partition={"verdict": None})), LIMITS)
 
 
 def test_the_limits_survive_the_metadata_database() -> None:
     assert SoakLimits.from_json(LIMITS.to_json()) == LIMITS
     assert SoakLimits.from_json(SoakLimits().to_json()) == SoakLimits()
-    earlier = {"lag": None, "samples": 5, "silent_seconds": 60.0}
+    earlier = {"lag": None, "samples": 5, "silent_seconds": 60.0}  # the lease is in the log
     assert SoakLimits.from_json(earlier) == SoakLimits(), "of a trigger that an earlier version left"
 
 
 def test_the_start_up_time_is_a_minute_or_three_leases() -> None:
-    assert SoakLimits.of(None, 10.0) == SoakLimits(silent_seconds=20.0, start_up_seconds=60.0)
-    assert SoakLimits.of(None, 30.0) == SoakLimits(silent_seconds=60.0, start_up_seconds=90.0)
+    assert SoakLimits.of(None, 10.0) == SoakLimits(start_up_seconds=60.0)
+    assert SoakLimits.of(None, 30.0) == SoakLimits(start_up_seconds=90.0)
 
 
 def test_a_look_tells_whether_the_holder_has_committed() -> None:
@@ -116,6 +158,41 @@ def test_a_look_tells_whether_the_holder_has_committed() -> None:
 
     assert (look(None, 159.0).starting, look(3, 159.0).starting, look(None, 161.0).starting) == (True, False, False)
     assert (look(None, 159.0).batch_seconds, look(3, 159.0).batch_seconds, look(3, 159.0).at) == (0.0, 7.0, 159.0)
+
+
+AWAY = [requested("x", OLD, by="airflow:other/run/x"), ready("x", OLD), released(NEW, "x", OLD)]
+STOP = [requested("x", None, by="airflow:other/run/x"), released(NEW, "x", None)]
+APPOINTED = [requested("y", OLD, by="airflow:watch/run/y"), ready("y", OLD), acquired(OLD, "y", 3)]
+
+
+@pytest.mark.parametrize(
+    ("since", "result", "says"),
+    [
+        ([], SoakResult.GOOD, ""),
+        (AWAY, SoakResult.UNDECIDED, "The stream changes hands."),  # the watch says the same
+        ([*AWAY, acquired(OLD, "x", 3)], SoakResult.SUPERSEDED, f"{OLD_DEPLOYMENT} took over since."),
+        ([*AWAY, acquired(NEW, "x", 3)], SoakResult.GOOD, ""),  # taken back
+        (STOP, SoakResult.SUPERSEDED, "airflow:other/run/x has stopped the stream since (a person wants it)."),
+        ([*STOP, *APPOINTED], SoakResult.SUPERSEDED, "airflow:other/run/x has stopped the stream since"),
+        ([fenced(NEW)], SoakResult.BAD, "It does not hold the stream any more. Nobody runs it (down)."),
+        # It died, and the watch appointed what was there: the watch tells people of it, so this is no success.
+        ([fenced(NEW), *APPOINTED], SoakResult.BAD, f"It does not hold the stream any more. {OLD_DEPLOYMENT} does."),
+        ([*AWAY, acquired(OLD, "x", 3), fenced(OLD)], SoakResult.SUPERSEDED, "Another release took over since."),
+    ],
+)
+def test_what_became_of_the_stream_since(since: list[Record], result: SoakResult, says: str) -> None:
+    look = soak_look(snapshot(*UPGRADED, *since), NEW_DEPLOYMENT, "airflow:dag/run/", 0.0, SoakLimits())
+    found = judge_soak(NEW_DEPLOYMENT, [look], SoakLimits())
+    assert found.result is result, found
+    assert found.reason.startswith(says)
+
+
+def test_a_driver_that_gives_no_sign_of_life_is_bad_after_two_leases() -> None:
+    def judged(silent: float) -> SoakResult:
+        look = soak_look(snapshot(*UPGRADED), NEW_DEPLOYMENT, "airflow:dag/run/", silent, SoakLimits())
+        return judge_soak(NEW_DEPLOYMENT, [look], SoakLimits()).result
+
+    assert (judged(59.0), judged(60.0)) == (SoakResult.GOOD, SoakResult.BAD)
 
 
 def test_the_reason_is_for_a_person() -> None:

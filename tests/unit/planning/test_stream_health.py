@@ -1,0 +1,58 @@
+"""What soak and watch say of one look; `monitoring/test_health.py` has the sentences that the watch makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_stream_provider.lag.limits import Health, LagLimits
+from airflow_stream_provider.lag.report import LagReport, QueryLag
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.planning.stream_health import judge_lag, judge_run
+from tests.support.snapshots import UPGRADED, snapshot
+from tests.support.story import (
+    INTERRUPTED,
+    NEW,
+    OLD,
+    RUNNING,
+    STARTED,
+    STOPPED,
+    fenced,
+    ready,
+    released,
+    requested,
+)
+
+
+@pytest.mark.parametrize(
+    ("records", "silent", "health"),
+    [
+        (RUNNING, None, Health.PASS),
+        (RUNNING, 59.0, Health.UNKNOWN),
+        (RUNNING, 60.0, Health.FAIL),
+        (STARTED, None, Health.PASS),
+        (STOPPED, None, Health.PASS),
+        (INTERRUPTED, None, Health.FAIL),
+        ([*RUNNING, fenced(OLD)], None, Health.FAIL),
+        ([*UPGRADED, requested("x", OLD), ready("x", OLD)], None, Health.PASS),
+        ([*UPGRADED, requested("x", OLD), ready("x", OLD), released(NEW, "x", OLD)], None, Health.UNKNOWN),
+    ],
+)
+def test_whether_a_driver_runs_it(records: list[Record], silent: float | None, health: Health) -> None:
+    assert judge_run(snapshot(*records), silent).health is health
+
+
+def test_queries_that_read_no_kafka_are_not_behind_once_they_have_committed() -> None:
+    look = replace(snapshot(*UPGRADED), lag=LagReport(1.0, ()))
+    assert judge_lag(look, look.lag, LagLimits(5)).health is Health.UNKNOWN
+    beat = Heartbeat(counter=1, queries=(QueryProgress("a", batch=1),))
+    assert judge_lag(replace(look, heartbeats={NEW: beat}), look.lag, LagLimits(5)).health is Health.PASS
+
+
+def test_a_lag_that_could_not_be_measured_is_unknown() -> None:
+    found = judge_lag(snapshot(*RUNNING), None, LagLimits(5), "Kafka does not answer.")
+    assert (found.health, str(found)) == (Health.UNKNOWN, "Kafka does not answer.")
+    far = LagReport(1.0, (QueryLag("q", (), seconds=9.0),))
+    assert judge_lag(snapshot(*RUNNING), far, LagLimits(max_seconds=5.0)).health is Health.FAIL
