@@ -22,8 +22,9 @@ from typing import Any
 import psutil
 
 from airflow_stream_provider.lifecycle.state import StreamPhase
+from benchmarks.change import change
 from benchmarks.results import machine, show, spread, write
-from devstack.commits import crossing, intervals, largest_gap
+from devstack.commits import intervals, largest_gap
 from devstack.drivers import wait_for
 from devstack.stack import LocalStack
 from devstack.stack_stream import QUERIES, StackStream, stack_stream
@@ -58,7 +59,7 @@ class Gaps:
 
     def first(self) -> None:
         """Deploy the first holder."""
-        self._appoint(self._submit(rehearse_batches=0))
+        change(self.stream, self._submit(rehearse_batches=0))
         self._warm()
 
     def round(self) -> None:
@@ -93,10 +94,6 @@ class Gaps:
             self.sides["submit_to_ready"].append(time.time() - began)
         return standby
 
-    def _appoint(self, incarnation: str) -> None:
-        self.stream.hand_over(incarnation)
-        self.stream.settle()
-
     def _warm(self) -> None:
         """Let the holder run for a while; its own steady state is what the next change is held against."""
         self.stream.settle()
@@ -110,16 +107,14 @@ class Gaps:
             self.sides[side] += intervals(self.stream.watcher.commits[query], since, time.time())
 
     def _take(self, side: str, to: str) -> None:
-        began = time.time()
-        self._appoint(to)
-        records = [r for r in self.stream.log.records() if r.at >= began]
-        released = next(r for r in records if r.kind == "released")
-        acquired = next(r for r in records if r.kind == "acquired")
-        started = wait_for("the new holder's start", lambda: self.stream.beat(to).started_at)
-        self.sides["release_to_start"].append(float(str(started)) - released.at)
+        made = change(self.stream, to)
+        self.sides["release_to_start"].append(made.release_to_start)
+        self.sides["crossing"].append(max(made.crossing.values()))
+        self._gap(side, made.began, made.acquired_at + 5)
+
+    def _gap(self, side: str, since: float, until: float) -> None:
         commits = self.stream.watcher.commits
-        self.sides[side].append(max(largest_gap(commits[q], began, acquired.at + 5) or 0.0 for q in QUERIES))
-        self.sides["crossing"].append(max(crossing(commits[q], acquired.at) or 0.0 for q in QUERIES))
+        self.sides[side].append(max(largest_gap(commits[q], since, until) or 0.0 for q in QUERIES))
 
     def _restart(self) -> None:
         """What everybody does today: stop, then submit; nothing is rehearsed."""
@@ -128,9 +123,8 @@ class Gaps:
         wait_for("the stop", lambda: self.stream.state.phase is StreamPhase.STOPPED)
         for deployment in [d.id for d in self.stream.state.deployments.values() if not d.ended]:
             self.stream.append("retired", deployment=deployment, reason="benchmark")
-        self._appoint(self._submit(rehearse_batches=0))
-        commits = self.stream.watcher.commits
-        self.sides["restart"].append(max(largest_gap(commits[q], began, time.time()) or 0.0 for q in QUERIES))
+        change(self.stream, self._submit(rehearse_batches=0))
+        self._gap("restart", began, time.time())
 
     def _cpu(self, incarnation: str) -> float:
         """CPU seconds that a driver's processes have used so far."""

@@ -1,12 +1,16 @@
-"""What the benchmarks make up is what the package accepts."""
+"""What the benchmarks make up is what the package accepts, and what they count is what they say."""
 
 from __future__ import annotations
 
 import itertools
 
+import pytest
+
 from airflow_stream_provider.lifecycle.fold import follow
 from airflow_stream_provider.lifecycle.state import StreamState
+from benchmarks.consumer import longest
 from benchmarks.open_log import life
+from benchmarks.results import spread
 
 
 def test_the_log_whose_opening_is_measured_is_legal() -> None:
@@ -14,3 +18,16 @@ def test_the_log_whose_opening_is_measured_is_legal() -> None:
     for seq, record in enumerate(itertools.islice(life(), 100), start=1):
         state = follow(state, record.numbered(seq, state.nonce))
     assert state.illegal_count == 0
+
+
+def test_a_gap_belongs_to_the_window_in_which_it_ends() -> None:
+    arrivals = [1.0, 1.0, 2.0, 4.5, 5.0, 9.0]
+    assert [longest(arrivals, *window) for window in ((0.0, 3.0), (3.0, 6.0), (6.0, 10.0))] == [1.0, 2.5, 4.0]
+    with pytest.raises(ValueError, match="empty"):
+        longest(arrivals, 5.0, 8.0)
+
+
+def test_percentiles_are_by_nearest_rank() -> None:
+    found = spread([float(number) for number in range(1, 101)])
+    assert [found[key] for key in ("n", "min", "p50", "p95", "p99", "max")] == [100, 1.0, 50.5, 95.0, 99.0, 100.0]
+    assert spread([1.0, 2.0])["p99"] == 2.0
