@@ -130,6 +130,11 @@ def _report(run: Run, consumer: Consumer, before: dict[str, Any], records: dict[
         {
             "seen: hand-over p50 / steady p50": (sides["hand-over, seen"]["p50"] / p50, "<=", 1.5),
             "seen: hand-over p99 / steady p50": (sides["hand-over, seen"]["p99"] / p50, "<=", 2.5),
+            "seen: hand-over p99 / steady p99": (
+                sides["hand-over, seen"]["p99"] / sides["steady, seen"]["p99"],
+                "<=",
+                2,
+            ),
             "records lost": (lost, "<=", 0),
             "records doubled": (doubled, "<=", 0),
         },
