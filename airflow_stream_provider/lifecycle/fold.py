@@ -126,11 +126,13 @@ class _Draft:
     def request(self, name: str, stage: RequestStage, **changes: Any) -> None:
         self.requests[name] = replace(self.requests[name], stage=stage, **changes)
 
-    def free(self, name: str, how: HoldEnd) -> None:
+    def free(self, name: str, how: HoldEnd, ends: Any = None) -> None:
         """If `name` held, nobody holds from here on. An open request to stop is then done, whatever ended the hold."""
         if self.holder != name:
             return
-        self.holder, self.last_end, self.ends = None, how, {}
+        self.holder, self.last_end = None, how
+        # No rule is about the `ends` of a failure: a record of an older version may hold anything there.
+        self.ends = ends if isinstance(ends, dict) else {}
         for request in itertools.islice(reversed(self.requests.values()), 1):  # only the newest can be open
             if request.stage.open and request.to is None:
                 self.request(request.id, RequestStage.DONE)
@@ -181,8 +183,7 @@ def _ready(draft: _Draft, r: Record) -> None:
 def _released(draft: _Draft, r: Record) -> None:
     completed = r["boundary"] == Boundary.COMPLETED.value
     draft.incarnation(r["incarnation"], IncarnationState.STANDBY if completed else IncarnationState.INTERRUPTED)
-    draft.free(r["incarnation"], HoldEnd.RELEASED)
-    draft.ends = r.get("ends") or {}
+    draft.free(r["incarnation"], HoldEnd.RELEASED, r.get("ends"))
     if r.get("to") is not None:
         draft.request(r["request"], RequestStage.RELEASED, ends=draft.ends)
 
@@ -224,7 +225,7 @@ def _failed(draft: _Draft, r: Record) -> None:
         interrupted = r.get("boundary") == Boundary.INTERRUPTED.value
         after = IncarnationState.INTERRUPTED if interrupted else IncarnationState.FAILED
         draft.incarnation(name, after, reason=r["reason"])
-        draft.free(name, HoldEnd.FAILED)
+        draft.free(name, HoldEnd.FAILED, r.get("ends"))
     twins = (i for i in draft.incarnations.values() if i.deployment == deployment)
     if held or all(twin.state.terminal for twin in twins):
         draft.end(deployment, DeploymentEnd.FAILED, r.seq, reason=r["reason"])
@@ -234,7 +235,7 @@ def _failed(draft: _Draft, r: Record) -> None:
 def _finished(draft: _Draft, r: Record) -> None:
     name = r["incarnation"]
     draft.incarnation(name, IncarnationState.FINISHED)
-    draft.free(name, HoldEnd.FINISHED)
+    draft.free(name, HoldEnd.FINISHED, r.get("ends"))
     draft.end(draft.incarnations[name].deployment, DeploymentEnd.FINISHED, r.seq)
 
 

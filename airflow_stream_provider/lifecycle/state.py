@@ -222,8 +222,8 @@ class StreamState:
     :param last_holder: incarnation that holds now or held last.
     :param last_end: how the last hold ended; None while there is a holder or never was one.
     :param illegal: the last illegal records, oldest first; `illegal_count` says how many there are in all.
-    :param ends: where the queries stopped, by query, when the stream was released last; empty when a later hold has
-        ended otherwise.
+    :param ends: where the queries stopped, by query, when the last hold ended; empty when nobody could say, as after a
+        fence.
     :param held_from: number of the last `acquired` record of a driver that was asked to hold; not of one that took the
         stream back.
     :param held_to: number of the record that ended the last hold; 0 while somebody holds.

@@ -25,7 +25,7 @@ from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
-from airflow_stream_provider.runtime.ports import BoundaryMissed, Ports, Work
+from airflow_stream_provider.runtime.ports import BoundaryMissed, Ports, QueryEnd, Work
 from airflow_stream_provider.runtime.spark_error import message_of
 
 # Failed and ended queries are looked for this often.
@@ -176,7 +176,7 @@ class Acts:
         self._heartbeat.started_at = self._clock.time()
         request = next(reversed(list(state.requests.values())), None)
         handed_over = request is not None and bool(request.ends)
-        # After a stop or SIGTERM, too, this machine may not see the last commits yet.
+        # After a stop, SIGTERM or a failure, too, this machine may not see the last commits yet.
         ends = request.ends if request is not None and handed_over else state.ends
         # Drivers of older versions do not name the checkpoint.
         named = (end for end in ends.values() if isinstance(end, Mapping) and end.get("checkpoint"))
@@ -216,10 +216,7 @@ class Acts:
         fields: dict[str, Any] = {
             "incarnation": self._incarnation,
             "boundary": (Boundary.COMPLETED if completed else Boundary.INTERRUPTED).value,
-            "ends": {
-                name: {"batch": end.batch, "boundary": end.boundary.value, "checkpoint": end.checkpoint}
-                for name, end in ends.items()
-            },
+            "ends": _described(ends),
             "request": request,
             "to": to,
         }
@@ -284,7 +281,8 @@ class Acts:
         """
         if not self.terminating:
             self._offsets.flush(self._queries.progress, FLUSH_SECONDS)
-        record = self._control.record(Kind.FINISHED, incarnation=self._incarnation)
+        ends = {each.name: {"batch": each.batch, "checkpoint": each.checkpoint} for each in self._queries.progress()}
+        record = self._control.record(Kind.FINISHED, incarnation=self._incarnation, ends=ends)
 
         def build(state: StreamState) -> Record | None:
             return record if state.holder == self._incarnation and not self.terminating else None
@@ -298,7 +296,7 @@ class Acts:
     def fail(self, reason: str, error: BaseException) -> None:
         """Stop everything, append `failed`, halt the process with code 50."""
         log.error("%s: %s", redact(reason), message_of(error))
-        boundary = self._cut_off() if self.running else Boundary.COMPLETED
+        boundary, ends = self._cut_off() if self.running else (Boundary.COMPLETED, {})
         self.running = False
         fields = {
             "boundary": boundary.value,
@@ -306,6 +304,8 @@ class Acts:
             "incarnation": self._incarnation,
             "reason": reason,
             "error": f"{type(error).__name__}: {message_of(error)}",
+            # A warm driver may follow at once, before its machine sees the last commits.
+            "ends": _described(ends),
         }
 
         def build(state: StreamState) -> Record | None:
@@ -318,7 +318,7 @@ class Acts:
         self._control.append_patiently(build)
         self._process.halt()
 
-    def _cut_off(self) -> Boundary:
+    def _cut_off(self) -> tuple[Boundary, Mapping[str, QueryEnd]]:
         """Stop everything. INTERRUPTED: something may still write; this driver is fenced before another acquires."""
         # A query that the script started meanwhile would run on behind a record that says that all have stopped.
         self._queries.let_go()
@@ -329,9 +329,9 @@ class Acts:
         except Exception:
             # Such as with a SparkContext that was stopped. `failed` must be written all the same.
             log.exception("The queries could not be stopped")
-            return Boundary.INTERRUPTED
+            return Boundary.INTERRUPTED, {}
         quiet = missed is None and all(end.quiet for end in ends.values())
-        return Boundary.COMPLETED if quiet else Boundary.INTERRUPTED
+        return Boundary.COMPLETED if quiet else Boundary.INTERRUPTED, ends
 
     def _in_background(self, work: Callable[[], None], *, rehearses: bool = False) -> None:
         def guarded() -> None:
@@ -352,3 +352,11 @@ class Acts:
         except Exception as error:
             log.exception("Failed in the background")
             self.fail(str(error) if isinstance(error, StreamError) else "The runtime itself failed", error)
+
+
+def _described(ends: Mapping[str, QueryEnd]) -> dict[str, Any]:
+    """Return where the queries stopped, as the control log says it."""
+    return {
+        name: {"batch": end.batch, "boundary": end.boundary.value, "checkpoint": end.checkpoint}
+        for name, end in ends.items()
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from airflow_stream_provider.clusters import Cluster, Job
@@ -27,10 +27,12 @@ from airflow_stream_provider.planning.recover import drivers_of_interest, recove
 from airflow_stream_provider.planning.recovery_decision import RecoveryStep, recovery_step
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.planning.step_loop import carry_out
-from airflow_stream_provider.planning.steps import Declare, Kill, Skip, Step, Wait
+from airflow_stream_provider.planning.steps import Declare, Done, Kill, Skip, Step, Wait
+from airflow_stream_provider.planning.steps import GiveUp as GivenUp
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 from tests.support.simulation.cluster import Reach
+from tests.support.simulation.oracle import REVIVE
 from tests.support.simulation.world import Actor, Wire, World
 from tests.support.story import hash_of
 
@@ -38,8 +40,26 @@ log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 900.0
 REQUEST_SECONDS = 60.0
+RETRY_SECONDS = 5.0
+LOOK_SECONDS = 20.0  # a minute in Airflow
 
 Plan = Callable[[Snapshot, TaskIdentity, "WaitOutcome | None"], Step]
+LookFor = Callable[[Snapshot, TaskIdentity], Needs]
+
+
+def nothing_more(snapshot: Snapshot, identity: TaskIdentity) -> Needs:
+    """What most operators need beside log and heartbeats."""
+    return Needs()
+
+
+def stopped_ones(snapshot: Snapshot, identity: TaskIdentity) -> Needs:
+    """What StopStreamOperator needs."""
+    return Needs(drivers=() if snapshot.holding else stopping.stoppable(snapshot, identity))
+
+
+def only(*deployments: str) -> LookFor:
+    """What RetireOperator needs."""
+    return lambda snapshot, identity: Needs(drivers=tuple(d for d in deployments if d in snapshot.state.deployments))
 
 
 class Airflow(Actor):
@@ -72,11 +92,13 @@ class Task(Airflow):
     It is the loop's verb and its stream in one.
     """
 
-    def __init__(self, world: World, identity: TaskIdentity, plan: Plan, needs: Needs = Needs()) -> None:  # noqa: B008 - frozen
+    def __init__(self, world: World, identity: TaskIdentity, plan: Plan, needs: LookFor | None = None) -> None:
         super().__init__(world, identity.by)
         self.identity = identity
         self.plan = plan
-        self._needs = needs
+        self._needs = needs or nothing_more
+        # The step that ended it by itself; None for one that was killed, or failed.
+        self.ended: Step | None = None
 
     def again(self) -> Task:
         return Task(self.world, self.identity, self.plan, self._needs)
@@ -93,27 +115,30 @@ class Task(Airflow):
                 elif isinstance(step, Wait):
                     outcome = self._wait(step.condition, deadline)
                 else:
+                    self.ended = step
                     return
             except (ControlUnavailable, ClusterError, RuleBroken):
                 outcome = None  # the task fails; Airflow tries it again
+                self.point(RETRY_SECONDS, "retry")
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        return self._needs
+        return self._needs(snapshot, identity)
 
     def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
         release = {"version": step.reason, "hash": hash_of(step.reason)}
-        fields = {"deployment": step.deployment, "release": release, "policy": {}, "reason": ""}
+        fields = {"deployment": step.deployment, "release": release, "policy": self.world.policy.to_json(), "reason": ""}
         return self.append(Kind.DECLARED, identity.by, snapshot.state.seq, **fields)
 
     def observe(self, needs: Needs = Needs()) -> Snapshot:  # noqa: B008 - frozen
-        self.point()
+        self.point(doing="look")
         facts = {}
         for deployment in needs.drivers:
             snapshot = Snapshot("orders", 0.0, self.log.refresh(), (), self.log.heartbeats())
             if submission := snapshot.submission(deployment):
                 driver = self.cluster.status(submission)
                 gone = driver.terminal and self.cluster.gone(submission, deployment)
-                facts[deployment] = DriverFacts(submission, driver, gone)
+                lost = self.cluster.lost(deployment)
+                facts[deployment] = DriverFacts(submission, driver, gone, lost)
         state, read_at = self.log.refresh(), self.world.now
         beats = self.log.heartbeats()
         return Snapshot("orders", self.now, state, self.log.history(), beats, facts, read_at=read_at)
@@ -141,6 +166,8 @@ class Task(Airflow):
                 seen, outcome = self._observations(), None
             if outcome is not None:
                 return outcome
+            if self.world.data is not None:
+                self.point(3 * condition.pace, "wait")
         return None
 
     def _observations(self) -> Observations:
@@ -201,27 +228,43 @@ class GiveUp(Airflow):
             return
 
 
-class Runs(Task):
-    """The runs of NAME__watch, one after the other, as WatchStreamOperator makes them; two of these may be about."""
+class Revive(Task):
+    """A run of NAME__revive: what a look found to be due is carried out."""
 
-    def __init__(self, world: World, name: str) -> None:
-        super().__init__(world, TaskIdentity("orders__watch", name, "watch"), self._recover)
-        self._name = name
-        self._before: dict[str, int] = {}
+    def __init__(self, world: World, name: str, before: Mapping[str, int]) -> None:
+        def plan(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+            return recover(snapshot, identity, outcome, before)
 
-    def run(self) -> None:
-        for number in itertools.count():
-            self.identity = TaskIdentity("orders__watch", f"{self._name}-{number}", "watch")
-            self.by = self.identity.by
-            super().run()
-            with contextlib.suppress(ControlUnavailable):
-                self._before = {name: beat.counter for name, beat in self.log.heartbeats().items()}
+        super().__init__(world, TaskIdentity(REVIVE, name, "revive"), plan)
+        self._name, self._before = name, before
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         return Needs(drivers=drivers_of_interest(snapshot))
 
-    def _recover(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        return recover(snapshot, identity, outcome, self._before)
+    def again(self) -> Revive:
+        return Revive(self.world, self._name, self._before)
+
+
+class Runs(Airflow):
+    """The watch as its DAG makes it: a look after the other, and a run of NAME__revive when something is due."""
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__(world, "airflow:streams__watch/look")
+        self._name = name
+
+    def run(self) -> None:
+        before: dict[str, int] = {}
+        for number in itertools.count():
+            self.point(LOOK_SECONDS, "look")
+            with contextlib.suppress(ControlUnavailable):
+                state, beats = self.log.refresh(), self.log.heartbeats()
+                name = f"{self._name}-{number}"
+                snapshot = Snapshot("orders", self.now, state, self.log.history(), beats)
+                step = recover(snapshot, TaskIdentity(REVIVE, name, "revive"), None, before)
+                running = any(isinstance(actor, Revive) and not actor.over for actor in self.world.actors)
+                if not running and not isinstance(step, (Done, Skip, GivenUp)):
+                    Revive(self.world, name, before)
+                before = {name: beat.counter for name, beat in beats.items()}
 
 
 class Watch(Airflow):

@@ -8,10 +8,14 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from tests.support.simulation.driver import Driver
 from tests.support.simulation.world import Actor, Fault, World
 
+BOOT_SECONDS = 3.0
+
 
 def boot(world: World, deployment: str, submission: str) -> Driver:
     """The cluster starts a driver of a deployment, for the first time or again."""
-    return Driver(world, f"{deployment}.{len(world.drivers) + 1:08x}", submission)
+    driver = Driver(world, f"{deployment}.{len(world.drivers) + 1:08x}", submission)
+    driver.due += BOOT_SECONDS
+    return driver
 
 
 class Reach:
@@ -43,21 +47,30 @@ class Reach:
         alive = {d.submission for d in drivers if not d.over}
         return FoundDrivers(tuple(sorted(alive)), tuple(sorted({d.submission for d in drivers} - alive)))
 
+    def lost(self, deployment: str) -> bool:
+        """Whether the cluster has lost the machine of each driver of a deployment that is left."""
+        if self._world.cluster_down or self._actor.cut:
+            return False
+        left = [d for d in self._world.drivers.values() if d.deployment == deployment and (d.writing or not d.over)]
+        return any(d.lost for d in left) and all(d.lost for d in left)
+
     def status(self, submission: str) -> DriverState:
         if self._world.cluster_down or self._actor.cut:
             return DriverState.UNKNOWN
         drivers = [d for d in self._world.drivers.values() if d.submission == submission]
+        if any(d.lost for d in drivers) and all(d.lost or d.over for d in drivers):
+            return DriverState.LOST
         return DriverState.RUNNING if any(not d.over for d in drivers) else DriverState.FAILED
 
     def gone(self, submission: str, deployment: str) -> bool:
         drivers = [d for name, d in self._world.drivers.items() if deployment_of(name) == deployment]
-        return not self._world.cluster_down and not any(d.writing or not d.over for d in drivers)
+        return not self._world.cluster_down and not any(d.lost or d.writing or not d.over for d in drivers)
 
     def kill(self, submission: str) -> None:
         self._actor.point()
         self._answer()
         for driver in self._world.drivers.values():
-            if driver.submission == submission:
+            if driver.submission == submission and not driver.lost:
                 driver.kill()
 
     def _answer(self) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from enum import IntEnum
 from typing import Any
 
 import greenlet
@@ -21,25 +20,19 @@ from airflow_stream_provider.lifecycle.errors import (
     RehearsalRefused,
     StreamError,
 )
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.state import IncarnationState
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.control_client import ControlClient
-from airflow_stream_provider.runtime.ports import BoundaryMissed, LeaseOver, Ports, QueryEnd
+from airflow_stream_provider.runtime.ports import LeaseOver, Ports
+from tests.support.simulation.invariants import Broken, expect
+from tests.support.simulation.queries import Luck, Mishap, Queries
 from tests.support.simulation.world import Actor, Wire, World
 
-POLICY = Policy(take_back_seconds=10.0, lease_seconds=30.0, pause_seconds=20.0)
-
-
-class Luck(IntEnum):
-    """How a stop or a rehearsal goes."""
-
-    GOOD = 0
-    BOUNDARY_MISSED = 1
-    INTERRUPTED = 2
-    REFUSED = 3
+TICK_SECONDS = 1.0
+HURRY_SECONDS = 0.4  # 0.05 s in a driver; fewer turns are simulated
+REHEARSAL_SECONDS = 2.0
 
 
 class Driver(Actor):
@@ -61,6 +54,13 @@ class Driver(Actor):
         self.suspended = False
         self.mishap = ""
         self.clock = 0.0
+        # How old what it sees of the checkpoint may be, in seconds.
+        self.sees_late = 0.0
+        self.saw = 0
+        # When it last wrote a heartbeat.
+        self.beat_at = 0.0
+        # Whether the cluster has lost its machine.
+        self.lost = False
         self.points = 0
         self.log = ControlLog(Wire(self), "orders")
         self.jvm = Jvm(self)
@@ -89,10 +89,10 @@ class Driver(Actor):
             self.clock += seconds
         if self.over or self.frozen:
             return
-        if self.clock >= self.jvm.deadline:
+        if self.clock >= self.jvm.deadline or self.world.now + self.skew >= self.jvm.wall_deadline:
             self.crash()
-        elif self.running and self.clock - self._renewed >= POLICY.lease_seconds:
-            assert self.queries.paused, "rule 2: it outlives its lease, and its queries are not paused"
+        elif self.running and self.clock - self._renewed >= self.world.policy.lease_seconds:
+            expect(self.queries.paused, "lease", self.incarnation)
 
     def terminate(self) -> None:
         """SIGTERM."""
@@ -124,6 +124,7 @@ class Driver(Actor):
         for thread in self.threads:
             Actor.crash(thread)
         super().crash()
+        self._cut()
 
     def kill(self) -> None:
         """Kill it and its executors; on return they are gone."""
@@ -132,10 +133,15 @@ class Driver(Actor):
 
     def end(self) -> None:
         """End the process, from within one of its threads."""
+        self._cut()
         for thread in (*self.threads, self):
             if thread is not self.here:
                 Actor.crash(thread)
         raise greenlet.GreenletExit
+
+    def _cut(self) -> None:
+        if self.queries.run is not None:
+            self.queries.run.cut = True
 
     # -- its threads -----------------------------------------------------------------------------------------------
 
@@ -148,9 +154,9 @@ class Driver(Actor):
     def world_says(self, luck: Luck) -> bool:
         return self.here.choice == luck
 
-    def point(self) -> None:
+    def point(self, rest: float = 0.0, doing: str = "") -> None:
         self.points += 1
-        super().point()
+        super().point(rest, doing)
 
     def spawn(self, work: Callable[[], None]) -> Thread:
         self.threads = [thread for thread in self.threads if thread.is_alive()]
@@ -161,10 +167,10 @@ class Driver(Actor):
         if not self._launched():
             return
         clock = Clock(self)
-        self.jvm.deadline = self.clock + POLICY.lease_seconds
+        self.jvm.arm(self.clock)
         self.agent = Agent(
             ControlClient(self.log, self.incarnation, clock=clock, lock=Lock(self)),
-            POLICY,
+            self.world.policy,
             Ports(
                 queries=self.queries,
                 process=self.jvm,
@@ -180,7 +186,9 @@ class Driver(Actor):
             points, began = self.points, self.clock
             self.agent.turn()
             self._look(began)
-            if self.points == points:
+            if self.world.data is not None:
+                self.point(HURRY_SECONDS if self.agent.in_hurry else TICK_SECONDS, "turn")
+            elif self.points == points:
                 self.point()
 
     def _launched(self) -> bool:
@@ -189,10 +197,10 @@ class Driver(Actor):
                 deployment = self.log.refresh().deployments.get(self.deployment)
                 return deployment is not None and not deployment.ended
             except ControlUnavailable:
-                self.point()
+                self.point(1.0)
 
     def _rehearse(self, former: Sequence[Mapping[str, Any]], *, say: Callable[[str], None]) -> Mapping[str, Any]:
-        self.here.point()
+        self.here.point(REHEARSAL_SECONDS, "rehearse")
         if self.world_says(Luck.REFUSED):
             raise RehearsalRefused("Spark refuses the plan.")
         return {}
@@ -210,13 +218,14 @@ class Driver(Actor):
         silent = began - self._renewed
         found = self.log.state.incarnations.get(self.incarnation)
         ended = found is not None and found.state is IncarnationState.FINISHED
-        pause_over = self.running and not ended and silent >= POLICY.lease_seconds + POLICY.pause_seconds
-        assert not pause_over, "rule 2: it is paused for longer than its policy says"
+        policy = self.world.policy
+        pause_over = self.running and not ended and silent >= policy.lease_seconds + policy.pause_seconds
+        expect(not pause_over, "pause-bounded", self.incarnation)
         unexpected = self.agent.unexpected
-        assert unexpected is None or isinstance(unexpected, StreamError), f"the agent raised an error: {unexpected!r}"
+        expect(unexpected is None or isinstance(unexpected, StreamError), "no-surprise", repr(unexpected))
         work = self.agent._acts.work
-        if self.running and silent > POLICY.lease_seconds / 2 and not (work is not None and work.is_alive()):
-            assert self.queries.paused or self.queries.pause_missed, "rule 2: the log is away, and nothing is paused"
+        if self.running and silent > policy.lease_seconds / 2 and not (work is not None and work.is_alive()):
+            expect(self.queries.paused or self.queries.pause_missed, "paused", self.incarnation)
 
 
 class Thread(Actor):
@@ -237,124 +246,56 @@ class Thread(Actor):
     def is_alive(self) -> bool:
         return not self.over
 
+    def stop(self) -> None:
+        """End this thread alone."""
+        super().crash()
+
     def crash(self) -> None:
         self.driver.crash()
-
-
-class Mishap(StreamError):
-    """What a query or a script ended with."""
 
 
 class ShortHeartbeat(Heartbeat):
     """A heartbeat of which only that is stored which Airflow's side needs: most of the check's time goes into them."""
 
     def to_json(self) -> bytes:
-        return b'{"counter": %d, "submission": "%s"}' % (self.counter, self.submission.encode())
+        queries = b",".join(
+            b'{"name": "%s", "batch": %d}' % (each.name.encode(), each.batch or 0) for each in self.queries
+        )
+        text = b'{"counter": %d, "submission": "%s", "seq": %d, "epoch": %d, "queries": [%s]}'
+        return text % (self.counter, self.submission.encode(), self.seq, self.epoch, queries)
 
 
 class Jvm:
-    """The driver's process, with the lease watchdog in its JVM."""
+    """The driver's process, with the lease watchdog in its JVM, which goes by two clocks."""
 
     def __init__(self, driver: Driver) -> None:
         self.facts = ShortHeartbeat(submission=driver.submission)
-        self.deadline = float("inf")
+        self.deadline = self.wall_deadline = float("inf")
         self._driver = driver
 
+    def arm(self, sent: float) -> None:
+        """Let the lease run from this monotonic time."""
+        driver = self._driver
+        self.deadline = sent + driver.world.policy.lease_seconds
+        self.wall_deadline = driver.world.now + driver.skew + self.deadline - driver.clock
+
     def postpone(self, sent: float) -> None:
-        if self._driver.clock >= self.deadline:
+        driver = self._driver
+        if driver.clock >= self.deadline or driver.world.now + driver.skew >= self.wall_deadline:
             raise LeaseOver("The lease had run out.")
-        self.deadline = max(self.deadline, sent + POLICY.lease_seconds)
-        self._driver.here.point()  # what it does now may rest on what it saw long ago
+        self.arm(max(self.deadline - driver.world.policy.lease_seconds, sent))
+        driver.here.point()  # what it does now may rest on what it saw long ago
 
     def exit(self) -> None:
         if self._driver.log.state.holder == self._driver.incarnation:
-            self._driver.world.violation = "rule 3: a driver that leaves by itself releases first"
+            self._driver.world.violation = Broken("release-first", self._driver.incarnation)
         self._driver.end()
 
     def halt(self) -> None:
         found = self._driver.log.state.incarnations.get(self._driver.incarnation)
         if found is not None and found.state is IncarnationState.FINISHED:
-            self._driver.world.violation = "a run that has ended well ends with the code of a failure"
+            self._driver.world.violation = Broken("good-end", self._driver.incarnation)
         self._driver.end()
-
-
-class Queries:
-    """The queries of a driver as one: started or not, paused or not."""
-
-    label = "orders"
-    ready = True
-    trouble = ""
-
-    def __init__(self, driver: Driver) -> None:
-        self.started = self.over = self.paused = self.pause_missed = False
-        self._driver = driver
-
-    def describe(self) -> list[dict[str, Any]]:
-        return []
-
-    def progress(self) -> tuple[QueryProgress, ...]:
-        return ()
-
-    def hold(self) -> Sequence[Queries]:
-        return [self]
-
-    def let_go(self) -> None:
-        return
-
-    def start(self, queries: Sequence[Queries], committed: Mapping[str, int], *, required: bool = True) -> None:
-        self._driver.here.point()
-        if not self.over:
-            self.started = self._driver.writing = True
-
-    def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:
-        driver = self._driver
-        driver.here.point()
-        if not self.started:
-            return {}, None
-        if self.paused:
-            return {}, BoundaryMissed("Its lock is held.")
-        broken = driver.mishap in ("failed", "torn", "curable")
-        if not broken and driver.world_says(Luck.BOUNDARY_MISSED):
-            return {}, BoundaryMissed("Still inside a batch.")
-        torn = driver.mishap == "torn" if broken else driver.world_says(Luck.INTERRUPTED)
-        self.started, driver.writing = False, torn and driver.writing
-        driver.here.point()
-        return {self.label: QueryEnd(not broken and not torn, None, running_tasks=int(torn))}, None
-
-    def interrupt(self) -> None:
-        self._driver.here.point()
-        self.started = False  # what its last batch writes may still arrive
-
-    def restart_in_place(self) -> None:
-        self.start([self], {})
-
-    def pause(self, seconds: float) -> None:
-        self.pause_missed = self._driver.world_says(Luck.BOUNDARY_MISSED)
-        if self.pause_missed:
-            raise BoundaryMissed("Its lock was not had.")
-        self.paused = True
-
-    def resume(self) -> None:
-        self.paused = False
-
-    def unable(self) -> tuple[Queries, Exception] | None:
-        return None
-
-    def tend(self) -> tuple[Sequence[Queries], tuple[Queries, Exception] | None]:
-        driver = self._driver
-        if not self.started or not driver.mishap:
-            return [], None
-        if driver.mishap == "finished":
-            self.over, self.started, driver.writing = True, False, False
-            driver.script_ends()
-            return [], None
-        if driver.mishap == "curable":
-            driver.mishap, driver.writing = "", False
-            return [self], None
-        return [], (self, Mishap("It broke."))
-
-    def restart(self, queries: Sequence[Queries]) -> None:
-        self.start(queries, {})
 
 
 class Clock:
@@ -367,10 +308,10 @@ class Clock:
         return self._driver.clock
 
     def time(self) -> float:
-        return self._driver.world.now
+        return self._driver.world.now + self._driver.skew
 
     def sleep(self, seconds: float) -> None:
-        self._driver.here.point()
+        self._driver.here.point(seconds)
 
 
 class Lock(AbstractContextManager[None]):
@@ -384,7 +325,7 @@ class Lock(AbstractContextManager[None]):
         if self._driver.here is not self._driver:  # the agent's own thread has been at a point since it renewed
             self._driver.here.point()
         while self._held:
-            self._driver.here.point()
+            self._driver.here.point(0.05)
         self._held = True
 
     def __exit__(self, *_: object) -> None:

@@ -19,25 +19,27 @@ from airflow_stream_provider.lifecycle import prune
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.saved_state import dump
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
-from airflow_stream_provider.planning.conditions import Needs
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from tests.support.simulation.airflow import (
     GiveUp,
+    LookFor,
     Plan,
     Runs,
     Task,
     Watch,
+    only,
     retire,
     roll_back,
     stand_by,
     stop,
+    stopped_ones,
     take_over,
 )
 from tests.support.simulation.cluster import boot
-from tests.support.simulation.driver import POLICY, Driver, Luck
+from tests.support.simulation.driver import Driver, Luck
 from tests.support.simulation.oracle import FORGER, Oracle
 from tests.support.simulation.recovery import Recovery
-from tests.support.simulation.world import Actor, Fault, MemoryStore, World
+from tests.support.simulation.world import LONG, Actor, Fault, MemoryStore, World
 
 some = st.integers(0, 11)
 # What may befall one step: mostly nothing. One byte of a schedule says who goes on (3 bits) and with which of these.
@@ -140,13 +142,15 @@ class Streams(RuleBasedStateMachine):
         if what == "give up":
             GiveUp(self.world, "somebody")
         elif what == "retire":
-            self._task(retire(deployment), deployment)
+            self._task(retire(deployment), only(deployment))
+        elif what == "stop":
+            self._task(stop(), stopped_ones)
         else:
-            self._task({"hand over": take_over, "roll back": roll_back}[what](deployment) if what != "stop" else stop())
+            self._task({"hand over": take_over, "roll back": roll_back}[what](deployment))
 
-    def _task(self, plan: Plan, *drivers: str) -> Task:
+    def _task(self, plan: Plan, needs: LookFor | None = None) -> Task:
         self.tasks += 1
-        return Task(self.world, TaskIdentity("orders", "run", f"task-{self.tasks}"), plan, Needs(drivers=drivers))
+        return Task(self.world, TaskIdentity("orders", "run", f"task-{self.tasks}"), plan, needs)
 
     @rule(which=some)
     def try_again(self, which: int) -> None:
@@ -221,7 +225,7 @@ class Streams(RuleBasedStateMachine):
     def all_go_on(self, turns: int) -> None:
         self.recovery.settle(turns)
 
-    @rule(seconds=st.sampled_from([1.0, POLICY.take_back_seconds]))
+    @rule(seconds=st.sampled_from([1.0, LONG.take_back_seconds]))
     def time_passes(self, seconds: float) -> None:
         self.world.tick(seconds)
 
@@ -230,7 +234,7 @@ class Streams(RuleBasedStateMachine):
         """More time than a lease passes: the agents go on meanwhile, the other threads of their drivers do not."""
         self.world.store_down |= outage
         for _ in range(7):
-            self.world.tick(POLICY.lease_seconds / 3)
+            self.world.tick(LONG.lease_seconds / 3)
             for driver in [actor for actor in self.world.awake() if isinstance(actor, Driver)]:
                 if not driver.over:
                     driver.step()

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning.recovery_decision import COME_UP_SECONDS
+from tests.support.simulation.invariants import Broken, expect
 from tests.support.simulation.world import World
 
 # Whoever writes to the control folder past the rules.
 FORGER = "somebody"
+# The DAG of the runs that bring the stream back.
+REVIVE = "orders__revive"
+# Between two looks of the watch, with what holds up the second, and the process that acts upon it.
+LATELY_SECONDS = 60.0
 ENDS = (Kind.RELEASED, Kind.FAILED, Kind.FINISHED, Kind.FENCED)
 
 
@@ -21,6 +28,7 @@ class Oracle:
         self.world = world
         self.state = StreamState()
         self.seen = 0
+        self._counted = 0
         self.holder: str | None = None
         self.epoch = 0
         self.torn: set[str] = set()
@@ -33,34 +41,52 @@ class Oracle:
         self.lost: set[str] = set()
         self.wanted = False
         self.kinds: dict[str, int] = {}
+        # By deployment: the hash of its release, and of which it was declared to be another try.
+        self.hashes: dict[str, str] = {}
+        self.again: dict[str, str] = {}
+        # What was put aside by a roll-back, and what was declared in its place.
+        self.aside: dict[str, str] = {}
+        self.last: str | None = None
+        self.free_since = 0.0
+        self.proven: set[str] = set()
+        self.failed_last = False
 
     def look(self) -> None:
-        damaged = self.world.damaged
+        damaged, stored = self.world.damaged, getattr(self.world.store, "stored", {})
         while self.seen + 1 not in damaged and (data := self.world.store.read(self.seen + 1)) is not None:
             self.seen += 1
             record = Record.read(data, self.seen)
             before, self.state = self.state, fold([record], self.state)
             if record.by == FORGER or record.kind == Kind.UNREADABLE:
-                found = (self.state.illegal_count, self.state.illegal[-1].seq)
-                assert found == (before.illegal_count + 1, self.seen), "a forged record is obeyed"
+                found = (self.state.illegal_count, self.state.illegal[-1].seq if self.state.illegal else 0)
+                expect(found == (before.illegal_count + 1, self.seen), "forgery-carried", record)
             else:
-                assert self.state.illegal == before.illegal, f"{record} was written and is illegal"
+                expect(self.state.illegal == before.illegal, "legal", record)
                 self._follow(record)
-            assert (self.state.holder, self.state.epoch) == (self.holder, self.epoch)
-            assert set(self.state.must_fence) == self.torn
-        behind = [seq for seq in getattr(self.world.store, "stored", {}) if seq > self.seen and seq not in damaged]
-        assert not behind, "a gap in the log, or somebody went on after what nobody can read"
+            expect((self.state.holder, self.state.epoch) == (self.holder, self.epoch), "legal", record)
+            expect(set(self.state.must_fence) == self.torn, "legal", record)
+        if len(stored) > self.seen:
+            behind = [seq for seq in stored if seq > self.seen and seq not in damaged]
+            expect(not behind, "whole-log", behind)
+        if self.world.data is not None:
+            self.world.data.holder = self.holder
         self._look_at_the_truth()
 
     def _look_at_the_truth(self) -> None:
-        assert not self.world.violation, self.world.violation
-        writers = self.world.writers()
-        assert len(writers) <= 1, f"rule 1: {writers} write at the same time"
+        world = self.world
+        if world.violation is not None:
+            raise world.violation
+        writers = [name for name, driver in world.drivers.items() if driver.writing]
+        if len(writers) > 1:
+            raise Broken("one-writer", writers)
         # Even before anybody else starts: what writes is known to the log as the holder or as one to be fenced.
-        assert {*writers} <= {self.holder, *self.torn}, f"rule 1: {writers} write, but {self.holder} holds"
-        again = len(self.world.submitted) - len(set(self.world.submitted))
-        # No cluster tells two submissions that are under way at the same moment apart: `submit_once` kills the second.
-        assert again == self.world.overlapping_submits, "rule 5: submitted again, though the first had arrived"
+        if writers and writers[0] != self.holder and writers[0] not in self.torn:
+            raise Broken("known-writer", f"{writers} write, {self.holder} holds")
+        if len(world.submitted) != self._counted:
+            self._counted = len(world.submitted)
+            again = len(world.submitted) - len(set(world.submitted))
+            # No cluster tells two submissions that are under way at once apart: `submit_once` kills the second.
+            expect(again == world.overlapping_submits, "submit-once", world.submitted)
 
     def _follow(self, record: Record) -> None:
         self.kinds[record.kind] = self.kinds.get(record.kind, 0) + 1
@@ -70,7 +96,7 @@ class Oracle:
         if record.kind in ENDS and record.get("incarnation") == self.holder and self.holder is not None:
             asked_to_stop = any(r.get("to") is None for id, r in self.asked.items() if id not in self.over)
             self.wanted = not (asked_to_stop or record.kind == Kind.FINISHED)
-            self.holder = None
+            self.holder, self.free_since = None, self.world.now
             self.over |= {id for id, r in self.asked.items() if r.get("to") is None}
         if record.kind in (Kind.FAILED, Kind.FENCED):
             self.lost.add(record.get("incarnation") or "nobody")
@@ -79,75 +105,133 @@ class Oracle:
 
     def _counter(self, incarnation: str) -> int:
         data = self.world.store.heartbeat(incarnation)
-        return 0 if data is None else Heartbeat.from_json(data, incarnation).counter
+        try:
+            return 0 if data is None else Heartbeat.from_json(data, incarnation).counter
+        except Damaged:
+            return 0
 
     def _declared(self, r: Record) -> None:
-        assert r["deployment"] not in self.ended
-        assert self.wanted or not _by_watch(r), "the watch brings up what a person had stopped"
+        deployment = r["deployment"]
+        expect(deployment not in self.ended, "ended-stays", r)
+        expect(self.wanted or not _by_watch(r), "stop-stays", r)
+        self.hashes[deployment] = r["release"]["hash"]
+        self.again[deployment] = r.get("again") or ""
+        if _by_watch(r):
+            expect(not self._put_aside(r.get("again") or ""), "rolled-back-stays", r)
+        if r.get("instead_of"):
+            self.aside[r["instead_of"]] = deployment
+
+    def _put_aside(self, deployment: str) -> bool:
+        """Whether a roll-back from this deployment, or what it is another try of, is under way."""
+        seen = set()
+        while deployment and deployment not in seen:
+            seen.add(deployment)
+            if (instead := self.aside.get(deployment)) and instead not in self.ended:
+                return True
+            deployment = self.again.get(deployment, "")
+        return False
 
     def _requested(self, r: Record) -> None:
-        assert r["request"] not in self.asked, "rule 5: a request is made once"
-        assert set(self.asked) <= self.over, "rule 3: one open request"
-        assert self.wanted or not _by_watch(r) or self.holder, "the watch started what a person had stopped"
+        expect(r["request"] not in self.asked, "one-request", r)
+        expect(set(self.asked) <= self.over, "one-request", r)
+        if _by_watch(r):
+            expect(self.wanted or self.holder, "stop-stays", r)
+            self._appointed_by_watch(r)
         self.asked[r["request"]] = r
 
+    def _appointed_by_watch(self, r: Record) -> None:
+        to = deployment_of(r["to"])
+        wanted = self.hashes[to]
+        silent = self.world.now - self.world.drivers[r["to"]].beat_at
+        expect(silent < LATELY_SECONDS or not self.world.data, "appoints-the-living", f"{r['to']}, {silent:.0f} s")
+        expect(wanted in self.proven, "no-downgrade", f"{to} never ran")
+        expect(not self._put_aside(to), "rolled-back-stays", r)
+        last = deployment_of(self.last or "")
+        if self.last is None or self.hashes[last] == wanted:
+            return
+        slow = self.world.now - self.free_since >= COME_UP_SECONDS / 2  # by the clock of another machine
+        expect(self.failed_last or slow or self._put_aside(last), "no-downgrade", f"{to} after {last}")
+
     def _ready(self, r: Record) -> None:
-        assert r["request"] not in self.over
-        assert self.asked[r["request"]]["to"] == r["incarnation"]
+        expect(r["request"] not in self.over, "open-request", r)
+        expect(self.asked[r["request"]]["to"] == r["incarnation"], "only-the-appointed", r)
         self.answered[r["request"]] = self._counter(r["incarnation"])
 
     def _released(self, r: Record) -> None:
-        assert r["incarnation"] == self.holder
+        expect(r["incarnation"] == self.holder, "one-holder", r)
         if r["request"] is not None:
-            assert r["request"] not in self.over
-            assert self.asked[r["request"]]["to"] is None or r["request"] in self.answered, (
-                "rule 3: released before ready"
-            )
-            assert self.asked[r["request"]]["to"] not in self.lost, "rule 3: released to a driver that is lost"
+            expect(r["request"] not in self.over, "open-request", r)
             to = self.asked[r["request"]]["to"]
-            assert to is None or self._counter(to) > self.answered[r["request"]], (
-                "rule 3: released to a driver whose heartbeat did not move after its answer"
-            )
+            expect(to is None or r["request"] in self.answered, "ready-first", r)
+            expect(to not in self.lost, "not-to-the-lost", r)
+            moved = to is None or self._counter(to) > self.answered[r["request"]] or to in self.world.torn_beats
+            expect(moved, "moved-first", r)
             self.released_for[r["request"]] = r["incarnation"]
 
     def _acquired(self, r: Record) -> None:
-        assert self.holder is None, "rule 1: two holders in the log"
-        assert not self.torn, "rule 6: acquired before an interrupted one was fenced"
-        assert r["epoch"] == self.epoch + 1, "rule 3: the epoch grows by one"
-        assert r["request"] not in self.over, "rule 3: acquired without an open request"
-        assert r["request"] in self.answered
-        assert r["incarnation"] in (self.asked[r["request"]]["to"], self.released_for.get(r["request"]))
-        assert deployment_of(r["incarnation"]) not in self.ended, "rule 9: acquired after its deployment's end"
-        self.holder, self.epoch = r["incarnation"], self.epoch + 1
-        self.over.add(r["request"])
+        me, request = r["incarnation"], r["request"]
+        expect(self.holder is None, "one-holder", r)
+        expect(not self.torn, "fence-first", r)
+        expect(r["epoch"] == self.epoch + 1, "next-epoch", r)
+        expect(request not in self.over, "open-request", r)
+        expect(request in self.answered, "ready-first", r)
+        to = self.asked[request]["to"]
+        expect(me in (to, self.released_for.get(request)), "only-the-appointed", r)
+        expect(deployment_of(me) not in self.ended, "ended-stays", r)
+        if me != to and to not in self.lost and deployment_of(to) not in self.ended:
+            driver = self.world.drivers[me]
+            waited = driver.clock - driver.queries.stopped_at
+            expect(waited >= self.world.policy.take_back_seconds or not self.world.data, "take-back-waits", waited)
+        self.holder, self.epoch = me, self.epoch + 1
+        self.last, self.failed_last = me, False
+        self.proven.add(self.hashes[deployment_of(me)])
+        self.over.add(request)
+        if me == to:
+            self.aside.clear()
 
     def _fenced(self, r: Record) -> None:
         driver = self.world.drivers[r["incarnation"]]
-        assert driver.over, "rule 4: fenced before it was gone"
-        assert not driver.writing, "rule 4: fenced before its executors were gone"
+        # On a machine that the cluster has lost, a standby may wait on for the log; it reads there that it has ended.
+        waits = driver.lost and not driver.running
+        expect((driver.over or waits) and not driver.writing, "confirmed-kill", r)
+        silent = self.world.now - driver.beat_at
+        expect(not self.world.data or silent >= self.world.policy.lease_seconds, "silent-first", silent)
         self.torn.discard(r["incarnation"])
 
     def _failed(self, r: Record) -> None:
         error = r.get("error", "")
         broken = r["reason"] == "The runtime itself failed" or error.startswith("RuleBroken")
-        assert not broken, f"the agent raised an error: {error}"
+        expect(not broken, "no-surprise", error)
+        self.failed_last |= r.get("incarnation") == self.last
+        live = [i for i in self.state.of_deployment(r["deployment"]) if not i.state.terminal]
+        if r.get("incarnation") == self.holder or not live:
+            self.ended.add(r["deployment"])
+
+    def _finished(self, r: Record) -> None:
+        self.ended.add(deployment_of(r["incarnation"]))
 
     def _aborted(self, r: Record) -> None:
-        assert r["request"] not in self.over
+        expect(r["request"] not in self.over, "open-request", r)
+        expect(r["request"] not in self.released_for or self._nobody_left(r["request"]), "open-request", r)
         self.over.add(r["request"])
 
+    def _nobody_left(self, request: str) -> bool:
+        """Whether neither the asked nor the releaser can still acquire."""
+        gone = (self.asked[request]["to"], self.released_for[request])
+        return all(name in self.lost | self.torn or deployment_of(name) in self.ended for name in gone)
+
     def _stopped(self, r: Record) -> None:
-        assert self.holder is None, "a holder is asked to stop"
-        assert set(self.asked) <= self.over, "rule 3: one open request"
-        assert r["request"] not in self.asked, "rule 5: a request is made once"
+        expect(self.holder is None, "one-holder", r)
+        expect(set(self.asked) <= self.over, "one-request", r)
+        expect(r["request"] not in self.asked, "one-request", r)
         self.asked[r["request"]] = r
         self.over.add(r["request"])
         self.wanted = False
 
     def _retired(self, r: Record) -> None:
-        assert self.holder is None or deployment_of(self.holder) != r["deployment"]
+        expect(self.holder is None or deployment_of(self.holder) != r["deployment"], "one-holder", r)
         self.ended.add(r["deployment"])
 
 
 def _by_watch(record: Record) -> bool:
-    return record.by == "watch" or record.by.startswith("airflow:orders__watch/")
+    return record.by == "watch" or record.by.startswith(f"airflow:{REVIVE}/")

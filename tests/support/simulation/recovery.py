@@ -78,9 +78,11 @@ class Recovery:
 
     def watch(self, runs: bool) -> None:
         """The watch brings back what died, and leaves alone what a person stopped; `runs`: as the DAG does it."""
-        watch = Runs(self.world, "last") if runs else Watch(self.world, "watch")
+        _ = Runs(self.world, "last") if runs else Watch(self.world, "watch")
         self.until(lambda: self.runs() or self._rests(), turns=PATIENT if runs else ENOUGH)
-        watch.crash()
+        for actor in self.world.living():
+            if not isinstance(actor.process, Driver):
+                actor.crash()
 
     def upgrade(self, deployment: str) -> None:
         """A new run of the DAG: standby, hand-over."""

@@ -10,9 +10,14 @@ import greenlet
 
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken
+from airflow_stream_provider.lifecycle.policy import Policy
 
 if TYPE_CHECKING:
+    from tests.support.simulation.data import Data
     from tests.support.simulation.driver import Driver
+
+TIMER_SECONDS = 0.2
+LONG = Policy(take_back_seconds=10.0, lease_seconds=30.0, pause_seconds=20.0)
 
 
 class Fault(Enum):
@@ -86,13 +91,18 @@ class MemoryStore(LogStore):
 
 
 class World:
-    """Store, cluster and clocks. `now` is the wall clock in seconds; every driver has a monotonic clock of its own."""
+    """Store, cluster and clocks. `now` is the wall clock in seconds; every driver has a monotonic clock of its own.
 
-    def __init__(self, store: Store) -> None:
+    :param data: what the queries read and write; None: they only start and stop.
+    """
+
+    def __init__(self, store: Store, policy: Policy = LONG, data: Data | None = None) -> None:
         self.store = store
+        self.policy = policy
+        self.data = data
         self.main = greenlet.getcurrent()
         self.current: Actor | None = None
-        self.now = 1000.0
+        self.now = self._ticked = 1000.0
         self.actors: list[Actor] = []
         self.drivers: dict[str, Driver] = {}
         self.submitted: list[str] = []
@@ -100,16 +110,32 @@ class World:
         self.overlapping_submits = 0
         self.late: list[tuple[int, bytes]] = []
         self.store_down = False
+        # Full, or mounted read-only: what is there can be read.
+        self.store_full = False
+        # Seconds that a call takes.
+        self.store_slow = 0.0
         self.cluster_down = False
         # Records that the disk, or somebody, has damaged, and what the back-up has in their place; None: nothing.
         self.damaged: dict[int, bytes | None] = {}
         # What an actor found wrong in its own thread, where an error would be caught.
-        self.violation = ""
+        # Drivers whose last heartbeat the disk has torn.
+        self.torn_beats: set[str] = set()
+        self.violation: AssertionError | None = None
+
+    def until(self, now: float) -> None:
+        """Let time pass up to this moment; the clocks and timers of the drivers follow within 0.2 s."""
+        self.now = now
+        if now - self._ticked >= TIMER_SECONDS:
+            self.now, seconds = self._ticked, now - self._ticked
+            self.tick(seconds)
 
     def tick(self, seconds: float) -> None:
+        """Let so many seconds pass."""
         self.now += seconds
+        self._ticked = self.now
         for driver in self.drivers.values():
-            driver.tick(seconds)
+            if not driver.over:
+                driver.tick(seconds)
 
     def awake(self) -> list[Actor]:
         """Everything that could take a step now."""
@@ -165,6 +191,14 @@ class Actor:
         self.frozen = False
         self.cut = False
         self.blind = False
+        # Seconds until its next step, and what it is about to do, for whoever keeps time.
+        self.rest = 0.0
+        self.doing = ""
+        self.due = world.now
+        # By how much its wall clock is ahead.
+        self.skew = 0.0
+        # Its calls of the store get no answer before this time.
+        self.hangs_until = 0.0
         self._greenlet = greenlet.greenlet(self.run, parent=world.main)
         world.actors.append(self)
 
@@ -186,8 +220,9 @@ class Actor:
         self.world.current = self
         self._greenlet.switch()
 
-    def point(self) -> None:
-        """Others may come between here."""
+    def point(self, rest: float = 0.0, doing: str = "") -> None:
+        """Others may come between here; `rest`: it goes on so many seconds later."""
+        self.rest, self.doing = rest, doing
         self.world.main.switch()
 
     def crash(self) -> None:
@@ -211,9 +246,14 @@ class Wire(LogStore):
         return self._world.current
 
     def create(self, seq: int, data: bytes) -> None:
-        self._actor.point()
+        self._actor.point(doing="create")
         fault, self._actor.fault = self._actor.fault, Fault.NONE
-        self._reach()
+        try:
+            self._reach(writes=True)
+        except ControlUnavailable:
+            if self._actor.doing == "hang":
+                self._world.late.append((seq, data))
+            raise
         if fault is Fault.LATE:
             self._world.late.append((seq, data))
         if fault in (Fault.LOST, Fault.LATE):
@@ -237,8 +277,10 @@ class Wire(LogStore):
         return self._world.store.next_number(seq)
 
     def put_heartbeat(self, incarnation: str, data: bytes) -> None:
-        self._reach()
+        self._reach(writes=True)
         self._world.store.put_heartbeat(incarnation, data)
+        self._world.torn_beats.discard(incarnation)
+        self._world.drivers[incarnation].beat_at = self._world.now
 
     def heartbeat(self, incarnation: str) -> bytes | None:
         self._reach()
@@ -249,13 +291,22 @@ class Wire(LogStore):
         return self._world.store.heartbeats()
 
     def put_saved_state(self, data: bytes) -> None:
-        self._reach()
+        self._reach(writes=True)
         self._world.store.put_saved_state(data)
 
     def saved_state(self) -> bytes | None:
         self._reach()
         return self._world.store.saved_state()
 
-    def _reach(self) -> None:
-        if self._world.store_down or self._process.cut:
+    def _reach(self, *, writes: bool = False) -> None:
+        world = self._world
+        if world.now < self._process.hangs_until:
+            # The runtime's calls have a deadline, in a thread of their own (`runtime/answering_store.py`).
+            self._actor.point(min(self._process.hangs_until - world.now, world.policy.lease_seconds / 6), "hang")
+            raise ControlUnavailable("The store has not answered.")
+        if world.store_slow:
+            self._actor.point(world.store_slow, "slow")
+        if world.store_down or self._process.cut:
             raise ControlUnavailable("The store is out of reach.")
+        if writes and world.store_full:
+            raise ControlUnavailable("No space is left.")

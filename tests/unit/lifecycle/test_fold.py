@@ -103,8 +103,11 @@ def test_where_the_queries_stopped_is_known_until_a_hold_ends_otherwise() -> Non
     assert play([story.requested("again", OLD), story.ready("again", OLD)], by_stop).ends == by_stop.ends
     handed_over = play(story.HANDED_OVER)
     assert handed_over.ends == handed_over.requests["up"].ends == {"a": {"batch": 7}}
-    for end in (story.fenced(NEW), story.failed(NEW), story.finished(NEW)):
+    for end in (story.fenced(NEW), story.failed(NEW), story.finished(NEW), story.failed(NEW, ends=[7])):
         assert play([end], handed_over).ends == {}
+    said = {"a": {"batch": 9}}
+    assert play([story.failed(NEW, ends=said)], handed_over).ends == said
+    assert play([story.record("finished", incarnation=NEW, ends=said)], handed_over).ends == said
     assert play([story.failed(TWIN)], handed_over).ends == handed_over.ends
     assert play(story.RUNNING).ends == {}
 

@@ -298,6 +298,24 @@ def test_whoever_holds_after_a_stop_is_told_too(asked: str | None) -> None:
     assert (driver.queries.committed, driver.queries.required) == ({"/a": 7}, False)
 
 
+def test_whoever_holds_after_a_failure_is_told_too() -> None:
+    ends = {"a": {"batch": 7, "boundary": "interrupted", "checkpoint": "/a"}}
+    driver = FakeDriver(NEW, [*HANDED_OVER[:-2], failed(OLD, ends=ends)])
+    work(driver)
+    assert (driver.queries.committed, driver.queries.required) == ({"/a": 7}, False)
+
+
+def test_a_holder_that_fails_or_finishes_says_what_it_has_committed() -> None:
+    driver = FakeDriver(OLD, RUNNING)
+    driver.queries.ends = {"a": QueryEnd(completed=False, batch=7, checkpoint="/a")}
+    lose(driver)
+    assert driver.record()["ends"] == {"a": {"batch": 7, "boundary": "interrupted", "checkpoint": "/a"}}
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.agent.script_finished()
+    said = {each.name: {"batch": each.batch, "checkpoint": each.checkpoint} for each in driver.queries.progress()}
+    assert driver.record()["ends"] == said
+
+
 def test_nobody_is_told_of_a_stop_before_another_hold() -> None:
     ends = {"a": {"batch": 7, "boundary": "completed", "checkpoint": "/a"}}
     let_go = record("released", incarnation=OLD, request=None, to=None, boundary="completed", ends=ends)

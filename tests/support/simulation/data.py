@@ -1,0 +1,88 @@
+"""The data of the simulated stream: what Kafka has, the batches in the checkpoint, and what the sink has got."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.support.simulation.invariants import expect
+
+if TYPE_CHECKING:
+    from tests.support.simulation.driver import Driver
+
+PARTITIONS = 2
+Offsets = tuple[int, ...]
+
+
+@dataclass
+class Run:
+    """One run of a batch by one driver. `cut`: it was killed, or failed, inside the batch."""
+
+    batch: int
+    driver: Driver
+    wrote: bool = False
+    cut: bool = False
+
+
+@dataclass
+class Batch:
+    """A planned batch: the offsets that it reads up to, by partition."""
+
+    begins: Offsets
+    ends: Offsets
+    runs: list[Run] = field(default_factory=list)
+    committed_at: float | None = None
+
+
+class Data:
+    """The checkpoint and the sink, as they are. A driver may see the last commits of another one late."""
+
+    def __init__(self) -> None:
+        self.holder: str | None = None  # by the log; set by the oracle
+        self.batches: list[Batch] = []
+        self.committed = 0
+        self.doubled = 0
+
+    def seen(self, driver: Driver) -> int:
+        """How many committed batches a driver's machine sees: not fewer than it has seen."""
+        driver.saw = max(driver.saw, self._visible(driver))
+        return driver.saw
+
+    def _visible(self, driver: Driver) -> int:
+        late = driver.world.now - driver.sees_late
+        seen = self.committed
+        while seen:
+            last = self.batches[seen - 1]
+            at = last.committed_at
+            if at is None or at <= late or last.runs[-1].driver is driver:
+                return seen
+            seen -= 1
+        return 0
+
+    def plan(self, driver: Driver, number: int, now: float) -> Run:
+        """Begin a batch: the one that the checkpoint has planned, or a new one up to what Kafka has now."""
+        if number == len(self.batches):
+            begins = self.batches[-1].ends if self.batches else (0,) * PARTITIONS
+            self.batches.append(Batch(begins, self.end_of(begins, now)))
+        batch = self.batches[number]
+        for earlier in batch.runs:
+            expect(earlier.cut, "no-double", f"batch {number} by {driver.incarnation} after {earlier.driver.incarnation}")
+            self.doubled += earlier.wrote
+        expect(batch.committed_at is None, "no-double", f"batch {number} is committed already")
+        batch.runs.append(Run(number, driver))
+        return batch.runs[-1]
+
+    def end_of(self, begins: Offsets, now: float) -> Offsets:
+        """Where the topic ends now, by partition."""
+        return tuple(max(begin, int(now) * 10) for begin in begins)
+
+    def commit(self, run: Run) -> None:
+        """End a batch."""
+        batch = self.batches[run.batch]
+        expect(run.driver.incarnation == self.holder, "holder-commits", f"{run.driver.incarnation}, not {self.holder}")
+        expect(batch.committed_at is None, "no-double", f"batch {run.batch} is committed twice")
+        before = self.batches[run.batch - 1] if run.batch else None
+        gap = before is not None and (before.committed_at is None or before.ends != batch.begins)
+        expect(not gap and len(batch.ends) == PARTITIONS, "no-gap", f"batch {run.batch}")
+        batch.committed_at = run.driver.world.now
+        self.committed = run.batch + 1

@@ -1,0 +1,283 @@
+"""What befalls the simulated machines: each fault by its name, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from airflow_stream_provider.lifecycle.record import Kind, Record
+from tests.support.simulation.airflow import Revive, Runs, Task
+from tests.support.simulation.cluster import boot
+from tests.support.simulation.driver import Driver
+from tests.support.simulation.oracle import FORGER
+from tests.support.simulation.world import Actor, Fault, MemoryStore
+
+if TYPE_CHECKING:
+    from tests.support.simulation.seeds import Simulation
+
+Heal = Callable[[], None]
+
+
+def _holder(sim: Simulation) -> Driver | None:
+    name = sim.oracle.state.holder
+    driver = sim.world.drivers.get(name or "")
+    return None if driver is None or driver.over else driver
+
+
+def _a_driver(sim: Simulation) -> Driver | None:
+    """The holder, as often as all others."""
+    holder = _holder(sim)
+    if holder is not None and sim.rng.random() < 0.5:
+        return holder
+    return sim.pick([driver for driver in sim.world.drivers.values() if not driver.over])
+
+
+def _anybody(sim: Simulation) -> Actor | None:
+    if sim.rng.random() < 0.6:
+        return _a_driver(sim)
+    return sim.pick([a for a in sim.world.actors if isinstance(a, (Task, Runs)) and not a.over])
+
+
+def kill(sim: Simulation) -> Heal | None:
+    actor = _anybody(sim)
+    if actor is None:
+        return None
+    actor.crash()
+    return sim.nothing
+
+
+def freeze(sim: Simulation) -> Heal | None:
+    """SIGSTOP; some are killed before anybody lets them go on."""
+    actor = _anybody(sim)
+    if actor is None or actor.frozen or getattr(actor, "lost", False):
+        return None
+    actor.frozen = True
+
+    def heal() -> None:
+        if sim.rng.random() < 0.3:
+            actor.crash()
+        actor.frozen = False
+
+    return heal
+
+
+def suspend(sim: Simulation) -> Heal | None:
+    """The machine sleeps: its monotonic clock stands still, its wall clock goes on."""
+    driver = _a_driver(sim)
+    if driver is None or driver.frozen or driver.lost:
+        return None
+    driver.frozen = driver.suspended = True
+
+    def heal() -> None:
+        driver.frozen = driver.suspended = False
+
+    return heal
+
+
+def cut(sim: Simulation) -> Heal | None:
+    actor = _anybody(sim)
+    if actor is None or actor.cut:
+        return None
+    actor.cut = True
+
+    def heal() -> None:
+        actor.cut = False
+
+    return heal
+
+
+def machine_lost(sim: Simulation) -> Heal | None:
+    """The cluster does not see a driver's machine any more, nor does that see anything else."""
+    driver = _a_driver(sim)
+    if driver is None or driver.cut or driver.frozen:
+        return None
+    driver.cut = driver.lost = True
+
+    def heal() -> None:
+        driver.cut = driver.lost = False
+
+    return heal
+
+
+def clock_jump(sim: Simulation) -> Heal | None:
+    """Somebody sets the wall clock of a machine, forward or back."""
+    actor = _anybody(sim)
+    if actor is None:
+        return None
+    actor.skew = sim.rng.choice((-3600.0, -20.0, -5.0, 4.0, 20.0, 3600.0))
+
+    def heal() -> None:
+        if not actor.over:
+            actor.skew = 0.0
+
+    return heal
+
+
+def hang(sim: Simulation) -> Heal | None:
+    """A file system that gives no answer, to one machine."""
+    actor = _anybody(sim)
+    if actor is None:
+        return None
+    actor.hangs_until = sim.world.now + sim.rng.uniform(1.0, 25.0)
+
+    def heal() -> None:
+        actor.hangs_until = 0.0
+
+    return heal
+
+
+def stall(sim: Simulation) -> Heal | None:
+    """One thread is held up: a collection of garbage, a busy machine."""
+    actor = sim.pick(sim.world.awake())
+    if actor is None:
+        return None
+    actor.due += sim.rng.uniform(1.0, 20.0)
+    return sim.nothing
+
+
+def slow_checkpoint(sim: Simulation) -> Heal | None:
+    """A machine sees late what another has committed."""
+    driver = _a_driver(sim)
+    if driver is None:
+        return None
+    driver.sees_late = sim.rng.uniform(1.0, 5.0)
+
+    def heal() -> None:
+        driver.sees_late = 0.0
+
+    return heal
+
+
+def _everywhere(name: str, value: object, well: object) -> Callable[[Simulation], Heal | None]:
+    def befall(sim: Simulation) -> Heal | None:
+        if getattr(sim.world, name) != well:
+            return None
+        setattr(sim.world, name, value)
+        return lambda: setattr(sim.world, name, well)
+
+    return befall
+
+
+def _at_write(fault: Fault) -> Callable[[Simulation], Heal | None]:
+    def befall(sim: Simulation) -> Heal | None:
+        """What happens to somebody's next record."""
+        actor = _anybody(sim)
+        if actor is None:
+            return None
+        sim.at_write[actor.process] = fault
+        return lambda: (sim.at_write.pop(actor.process, None), None)[1]
+
+    return befall
+
+
+def torn_heartbeat(sim: Simulation) -> Heal | None:
+    driver = _a_driver(sim)
+    store = sim.world.store
+    data = None if driver is None else store.heartbeat(driver.incarnation)
+    if driver is None or data is None:
+        return None
+    store.put_heartbeat(driver.incarnation, data[: len(data) // 2])
+    sim.world.torn_beats.add(driver.incarnation)
+    return sim.nothing
+
+
+def damaged_record(sim: Simulation) -> Heal | None:
+    """The disk tears or loses a record, until a person restores it."""
+    world, seen = sim.world, sim.oracle.seen
+    if world.damaged or not seen:
+        return None
+    seq = max(1, seen - sim.rng.randrange(4))
+    missing = seq < seen and sim.rng.random() < 0.4
+    world.damage(seq, None if missing else b'{"kind": "acqui')
+    return world.restore
+
+
+def forged_record(sim: Simulation) -> Heal | None:
+    """Somebody who does not know the rules puts a record into the log."""
+    state, world = sim.oracle.state, sim.world
+    if world.damaged or not state.incarnations or not isinstance(world.store, MemoryStore):
+        return None
+    name = next(reversed(state.incarnations))
+    forged = sim.rng.choice(
+        (
+            Record(Kind.ACQUIRED, {"incarnation": name, "request": "forged", "epoch": state.epoch + 1}, by=FORGER),
+            Record(Kind.FENCED, {"incarnation": state.holder or name, "reason": "because", "evidence": ""}, by=FORGER),
+        )
+    )
+    if state.seq + 1 not in world.store.stored:
+        world.store.create(state.seq + 1, forged.to_json())
+    return sim.nothing
+
+
+def sigterm(sim: Simulation) -> Heal | None:
+    driver = _a_driver(sim)
+    if driver is None:
+        return None
+    driver.terminate()
+    return sim.nothing
+
+
+def _query(how: str) -> Callable[[Simulation], Heal | None]:
+    def befall(sim: Simulation) -> Heal | None:
+        driver = _holder(sim)
+        if driver is None or not driver.queries.started or driver.mishap:
+            return None
+        driver.mishap = how
+        return sim.nothing
+
+    return befall
+
+
+def script_fails(sim: Simulation) -> Heal | None:
+    driver = _a_driver(sim)
+    if driver is None or driver.agent is None:
+        return None
+    driver.script_fails()
+    return sim.nothing
+
+
+def relaunch(sim: Simulation) -> Heal | None:
+    """A supervising cluster starts a driver again, beside its own orphan or not."""
+    driver = sim.pick([d for d in sim.world.drivers.values() if not d.lost])
+    if driver is None or sum(not d.over for d in sim.world.drivers.values()) > 4:
+        return None
+    boot(sim.world, driver.deployment, driver.submission)
+    return sim.nothing
+
+
+def person_gives_up(sim: Simulation) -> Heal | None:
+    sim.people.give_up()
+    return sim.nothing
+
+
+FAULTS: dict[str, Callable[[Simulation], Heal | None]] = {
+    "kill": kill,
+    "freeze": freeze,
+    "suspend": suspend,
+    "cut off": cut,
+    "machine lost": machine_lost,
+    "clock jump": clock_jump,
+    "hang": hang,
+    "stall": stall,
+    "slow checkpoint": slow_checkpoint,
+    "store away": _everywhere("store_down", True, False),
+    "store full": _everywhere("store_full", True, False),
+    "store slow": _everywhere("store_slow", 0.7, 0.0),
+    "cluster away": _everywhere("cluster_down", True, False),
+    "write lost": _at_write(Fault.LOST),
+    "answer lost": _at_write(Fault.ANSWER_LOST),
+    "answer unreadable": _at_write(Fault.BLIND),
+    "write repeated": _at_write(Fault.REPEATED),
+    "write late": _at_write(Fault.LATE),
+    "torn heartbeat": torn_heartbeat,
+    "damaged record": damaged_record,
+    "forged record": forged_record,
+    "SIGTERM": sigterm,
+    "query fails": _query("failed"),
+    "query fails in a batch": _query("torn"),
+    "query fails curably": _query("curable"),
+    "query finishes": _query("finished"),
+    "script fails": script_fails,
+    "relaunch": relaunch,
+    "person gives up": person_gives_up,
+}

@@ -1,0 +1,56 @@
+"""The invariants by name: what the oracle, the data and the quiet phases check. docs/reliability.md shows this table."""
+
+from __future__ import annotations
+
+INVARIANTS = {
+    "one-writer": "The queries of at most one driver write.",
+    "known-writer": "What writes is, by the log, the holder or a driver that must be fenced.",
+    "one-holder": "Nobody acquires while another holds.",
+    "next-epoch": "The epoch grows by one with each `acquired`.",
+    "fence-first": "Nobody acquires before a driver that stopped inside a batch is fenced.",
+    "only-the-appointed": "Only the driver that was asked and has answered acquires, or the one that released for it.",
+    "take-back-waits": "A releaser takes the stream back only after its wait, or when the appointed driver is lost.",
+    "one-request": "At most one request is open, and each is made once.",
+    "open-request": "Nobody answers, releases or acquires for a request that is over.",
+    "ready-first": "A holder releases to a standby only after that has answered.",
+    "moved-first": "A holder releases to a standby only after its heartbeat has moved since its answer.",
+    "not-to-the-lost": "A holder releases to no driver that the log says is lost.",
+    "confirmed-kill": "`fenced` is written only when the driver and its executors are gone.",
+    "silent-first": "A driver is fenced only after its heartbeat has stood still for a lease.",
+    "submit-once": "A deployment is not submitted again while its first submission may be alive.",
+    "ended-stays": "A deployment that has ended is not declared again, and no driver of it acquires.",
+    "legal": "Nobody writes what the rules forbid.",
+    "forgery-carried": "A record that the rules forbid, or that is none, changes nothing.",
+    "whole-log": "Nobody writes after a record that is missing or that nobody can read.",
+    "one-log": "Nobody goes on from a log that was put back from a copy.",
+    "lease": "A holder that has not read the log for a lease has paused or ended.",
+    "paused": "A holder pauses after half a lease without the log.",
+    "pause-bounded": "A holder is not paused for longer than its policy says.",
+    "goes-on": "A holder that reads the log again goes on.",
+    "release-first": "A driver that leaves by itself does not hold.",
+    "good-end": "A run that has ended well does not end with the code of a failure.",
+    "no-surprise": "Agent, task and watch raise no error that is not theirs.",
+    "take-back": "A releaser takes the stream back, without Airflow, when the appointed driver does not come.",
+    "appoints-the-living": "The watch appoints only a driver that has given a sign of life lately.",
+    "stop-stays": "The watch starts nothing that a person has stopped, or that has finished.",
+    "no-downgrade": "The watch appoints only the release that ran last, or an older one where that is said.",
+    "rolled-back-stays": "What a roll-back has put aside is not appointed by the watch.",
+    "holder-commits": "Only the holder by the log commits a batch.",
+    "no-gap": "Each batch begins, in each partition, where the one before it ended.",
+    "no-double": "A batch is written twice only if its first run was cut off inside it.",
+    "runs-again": "After the faults, a driver holds and commits within the bound, without a person.",
+}
+
+
+class Broken(AssertionError):
+    """An invariant does not hold. `name`: which one."""
+
+    def __init__(self, name: str, found: object = "") -> None:
+        super().__init__(f"{name}: {INVARIANTS[name]} Found: {found}")
+        self.name = name
+
+
+def expect(holds: object, name: str, found: object = "") -> None:
+    """Raise Broken unless it holds."""
+    if not holds:
+        raise Broken(name, found)

@@ -1,0 +1,120 @@
+"""What people and DAGs ask for in the simulation: runs of tasks, one after the other, that are retried and cleared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_stream_provider.planning.steps import Done
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from tests.support.simulation.airflow import GiveUp, LookFor, Plan, Task, only, retire, roll_back, stand_by, stop, stopped_ones, take_over
+
+if TYPE_CHECKING:
+    from tests.support.simulation.seeds import Simulation
+
+RETRIES = 2
+SCHEDULER_SECONDS = 1.0
+
+
+class Run:
+    """A DAG run: its tasks one after the other; when one gives up, `at_last` follows."""
+
+    def __init__(self, sim: Simulation, dag: str, plans: list[tuple[str, Plan]], at_last: Plan | None = None, needs: LookFor | None = None) -> None:
+        self._sim = sim
+        self._dag = dag
+        self._id = f"run-{len(sim.people.tasks) + 1}"
+        self._plans = plans
+        self._needs = needs
+        self._at_last = at_last
+        self._tries = 0
+        self.over = False
+        self._task = self._next()
+
+    def _next(self) -> Task:
+        name, plan = self._plans.pop(0)
+        identity = TaskIdentity(self._dag, self._id, name)
+        task = Task(self._sim.world, identity, plan, self._needs)
+        self._sim.people.tasks.append(task)
+        return task
+
+    def schedule(self) -> None:
+        """Look what the scheduler has to do now."""
+        task = self._task
+        if not task.over:
+            return
+        self._tries += 1
+        if task.ended is None and self._tries <= RETRIES:
+            self._task = task.again()
+            return
+        self._tries = 0
+        if not isinstance(task.ended, Done):
+            self._plans = [("roll_back", self._at_last)] if self._at_last is not None else []
+            self._at_last = None
+        if self._plans:
+            self._task = self._next()
+        else:
+            self.over = True
+
+
+class People:
+    """Whoever starts runs of DAGs."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        self.tasks: list[Task] = []
+        self.runs: list[Run] = []
+        self.deployments: list[str] = []
+
+    def schedule(self) -> None:
+        """Go on with all runs."""
+        for run in self.runs:
+            run.schedule()
+        self.runs = [run for run in self.runs if not run.over]
+
+    def act(self, what: str) -> None:
+        """Do one of ACTS."""
+        getattr(self, what.replace(" ", "_"))()
+
+    def upgrade(self) -> None:
+        name = f"orders-{len(self.deployments) + 1}"
+        release = f"release-{self._sim.rng.randrange(3)}"
+        self.deployments.append(name)
+        plans = [("stand_by", stand_by(name, release)), ("take_over", take_over(name))]
+        self.runs.append(Run(self._sim, "orders__upgrade", plans, roll_back(name)))
+
+    def two_upgrades(self) -> None:
+        self.upgrade()
+        self.upgrade()
+
+    def roll_back(self) -> None:
+        name = self._a_deployment()
+        self.runs.append(Run(self._sim, "orders__back", [("roll_back", roll_back(name))]))
+
+    def stop(self) -> None:
+        self.runs.append(Run(self._sim, "orders__stop", [("stop", stop())], needs=stopped_ones))
+
+    def hand_over(self) -> None:
+        name = self._a_deployment()
+        self.runs.append(Run(self._sim, "orders__hand_over", [("take_over", take_over(name))]))
+
+    def retire(self) -> None:
+        name = self._a_deployment()
+        self.runs.append(Run(self._sim, "orders__retire", [("retire", retire(name))], needs=only(name)))
+
+    def clear_a_task(self) -> None:
+        """A task that is over is cleared, or tried again though its last try still runs somewhere."""
+        task = self._sim.pick(self.tasks)
+        if task is not None and (task.over or task.frozen):
+            self.tasks.append(task.again())
+
+    def give_up(self) -> None:
+        GiveUp(self._sim.world, "somebody")
+
+    def _a_deployment(self) -> str:
+        """What holds, or what was declared last, or any."""
+        held = self._sim.oracle.state.holding_deployment
+        known = list(self._sim.oracle.state.deployments)
+        names = [name for name in (held.id if held else "", known[-1] if known else "", self._sim.pick(known)) if name]
+        return self._sim.pick(names) or "orders-1"
+
+
+ACTS = ("upgrade", "two upgrades", "roll back", "stop", "hand over", "retire", "clear a task", "give up")

@@ -1,0 +1,187 @@
+"""The queries of a simulated driver as one: started or not, paused or not, and what its batches do to the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
+from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
+from tests.support.simulation.data import Run
+
+if TYPE_CHECKING:
+    from tests.support.simulation.driver import Driver
+
+CHECKPOINT = "/checkpoints/orders"
+BATCH_SECONDS = 1.0
+# How long a commit that nobody promised is waited for: longer than a machine can be late.
+SEEN_SECONDS = 10.0
+
+
+class Luck(IntEnum):
+    """How a stop or a rehearsal goes."""
+
+    GOOD = 0
+    BOUNDARY_MISSED = 1
+    INTERRUPTED = 2
+    REFUSED = 3
+
+
+class Mishap(StreamError):
+    """What a query or a script ended with."""
+
+
+class Queries:
+    """The `ports.Queries` of a simulated driver."""
+
+    label = "orders"
+    ready = True
+    trouble = ""
+
+    def __init__(self, driver: Driver) -> None:
+        self.started = self.over = self.paused = self.pause_missed = self.stopping = False
+        self.run: Run | None = None
+        self.batch: int | None = None
+        self.stopped_at = 0.0
+        self._loop: Any = None
+        self._driver = driver
+
+    def describe(self) -> list[dict[str, Any]]:
+        return [{"name": self.label, "checkpoint": CHECKPOINT}] if self._driver.world.data else []
+
+    def progress(self) -> tuple[QueryProgress, ...]:
+        if self.batch is None:
+            return ()
+        return (QueryProgress(self.label, checkpoint=CHECKPOINT, batch=self.batch),)
+
+    def hold(self) -> Sequence[Queries]:
+        return [self]
+
+    def let_go(self) -> None:
+        return
+
+    def start(self, queries: Sequence[Queries], committed: Mapping[str, int], *, required: bool = True) -> None:
+        driver = self._driver
+        driver.here.point()
+        if self.over:
+            return
+        data = driver.world.data
+        if data is not None:
+            until = float("inf") if required else driver.clock + SEEN_SECONDS
+            while data.seen(driver) <= committed.get(CHECKPOINT, -1) and driver.clock < until:
+                driver.here.point(0.5)
+        self.started = driver.writing = True
+        if data is not None:
+            self.stopping, self.batch, self.run = False, None, None
+            self._loop = driver.spawn(self._batches)
+
+    def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:
+        driver = self._driver
+        driver.here.point()
+        if not self.started:
+            return {}, None
+        if self.paused:
+            return {}, BoundaryMissed("Its lock is held.")
+        broken = driver.mishap in ("failed", "torn", "curable")
+        missed = not broken and driver.world_says(Luck.BOUNDARY_MISSED)
+        if not missed and not broken:
+            missed = not self._ends_its_batch(seconds)
+        if missed:
+            self.stopping = False
+            return {}, BoundaryMissed("Still inside a batch.")
+        torn = driver.mishap == "torn" if broken else driver.world_says(Luck.INTERRUPTED)
+        self._end(cut=broken or torn)
+        self.started, driver.writing = False, torn and driver.writing
+        self.stopped_at = driver.clock
+        driver.here.point()
+        end = QueryEnd(not broken and not torn, self._last(), running_tasks=int(torn), checkpoint=CHECKPOINT)
+        return {self.label: end}, None
+
+    def interrupt(self) -> None:
+        self._driver.here.point()
+        self._end(cut=True)
+        self.started = False  # what its last batch writes may still arrive
+
+    def restart_in_place(self) -> None:
+        if self.started and self._loop is not None:
+            return  # it missed its boundary, and runs on
+        self.start([self], {})
+
+    def pause(self, seconds: float) -> None:
+        self.pause_missed = self._driver.world_says(Luck.BOUNDARY_MISSED)
+        if self.pause_missed:
+            raise BoundaryMissed("Its lock was not had.")
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+
+    def unable(self) -> tuple[Queries, Exception] | None:
+        return None
+
+    def tend(self) -> tuple[Sequence[Queries], tuple[Queries, Exception] | None]:
+        driver = self._driver
+        if not self.started or not driver.mishap:
+            return [], None
+        if driver.mishap == "finished":
+            self._end(cut=True)
+            self.over, self.started, driver.writing = True, False, False
+            driver.script_ends()
+            return [], None
+        self._end(cut=True)
+        if driver.mishap == "curable":
+            driver.mishap, driver.writing = "", False
+            return [self], None
+        return [], (self, Mishap("It broke."))
+
+    def restart(self, queries: Sequence[Queries]) -> None:
+        self.start(queries, {})
+
+    # -- the batches -----------------------------------------------------------------------------------------------
+
+    def _last(self) -> int | None:
+        data = self._driver.world.data
+        return data.committed - 1 if data is not None and data.committed else None
+
+    def _end(self, *, cut: bool) -> None:
+        if self.run is not None:
+            self.run.cut |= cut
+        self.run = None
+        if self._loop is not None:
+            self._loop.stop()
+            self._loop = None
+
+    def _ends_its_batch(self, seconds: float) -> bool:
+        """Wait for the batch boundary; return whether it was reached."""
+        driver, self.stopping = self._driver, True
+        until = driver.clock + seconds
+        while self.run is not None and driver.clock < until:
+            driver.here.point(0.2)
+        return self.run is None
+
+    def _batches(self) -> None:
+        driver = self._driver
+        data, here = driver.world.data, driver.here
+        assert data is not None
+        number = data.seen(driver)
+        while True:
+            while self.paused or self.stopping or driver.mishap:
+                here.point(0.2)
+            run = self.run = data.plan(driver, number, driver.world.now)
+            here.point(BATCH_SECONDS / 4, "batch")
+            run.wrote = True
+            assert driver.agent is not None
+            try:
+                driver.agent.guard()
+            except StreamError:
+                driver.mishap = "failed"
+                continue
+            here.point(0.0, "commit")
+            while self.paused:
+                here.point(0.2)
+            data.commit(run)
+            self.run, self.batch = None, number
+            number += 1
+            here.point(BATCH_SECONDS)

@@ -1,0 +1,335 @@
+"""One seed: phases of faults and phases of quiet, drawn from `random.Random(seed)`, on virtual time.
+
+Actors go on in the order of their times, which chance shifts; whoever waits costs nothing. After each phase of faults
+everything heals, and within BOUND seconds a driver must hold and commit, or the stream rest because a person stopped
+it; then people start it again, with the same bound.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeVar
+
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase
+from airflow_stream_provider.planning.recover import ADOPT_SECONDS, MAX_PAUSE_SECONDS
+from airflow_stream_provider.planning.requests import ANSWER_SECONDS
+from tests.support.simulation.airflow import LOOK_SECONDS, Runs
+from tests.support.simulation.data import Data
+from tests.support.simulation.driver import Driver
+from tests.support.simulation.faults import FAULTS, Heal
+from tests.support.simulation.invariants import Broken, expect
+from tests.support.simulation.memo import shared_readings
+from tests.support.simulation.oracle import Oracle
+from tests.support.simulation.people import ACTS, SCHEDULER_SECONDS, People
+from tests.support.simulation.protocol_state import STATES, protocol_state
+from tests.support.simulation.queries import Luck
+from tests.support.simulation.world import Actor, Fault, MemoryStore, World
+
+# Short leases and pauses: time costs turns.
+POLICY = Policy(lease_seconds=6.0, pause_seconds=8.0, take_back_seconds=3.0, boundary_seconds=5.0)
+# From the end of the faults until a driver holds and commits, in virtual seconds. At worst a look of the watch finds a
+# dead driver appointed, its request has to expire, it is fenced on a lost machine, the watch waits as long as it ever
+# does before it declares the release again, and must find that a task had declared another one and died.
+BOUND = (
+    3 * LOOK_SECONDS
+    + 2 * (POLICY.boundary_seconds + ANSWER_SECONDS)
+    + 6 * POLICY.lease_seconds
+    + 2 * POLICY.pause_seconds
+    + MAX_PAUSE_SECONDS
+    + ADOPT_SECONDS
+)
+# From the same moment until the releaser has taken the stream back from a driver that does not come.
+TAKE_BACK_BOUND = POLICY.take_back_seconds + 2 * POLICY.lease_seconds
+PHASES = 3
+# Of these nobody is there, or nothing runs.
+CANNOT_HAPPEN: frozenset[tuple[str, str]] = frozenset()
+T = TypeVar("T")
+
+
+@dataclass
+class Result:
+    """What came of one seed. `cells`: how often each fault came in each state of the protocol."""
+
+    seed: int
+    broken: str = ""
+    found: str = ""
+    steps: int = 0
+    seconds: float = 0.0
+    longest_recovery: float = 0.0
+    doubled: int = 0
+    batches: int = 0
+    cells: Counter[tuple[str, str]] = field(default_factory=Counter)
+    acts: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass
+class Planned:
+    """A fault that comes when the protocol is in a state, or at a time."""
+
+    fault: str
+    state: str
+    at: float
+
+
+class Simulation:
+    """One stream and its machines, under the faults of one seed."""
+
+    def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
+        self.rng = Random(seed)
+        self.world = World(MemoryStore(), POLICY, Data())
+        self.oracle = Oracle(self.world)
+        self.people = People(self)
+        self.result = Result(seed)
+        self.at_write: dict[Actor, Fault] = {}
+        self._trace = trace
+        self._faulty = False
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        self._planned: list[Planned] = []
+        self._ending: set[str] = set()
+        self._released_since = self.world.now
+
+    def run(self) -> Result:
+        """Run all phases; raise Broken at the first invariant that does not hold."""
+        self._at(SCHEDULER_SECONDS, self._schedule)
+        self.people.upgrade()
+        Runs(self.world, "watch-a")
+        if self.rng.random() < 0.5:
+            Runs(self.world, "watch-b")
+        self._quiet()
+        for _ in range(PHASES):
+            self._faults()
+            self._quiet()
+        self._close()
+        return self.result
+
+    # -- for the faults --------------------------------------------------------------------------------------------
+
+    def pick(self, some: Sequence[T]) -> T | None:
+        """Return any of these, or None when there is none."""
+        return self.rng.choice(some) if some else None
+
+    @staticmethod
+    def nothing() -> None:
+        """Nothing has to be healed."""
+
+    def say(self, text: str) -> None:
+        """Write a line of the trace."""
+        if self._trace is not None:
+            self._trace(f"{self.world.now - 1000:9.2f}  {text}")
+
+    # -- phases ----------------------------------------------------------------------------------------------------
+
+    def _faults(self) -> None:
+        rng, now = self.rng, self.world.now
+        length = rng.uniform(5.0, 20.0)
+        for _ in range(rng.randint(2, 6)):
+            at = now + rng.uniform(0.0, length)
+            self._planned.append(Planned(rng.choice(list(FAULTS)), rng.choice(["", *STATES]), at))
+        acts = [rng.choice(ACTS) for _ in range(rng.randint(0, 3))]
+        for act in ["upgrade", *acts] if rng.random() < 0.6 else acts:
+            self._at(rng.uniform(0.0, length), self._acting(act))
+        self.say(f"-- faults for {length:.0f} s: {', '.join(f'{p.fault} @ {p.state}' for p in self._planned)}")
+        self._faulty = True
+        self._go(now + length)
+        self._faulty = False
+        self._released_since = self.world.now
+        self._planned.clear()
+        self._heal()
+
+    def _acting(self, act: str) -> Callable[[], None]:
+        def do() -> None:
+            self.say(f"** people: {act}")
+            self.result.acts[act] += 1
+            self.people.act(act)
+
+        return do
+
+    def _heal(self) -> None:
+        """All that was begun and has not ended ends."""
+        self.say("-- all heals")
+        for at, _, event in sorted(self._events):
+            if isinstance(event, Healing):
+                event()
+        self._events = [each for each in self._events if not isinstance(each[2], Healing)]
+        heapq.heapify(self._events)
+        self.at_write.clear()
+        if not any(isinstance(actor, Runs) and not actor.over for actor in self.world.actors):
+            Runs(self.world, f"watch-{self._count}")
+
+    def _quiet(self) -> None:
+        healed = self.world.now
+        committed = self._data.committed
+        self._go(healed + BOUND, lambda: self._runs(committed) or self._rests())
+        if not self._runs(committed) and self._rests():
+            self.say("-- it rests; a person starts it again")
+            healed = self.world.now
+            self.people.upgrade()
+            self._go(healed + BOUND, lambda: self._runs(committed))
+            if not self._runs(committed) and self._rests():
+                return  # somebody has stopped it again, or what was started did not come up
+        expect(self._runs(committed), "runs-again", f"{self.oracle.state.phase.value} after {BOUND:.0f} s")
+        took = self.world.now - healed
+        self.result.longest_recovery = max(self.result.longest_recovery, took)
+        self.say(f"-- runs again after {took:.0f} s")
+
+    def _taken_back(self) -> None:
+        """In quiet, nobody but the drivers is needed to end what was released."""
+        request, now = self.oracle.state.open_request, self.world.now
+        released = request is not None and request.stage is RequestStage.RELEASED
+        source = self.world.drivers.get(request.source or "") if released and request is not None else None
+        if source is None or not source.lives or source.terminating or self.oracle.state.must_fence:
+            self._released_since = now
+        expect(now - self._released_since <= TAKE_BACK_BOUND, "take-back", request)
+
+    def _runs(self, committed: int) -> bool:
+        """Whether a living driver holds, and has committed since."""
+        holder = self.oracle.state.holder
+        driver = self.world.drivers.get(holder or "")
+        if driver is None or not driver.lives or not driver.writing or driver.queries.paused:
+            return False
+        return self._data.committed > committed + 1 and driver.queries.batch is not None
+
+    def _rests(self) -> bool:
+        """Whether nobody runs the stream, and nobody is to: people have stopped it, and nothing is under way."""
+        state = self.oracle.state
+        resting = state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED, StreamPhase.EMPTY)
+        return resting and not self.world.damaged
+
+    @property
+    def _data(self) -> Data:
+        assert self.world.data is not None
+        return self.world.data
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    def _at(self, seconds: float, event: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._events, (self.world.now + seconds, self._count, event))
+
+    def _schedule(self) -> None:
+        self.people.schedule()
+        self._at(SCHEDULER_SECONDS, self._schedule)
+
+    def _go(self, until: float, enough: Callable[[], bool] = lambda: False) -> None:
+        """Let all go on until this time, or until it is enough."""
+        world = self.world
+        looked = world.now
+        while True:
+            if world.now >= looked + 1.0:
+                looked = world.now
+                if not self._faulty:
+                    self._taken_back()
+                if enough():
+                    return
+                world.actors = [actor for actor in world.actors if not actor.over]
+            actor, due = None, until
+            for each in world.actors:
+                if each.due < due and not each.over and not each.process.frozen:
+                    actor, due = each, each.due
+            if self._events and self._events[0][0] <= due:
+                actor, due = None, self._events[0][0]
+            if due > world.now:
+                world.until(due)
+            if due >= until:
+                return
+            if actor is None:
+                heapq.heappop(self._events)[2]()
+                self.oracle.look()
+                self._after()
+            elif not actor.over:
+                self._step(actor)
+
+    def _step(self, actor: Actor) -> None:
+        rng, fault, luck = self.rng, Fault.NONE, Luck.GOOD
+        if actor.doing == "create" and self.at_write:
+            fault = self.at_write.pop(actor.process, Fault.NONE)
+        if self._faulty and rng.random() < 0.04:
+            luck = rng.choice(list(Luck))
+        self.result.steps += 1
+        seen = self.oracle.seen
+        actor.step(fault, luck)
+        actor.due = self.world.now + actor.rest + rng.random() * 0.02
+        self.oracle.look()
+        if self._trace is not None and self.oracle.seen > seen:
+            self._tell(seen)
+        self._after()
+
+    def _after(self) -> None:
+        """Executors of dead drivers end, late messages arrive, and the next fault comes if its moment has."""
+        for name, driver in self.world.drivers.items():
+            if driver.writing and name not in self._ending and driver.over:
+                self._ending.add(name)
+                self._at(self.rng.uniform(0.0, POLICY.pause_seconds), lambda driver=driver: setattr(driver, "writing", False))
+        while self.world.late:
+            seq, data = self.world.late.pop()
+            self._at(self.rng.uniform(0.0, 12.0), lambda seq=seq, data=data: self._late(seq, data))
+        if self._planned:
+            now, state = self.world.now, protocol_state(self.world, self.oracle)
+            for planned in self._planned:
+                if planned.state == state or (not planned.state and planned.at <= now):
+                    self._planned.remove(planned)
+                    self._befall(planned.fault, state)
+                    return
+
+    def _late(self, seq: int, data: bytes) -> None:
+        self.world.late.append((seq, data))
+        self.world.late_arrives()
+
+    def _befall(self, fault: str, state: str) -> None:
+        heal = FAULTS[fault](self)
+        if heal is None:
+            return
+        self.result.cells[state, fault] += 1
+        self.say(f"!! {fault} while {state}")
+        if heal is not self.nothing:
+            self._at(self.rng.uniform(0.5, 25.0), Healing(heal))
+        self.oracle.look()
+
+    def _tell(self, seen: int) -> None:
+        log = self.world.current
+        assert log is not None
+        for seq in range(seen + 1, self.oracle.seen + 1):
+            data = self.world.store.read(seq)
+            self.say(f"{seq:4} {'?' if data is None else data.decode(errors='replace')}")
+
+    def _close(self) -> None:
+        self.result.seconds = self.world.now - 1000.0
+        self.result.batches = self._data.committed
+        self.result.doubled = self._data.doubled
+        self.result.kinds.update(self.oracle.kinds)
+        for actor in self.world.living():
+            actor.crash()
+
+
+class Healing:
+    """The end of a fault; all that are left come at the end of its phase."""
+
+    def __init__(self, heal: Heal) -> None:
+        self._heal = heal
+
+    def __call__(self) -> None:
+        self._heal()
+
+
+def simulate(seed: int, trace: Callable[[str], None] | None = None) -> Result:
+    """Run one seed and return what came of it; a broken invariant is in the result by its name."""
+    logging.disable(logging.CRITICAL)
+    simulation = Simulation(seed, trace)
+    try:
+        with shared_readings():
+            return simulation.run()
+    except Broken as broken:
+        simulation.result.broken, simulation.result.found = broken.name, str(broken)
+    finally:
+        for actor in simulation.world.living():
+            actor.crash()
+        logging.disable(logging.NOTSET)
+    return simulation.result
