@@ -79,8 +79,10 @@ class Tally:
             "cells_that_never_happened": [list(cell) for cell in self.empty],
             "acts": dict(self.acts),
             "records": dict(self.kinds),
-            "failures": [{"seed": r.seed, "invariant": r.broken, "found": r.found, "replay": replay(r.seed)}
-                         for r in self.failures],
+            "failures": [
+                {"seed": r.seed, "invariant": r.broken, "found": r.found, "replay": replay(r.seed)}
+                for r in self.failures
+            ],
         }
 
 
@@ -129,7 +131,9 @@ def main() -> int:
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     REPORT.write_text(json.dumps(tally.report(), indent=1) + "\n")
     print(table(tally))
-    print(f"{tally.seeds} seeds, {tally.rate:.0f} a second, {len(tally.failures)} broken; {len(tally.empty)} cells empty;")
+    print(
+        f"{tally.seeds} seeds, {tally.rate:.0f} a second, {len(tally.failures)} broken; {len(tally.empty)} cells empty;"
+    )
     print(f"longest recovery {tally.longest_recovery:.0f} s of {BOUND:.0f} s; see {REPORT}")
     return 1 if tally.failures else 0
 

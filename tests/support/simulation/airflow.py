@@ -126,7 +126,12 @@ class Task(Airflow):
 
     def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
         release = {"version": step.reason, "hash": hash_of(step.reason)}
-        fields = {"deployment": step.deployment, "release": release, "policy": self.world.policy.to_json(), "reason": ""}
+        fields = {
+            "deployment": step.deployment,
+            "release": release,
+            "policy": self.world.policy.to_json(),
+            "reason": "",
+        }
         return self.append(Kind.DECLARED, identity.by, snapshot.state.seq, **fields)
 
     def observe(self, needs: Needs = Needs()) -> Snapshot:  # noqa: B008 - frozen
@@ -233,7 +238,8 @@ class Revive(Task):
 
     def __init__(self, world: World, name: str, before: Mapping[str, int]) -> None:
         def plan(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-            return recover(snapshot, identity, outcome, before)
+            # Another process goes on after each wait, and does not know what the look has seen.
+            return recover(snapshot, identity, outcome, before if outcome is None else {})
 
         super().__init__(world, TaskIdentity(REVIVE, name, "revive"), plan)
         self._name, self._before = name, before

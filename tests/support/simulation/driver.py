@@ -114,7 +114,7 @@ class Driver(Actor):
             with contextlib.suppress(ControlLogReplaced):  # then it ends all the same
                 agent.script_finished()
             for _ in range(3):  # the interpreter takes its time to end
-                self.here.point()
+                self.here.point(0.5)
             self.end()
 
         self.spawn(finish)

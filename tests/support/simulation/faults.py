@@ -25,10 +25,12 @@ def _holder(sim: Simulation) -> Driver | None:
 
 
 def _a_driver(sim: Simulation) -> Driver | None:
-    """The holder, as often as all others."""
-    holder = _holder(sim)
-    if holder is not None and sim.rng.random() < 0.5:
-        return holder
+    """The holder, or whom the open request names, as often as all others."""
+    request, drivers = sim.oracle.state.open_request, sim.world.drivers
+    names = (sim.oracle.state.holder, request.to if request else None, request.source if request else None)
+    named = [drivers[name] for name in names if name and not drivers[name].over]
+    if named and sim.rng.random() < 0.7:
+        return sim.pick(named)
     return sim.pick([driver for driver in sim.world.drivers.values() if not driver.over])
 
 
@@ -93,10 +95,12 @@ def machine_lost(sim: Simulation) -> Heal | None:
         return None
     driver.cut = driver.lost = True
 
-    def heal() -> None:
+    def comes_back() -> None:
         driver.cut = driver.lost = False
 
-    return heal
+    # Also while all others are well.
+    sim.later(sim.rng.uniform(5.0, 120.0), comes_back)
+    return sim.nothing
 
 
 def clock_jump(sim: Simulation) -> Heal | None:

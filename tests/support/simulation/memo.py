@@ -65,7 +65,9 @@ class _Memo:
         """All that begin with an empty log begin with the same state."""
         return self._empty if state is None or state.seq == 0 else state
 
-    def _after(self, state: StreamState, record: Record, apply: Callable[[StreamState, Record], StreamState]) -> StreamState:
+    def _after(
+        self, state: StreamState, record: Record, apply: Callable[[StreamState, Record], StreamState]
+    ) -> StreamState:
         key = (id(state), id(record))
         found = self._states.get(key)
         if found is None:

@@ -20,6 +20,7 @@ from airflow_stream_provider.planning import descent, fence, recover, recovery_d
 from airflow_stream_provider.planning.conditions import Dead, Observations
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, recovery_step
 from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Append
 from airflow_stream_provider.runtime import agent
 from airflow_stream_provider.runtime.acts import Acts
 from airflow_stream_provider.runtime.agent import Agent
@@ -330,7 +331,10 @@ def the_watch_starts_what_was_stopped(patch: pytest.MonkeyPatch) -> None:
 
 @found_as("confirmed-kill")
 def fenced_without_a_confirmation(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fence, "_is_dead", lambda snapshot, incarnation, outcome: True)
+    def at_once(snapshot: Snapshot, incarnation: str, outcome: Any, reason: str) -> Append:
+        return Append(Kind.FENCED, {"incarnation": incarnation, "reason": reason, "evidence": {"driver": "silent"}})
+
+    everywhere(patch, fence.fence, at_once)
 
 
 @found_as("silent-first")

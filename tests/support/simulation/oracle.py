@@ -126,7 +126,7 @@ class Oracle:
         seen = set()
         while deployment and deployment not in seen:
             seen.add(deployment)
-            if (instead := self.aside.get(deployment)) and instead not in self.ended:
+            if deployment in self.aside:
                 return True
             deployment = self.again.get(deployment, "")
         return False
@@ -205,6 +205,7 @@ class Oracle:
         self.failed_last |= r.get("incarnation") == self.last
         live = [i for i in self.state.of_deployment(r["deployment"]) if not i.state.terminal]
         if r.get("incarnation") == self.holder or not live:
+            self._give_up(r["deployment"])
             self.ended.add(r["deployment"])
 
     def _finished(self, r: Record) -> None:
@@ -220,6 +221,11 @@ class Oracle:
         gone = (self.asked[request]["to"], self.released_for[request])
         return all(name in self.lost | self.torn or deployment_of(name) in self.ended for name in gone)
 
+    def _give_up(self, deployment: str) -> None:
+        """A roll-back is given up when what it declared ends while somebody holds."""
+        if self.holder is not None:
+            self.aside = {bad: instead for bad, instead in self.aside.items() if instead != deployment}
+
     def _stopped(self, r: Record) -> None:
         expect(self.holder is None, "one-holder", r)
         expect(set(self.asked) <= self.over, "one-request", r)
@@ -230,6 +236,7 @@ class Oracle:
 
     def _retired(self, r: Record) -> None:
         expect(self.holder is None or deployment_of(self.holder) != r["deployment"], "one-holder", r)
+        self._give_up(r["deployment"])
         self.ended.add(r["deployment"])
 
 

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.planning.steps import Done
 from airflow_stream_provider.planning.task_identity import TaskIdentity
-from tests.support.simulation.airflow import GiveUp, LookFor, Plan, Task, only, retire, roll_back, stand_by, stop, stopped_ones, take_over
+from tests.support.simulation.airflow import (
+    GiveUp,
+    LookFor,
+    Plan,
+    Task,
+    only,
+    retire,
+    roll_back,
+    stand_by,
+    stop,
+    stopped_ones,
+    take_over,
+)
 
 if TYPE_CHECKING:
     from tests.support.simulation.seeds import Simulation
@@ -18,7 +31,14 @@ SCHEDULER_SECONDS = 1.0
 class Run:
     """A DAG run: its tasks one after the other; when one gives up, `at_last` follows."""
 
-    def __init__(self, sim: Simulation, dag: str, plans: list[tuple[str, Plan]], at_last: Plan | None = None, needs: LookFor | None = None) -> None:
+    def __init__(
+        self,
+        sim: Simulation,
+        dag: str,
+        plans: list[tuple[str, Plan]],
+        at_last: Plan | None = None,
+        needs: LookFor | None = None,
+    ) -> None:
         self._sim = sim
         self._dag = dag
         self._id = f"run-{len(sim.people.tasks) + 1}"
@@ -79,7 +99,12 @@ class People:
         release = f"release-{self._sim.rng.randrange(3)}"
         self.deployments.append(name)
         plans = [("stand_by", stand_by(name, release)), ("take_over", take_over(name))]
-        self.runs.append(Run(self._sim, "orders__upgrade", plans, roll_back(name)))
+        held = self._sim.oracle.state.holding_deployment
+        needs = None
+        if held is not None and self._sim.rng.random() < 0.5:
+            plans.append(("retire", retire(held.id)))
+            needs = only(held.id)
+        self.runs.append(Run(self._sim, "orders__upgrade", plans, roll_back(name), needs))
 
     def two_upgrades(self) -> None:
         self.upgrade()
@@ -88,6 +113,17 @@ class People:
     def roll_back(self) -> None:
         name = self._a_deployment()
         self.runs.append(Run(self._sim, "orders__back", [("roll_back", roll_back(name))]))
+
+    def roll_back_cold(self) -> None:
+        """What holds fails, and nothing is warm that it could be rolled back to."""
+        held = self._sim.oracle.state.holder
+        for name, driver in self._sim.world.drivers.items():
+            if name != held:
+                driver.crash()
+        if held is not None:
+            self.runs.append(Run(self._sim, "orders__back", [("roll_back", roll_back(deployment_of(held)))]))
+            driver = self._sim.world.drivers[held]
+            self._sim.later(self._sim.rng.uniform(0.0, 6.0), driver.crash)
 
     def stop(self) -> None:
         self.runs.append(Run(self._sim, "orders__stop", [("stop", stop())], needs=stopped_ones))
@@ -117,4 +153,14 @@ class People:
         return self._sim.pick(names) or "orders-1"
 
 
-ACTS = ("upgrade", "two upgrades", "roll back", "stop", "hand over", "retire", "clear a task", "give up")
+ACTS = (
+    "upgrade",
+    "two upgrades",
+    "roll back",
+    "roll back cold",
+    "stop",
+    "hand over",
+    "retire",
+    "clear a task",
+    "give up",
+)

@@ -39,11 +39,8 @@ def protocol_state(world: World, oracle: Oracle) -> str:
         return "stopped" if resting else "down"
     if world.drivers[state.holder].queries.batch is None:
         return "acquired"
-    found = "running"
-    for name, driver in world.drivers.items():
-        if driver.over or name == state.holder:
-            continue
-        if name in state.incarnations:
-            return "ready"
-        found = "submitted" if driver.agent is None and found == "running" else "rehearsing"
-    return found
+    others = [driver for name, driver in world.drivers.items() if name != state.holder and not driver.over]
+    coming = [driver for driver in others if driver.incarnation not in state.incarnations]
+    if coming:
+        return "submitted" if coming[-1].agent is None else "rehearsing"
+    return "ready" if others else "running"

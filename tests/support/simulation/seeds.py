@@ -44,11 +44,17 @@ BOUND = (
     + MAX_PAUSE_SECONDS
     + ADOPT_SECONDS
 )
-# From the same moment until the releaser has taken the stream back from a driver that does not come.
-TAKE_BACK_BOUND = POLICY.take_back_seconds + 2 * POLICY.lease_seconds
+# From `released`, while the log can be had, until the releaser has taken the stream back from a driver that does not come.
+TAKE_BACK_BOUND = POLICY.take_back_seconds + POLICY.lease_seconds
 PHASES = 3
-# Of these nobody is there, or nothing runs.
-CANNOT_HAPPEN: frozenset[tuple[str, str]] = frozenset()
+# Nobody holds then, so no query runs.
+CANNOT_HAPPEN = frozenset(
+    (state, fault)
+    for state in ("released", "starting", "down", "stopped")
+    for fault in ("query fails", "query fails in a batch", "query fails curably", "query finishes")
+)
+# When faults come: at any time, or in a state of the protocol; what is over soon more often.
+WHEN = ("", *STATES, "running", "submitted", "rehearsing", "answered", "answered", "released", "acquired", "starting")
 T = TypeVar("T")
 
 
@@ -98,7 +104,7 @@ class Simulation:
 
     def run(self) -> Result:
         """Run all phases; raise Broken at the first invariant that does not hold."""
-        self._at(SCHEDULER_SECONDS, self._schedule)
+        self.later(SCHEDULER_SECONDS, self._schedule)
         self.people.upgrade()
         Runs(self.world, "watch-a")
         if self.rng.random() < 0.5:
@@ -120,6 +126,11 @@ class Simulation:
     def nothing() -> None:
         """Nothing has to be healed."""
 
+    def later(self, seconds: float, event: Callable[[], None]) -> None:
+        """Let this happen in so many seconds."""
+        self._count += 1
+        heapq.heappush(self._events, (self.world.now + seconds, self._count, event))
+
     def say(self, text: str) -> None:
         """Write a line of the trace."""
         if self._trace is not None:
@@ -132,10 +143,10 @@ class Simulation:
         length = rng.uniform(5.0, 20.0)
         for _ in range(rng.randint(2, 6)):
             at = now + rng.uniform(0.0, length)
-            self._planned.append(Planned(rng.choice(list(FAULTS)), rng.choice(["", *STATES]), at))
+            self._planned.append(Planned(rng.choice(list(FAULTS)), rng.choice(WHEN), at))
         acts = [rng.choice(ACTS) for _ in range(rng.randint(0, 3))]
         for act in ["upgrade", *acts] if rng.random() < 0.6 else acts:
-            self._at(rng.uniform(0.0, length), self._acting(act))
+            self.later(rng.uniform(0.0, length), self._acting(act))
         self.say(f"-- faults for {length:.0f} s: {', '.join(f'{p.fault} @ {p.state}' for p in self._planned)}")
         self._faulty = True
         self._go(now + length)
@@ -181,11 +192,14 @@ class Simulation:
         self.say(f"-- runs again after {took:.0f} s")
 
     def _taken_back(self) -> None:
-        """In quiet, nobody but the drivers is needed to end what was released."""
-        request, now = self.oracle.state.open_request, self.world.now
-        released = request is not None and request.stage is RequestStage.RELEASED
-        source = self.world.drivers.get(request.source or "") if released and request is not None else None
-        if source is None or not source.lives or source.terminating or self.oracle.state.must_fence:
+        """Nobody but the drivers is needed to end what was released, once log and releaser are well."""
+        world, state = self.world, self.oracle.state
+        request, now = state.open_request, world.now
+        released = request is not None and request.stage is RequestStage.RELEASED and not state.must_fence
+        source = world.drivers.get(request.source or "") if released and request is not None else None
+        log_well = not (world.store_down or world.store_full or world.store_slow or world.damaged)
+        held_up = source is None or not source.lives or source.due > now + 2.0 or source.hangs_until > now
+        if held_up or not log_well or source is None or source.terminating or source.mishap:
             self._released_since = now
         expect(now - self._released_since <= TAKE_BACK_BOUND, "take-back", request)
 
@@ -210,13 +224,9 @@ class Simulation:
 
     # -- time ------------------------------------------------------------------------------------------------------
 
-    def _at(self, seconds: float, event: Callable[[], None]) -> None:
-        self._count += 1
-        heapq.heappush(self._events, (self.world.now + seconds, self._count, event))
-
     def _schedule(self) -> None:
         self.people.schedule()
-        self._at(SCHEDULER_SECONDS, self._schedule)
+        self.later(SCHEDULER_SECONDS, self._schedule)
 
     def _go(self, until: float, enough: Callable[[], bool] = lambda: False) -> None:
         """Let all go on until this time, or until it is enough."""
@@ -225,8 +235,7 @@ class Simulation:
         while True:
             if world.now >= looked + 1.0:
                 looked = world.now
-                if not self._faulty:
-                    self._taken_back()
+                self._taken_back()
                 if enough():
                     return
                 world.actors = [actor for actor in world.actors if not actor.over]
@@ -267,16 +276,22 @@ class Simulation:
         for name, driver in self.world.drivers.items():
             if driver.writing and name not in self._ending and driver.over:
                 self._ending.add(name)
-                self._at(self.rng.uniform(0.0, POLICY.pause_seconds), lambda driver=driver: setattr(driver, "writing", False))
+                self.later(
+                    self.rng.uniform(0.0, POLICY.pause_seconds), lambda driver=driver: setattr(driver, "writing", False)
+                )
         while self.world.late:
             seq, data = self.world.late.pop()
-            self._at(self.rng.uniform(0.0, 12.0), lambda seq=seq, data=data: self._late(seq, data))
+            self.later(self.rng.uniform(0.0, 12.0), lambda seq=seq, data=data: self._late(seq, data))
         if self._planned:
             now, state = self.world.now, protocol_state(self.world, self.oracle)
             for planned in self._planned:
                 if planned.state == state or (not planned.state and planned.at <= now):
                     self._planned.remove(planned)
-                    self._befall(planned.fault, state)
+                    if self.rng.random() < 0.5:
+                        # In the middle of what is under way now.
+                        self._planned.append(Planned(planned.fault, "", now + self.rng.uniform(0.0, 1.5)))
+                    else:
+                        self._befall(planned.fault, state)
                     return
 
     def _late(self, seq: int, data: bytes) -> None:
@@ -290,7 +305,7 @@ class Simulation:
         self.result.cells[state, fault] += 1
         self.say(f"!! {fault} while {state}")
         if heal is not self.nothing:
-            self._at(self.rng.uniform(0.5, 25.0), Healing(heal))
+            self.later(self.rng.uniform(0.5, 25.0), Healing(heal))
         self.oracle.look()
 
     def _tell(self, seen: int) -> None:
