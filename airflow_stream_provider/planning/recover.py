@@ -80,10 +80,11 @@ def _look_closer(
         watched = tuple(i.id for i in state.standbys() if live_standby(state, i.id))
     else:
         return Skip(f"Nobody is to run it (it is {state.phase.value}).")
-    unknown = {name: snapshot.counter(name) for name in watched if alive.get(name) is None}
-    if unknown:
-        lease = max(state.deployments[deployment_of(n)].policy.lease_seconds for n in unknown)
-        return Wait(SignsOfLife(unknown, lease))
+    if any(alive.get(name) is None for name in watched):
+        # Of all at once: what a wait has found is forgotten after the next one, and two that told of a part each would
+        # follow each other for ever.
+        counters = {name: snapshot.counter(name) for name in watched}
+        return Wait(SignsOfLife(counters, snapshot.lease(watched)))
     if state.holder is None:
         for deployment in coming:
             late = snapshot.at > deployment.declared_at + ADOPT_SECONDS

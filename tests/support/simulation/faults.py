@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_stream_provider.lifecycle.record import Kind, Record
-from tests.support.simulation.airflow import Revive, Runs, Task
+from tests.support.simulation.airflow import Runs, Task
 from tests.support.simulation.cluster import boot
 from tests.support.simulation.driver import Driver
 from tests.support.simulation.oracle import FORGER
@@ -201,7 +201,7 @@ def forged_record(sim: Simulation) -> Heal | None:
     state, world = sim.oracle.state, sim.world
     if world.damaged or not state.incarnations or not isinstance(world.store, MemoryStore):
         return None
-    name = next(reversed(state.incarnations))
+    name = list(state.incarnations)[-1]
     forged = sim.rng.choice(
         (
             Record(Kind.ACQUIRED, {"incarnation": name, "request": "forged", "epoch": state.epoch + 1}, by=FORGER),

@@ -36,8 +36,9 @@ from tests.support.simulation.airflow import (
     take_over,
 )
 from tests.support.simulation.cluster import boot
-from tests.support.simulation.driver import Driver, Luck
+from tests.support.simulation.driver import Driver
 from tests.support.simulation.oracle import FORGER, Oracle
+from tests.support.simulation.queries import Luck
 from tests.support.simulation.recovery import Recovery
 from tests.support.simulation.world import LONG, Actor, Fault, MemoryStore, World
 

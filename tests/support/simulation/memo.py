@@ -20,8 +20,8 @@ from airflow_stream_provider.lifecycle.state import StreamState
 class _Memo:
     def __init__(self) -> None:
         self.read = Record.read
-        self.fold: Callable[..., StreamState] = control_log.fold
-        self.follow = control_log.follow
+        self.fold: Callable[..., StreamState] = vars(control_log)["fold"]
+        self.follow: Callable[..., StreamState] = vars(control_log)["follow"]
         self.beat = ControlLog.beat
         self.heartbeat = Heartbeat.from_json
         self._records: dict[tuple[int, bytes], Record] = {}

@@ -356,7 +356,7 @@ def a_lost_machine_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
 @found_as("appoints-the-living")
 def the_watch_appoints_the_dead(patch: pytest.MonkeyPatch) -> None:
     def all_live(state: StreamState, alive: Mapping[str, bool | None], now: float, **more: Any) -> Any:
-        holder = {state.holder: alive.get(state.holder or "")}
+        holder = {state.holder or "": alive.get(state.holder or "")}
         return recovery_step(state, {**dict.fromkeys(state.incarnations, True), **holder}, now, **more)
 
     everywhere(patch, recovery_step, all_live)

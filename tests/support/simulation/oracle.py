@@ -122,11 +122,11 @@ class Oracle:
             self.aside[r["instead_of"]] = deployment
 
     def _put_aside(self, deployment: str) -> bool:
-        """Whether a roll-back from this deployment, or what it is another try of, is under way."""
-        seen = set()
+        """Whether a roll-back from this deployment, or what it is another try of, to another release is under way."""
+        seen, release = set(), self.hashes.get(deployment)
         while deployment and deployment not in seen:
             seen.add(deployment)
-            if deployment in self.aside:
+            if deployment in self.aside and self.hashes[self.aside[deployment]] != release:
                 return True
             deployment = self.again.get(deployment, "")
         return False

@@ -161,13 +161,16 @@ class Queries:
             driver.here.point(0.2)
         return self.run is None
 
+    def _rests(self) -> bool:
+        return self.paused or self.stopping or bool(self._driver.mishap)
+
     def _batches(self) -> None:
         driver = self._driver
         data, here = driver.world.data, driver.here
         assert data is not None
         number = data.seen(driver)
         while True:
-            while self.paused or self.stopping or driver.mishap:
+            while self._rests():
                 here.point(0.2)
             run = self.run = data.plan(driver, number, driver.world.now)
             here.point(BATCH_SECONDS / 4, "batch")

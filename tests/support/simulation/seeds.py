@@ -12,6 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import TypeVar
 
@@ -21,7 +22,6 @@ from airflow_stream_provider.planning.recover import ADOPT_SECONDS, MAX_PAUSE_SE
 from airflow_stream_provider.planning.requests import ANSWER_SECONDS
 from tests.support.simulation.airflow import LOOK_SECONDS, Runs
 from tests.support.simulation.data import Data
-from tests.support.simulation.driver import Driver
 from tests.support.simulation.faults import FAULTS, Heal
 from tests.support.simulation.invariants import Broken, expect
 from tests.support.simulation.memo import shared_readings
@@ -44,7 +44,7 @@ BOUND = (
     + MAX_PAUSE_SECONDS
     + ADOPT_SECONDS
 )
-# From `released`, while the log can be had, until the releaser has taken the stream back from a driver that does not come.
+# From `released`, while the log can be had, until the releaser has taken the stream back when the other does not come.
 TAKE_BACK_BOUND = POLICY.take_back_seconds + POLICY.lease_seconds
 PHASES = 3
 # Nobody holds then, so no query runs.
@@ -166,7 +166,7 @@ class Simulation:
     def _heal(self) -> None:
         """All that was begun and has not ended ends."""
         self.say("-- all heals")
-        for at, _, event in sorted(self._events):
+        for _, _, event in sorted(self._events):
             if isinstance(event, Healing):
                 event()
         self._events = [each for each in self._events if not isinstance(each[2], Healing)]
@@ -276,12 +276,10 @@ class Simulation:
         for name, driver in self.world.drivers.items():
             if driver.writing and name not in self._ending and driver.over:
                 self._ending.add(name)
-                self.later(
-                    self.rng.uniform(0.0, POLICY.pause_seconds), lambda driver=driver: setattr(driver, "writing", False)
-                )
+                self.later(self.rng.uniform(0.0, POLICY.pause_seconds), partial(setattr, driver, "writing", False))
         while self.world.late:
             seq, data = self.world.late.pop()
-            self.later(self.rng.uniform(0.0, 12.0), lambda seq=seq, data=data: self._late(seq, data))
+            self.later(self.rng.uniform(0.0, 12.0), partial(self._late, seq, data))
         if self._planned:
             now, state = self.world.now, protocol_state(self.world, self.oracle)
             for planned in self._planned:

@@ -107,6 +107,14 @@ def test_a_warm_driver_of_a_proven_release_is_appointed() -> None:
     assert take(*TERMINATED, outcome=known(old=True)) == step, "the same however often it is tried"
 
 
+def test_all_warm_drivers_are_watched_at_once() -> None:
+    """Two waits that told of a part each followed each other for as long as the task may last."""
+    both, beats = [*HANDED_OVER, released(NEW, None, None)], {OLD: 3, NEW: 7}
+    all_of_them = Wait(SignsOfLife(beats, 30.0))
+    assert take(*both, before={OLD: 1}, counters=beats) == all_of_them
+    assert take(*both, outcome=known(old=False), counters=beats) == all_of_them
+
+
 def test_a_release_that_never_held_is_not() -> None:
     records = [*RUNNING, *READY[len(RUNNING) : -2], fenced(OLD), failed(None, OLD_DEPLOYMENT)]
     step = take(*records, outcome=known(new=True))
