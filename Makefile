@@ -65,6 +65,10 @@ test-spark: $(SPARK_VERSIONS:%=test-spark-%) ## the runtime's contract on Spark 
 $(SPARK_VERSIONS:%=test-spark-%): test-spark-%: .venv-spark-%/.ready
 	.venv-spark-$*/bin/python -m pytest tests/integration/runtime
 
+.PHONY: simulate
+simulate: $(READY) ## the simulation over all cores: SEEDS=200000 FIRST=0; counts in build/simulation/report.json
+	$(BIN)/python -m tests.support.simulation --seeds $(or $(SEEDS),2000) --first $(or $(FIRST),0)
+
 .PHONY: bench
 bench: $(READY) ## the benchmarks; tables here, numbers in build/bench/
 	$(BIN)/python -m benchmarks.dag_parsing

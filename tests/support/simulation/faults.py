@@ -234,8 +234,8 @@ def _query(how: str) -> Callable[[Simulation], Heal | None]:
 
 def script_fails(sim: Simulation) -> Heal | None:
     driver = _a_driver(sim)
-    if driver is None or driver.agent is None:
-        return None
+    if driver is None or driver.agent is None or driver.queries.over:
+        return None  # a script ends once, one way or the other
     driver.script_fails()
     return sim.nothing
 

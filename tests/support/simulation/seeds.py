@@ -215,7 +215,8 @@ class Simulation:
         """Whether nobody runs the stream, and nobody is to: people have stopped it, and nothing is under way."""
         state = self.oracle.state
         resting = state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED, StreamPhase.EMPTY)
-        return resting and not self.world.damaged
+        begins = state.phase is StreamPhase.EMPTY and self.people.runs
+        return resting and not begins and not self.world.damaged
 
     @property
     def _data(self) -> Data:
