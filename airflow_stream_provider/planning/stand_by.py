@@ -60,10 +60,13 @@ def stand_by(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None) -
                 deployment=deployment,
             )
         )
-    if snapshot.candidate(deployment) or snapshot.holds(deployment):
-        return Done(standby_result(snapshot, deployment))
-    if not declared.submission:
+    up = snapshot.candidate(deployment) or snapshot.holds(deployment)
+    # Of a driver that is up, its heartbeat alone may know the submission, and is lost with it: then nobody could confirm
+    # its death. What its heartbeat says is recorded, and nothing is submitted.
+    if not declared.submission and (not up or snapshot.submission(deployment)):
         return Submit(deployment)
+    if up:
+        return Done(standby_result(snapshot, deployment))
     if outcome is not None and outcome.about(Ended.GONE, deployment):
         reason = f"Its driver never came up: {outcome.reason}. Look at the driver's log on the cluster."
         return Append(Kind.FAILED, {"deployment": deployment, "reason": reason, "error": outcome.reason})

@@ -234,7 +234,7 @@ def an_answer_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Agent, "_view", lambda self, state: replace(view(self, state), peer_moved=True))
 
 
-@found_as("not-to-the-lost")
+@found_as("not-to-the-lost", "runs-again")
 def released_to_a_driver_that_is_lost(patch: pytest.MonkeyPatch) -> None:
     def though_lost(state: StreamState, incarnation: str, request_id: str) -> bool:
         request = state.open_request

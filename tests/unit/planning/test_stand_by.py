@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.planning.conditions import StandbyUp
 from airflow_stream_provider.planning.stand_by import nobody_else_submitted, stand_by
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Submit, Wait
@@ -15,6 +18,7 @@ from tests.support.story import (
     OLD_DEPLOYMENT,
     declared,
     record,
+    standby,
     submitted,
 )
 
@@ -27,6 +31,13 @@ def test_a_declared_deployment_is_submitted_then_waited_for() -> None:
     done = stand_by(snapshot(*BOTH), NEW_DEPLOYMENT, None)
     assert isinstance(done, Done)
     assert done.result["incarnation"] == NEW
+
+
+def test_the_submission_of_a_driver_that_is_up_is_recorded_as_long_as_its_heartbeat_tells_it() -> None:
+    unrecorded = snapshot(*RUNNING, declared(NEW_DEPLOYMENT), standby(NEW))
+    told = replace(unrecorded, heartbeats={NEW: Heartbeat(counter=1, submission="driver-7")})
+    assert stand_by(told, NEW_DEPLOYMENT, None) == Submit(NEW_DEPLOYMENT)
+    assert isinstance(stand_by(unrecorded, NEW_DEPLOYMENT, None), Done), "it is up: nothing is submitted again"
 
 
 def test_a_standby_that_became_the_holder_meanwhile_is_up_too() -> None:
