@@ -61,8 +61,8 @@ def stand_by(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None) -
             )
         )
     up = snapshot.candidate(deployment) or snapshot.holds(deployment)
-    # Of a driver that is up, its heartbeat alone may know the submission, and is lost with it: then nobody could confirm
-    # its death. What its heartbeat says is recorded, and nothing is submitted.
+    # Of a driver that is up, its heartbeat alone may know the submission: with it the proof of its death would be lost.
+    # What it says is recorded, and nothing is submitted.
     if not declared.submission and (not up or snapshot.submission(deployment)):
         return Submit(deployment)
     if up:

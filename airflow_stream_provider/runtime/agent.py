@@ -179,7 +179,9 @@ class Agent:
         works = self._acts.work is not None and self._acts.work.is_alive()
         over = silent >= self._policy.lease_seconds + self._policy.pause_seconds
         finished = self._finished(self._control.state)
-        if self._acts.running and over and not finished:
+        # One that has cut its queries off inside a batch, and cannot say so, still holds for everybody else.
+        holds = self._control.state.holder == self._control.incarnation
+        if (self._acts.running or holds) and over and not finished:
             log.error("The control log has been out of reach for %.0f s: halting.", silent)
             self._process.halt()
         elif self._acts.running and not works:
@@ -194,7 +196,8 @@ class Agent:
                 last = math.inf if finished else self._renewed + self._policy.pause_seconds
                 self._process.postpone(min(self._clock.monotonic(), last))
         elif not self._acts.running:
-            self._process.postpone(self._clock.monotonic())
+            last = self._renewed + self._policy.pause_seconds if holds else math.inf
+            self._process.postpone(min(self._clock.monotonic(), last))
 
     def _act(self, state: StreamState) -> None:
         acts = self._acts

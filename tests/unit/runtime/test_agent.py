@@ -200,6 +200,22 @@ def test_a_pause_ends_with_a_halt() -> None:
     assert driver.did == ["pause", "halt"]
 
 
+def test_a_holder_that_cannot_say_that_its_queries_have_stopped_ends_then_too() -> None:
+    """Found by the simulation: what it has cut off may still write, and it is taken for ended by then."""
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.turn()
+    driver.store.away = True
+    driver.agent._acts.running = False  # as `fail` and `release` leave it while they try to append
+    for _ in range(62):
+        driver.clock.now += 10.0
+        driver.turn()
+    assert driver.did == []
+    assert driver.process.deadline == 1000.0 + 600.0 + 30.0
+    driver.clock.now += 10.0
+    driver.turn()
+    assert driver.did == ["halt"]
+
+
 def test_a_paused_driver_whose_turns_come_late_is_ended_by_its_timer_when_the_pause_is_over() -> None:
     driver = FakeDriver(OLD, RUNNING).running()
     driver.turn()
