@@ -37,6 +37,7 @@ from tests.support.simulation.airflow import (
 )
 from tests.support.simulation.cluster import boot
 from tests.support.simulation.driver import Driver
+from tests.support.simulation.invariants import expect
 from tests.support.simulation.oracle import FORGER, Oracle
 from tests.support.simulation.queries import Luck
 from tests.support.simulation.recovery import Recovery
@@ -412,6 +413,6 @@ class StreamsPutBack(Streams):
                 if not actor.over:
                     actor.step()
         for driver, seq in read.items():
-            assert driver.over or seq <= self.copied, f"{driver.incarnation} goes on from two logs"
+            expect(driver.over or seq <= self.copied, "one-log", driver.incarnation)
         for actor in self.world.living():
             actor.crash()

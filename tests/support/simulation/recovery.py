@@ -10,6 +10,7 @@ from airflow_stream_provider.planning.recovery_decision import RecoveryAction, r
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from tests.support.simulation.airflow import Runs, Task, Watch, stand_by, take_over
 from tests.support.simulation.driver import Driver
+from tests.support.simulation.invariants import expect
 from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.queries import Luck
 from tests.support.simulation.world import World
@@ -68,7 +69,7 @@ class Recovery:
         request = state.open_request
         if state.holder is not None and self._well(state.holder):
             assert self.world.drivers[state.holder].running
-            assert not self.world.drivers[state.holder].queries.paused, "rule 2: the log is back, the queries are not"
+            expect(not self.world.drivers[state.holder].queries.paused, "goes-on", state.holder)
             if request is not None:
                 assert request.to is not None, "a living holder did not stop"
                 assert not self._able(request.to), "a hand-over stands still"
