@@ -13,9 +13,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.support.simulation.bounds import BOUND, CANNOT_HAPPEN
 from tests.support.simulation.faults import FAULTS
 from tests.support.simulation.protocol_state import STATES
-from tests.support.simulation.seeds import BOUND, CANNOT_HAPPEN, Result, simulate
+from tests.support.simulation.seeds import Result, simulate
 
 REPORT = Path("build/simulation/report.json")
 PROGRESS_SECONDS = 10.0

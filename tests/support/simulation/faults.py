@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_stream_provider.lifecycle.record import Kind, Record
-from tests.support.simulation.airflow import Runs, Task
+from tests.support.simulation.airflow import Task
 from tests.support.simulation.cluster import boot
 from tests.support.simulation.driver import Driver
 from tests.support.simulation.oracle import FORGER
+from tests.support.simulation.watching import Runs
 from tests.support.simulation.world import Actor, Fault, MemoryStore
 
 if TYPE_CHECKING:

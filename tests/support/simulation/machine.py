@@ -24,9 +24,7 @@ from tests.support.simulation.airflow import (
     GiveUp,
     LookFor,
     Plan,
-    Runs,
     Task,
-    Watch,
     only,
     retire,
     roll_back,
@@ -41,6 +39,7 @@ from tests.support.simulation.invariants import expect
 from tests.support.simulation.oracle import FORGER, Oracle
 from tests.support.simulation.queries import Luck
 from tests.support.simulation.recovery import Recovery
+from tests.support.simulation.watching import Runs, Watch
 from tests.support.simulation.world import LONG, Actor, Fault, MemoryStore, World
 
 some = st.integers(0, 11)

@@ -8,11 +8,12 @@ from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, recovery_step
 from airflow_stream_provider.planning.task_identity import TaskIdentity
-from tests.support.simulation.airflow import Runs, Task, Watch, stand_by, take_over
+from tests.support.simulation.airflow import Task, stand_by, take_over
 from tests.support.simulation.driver import Driver
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.queries import Luck
+from tests.support.simulation.watching import Runs, Watch
 from tests.support.simulation.world import World
 
 # Far more turns, and seconds, than any recovery needs.

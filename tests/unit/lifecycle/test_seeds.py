@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.simulation.__main__ import Tally, replay, results
+from tests.support.simulation.bounds import BOUND, CANNOT_HAPPEN
 from tests.support.simulation.faults import FAULTS
 from tests.support.simulation.invariants import INVARIANTS
 from tests.support.simulation.people import ACTS
 from tests.support.simulation.protocol_state import STATES
-from tests.support.simulation.seeds import BOUND, CANNOT_HAPPEN, simulate
+from tests.support.simulation.seeds import simulate
 
 SEEDS = 2000
 DOC = Path(__file__).parents[3] / "docs" / "reliability.md"

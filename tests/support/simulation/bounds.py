@@ -1,0 +1,34 @@
+"""What the seeds go by: policy, bounds in virtual seconds, and when faults come."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.planning.recover import ADOPT_SECONDS, MAX_PAUSE_SECONDS
+from airflow_stream_provider.planning.requests import ANSWER_SECONDS
+from tests.support.simulation.protocol_state import STATES
+from tests.support.simulation.watching import LOOK_SECONDS
+
+# Short leases and pauses: time costs turns.
+POLICY = Policy(lease_seconds=6.0, pause_seconds=8.0, take_back_seconds=3.0, boundary_seconds=5.0)
+# From the end of the faults until a driver holds and commits, in virtual seconds. At worst a look of the watch finds a
+# dead driver appointed, its request has to expire, it is fenced on a lost machine, the watch waits as long as it ever
+# does before it declares the release again, and must find that a task had declared another one and died.
+BOUND = (
+    3 * LOOK_SECONDS
+    + 2 * (POLICY.boundary_seconds + ANSWER_SECONDS)
+    + 6 * POLICY.lease_seconds
+    + 2 * POLICY.pause_seconds
+    + MAX_PAUSE_SECONDS
+    + ADOPT_SECONDS
+)
+# From `released`, while the log can be had, until the releaser has taken the stream back when the other does not come.
+TAKE_BACK_BOUND = POLICY.take_back_seconds + POLICY.lease_seconds
+PHASES = 3
+# Nobody holds then, so no query runs.
+CANNOT_HAPPEN = frozenset(
+    (state, fault)
+    for state in ("released", "starting", "down", "stopped")
+    for fault in ("query fails", "query fails in a batch", "query fails curably", "query finishes")
+)
+# When faults come: at any time, or in a state of the protocol; what is over soon more often.
+WHEN = ("", *STATES, "running", "submitted", "rehearsing", "answered", "answered", "released", "acquired", "starting")
