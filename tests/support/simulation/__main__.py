@@ -16,7 +16,8 @@ from typing import Any
 from tests.support.simulation.bounds import BOUND, CANNOT_HAPPEN
 from tests.support.simulation.faults import FAULTS
 from tests.support.simulation.protocol_state import STATES
-from tests.support.simulation.seeds import Result, simulate
+from tests.support.simulation.result import Result
+from tests.support.simulation.seeds import simulate
 
 REPORT = Path("build/simulation/report.json")
 PROGRESS_SECONDS = 10.0

@@ -10,17 +10,13 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.control import log as reading
-from airflow_stream_provider.hooks import submit
 from airflow_stream_provider.lifecycle import driver_decision, rules
 from airflow_stream_provider.lifecycle import fold as folding
 from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
 from airflow_stream_provider.lifecycle.record import Kind, Record
-from airflow_stream_provider.lifecycle.state import IncarnationState, RequestStage, StreamPhase, StreamState
-from airflow_stream_provider.planning import descent, fence, recover, recovery_decision, take_over
-from airflow_stream_provider.planning.conditions import Dead, Observations
-from airflow_stream_provider.planning.recovery_decision import RecoveryAction, recovery_step
+from airflow_stream_provider.lifecycle.state import IncarnationState, RequestStage, StreamState
+from airflow_stream_provider.planning import take_over
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Append
 from airflow_stream_provider.runtime import agent
 from airflow_stream_provider.runtime.acts import Acts
 from airflow_stream_provider.runtime.agent import Agent
@@ -303,91 +299,3 @@ def obeys_what_the_rules_forbid(patch: pytest.MonkeyPatch) -> None:
 @found_as("whole-log", "legal")
 def carries_what_it_cannot_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reading, "check_chain", lambda stream, nonce, records: None)
-
-
-# -- watch and operators -----------------------------------------------------------------------------------------------
-
-
-@found_as("stop-stays")
-def a_stop_of_what_is_down_changes_nothing(patch: pytest.MonkeyPatch) -> None:
-    stopped = folding._APPLY[Kind.STOPPED]
-
-    def still_down(draft: Any, record: Record) -> None:
-        end = draft.last_end
-        stopped(draft, record)
-        draft.last_end = end
-
-    patch.setitem(folding._APPLY, Kind.STOPPED, still_down)
-
-
-@found_as("stop-stays")
-def the_watch_starts_what_was_stopped(patch: pytest.MonkeyPatch) -> None:
-    class Down:
-        DOWN, FAILED = StreamPhase.STOPPED, StreamPhase.FAILED
-
-    patch.setattr(recovery_decision, "StreamPhase", Down)
-    patch.setattr(recover, "StreamPhase", Down)
-
-
-@found_as("confirmed-kill")
-def fenced_without_a_confirmation(patch: pytest.MonkeyPatch) -> None:
-    def at_once(snapshot: Snapshot, incarnation: str, outcome: Any, reason: str) -> Append:
-        return Append(Kind.FENCED, {"incarnation": incarnation, "reason": reason, "evidence": {"driver": "silent"}})
-
-    everywhere(patch, fence.fence, at_once)
-
-
-@found_as("silent-first")
-def fenced_while_it_may_still_beat(patch: pytest.MonkeyPatch) -> None:
-    check = Dead.check
-
-    def at_once(self: Dead, snapshot: Snapshot, seen: Observations) -> Any:
-        return check(replace(self, lease=0.0), snapshot, seen)
-
-    patch.setattr(Dead, "check", at_once)
-
-
-@found_as("confirmed-kill")
-def a_lost_machine_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
-    check = Dead.check
-    patch.setattr(Dead, "check", lambda self, snapshot, seen: check(replace(self, pause=0.0), snapshot, seen))
-
-
-@found_as("appoints-the-living")
-def the_watch_appoints_the_dead(patch: pytest.MonkeyPatch) -> None:
-    def all_live(state: StreamState, alive: Mapping[str, bool | None], now: float, **more: Any) -> Any:
-        holder = {state.holder or "": alive.get(state.holder or "")}
-        return recovery_step(state, {**dict.fromkeys(state.incarnations, True), **holder}, now, **more)
-
-    everywhere(patch, recovery_step, all_live)
-
-
-@found_as("no-downgrade")
-def the_watch_goes_back_to_the_oldest(patch: pytest.MonkeyPatch) -> None:
-    def oldest(state: StreamState, unproven: frozenset[str]) -> str:
-        return next(i for i in state.incarnations.values() if i.epoch).deployment
-
-    patch.setattr(recovery_decision, "_deployment_to_run_again", oldest)
-
-
-@found_as("no-downgrade")
-def the_watch_puts_a_new_release_in_charge(patch: pytest.MonkeyPatch) -> None:
-    def newest(state: StreamState, alive: Mapping[str, bool | None], now: float, **more: Any) -> Any:
-        step = recovery_step(state, alive, now, **more)
-        fresh = [i for i in state.standbys() if rules.live_standby(state, i.id) and alive.get(i.id)]
-        return replace(step, subject=fresh[-1].id) if step.action is RecoveryAction.REQUEST and fresh else step
-
-    everywhere(patch, recovery_step, newest)
-
-
-@found_as("rolled-back-stays")
-def a_roll_back_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    everywhere(patch, descent.wanted_instead, lambda state: None)
-
-
-@found_as("submit-once")
-def submitted_without_asking_the_cluster(patch: pytest.MonkeyPatch) -> None:
-    once = submit.submit_once
-    patch.setattr(
-        "tests.support.simulation.airflow.submit_once", lambda *rest, **more: once(*rest, **{**more, "first": True})
-    )

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import TypeVar
@@ -26,27 +25,11 @@ from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.people import ACTS, SCHEDULER_SECONDS, People
 from tests.support.simulation.protocol_state import protocol_state
 from tests.support.simulation.queries import Luck
+from tests.support.simulation.result import Result
 from tests.support.simulation.watching import Runs
 from tests.support.simulation.world import Actor, Fault, MemoryStore, World
 
 T = TypeVar("T")
-
-
-@dataclass
-class Result:
-    """What came of one seed. `cells`: how often each fault came in each state of the protocol."""
-
-    seed: int
-    broken: str = ""
-    found: str = ""
-    steps: int = 0
-    seconds: float = 0.0
-    longest_recovery: float = 0.0
-    doubled: int = 0
-    batches: int = 0
-    cells: Counter[tuple[str, str]] = field(default_factory=Counter)
-    acts: Counter[str] = field(default_factory=Counter)
-    kinds: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass

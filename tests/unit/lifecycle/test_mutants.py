@@ -12,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from airflow_stream_provider.control.log import ControlLog
 from tests.support.simulation.invariants import INVARIANTS
 from tests.support.simulation.machine import StreamsPutBack
-from tests.support.simulation.mutants import MUTANTS
+from tests.support.simulation.mutants_of_watch import ALL_MUTANTS
 from tests.support.simulation.seeds import simulate
 
 # From the first seed on; most are found within ten.
@@ -26,7 +26,7 @@ def silent() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize(("fault", "names"), [pytest.param(*each, id=each[0].__name__) for each in MUTANTS])
+@pytest.mark.parametrize(("fault", "names"), [pytest.param(*each, id=each[0].__name__) for each in ALL_MUTANTS])
 def test_the_seeds_find_it(
     fault: Callable[[pytest.MonkeyPatch], None], names: frozenset[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
