@@ -20,7 +20,7 @@ from tests.support.simulation.people import ACTS
 from tests.support.simulation.protocol_state import STATES
 from tests.support.simulation.seeds import simulate
 
-SEEDS = 2000
+SEEDS = 2600
 DOC = Path(__file__).parents[3] / "docs" / "reliability.md"
 
 
