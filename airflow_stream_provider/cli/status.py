@@ -19,7 +19,8 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.monitoring.health import illegal_records
 from airflow_stream_provider.monitoring.incidents import IncidentKind
-from airflow_stream_provider.monitoring.samples import LagSample, read
+from airflow_stream_provider.monitoring.samples import LagSample
+from airflow_stream_provider.monitoring.samples import last as last_sample
 from airflow_stream_provider.monitoring.silence import SILENT, SignOfLife, sign_of_life
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import RESTING
@@ -98,16 +99,15 @@ def status_of(spec: StreamSpec | SpecError) -> StreamStatus:
 def _status(spec: StreamSpec) -> StreamStatus:
     try:
         log = open_log(spec.control, spec.name)
-        state, samples = log.refresh(), read(log.store)
+        state, last = log.refresh(), last_sample(log.store)
         Newest(log).check({})
     except StreamError as error:
         return StreamStatus(spec.name, problem=str(error))
     beats, unreadable = _last_heartbeat(log, state.last_holder)
     found = Snapshot(spec.name, time.time(), state, heartbeats=beats)
-    sign = SignOfLife(state.phase.value) if unreadable else sign_of_life(found, samples)
+    sign = SignOfLife(state.phase.value) if unreadable else sign_of_life(found, last)
     held = state.holding_deployment
     version = held.release.version if held else ""
-    last = samples[-1] if samples else None
     if unreadable:
         code = Code.UNKNOWN
     elif sign.phase == SILENT or state.phase in (StreamPhase.FAILED, StreamPhase.DOWN):

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.clusters.cluster import Cluster, DriverState, FoundDrivers, Remains, SubmitUnclear
+from airflow_stream_provider.clusters.cluster import (
+    Cluster,
+    DriverState,
+    DriverView,
+    FoundDrivers,
+    Remains,
+    SubmitUnclear,
+)
 from airflow_stream_provider.clusters.connection import ClusterConnection
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.secrets import (
@@ -17,6 +24,7 @@ __all__ = [
     "Cluster",
     "ClusterConnection",
     "DriverState",
+    "DriverView",
     "FoundDrivers",
     "Job",
     "Remains",

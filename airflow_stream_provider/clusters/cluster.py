@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -83,6 +83,14 @@ class Remains:
         return not self.alive and not self.lost
 
 
+@dataclass(frozen=True)
+class DriverView:
+    """A driver as one look at its cluster shows it; `links` as `Cluster.links` returns them."""
+
+    state: DriverState
+    links: Mapping[str, str] = field(default_factory=dict)
+
+
 class SubmitUnclear(ClusterError):
     """The cluster may or may not have accepted a submission.
 
@@ -117,6 +125,12 @@ class Cluster(Protocol):
 
     def status(self, submission: str) -> DriverState:
         """Return the driver's state, UNKNOWN if the cluster does not answer."""
+
+    def overview(self, submissions: Collection[str]) -> Mapping[str, DriverView]:
+        """Return what the cluster says of many drivers, at the cost of one question.
+
+        :raises ClusterError: the cluster does not answer.
+        """
 
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         """Ask the cluster to kill the driver. Killing a driver that has ended is not an error.

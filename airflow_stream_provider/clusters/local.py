@@ -20,7 +20,7 @@ import psutil
 
 from airflow_stream_provider.clusters import processes
 from airflow_stream_provider.clusters.capacity import ResourceRequest
-from airflow_stream_provider.clusters.cluster import DriverState, FoundDrivers, Remains, SubmitUnclear
+from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
 from airflow_stream_provider.clusters.job import Job, names_deployment
 from airflow_stream_provider.clusters.own_folders import lock_folder, log_folder
 from airflow_stream_provider.lifecycle.errors import ClusterError
@@ -115,10 +115,14 @@ class LocalCluster:
 
     def status(self, submission: str) -> DriverState:
         """Return the driver's state, from its processes and its stored exit code."""
+        return self._state(submission, None)
+
+    def _state(self, submission: str, alive: bool | None) -> DriverState:
+        """Return the state; `alive`: whether it has processes, None = to be found out."""
         folder = Path(submission)
         if not _is_here(folder):
             return DriverState.UNKNOWN if folder.is_dir() else DriverState.LOST
-        if processes.of(submission):
+        if alive or (alive is None and processes.of(submission)):
             return DriverState.RUNNING
         code = _exit_code(folder)
         if code is None:
@@ -126,6 +130,11 @@ class LocalCluster:
         if code in _KILLED:
             return DriverState.KILLED
         return DriverState.FAILED if code else DriverState.FINISHED
+
+    def overview(self, submissions: Collection[str]) -> Mapping[str, DriverView]:
+        """Return the drivers as their processes and stored exit codes show them; the processes are listed once."""
+        alive = {submission for _, submission in processes.marked()}
+        return {each: DriverView(self._state(each, each in alive), self.links(each)) for each in submissions}
 
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         """Kill the driver: its JVM and all Python processes below it; return when they are gone.

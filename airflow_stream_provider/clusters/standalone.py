@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from airflow_stream_provider.clusters import master_api as api
 from airflow_stream_provider.clusters.bounded_http import Unanswered
 from airflow_stream_provider.clusters.capacity import FreeResources, ResourceRequest
-from airflow_stream_provider.clusters.cluster import DriverState, FoundDrivers, Remains, SubmitUnclear
+from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
 from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.job import Job, names_deployment
 from airflow_stream_provider.clusters.master_api import Master
@@ -119,6 +119,13 @@ class StandaloneCluster:
         except ClusterError:
             return DriverState.UNKNOWN
 
+    def overview(self, submissions: Collection[str]) -> Mapping[str, DriverView]:
+        """Return what the master lists of these drivers now; the workers are not asked."""
+        master = api.find_master(self._masters)
+        listed = {driver["id"]: driver for driver in (*master.completed_drivers, *master.active_drivers)}
+        workers = master.workers
+        return {each: _view(master, workers, listed.get(each)) for each in submissions}
+
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         """Ask the master to kill the driver.
 
@@ -187,12 +194,7 @@ class StandaloneCluster:
             master = api.find_master(self._masters)
         except ClusterError:
             return {}
-        links = {"Spark master": master.ui}
-        for driver in (*master.active_drivers, *master.completed_drivers):
-            worker = master.workers.get(driver["worker"])
-            if driver["id"] == submission and worker:
-                links["driver log"] = api.driver_log_url(worker, submission)
-        return links
+        return _view(master, master.workers, master.driver(submission)).links
 
     def _look_for(self, deployment: str, since: float) -> str | None:
         deadline = time.monotonic() + UNCLEAR_SECONDS
@@ -212,6 +214,17 @@ def _state(answer: Mapping[str, Any]) -> DriverState:
         # "Not found" has neither a state nor a message. A master that has just stepped down sends a message.
         return DriverState.UNKNOWN if answer.get("message") else DriverState.LOST
     return _STATES.get(str(answer.get("driverState")), DriverState.UNKNOWN)
+
+
+def _view(master: Master, workers: Mapping[str, Mapping[str, Any]], driver: Mapping[str, Any] | None) -> DriverView:
+    """Return what the master lists of a driver; `driver` None: nothing."""
+    links = {"Spark master": master.ui}
+    if driver is None:
+        return DriverView(DriverState.LOST, links)
+    worker = workers.get(driver["worker"])
+    if worker:
+        links["driver log"] = api.driver_log_url(worker, driver["id"])
+    return DriverView(_STATES.get(str(driver.get("state")), DriverState.UNKNOWN), links)
 
 
 def _submitted(driver: Mapping[str, Any]) -> float:

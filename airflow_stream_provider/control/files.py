@@ -22,13 +22,12 @@ from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged
 from airflow_stream_provider.lifecycle.ids import INCARNATION, check_id, check_stream_name
 from airflow_stream_provider.lifecycle.record import MAX_BYTES
 
-SAMPLES = "lag.json"
 TOPIC_IDS = "topics.json"
 SAVED_STATE = "state.jsonl"
 
 # Bytes; far beyond what is ever written, and little enough to be loaded. A larger file is damaged.
 HEARTBEAT_LIMIT = 4 * 2**20
-SAMPLES_LIMIT = 16 * 2**20
+STATE_LIMIT = 16 * 2**20
 
 _RECORD = re.compile(r"[0-9]{20}\.json")
 
@@ -36,8 +35,8 @@ _RECORD = re.compile(r"[0-9]{20}\.json")
 class FilesStore:
     """A store in a folder; implements `Store`.
 
-    Records are ``log/<20 digits>.json``, heartbeats ``heartbeats/<incarnation>.json``, samples ``lag.json``, the
-    ids of topics ``topics.json``, the saved state ``state.jsonl``.
+    Records are ``log/<20 digits>.json``, heartbeats ``heartbeats/<incarnation>.json``, the ids of topics
+    ``topics.json``, the saved state ``state.jsonl``.
 
     A record is written to a file in ``incoming/``, synced, and hard-linked to its number. The link fails if the number
     is taken, and no reader can see an empty or torn record. Hadoop's local file system does not guarantee this and is
@@ -160,14 +159,6 @@ class FilesStore:
             names = (name.removesuffix(".json") for name in os.listdir(self._heartbeats))
             return sorted(name for name in names if INCARNATION.fullmatch(name))
 
-    def put_samples(self, data: bytes) -> None:
-        """Replace the lag samples; see `Store.put_samples`."""
-        self._replace(self.folder / SAMPLES, data)
-
-    def samples(self) -> bytes | None:
-        """Return the lag samples, or None if there are none yet."""
-        return self._read(SAMPLES)
-
     def put_topic_ids(self, data: bytes) -> None:
         """Replace the ids of the topics that are read; see `Store.put_topic_ids`."""
         self._replace(self.folder / TOPIC_IDS, data)
@@ -184,7 +175,7 @@ class FilesStore:
         """Return the saved state, or None if there is none yet."""
         return self._read(SAVED_STATE)
 
-    def _read(self, name: str, limit: int = SAMPLES_LIMIT) -> bytes | None:
+    def _read(self, name: str, limit: int = STATE_LIMIT) -> bytes | None:
         with unavailable(self.folder):
             try:
                 return read_file(self.folder / name, limit)

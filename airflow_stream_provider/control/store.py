@@ -7,10 +7,10 @@ from typing import Protocol
 
 
 class Store(Protocol):
-    """A stream's records, heartbeats and lag samples.
+    """A stream's records and heartbeats.
 
     Records are numbered, created once and never changed. Each incarnation has one heartbeat, and the stream has one
-    object of samples, one of topics' ids and one saved state; all are replaced as a whole.
+    object of topics' ids and one saved state; all are replaced as a whole.
 
     Every method raises ControlUnavailable if it cannot read or write now, and every method that reads raises Damaged,
     before it loads anything, if what is there is too large or no regular file. None always means that the store is
@@ -18,7 +18,7 @@ class Store(Protocol):
     """
 
     folder: Path
-    """The stream's folder; its releases are in ``releases/``."""
+    """The stream's folder; its releases are in ``releases/``, and the watch keeps its samples there."""
 
     def create(self, seq: int, data: bytes) -> None:
         """Create record `seq` exclusively and durably.
@@ -47,17 +47,11 @@ class Store(Protocol):
     def heartbeats(self) -> list[str]:
         """Return the incarnations that have a heartbeat."""
 
-    def put_samples(self, data: bytes) -> None:
-        """Replace the lag samples of the watch (see `monitoring.samples`) atomically."""
-
     def put_saved_state(self, data: bytes) -> None:
         """Replace the saved state (see `lifecycle.saved_state`) atomically."""
 
     def saved_state(self) -> bytes | None:
         """Return the saved state, or None if there is none yet."""
-
-    def samples(self) -> bytes | None:
-        """Return the lag samples of the watch, or None if there are none yet."""
 
     def put_topic_ids(self, data: bytes) -> None:
         """Replace the ids of the topics that are read (see `lag.topic_ids`) atomically."""

@@ -67,6 +67,17 @@ async def aconnect(cluster: str, kafka: str | None) -> Connected:
         raise _missing(cluster, kafka, error) from error
 
 
+def cluster_connection(cluster: str) -> ClusterConnection:
+    """Read the connection of a cluster; for tasks.
+
+    :raises SpecError: it is missing.
+    """
+    try:
+        return _of(BaseHook.get_connection(cluster), None).cluster
+    except AirflowException as error:
+        raise _missing(cluster, None, error) from error
+
+
 def kafka_extra(kafka: str) -> Mapping[str, Any]:
     """Read the extra of a Kafka connection; for tasks.
 

@@ -96,9 +96,11 @@ class StreamHook(BaseHook):
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
-    def observe(self, needs: Needs = Needs()) -> Snapshot:  # noqa: B008 - frozen
+    def observe(self, needs: Needs = Needs(), *, history: bool = True) -> Snapshot:  # noqa: B008 - frozen
         """Return a snapshot of the stream; changes nothing.
 
+        :param history: whether the snapshot has `records`: of a log that was opened from its saved state, they are up
+            to 2,000 files. Default True.
         :raises ControlUnavailable: the control log cannot be read now.
         :raises ControlLogDamaged: it cannot be read whole, or a driver has read further than it goes.
         :raises ControlLogReplaced: it is not the log that this hook read before.
@@ -106,7 +108,7 @@ class StreamHook(BaseHook):
         # The cluster first, then the log: a driver that the cluster calls gone has then written its last record.
         drivers = self._drivers(needs.drivers)
         state = self.control_log.refresh()
-        records = self.control_log.history()
+        records = self.control_log.history() if history else ()
         read_at = time.monotonic()
         heartbeats = self._heartbeats(state)
         self._newest.check(heartbeats)

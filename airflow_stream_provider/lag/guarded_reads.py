@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -25,30 +26,40 @@ class ReadHangs(StreamError):
 
 
 class GuardedReads(Generic[K, T]):
-    """Runs reads in daemon threads, which never keep the process from ending."""
+    """Runs reads in daemon threads, which never keep the process from ending.
 
-    def __init__(self) -> None:
+    :param width: how many run side by side.
+    :param most_hanging: how many may hang before no other is begun.
+    """
+
+    def __init__(self, width: int = WIDTH, most_hanging: int = MOST_HANGING) -> None:
+        self._width = width
+        self._most_hanging = most_hanging
         self._changed = threading.Condition()
         self._running: dict[K, float] = {}
 
-    def run(self, reads: Mapping[K, Callable[[], T]], seconds: float) -> dict[K, T | Exception]:
+    def run(self, reads: Mapping[K, Callable[[], T]], seconds: float, each: float = math.inf) -> dict[K, T | Exception]:
         """Return what each read returned or raised.
 
         :param seconds: after which a read that has not returned is a `ReadHangs`.
+        :param each: after which one that runs is not waited for any more; default: `seconds` counts alone.
         """
         found: dict[K, T | Exception] = {}
         until = time.monotonic() + seconds
         with self._changed:
             waiting = deque(key for key in reads if key not in self._running)
-            mine = set(waiting)
-            while mine - found.keys() and (now := time.monotonic()) < until:
+            mine = len(waiting)
+            while len(found) < mine and (now := time.monotonic()) < until:
                 brisk = sum(now - began < SLOW_SECONDS for began in self._running.values())
-                while waiting and brisk < WIDTH and len(self._running) < MOST_HANGING:
+                while waiting and brisk < self._width and len(self._running) < self._most_hanging:
                     brisk += 1
                     self._start(waiting.popleft(), reads, found)
-                self._changed.wait(min(until - now, SLOW_SECONDS / 4))
+                if all(now - began > each for began in self._running.values()):
+                    break  # nothing that runs is waited for, and nothing more is begun
+                self._changed.wait(min(until - now, each, SLOW_SECONDS) / 4)
+            lasted = min(seconds, each)
             hangs = ReadHangs(
-                f"It could not be read within {seconds:.0f} s: its folder does not answer.",
+                f"It could not be read within {lasted:.0f} s: its folder does not answer.",
                 next_step="Look at the mount of the control folder and of the checkpoint on this machine.",
             )
             return {key: found.get(key, hangs) for key in reads}

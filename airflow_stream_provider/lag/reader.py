@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, GroupOffsets, read_safely
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from airflow_stream_provider.kafka.client import KafkaClient
     from airflow_stream_provider.kafka.requests import Answers
 
+
+K = TypeVar("K", bound=Hashable)
 
 # Seconds that reading all control logs and checkpoints of a look may take.
 READ_SECONDS = 15.0
@@ -56,22 +58,7 @@ class LagReader:
                 failed[target] = _unmeasured(target.name, found)
             else:
                 committed[target] = found
-        return {**self._measure(committed, targets), **failed}
-
-    def _measure(
-        self, committed: Mapping[LagTarget, Sequence[Committed]], moments: Mapping[LagTarget, Moments]
-    ) -> Mapping[LagTarget, LagReport | StreamError]:
-        from airflow_stream_provider.lag.measure import measure_each
-
-        try:
-            return measure_each(self._client, committed, moments)
-        except StreamError:
-            raise
-        except Exception as error:  # noqa: BLE001 - found out below, whose it is
-            if len(committed) == 1:
-                return {target: _unmeasured(target.name, error) for target in committed}
-        alone = [self._measure({target: offsets}, moments) for target, offsets in committed.items()]
-        return {target: found for each in alone for target, found in each.items()}
+        return {**measure_apart(self._client, committed, targets, lambda target: target.name), **failed}
 
     def _committed(self, target: LagTarget, offsets: Answers[str, dict[TopicPartition, int]]) -> Sequence[Committed]:
         return [read_safely(source) for source in self._sources(target, offsets)]
@@ -88,6 +75,35 @@ class LagReader:
         beat = log.heartbeat(state.last_holder) if state.last_holder else None
         beats = {} if beat is None or state.last_holder is None else {state.last_holder: beat}
         return stream_sources(target.stream, target.control, state, beats, log.store)
+
+
+def measure_apart(
+    client: KafkaClient,
+    committed: Mapping[K, Sequence[Committed]],
+    moments: Mapping[K, Moments],
+    name: Callable[[K], str],
+) -> dict[K, LagReport | StreamError]:
+    """Return a report for each key, or the error that prevents one; no key's error is that of another.
+
+    :param committed: the committed offsets of each key's queries.
+    :param moments: what each report must say exactly.
+    :param name: the stream or group of a key, for messages.
+    :raises StreamError: Kafka does not answer, or refuses the connection.
+    """
+    from airflow_stream_provider.lag.measure import measure_each
+
+    try:
+        return {**measure_each(client, committed, moments)}
+    except StreamError:
+        raise
+    except Exception as error:  # noqa: BLE001 - found out below, whose it is
+        if len(committed) == 1:
+            return {key: _unmeasured(name(key), error) for key in committed}
+    # By halves: one bad one of a thousand costs twenty measurements.
+    keys = list(committed)
+    halves = keys[: len(keys) // 2], keys[len(keys) // 2 :]
+    found = (measure_apart(client, {key: committed[key] for key in half}, moments, name) for half in halves)
+    return {key: each for half in found for key, each in half.items()}
 
 
 class LagUnmeasured(StreamError):

@@ -23,7 +23,7 @@ class Alert:
     Templates of Airflow's notifiers find it as `alert`: ``{{ alert.subject }}``, ``{{ alert.text }}``, and for HTML
     ``{{ alert.html }}``: the text quotes scripts, Spark and Kafka, and Airflow's templates escape nothing.
 
-    :param stream: name of the stream, or of the consumer group.
+    :param stream: name of the stream, of the consumer group, or of what many streams need: ``Kafka kafka_default``.
     :param kind: see `IncidentKind`.
     :param incident: id; the same when it opens and when it closes.
     :param open: True when the incident has opened, False when it is over.
@@ -62,7 +62,7 @@ class Alert:
         """The whole message, some lines of plain text."""
         lines = self._lag_lines if self.kind == IncidentKind.LAG else self._lines
         lines += [f"{label}: {address}" for label, address in self.links.items()]
-        if self.open:
+        if self.open and not IncidentKind(self.kind).shared:
             command = "lag" if self.kind == IncidentKind.LAG else "history"
             lines.append(f"Look: airflow streams {command} {self.stream}")
         return "\n".join([*lines, f"Incident: {self.incident}"])

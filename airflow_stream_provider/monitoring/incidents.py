@@ -17,7 +17,7 @@ _LAST_SECOND = 253402300799.0
 
 
 class IncidentKind(StrEnum):
-    """What can be wrong with a stream; each kind has its own incidents."""
+    """What can be wrong; each kind has its own incidents."""
 
     DOWN = "down"  # no driver runs it, or its driver gives no sign of life, though nobody stopped it
     LAG = "lag"  # its lag is beyond the limits
@@ -26,6 +26,15 @@ class IncidentKind(StrEnum):
     LOG = "log"  # its control log has new records that break the rules; over when none came for all looks that are kept
     WATCH = "watch"  # the watch itself fails, so that nobody would be told of the others
     UPGRADE = "upgrade"  # an upgrade has failed or was rolled back; told once, and never over
+    # Of what many streams need; told once for all of them, and no stream has an incident of its own for it.
+    KAFKA = "kafka"  # the Kafka of a connection does not answer, or refuses it
+    CLUSTER = "cluster"  # the Spark cluster of a connection does not answer
+    CONTROL = "control"  # a control root cannot be read
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is an incident of what many streams need, and not of one stream."""
+        return self in (IncidentKind.KAFKA, IncidentKind.CLUSTER, IncidentKind.CONTROL)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -93,6 +95,16 @@ def named(recipients: Iterable[Any]) -> dict[str, Any]:
         seen[name] += 1
         found[f"{name} {seen[name]}" if seen[name] > 1 else name] = each
     return found
+
+
+def identity(recipient: Any) -> str:
+    """Return what is equal for equal recipients of different streams, and shows nothing of their arguments."""
+    if not isinstance(recipient, ImportedRecipient):
+        return f"{getattr(recipient, '__qualname__', type(recipient).__qualname__)} {id(recipient)}"
+    if not recipient.arguments:
+        return recipient.path
+    arguments = json.dumps(recipient.arguments, sort_keys=True, default=repr)
+    return f"{recipient.path} {hashlib.sha256(arguments.encode()).hexdigest()[:8]}"
 
 
 def _fits(path: str, what: Callable[..., Any], arguments: Mapping[str, Any]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from airflow_stream_provider.control.store import Store
@@ -13,12 +14,12 @@ from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.stored import known_fields, parse_object
+from airflow_stream_provider.monitoring import sample_file
 from airflow_stream_provider.monitoring.incidents import IncidentState, check_time
 
 log = logging.getLogger(__name__)
 
-# With one look a minute: eight hours, and about 100 KB for each query.
-KEPT = 500
+_DAMAGED = "The samples of the watch are damaged; starting without them: %s"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,10 @@ class QuerySample:
     lost_ever: int = 0
     batch: int | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {**vars(self), "alarms": list(self.alarms)}
+
 
 @dataclass(frozen=True)
 class LagSample:
@@ -51,8 +56,12 @@ class LagSample:
     :param problem: why the lag could not be measured.
     :param incidents: state of each kind of incident.
     :param counters: of the heartbeats, by incarnation.
+    :param since: by incarnation, the first look of those in a row that saw the counter as it is; seconds since 1970.
+    :param moved: by incarnation, the last look that saw a lower counter; none where no look did.
     :param silent_seconds: age of the holder's last sign of life, or of the last holder's; None = unknown.
     :param illegal: records of the control log that break a rule, in all.
+    :param illegal_at: the last look that found more of them than the one before; None: none did.
+    :param earlier: queries of which Kafka has deleted records, as they were measured last, where this look could not.
     """
 
     at: float
@@ -65,6 +74,10 @@ class LagSample:
     counters: Mapping[str, int] = field(default_factory=dict)
     silent_seconds: float | None = None
     illegal: int = 0
+    since: Mapping[str, float] = field(default_factory=dict)
+    moved: Mapping[str, float] = field(default_factory=dict)
+    illegal_at: float | None = None
+    earlier: Mapping[str, QuerySample] = field(default_factory=dict)
 
     @property
     def good(self) -> bool:
@@ -98,13 +111,17 @@ class LagSample:
             "at": self.at,
             "phase": self.phase,
             "version": self.version,
-            "queries": {name: asdict(query) for name, query in self.queries.items()},
+            "queries": {name: query.to_json() for name, query in self.queries.items()},
             "health": self.health.value,
             "problem": self.problem,
             "incidents": {kind: state.to_json() for kind, state in self.incidents.items()},
             "counters": dict(self.counters),
             "silent_seconds": self.silent_seconds,
             "illegal": self.illegal,
+            "since": dict(self.since),
+            "moved": dict(self.moved),
+            "illegal_at": self.illegal_at,
+            "earlier": {name: query.to_json() for name, query in self.earlier.items()},
         }
 
     @classmethod
@@ -117,10 +134,15 @@ class LagSample:
         check_time(known.get("at", 0.0))
         if not all(isinstance(count, int) for count in known.get("counters", {}).values()):
             raise ValueError("a counter is no number")
+        for moments in (known.get("since", {}), known.get("moved", {}), {"": known.get("illegal_at") or 0.0}):
+            for seconds in moments.values():
+                check_time(seconds)
         queries = {name: _query(query) for name, query in data.get("queries", {}).items()}
+        earlier = {name: _query(query) for name, query in data.get("earlier", {}).items()}
         incidents = {kind: IncidentState.from_json(state) for kind, state in data.get("incidents", {}).items()}
         health = Health(data.get("health", Health.UNKNOWN))
-        return cls(**{**known, "queries": queries, "health": health, "incidents": incidents})
+        parsed = {"queries": queries, "earlier": earlier, "health": health, "incidents": incidents}
+        return cls(**{**known, **parsed})
 
 
 def queries_of(
@@ -149,8 +171,34 @@ def _sample_of(query: QueryLag, ceilings: Ceilings, before: QuerySample | None) 
 
 
 def last_queries(samples: Sequence[LagSample]) -> dict[str, QuerySample]:
-    """Return each query's last sample; a look that could not measure has none."""
-    return {name: query for sample in samples for name, query in sample.queries.items()}
+    """Return each query's last sample; a look that could not measure has none, but those that have lost records."""
+    return {name: query for sample in samples for name, query in (*sample.earlier.items(), *sample.queries.items())}
+
+
+def last(store: Store) -> LagSample | None:
+    """Return the newest sample, at a cost that does not grow with their number; None when there is none yet.
+
+    :raises ControlUnavailable: the control folder cannot be read now.
+    """
+    # A line may be longer than a tail, of a stream with very many queries.
+    for size in (sample_file.TAIL, sample_file.MOST):
+        try:
+            lines = sample_file.tail(store.folder, size)
+        except Damaged as error:
+            log.warning(_DAMAGED, error)
+            return None
+        newest = next(filter(None, map(_sample, reversed(lines))), None)
+        if newest is not None or not lines:
+            return newest
+    return None
+
+
+def recent(store: Store) -> list[LagSample]:
+    """Return the newest samples, oldest first: about half an hour of looks, and many more of a stream with one query.
+
+    :raises ControlUnavailable: the control folder cannot be read now.
+    """
+    return _read(partial(sample_file.tail, store.folder))
 
 
 def read(store: Store) -> list[LagSample]:
@@ -158,36 +206,16 @@ def read(store: Store) -> list[LagSample]:
 
     :raises ControlUnavailable: the control folder cannot be read now.
     """
-    try:
-        data = store.samples()
-        if data is None:
-            return []
-        return [LagSample.from_json(sample) for sample in parse_object(data)["samples"]]
-    except (Damaged, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        # The record of delivered alerts is lost with the samples, so some may be sent twice; failing here would also
-        # stop recovery.
-        log.warning("The samples of the watch are damaged; starting without them: %s", error)
-        return []
+    return _read(partial(sample_file.lines, store.folder))
 
 
 def append(store: Store, sample: LagSample) -> None:
-    """Add a sample; only the last 500 are kept.
-
-    Of two writers at a time, one may lose its own sample; older samples are never lost.
+    """Add a sample, or replace that of the same look: who reads them takes the later one of the same moment.
 
     :raises ControlUnavailable: the sample may not have been written.
+    :raises Damaged: something else has the name of the file.
     """
-    kept = [*read(store), sample][-KEPT:]
-    store.put_samples(json.dumps({"samples": [each.to_json() for each in kept]}).encode())
-
-
-def amend(store: Store, sample: LagSample) -> None:
-    """Replace the sample of the same look, which now says which alerts were delivered.
-
-    :raises ControlUnavailable: it may not have been replaced; the alerts are then delivered again.
-    """
-    kept = [sample if each.at == sample.at else each for each in read(store)]
-    store.put_samples(json.dumps({"samples": [each.to_json() for each in kept]}).encode())
+    sample_file.append(store.folder, json.dumps(sample.to_json(), separators=(",", ":")).encode())
 
 
 def bad_since(samples: Sequence[LagSample], at: float) -> float:
@@ -201,6 +229,25 @@ def bad_since(samples: Sequence[LagSample], at: float) -> float:
             break
         since = sample.at if sample.health is Health.FAIL else since
     return since
+
+
+def _read(lines: Callable[[], list[bytes]]) -> list[LagSample]:
+    try:
+        found = filter(None, map(_sample, lines()))
+    except Damaged as error:
+        # The record of delivered alerts is lost with the samples, so some may be sent twice; failing here would also
+        # stop recovery.
+        log.warning(_DAMAGED, error)
+        return []
+    return list({sample.at: sample for sample in found}.values())
+
+
+def _sample(line: bytes) -> LagSample | None:
+    """Return the sample of a line; None for one that was left torn."""
+    try:
+        return LagSample.from_json(parse_object(line))
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        return None
 
 
 def _query(data: Mapping[str, Any]) -> QuerySample:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_stream_provider.lag.formatting import duration
@@ -35,22 +33,21 @@ class SignOfLife:
         return phase_words(self.phase, self.silent_seconds)
 
 
-def sign_of_life(snapshot: Snapshot, samples: Sequence[LagSample]) -> SignOfLife:
+def sign_of_life(snapshot: Snapshot, last: LagSample | None) -> SignOfLife:
     """Return what to show of a stream.
 
     The age is the difference of two machines' clocks, held between what the looks of the watch have seen of the
     counter by one clock: so a driver whose clock is wrong is neither called silent nor alive for long.
 
-    :param samples: of the stream's watch, oldest first.
+    :param last: the newest sample of the stream's watch; None: there is none.
     """
     state, age = snapshot.state, snapshot.silent_seconds
     name = state.last_holder or ""
     if name in snapshot.heartbeats:
         counter = snapshot.counter(name)
-        same = silent_since(samples, name, counter)
-        moved = [sample.at for sample in samples if sample.counters.get(name, counter) < counter]
+        same, moved = silent_since(last, name, counter), moved_after(last, name, counter)
         at_least = 0.0 if same is None else snapshot.at - same
-        at_most = snapshot.at - moved[-1] if moved else age
+        at_most = age if moved is None else snapshot.at - moved
         if age is not None and at_most is not None:
             age = max(0.0, at_least, min(age, at_most))
         elif same is not None:
@@ -64,13 +61,22 @@ def sign_of_life(snapshot: Snapshot, samples: Sequence[LagSample]) -> SignOfLife
     return SignOfLife(phase, age)
 
 
-def silent_since(samples: Sequence[LagSample], incarnation: str, counter: int) -> float | None:
-    """Return the time since when every sample has this counter of a heartbeat; None when the last one has not.
+def silent_since(last: LagSample | None, incarnation: str, counter: int) -> float | None:
+    """Return the first look of those in a row up to the last one that saw this counter; None when the last did not.
 
-    :param counter: -1 when there is no heartbeat that can be read, as `Snapshot.counter` says.
+    :param counter: -1 when there is no heartbeat that can be read, as `Snapshot.counter` says; a sample has that of the
+        holder only.
     """
-    same = itertools.takewhile(lambda sample: sample.counters.get(incarnation, -1) == counter, reversed(samples))
-    return min((sample.at for sample in same), default=None)
+    if last is None or last.counters.get(incarnation) != counter:
+        return None
+    return last.since.get(incarnation, last.at)
+
+
+def moved_after(last: LagSample | None, incarnation: str, counter: int) -> float | None:
+    """Return the last look that saw a lower counter than this one; None when none did."""
+    if last is None or incarnation not in last.counters:
+        return None
+    return last.at if last.counters[incarnation] < counter else last.moved.get(incarnation)
 
 
 def phase_words(phase: str, silent_seconds: float | None) -> str:

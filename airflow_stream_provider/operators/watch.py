@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,7 +15,8 @@ from typing_extensions import override
 
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StreamError
-from airflow_stream_provider.monitoring.samples import LagSample, amend, append, read
+from airflow_stream_provider.monitoring.samples import LagSample, append, last, recent
+from airflow_stream_provider.monitoring.samples import append as amend
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.planning.conditions import Needs
 from airflow_stream_provider.planning.recover import drivers_of_interest, recover
@@ -24,7 +26,8 @@ from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.monitoring.watch_look import Alerts
+    from airflow_stream_provider.lag.limits import LagLimits
+    from airflow_stream_provider.monitoring.alert import Alert
 
 # XCom of what the look found.
 SAMPLE = "sample"
@@ -103,20 +106,23 @@ class WatchStreamOperator(StreamOperator):
 
     def _look(self, context: Context) -> None:
         # Imported here: parsing a DAG file needs no metrics.
-        from airflow_stream_provider.monitoring.watch_look import sample_of
+        from airflow_stream_provider.monitoring.watch_look import found_symptoms, sample_of
 
         if not self.hook.exists():
             self._never_deployed(context)
         snapshot = self.hook.observe()
         store = self.hook.control_log.store
-        samples = read(store)
-        self._before = samples[-1].counters if samples else {}
+        before = last(store)
+        self._before = before.counters if before else {}
         lag = self._measure(snapshot) if self.stream.kafka else None
-        sample = sample_of(snapshot, lag, samples, self.stream.lag.limits, self.for_at_least)
+        limits = self.stream.lag.limits
+        found = found_symptoms(snapshot, lag, before, limits, self.for_at_least)
+        sample = sample_of(snapshot, lag, before, limits, found)
+        samples = recent(store)
         # Before people are told: should this process be killed meanwhile, the next look tells them.
         append(store, sample)
         # The first look of every hour.
-        if not samples or samples[-1].at // 3600 != sample.at // 3600:
+        if before is None or before.at // 3600 != sample.at // 3600:
             self.hook.clean_up()
         self._untold = (sample, lag, samples)
         context["ti"].xcom_push(key=SAMPLE, value=sample.to_json())
@@ -187,7 +193,6 @@ class WatchStreamOperator(StreamOperator):
     def _alerts(self, context: Context) -> Alerts:
         # Imported here: parsing a DAG file needs no notifiers.
         from airflow_stream_provider.monitoring.recipients import ImportedRecipient
-        from airflow_stream_provider.monitoring.watch_look import Alerts
 
         in_yaml = [ImportedRecipient(each.call, each.arguments) for each in self.stream.notify]
         return Alerts(in_yaml if self.notify is None else self.notify, context, self._links)
@@ -222,3 +227,53 @@ class WatchStreamOperator(StreamOperator):
             if held is not None:
                 return self.hook.links(held.id)
         return {}
+
+
+class Alerts:
+    """Sends the alerts that recipients have not received yet.
+
+    :param recipients: see `named`; every alert is also written to the log, as the recipient `log`.
+    :param context: of the task, for the templates of notifiers.
+    :param links: called only when there is something to send.
+    """
+
+    def __init__(
+        self, recipients: Sequence[Any], context: Mapping[str, Any], links: Callable[[], Mapping[str, str]]
+    ) -> None:
+        from airflow_stream_provider.monitoring.folder_alerts import write_to_log
+        from airflow_stream_provider.monitoring.recipients import named
+
+        self._recipients: dict[str, Any] = {"log": write_to_log} | named(recipients)
+        self._context = context
+        self._links = links
+
+    def send(
+        self, stream: str, sample: LagSample, lag: LagLook | None, samples: Sequence[LagSample], limits: LagLimits
+    ) -> LagSample:
+        """Send what is due, and return the sample with what was delivered; the rest is sent at the next look."""
+        from airflow_stream_provider.monitoring.alert import pending_alerts
+        from airflow_stream_provider.monitoring.delivery import deliver
+        from airflow_stream_provider.monitoring.incidents import Incident
+
+        failing: set[str] = set()
+        for alert, names in pending_alerts(stream, sample.incidents, sample.at, self._recipients):
+            full = self._completed(alert, lag, samples, limits)
+            # A recipient that missed the end of an incident must not get the opening of the next one before it.
+            delivered = deliver(full, {n: self._recipients[n] for n in names if n not in failing}, self._context)
+            failing.update(set(names) - delivered)
+            state = sample.incidents[alert.kind].acknowledge(
+                Incident(alert.incident, alert.since), delivered, open=alert.open
+            )
+            sample = replace(sample, incidents={**sample.incidents, alert.kind: state})
+        return sample
+
+    def _completed(self, alert: Alert, lag: LagLook | None, samples: Sequence[LagSample], limits: LagLimits) -> Alert:
+        from airflow_stream_provider.monitoring.incidents import Incident, IncidentKind
+        from airflow_stream_provider.monitoring.lag_alert import lag_alert
+
+        links = self._links()
+        if alert.kind != IncidentKind.LAG:
+            return replace(alert, links=links)
+        look = lag or LagLook(alert.at, None)
+        incident = Incident(alert.incident, alert.since)
+        return lag_alert(alert.stream, look, samples, limits, open=alert.open, incident=incident, links=links)

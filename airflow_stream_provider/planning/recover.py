@@ -8,7 +8,7 @@ from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import live_standby
-from airflow_stream_provider.lifecycle.state import Deployment, DeploymentEnd, StreamPhase
+from airflow_stream_provider.lifecycle.state import Deployment, DeploymentEnd, StreamPhase, StreamState
 from airflow_stream_provider.planning.conditions import SignsOfLife
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, coming_up, recovery_step
@@ -48,7 +48,7 @@ def recover(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | N
         return first
     coming = coming_up(state)
     alive.update({d.id: False for d in coming if d.id in snapshot.drivers and snapshot.drivers[d.id].out_of_sight})
-    step = recovery_step(state, alive, snapshot.at, unproven=_unproven(snapshot))
+    step = recovery_step(state, alive, snapshot.at, unproven=unproven(snapshot))
     if step.action is RecoveryAction.FENCE:
         return fence(snapshot, step.subject, outcome, step.reason)
     if step.action is RecoveryAction.ABORT:
@@ -114,17 +114,29 @@ def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: st
                 deployment=again,
             )
         )
-    tries = [r.at for r in snapshot.records if _by_watch(r, identity) and r.at > snapshot.at - WINDOW_SECONDS]
-    wait = min(PAUSE_SECONDS * 2 ** (len(tries) - 1), MAX_PAUSE_SECONDS) if tries else 0.0
-    if tries and snapshot.at < tries[-1] + wait:
+    tries, left = next_try(snapshot.state, snapshot.at)
+    if left > 0:
         return Skip(
-            f"It was started {len(tries)} times within an hour and failed each time. The next try comes in "
-            f"{tries[-1] + wait - snapshot.at:.0f} s. {snapshot.holder_sentence}"
+            f"It was started {tries} times within an hour and failed each time. The next try comes in "
+            f"{left:.0f} s. {snapshot.holder_sentence}"
         )
     return declare_again(snapshot, again, last.id, why)
 
 
-def _unproven(snapshot: Snapshot) -> frozenset[str]:
+def next_try(state: StreamState, now: float) -> tuple[int, float]:
+    """Return how often the release was declared again within an hour, and for how many seconds that has to wait now.
+
+    What a roll-back has declared again is no such try.
+    """
+    declared = [d.declared for d in state.deployments.values()]
+    tries = [r.at for r in declared if r.get("again") and not r.get("instead_of") and r.at > now - WINDOW_SECONDS]
+    if not tries:
+        return 0, 0.0
+    wait = min(PAUSE_SECONDS * 2 ** (len(tries) - 1), MAX_PAUSE_SECONDS)
+    return len(tries), max(0.0, tries[-1] + wait - now)
+
+
+def unproven(snapshot: Snapshot) -> frozenset[str]:
     """Return the last holder if it failed before its first commit; one whose heartbeat says nothing is not taken so."""
     last = snapshot.state.last_holder
     heartbeat = snapshot.heartbeats.get(last or "")

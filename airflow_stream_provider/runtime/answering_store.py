@@ -61,15 +61,6 @@ class AnsweringStore:
         found: list[str] = self._do(lambda: self._store.heartbeats())
         return found
 
-    def put_samples(self, data: bytes) -> None:
-        """See `Store.put_samples`."""
-        self._do(lambda: self._store.put_samples(data))
-
-    def samples(self) -> bytes | None:
-        """See `Store.samples`."""
-        found: bytes | None = self._do(lambda: self._store.samples())
-        return found
-
     def put_topic_ids(self, data: bytes) -> None:
         """See `Store.put_topic_ids`."""
         self._do(lambda: self._store.put_topic_ids(data))

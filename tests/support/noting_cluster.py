@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job, Remains
+from airflow_stream_provider.clusters import DriverState, DriverView, FoundDrivers, Job, Remains
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 
@@ -47,6 +47,10 @@ class NotingCluster:
     def status(self, submission: str) -> DriverState:
         self._answer()
         return self.states.get(submission, DriverState.UNKNOWN)
+
+    def overview(self, submissions: Collection[str]) -> Mapping[str, DriverView]:
+        self._answer()
+        return {each: DriverView(self.status(each), self.links(each)) for each in submissions}
 
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         self._answer()

@@ -25,8 +25,8 @@ kafka
 lag
 audit spec
 planning
-monitoring
 hooks
+monitoring
 links triggers notifications
 operators sensors
 cli runbook

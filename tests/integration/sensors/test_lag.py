@@ -21,10 +21,10 @@ from kafka import KafkaProducer, TopicPartition
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.kafka.client import KafkaClient
 from devstack.airflow_api import AirflowApi
+from devstack.checkpoint_trees import commit, new, plan
+from devstack.checkpoint_trees import kafka as offsets
 from devstack.kafka_writes import commit_group
 from devstack.stack import LocalStack
-from tests.support.checkpoint_trees import commit, new, plan
-from tests.support.checkpoint_trees import kafka as offsets
 from tests.support.control_root import new_log
 
 ROOT = Path(__file__).parents[3]

@@ -36,12 +36,6 @@ class LogStore:
 
     folder = Path("/nowhere")
 
-    def put_samples(self, data: bytes) -> None:
-        raise NotImplementedError
-
-    def samples(self) -> bytes | None:
-        raise NotImplementedError
-
     def put_topic_ids(self, data: bytes) -> None:
         raise NotImplementedError
 

@@ -17,7 +17,7 @@ from airflow_stream_provider.checkpoint import (
     scratch,
 )
 from airflow_stream_provider.lifecycle.errors import CheckpointError
-from tests.support import checkpoint_trees as trees
+from devstack import checkpoint_trees as trees
 
 LIMIT = 10**9
 

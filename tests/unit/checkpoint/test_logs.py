@@ -9,7 +9,7 @@ import pytest
 from airflow_stream_provider.checkpoint import boundary
 from airflow_stream_provider.checkpoint.logs import check_commit, kafka_offsets, numeric_names, read_offsets
 from airflow_stream_provider.lifecycle.errors import CheckpointError
-from tests.support import checkpoint_trees as trees
+from devstack import checkpoint_trees as trees
 
 
 @pytest.fixture

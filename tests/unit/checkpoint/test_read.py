@@ -8,7 +8,7 @@ import pytest
 
 from airflow_stream_provider.checkpoint import StatefulOperator, boundary, pinned_conf, read, recent
 from airflow_stream_provider.lifecycle.errors import CheckpointError
-from tests.support import checkpoint_trees as trees
+from devstack import checkpoint_trees as trees
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_stream_provider.checkpoint.state import METADATA_LIMIT, state_files
 from airflow_stream_provider.lifecycle.errors import CheckpointError
-from tests.support import checkpoint_trees as trees
+from devstack import checkpoint_trees as trees
 
 
 def store(folder: Path, *names: str) -> Path:

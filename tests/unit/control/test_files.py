@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.control import make_root, open_log
-from airflow_stream_provider.control.files import HEARTBEAT_LIMIT, SAMPLES_LIMIT, FilesStore
+from airflow_stream_provider.control.files import HEARTBEAT_LIMIT, STATE_LIMIT, FilesStore
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.lifecycle.errors import (
     ControlLogReplaced,
@@ -74,7 +74,7 @@ def test_a_missing_folder_is_unavailable_and_not_an_empty_log(store: FilesStore)
         lambda: store.put_heartbeat(NAME, b"{}"),
         lambda: store.heartbeat(NAME),
         store.heartbeats,
-        store.samples,
+        store.saved_state,
         store.topic_ids,
         lambda: store.put_topic_ids(b"{}"),
         store.check,
@@ -166,22 +166,22 @@ def test_what_a_killed_writer_of_heartbeats_left_is_in_nobodys_way(store: FilesS
 
 
 def test_no_name_that_can_be_foreseen_is_written_through(store: FilesStore, tmp_path: Path) -> None:
-    """A symbolic link with the name of a heartbeat, of its temporary file of old, or of the samples."""
+    """A symbolic link with the name of a heartbeat, of its temporary file of old, or of the saved state."""
     secret = tmp_path / "secret"
     secret.write_bytes(b"mine")
     beat = store.folder / "heartbeats" / f"{NAME}.json"
-    for path in (beat, beat.with_name(f".{beat.name}.new"), store.folder / "lag.json"):
+    for path in (beat, beat.with_name(f".{beat.name}.new"), store.folder / "state.jsonl"):
         path.symlink_to(secret)
     store.put_heartbeat(NAME, b"{}")
-    store.put_samples(b"{}")
+    store.put_saved_state(b"{}")
     assert secret.read_bytes() == b"mine"
-    assert (store.heartbeat(NAME), store.samples()) == (b"{}", b"{}")
+    assert (store.heartbeat(NAME), store.saved_state()) == (b"{}", b"{}")
 
 
 def read_each(store: FilesStore) -> dict[Path, tuple[Callable[[], bytes | None], int]]:
     return {
         store.folder / "heartbeats" / f"{NAME}.json": (lambda: store.heartbeat(NAME), HEARTBEAT_LIMIT),
-        store.folder / "lag.json": (store.samples, SAMPLES_LIMIT),
+        store.folder / "state.jsonl": (store.saved_state, STATE_LIMIT),
         store.folder / "topics.json": (store.topic_ids, MAX_BYTES),
     }
 
@@ -227,7 +227,7 @@ def test_the_group_can_write_and_others_can_do_nothing_whatever_the_umask_is(tmp
         store.initialise()
         store.create(1, b"{}")
         store.put_heartbeat(NAME, b"{}")
-        store.put_samples(b"{}")
+        store.put_saved_state(b"{}")
         store.put_topic_ids(b"{}")
     finally:
         os.umask(before)

@@ -11,7 +11,7 @@ import pytest
 from airflow_stream_provider.hooks.gaps import gaps
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.snapshot import Snapshot
-from tests.support.checkpoint_trees import commit, kafka, new, plan
+from devstack.checkpoint_trees import commit, kafka, new, plan
 from tests.support.snapshots import snapshot
 from tests.support.story import (
     NEW,

@@ -34,7 +34,7 @@ from airflow_stream_provider.lifecycle.saved_state import load
 from airflow_stream_provider.planning.conditions import Needs
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
-from tests.support.checkpoint_trees import commit, kafka, new, plan
+from devstack.checkpoint_trees import commit, kafka, new, plan
 from tests.support.control_root import published
 from tests.support.lag_reports import partition, report
 from tests.support.noting_cluster import NotingCluster

@@ -8,7 +8,7 @@ import pytest
 from airflow_stream_provider.checkpoint import Owner, claim
 from airflow_stream_provider.lag.committed_offsets import CheckpointOffsets, Committed, HeartbeatOffsets, Missing
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
-from tests.support import checkpoint_trees as trees
+from devstack import checkpoint_trees as trees
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.monitoring import samples as samples
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
-from airflow_stream_provider.monitoring.samples import KEPT, LagSample, QuerySample, bad_since
+from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, bad_since
 
 BEHIND = LagSample(
     5.0,
@@ -54,18 +55,39 @@ def test_samples_come_back_as_they_were(store: FilesStore) -> None:
     assert samples.read(store) == [BEHIND, LagSample(6.0, problem="Kafka does not answer.")]
 
 
-def test_the_oldest_go(store: FilesStore) -> None:
-    many = {"samples": [LagSample(float(number)).to_json() for number in range(KEPT)]}
-    store.put_samples(json.dumps(many).encode())
-    samples.append(store, LagSample(1000.0))
-    kept = samples.read(store)
-    assert (len(kept), kept[0].at, kept[-1].at) == (KEPT, 1.0, 1000.0)
-    assert not list((store.folder / "incoming").iterdir())
+def test_the_last_one_is_found_whatever_is_before_it(store: FilesStore) -> None:
+    assert samples.last(store) is None
+    for number in range(50):
+        samples.append(store, LagSample(float(number), problem="x" * 1000))
+    assert samples.last(store) == LagSample(49.0, problem="x" * 1000)
+    samples.append(store, replace(BEHIND, queries={f"query {n}": QuerySample(n) for n in range(2000)}))
+    newest = samples.last(store)
+    assert newest is not None
+    assert (newest.at, len(newest.queries)) == (5.0, 2000)
+
+
+def test_who_was_told_takes_the_place_of_the_same_look(store: FilesStore) -> None:
+    told = replace(BEHIND, incidents={})
+    for each in (LagSample(1.0), BEHIND, told):
+        samples.append(store, each)
+    assert samples.read(store) == samples.recent(store) == [LagSample(1.0), told]
+    assert samples.last(store) == told
+
+
+@pytest.mark.parametrize("torn", [1, 40, 200])
+def test_a_writer_that_was_killed_in_the_middle_harms_no_other_sample(store: FilesStore, torn: int) -> None:
+    samples.append(store, BEHIND)
+    file = store.folder / "lag.jsonl"
+    whole = file.read_bytes()
+    file.write_bytes(whole + whole[:torn])
+    assert samples.last(store) == BEHIND
+    samples.append(store, LagSample(6.0))
+    assert samples.read(store) == [BEHIND, LagSample(6.0)]
 
 
 def test_a_sample_of_a_newer_version_can_be_read(store: FilesStore) -> None:
     newer = {**BEHIND.to_json(), "weather": "rain", "queries": {"hourly": {"records": 1, "colour": "red"}}}
-    store.put_samples(json.dumps({"samples": [newer]}).encode())
+    (store.folder / "lag.jsonl").write_text(json.dumps(newer))
     assert samples.read(store)[0].queries == {"hourly": QuerySample(1)}
 
 
@@ -80,28 +102,33 @@ ODD_INCIDENTS: list[dict[str, Any]] = [
 ODD = [
     b"\xff\xfe",
     b"[" * 100_000,
-    b'{"samples": [{"at": "noon"}]}',
-    b'{"samples": [{"at": 1e18}]}',  # later than any date
-    *(json.dumps({"samples": [{"at": 1.0, "incidents": {"lag": odd}}]}).encode() for odd in ODD_INCIDENTS),
-    b'{"samples": [{"at": 1, "counters": {"a": "b"}}]}',
-    b'{"samples": [{"at": 1, "queries": {"a": {"records": "many"}}}]}',
+    b'{"at": "noon"}',
+    b'{"at": 1e18}',  # later than any date
+    *(json.dumps({"at": 1.0, "incidents": {"lag": odd}}).encode() for odd in ODD_INCIDENTS),
+    b'{"at": 1, "counters": {"a": "b"}}',
+    b'{"at": 1, "since": {"a": 1e18}}',
+    b'{"at": 1, "moved": {"a": NaN}}',
+    b'{"at": 1, "moved": {"a": "b"}}',
+    b'{"at": 1, "illegal_at": -1}',
+    b'{"at": 1, "earlier": {"a": 1}}',
+    b'{"at": 1, "queries": {"a": {"records": "many"}}}',
 ]
 
 
-@pytest.mark.parametrize(
-    "damaged", [b"", b'{"samples": [{"at"', b"[]", b'{"samples": [1]}', b'{"samples": [{}]}', *ODD]
-)
+@pytest.mark.parametrize("damaged", [b"", b'{"at"', b"[]", b"1", b"{}", b"\0" * 5000, *ODD])
 def test_what_a_crash_has_left_begins_anew(store: FilesStore, damaged: bytes) -> None:
-    store.put_samples(damaged)
-    assert samples.read(store) == []
+    (store.folder / "lag.jsonl").write_bytes(damaged)
+    assert samples.read(store) == samples.recent(store) == []
+    assert samples.last(store) is None
     samples.append(store, BEHIND)
     assert samples.read(store) == [BEHIND]
 
 
 def test_a_folder_that_is_gone_is_not_a_stream_without_samples(store: FilesStore) -> None:
     store.folder.rename(store.folder.with_name("unmounted"))
-    with pytest.raises(ControlUnavailable):
-        samples.read(store)
+    for reading in (samples.read, samples.recent, samples.last):
+        with pytest.raises(ControlUnavailable):
+            reading(store)
     with pytest.raises(ControlUnavailable):
         samples.append(store, BEHIND)
 

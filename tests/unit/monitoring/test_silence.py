@@ -6,10 +6,19 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.monitoring.samples import LagSample
-from airflow_stream_provider.monitoring.silence import SILENT, SignOfLife, phase_words, sign_of_life, silent_since
+from airflow_stream_provider.monitoring.silence import (
+    SILENT,
+    SignOfLife,
+    moved_after,
+    phase_words,
+    sign_of_life,
+    silent_since,
+)
+from airflow_stream_provider.monitoring.watch_look import sample_of
 from tests.support.snapshots import snapshot
 from tests.support.story import OLD, REQUESTED, RUNNING, STARTED, STOPPED, failed
 
@@ -21,8 +30,16 @@ def sign(
 ) -> SignOfLife:
     """What is shown of a driver whose heartbeat is so old, by its own clock; samples: seconds ago, counter."""
     beats = {} if age is None else {OLD: Heartbeat(counter=counter, at=NOW - age)}
-    kept = [LagSample(NOW - ago, counters={OLD: seen}) for ago, seen in samples]
-    return sign_of_life(replace(snapshot(*records, at=NOW), heartbeats=beats), kept)
+    last = None
+    for ago, seen in samples:
+        last = looked(last, NOW - ago, seen)
+    return sign_of_life(replace(snapshot(*records, at=NOW), heartbeats=beats), last)
+
+
+def looked(before: LagSample | None, at: float, counter: int) -> LagSample:
+    """What the watch keeps of a look that saw this counter."""
+    found = replace(snapshot(*RUNNING, at=at), heartbeats={OLD: Heartbeat(counter=counter)})
+    return sample_of(found, None, before, LagLimits(), {})
 
 
 @pytest.mark.parametrize(
@@ -76,8 +93,17 @@ def test_where_nobody_ever_held_there_is_no_age() -> None:
 
 @pytest.mark.parametrize("pause", [5.0, 30.0, 59.0, 300.0])
 def test_silence_adds_up_over_all_looks_that_saw_the_same(pause: float) -> None:
-    samples = [LagSample(10.0, counters={OLD: 6}), LagSample(20.0, counters={OLD: 4})]
-    samples += [LagSample(100.0 + pause * n, counters={OLD: 6}) for n in range(4)]
-    assert silent_since(samples, OLD, 6) == 100.0
-    assert silent_since(samples, OLD, 7) is None
-    assert silent_since([], OLD, 6) is None
+    last = None
+    for at, counter in [(10.0, 6), (20.0, 4), *((100.0 + pause * n, 6) for n in range(4))]:
+        last = looked(last, at, counter)
+    assert silent_since(last, OLD, 6) == 100.0
+    assert moved_after(last, OLD, 6) == 20.0
+    assert silent_since(last, OLD, 7) is None
+    assert last is not None
+    assert moved_after(last, OLD, 7) == last.at
+    assert silent_since(None, OLD, 6) is None
+    assert moved_after(None, OLD, 6) is None
+
+
+def test_a_sample_of_a_version_that_did_not_know_since_when_counts_from_itself() -> None:
+    assert silent_since(LagSample(50.0, counters={OLD: 6}), OLD, 6) == 50.0

@@ -1,10 +1,9 @@
-"""What the watch makes of one look: a sample, judged, and alerts."""
+"""What the watch makes of one look: a sample, judged."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -14,12 +13,13 @@ from airflow_stream_provider.lag.report import PartitionLag
 from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.monitoring.alert import Alert
+from airflow_stream_provider.monitoring.incidents import IncidentKind
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample
-from airflow_stream_provider.monitoring.watch_look import Alerts, sample_of
+from airflow_stream_provider.monitoring.watch_look import ILLEGAL_SECONDS, found_symptoms, sample_of
+from airflow_stream_provider.planning.snapshot import Snapshot
 from tests.support.lag_reports import partition, report
 from tests.support.snapshots import snapshot
-from tests.support.story import NEW, OLD, RUNNING, STOPPED, acquired, play
+from tests.support.story import NEW, OLD, RUNNING, STOPPED, acquired, failed, play
 
 LIMITS = LagLimits(max_records=10)
 
@@ -29,9 +29,15 @@ def looked(*partitions: PartitionLag) -> LagLook:
     return LagLook(found.at, found)
 
 
-def sample(lag: LagLook | None, samples: list[LagSample] | None = None, records: list[Record] = RUNNING) -> LagSample:
+def sample(lag: LagLook | None, before: LagSample | None = None, records: list[Record] = RUNNING) -> LagSample:
     found = replace(snapshot(*records, at=1000.0), heartbeats={OLD: Heartbeat(counter=6)})
-    return sample_of(found, lag, samples or [], LIMITS, 0.0)
+    return judged(found, lag, before)
+
+
+def judged(
+    found: Snapshot, lag: LagLook | None, before: LagSample | None, explained: Collection[IncidentKind] = ()
+) -> LagSample:
+    return sample_of(found, lag, before, LIMITS, found_symptoms(found, lag, before, LIMITS, 0.0), explained)
 
 
 @pytest.mark.parametrize(
@@ -60,62 +66,38 @@ def test_a_lag_of_a_stream_that_was_stopped_is_kept_and_opens_nothing() -> None:
     assert (found.health, found.open_incidents) == (Health.FAIL, {})
 
 
-def test_people_are_told_of_illegal_records_until_no_look_that_is_kept_is_older() -> None:
+def test_people_are_told_of_illegal_records_for_hours_after_the_last_one() -> None:
     forged = acquired(NEW, "forged", 7).numbered(len(RUNNING) + 1)
     found = replace(snapshot(*RUNNING, at=1000.0), state=fold([forged], play(RUNNING)))
-    kept = [sample(None)]
-    assert kept[0].open_incidents == {}
+    last = sample(None)
+    assert last.open_incidents == {}
+    for at in (1000.0, 1060.0, 1000.0 + ILLEGAL_SECONDS - 1):
+        last = judged(replace(found, at=at), None, last)
+        assert set(last.open_incidents) == {"log"}
+        last = LagSample.from_json(last.to_json())
+    assert last.illegal == 1
+    assert judged(replace(found, at=1000.0 + ILLEGAL_SECONDS), None, last).open_incidents == {}
+
+
+def test_what_something_else_explains_opens_no_incident_and_closes_none() -> None:
+    down = snapshot(*RUNNING, failed(OLD), at=1000.0)
+    away = LagLook(5.0, None, "Kafka is away.")
+    everything = (IncidentKind.DOWN, IncidentKind.LAG_UNKNOWN, IncidentKind.LAG)
+    last = None
+    for at in (1000.0, 1700.0, 2400.0):
+        last = judged(replace(down, at=at), away, last, everything)
+        assert last.open_incidents == {}
+    assert set(judged(replace(down, at=2460.0), away, last).open_incidents) == {"down"}
+    opened = judged(down, away, None)
+    assert judged(replace(down, at=1060.0), away, opened, everything).open_incidents == opened.open_incidents
+    assert judged(replace(snapshot(*RUNNING), at=1060.0), None, opened, everything).open_incidents == {}
+
+
+def test_losses_of_a_query_are_kept_through_looks_that_cannot_measure() -> None:
+    lost = partition(0)
+    lost.committed, lost.log_start = 3, 5
+    first = sample(looked(lost))
+    assert first.queries["enrich"].lost_ever == 2
     for _ in range(3):
-        kept.append(sample_of(found, None, kept, LIMITS, 0.0))
-        assert set(kept[-1].open_incidents) == {"log"}
-    assert sample_of(found, None, kept[1:], LIMITS, 0.0).open_incidents == {}
-    assert LagSample.from_json(kept[-1].to_json()).illegal == 1
-
-
-class Watch:
-    """Sends what is due after each look."""
-
-    def __init__(self) -> None:
-        self.received: list[Alert] = []
-        self.broken = False
-        self.asked_for_links = 0
-        self.samples: list[LagSample] = []
-
-    def receive(self, alert: Alert) -> None:
-        if self.broken:
-            raise ConnectionError("no line today")
-        self.received.append(alert)
-
-    def links(self) -> Mapping[str, str]:
-        self.asked_for_links += 1
-        return {"Spark UI": "http://ui"}
-
-    def look(self, lag: LagLook) -> None:
-        context: dict[str, Any] = {}
-        found = sample(lag, self.samples)
-        self.samples.append(
-            Alerts([self.receive], context, self.links).send("orders", found, lag, self.samples, LIMITS)
-        )
-
-
-def test_an_alert_about_a_lag_has_its_numbers_and_links() -> None:
-    watch = Watch()
-    watch.look(looked(partition(5)))
-    assert (watch.received, watch.asked_for_links) == ([], 0)
-    watch.look(looked(partition(50)))
-    (opened,) = watch.received
-    assert (opened.open, opened.records, opened.links) == (True, 50, {"Spark UI": "http://ui"})
-    assert opened.reasons == ("enrich is behind by 50 records; 10 are allowed.",)
-    watch.look(looked(partition(0)))
-    assert [(each.open, each.incident) for each in watch.received[1:]] == [(False, opened.incident)]
-
-
-def test_what_could_not_be_delivered_is_sent_at_the_next_look_and_once_to_each() -> None:
-    watch = Watch()
-    watch.broken = True
-    watch.look(looked(partition(50)))
-    assert set(watch.samples[-1].incidents["lag"].acknowledged) == {"log"}
-    watch.broken = False
-    watch.look(looked(partition(50)))
-    watch.look(looked(partition(50)))
-    assert [each.open for each in watch.received] == [True]
+        first = LagSample.from_json(sample(LagLook(5.0, None, "Kafka is away."), first).to_json())
+    assert (first.queries, first.earlier["enrich"].lost_ever) == ({}, 2)

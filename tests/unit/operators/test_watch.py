@@ -177,7 +177,7 @@ def test_people_are_told_of_a_lag_once_and_once_that_it_is_over(watch: Watch, ka
 
 def test_one_who_cannot_be_told_is_no_reason_to_leave_a_dead_stream_dead(watch: Watch) -> None:
     watch.spec = watch.spec.model_copy(update={"notify": (NotifySpec(call="my_company.pager.page"),)})
-    watch.log.store.put_samples(b"")  # as a power cut may leave it
+    (watch.log.store.folder / "lag.jsonl").write_bytes(b"")  # as a power cut may leave it
     write(watch.log, *RUNNING, failed(OLD))
     watch.notify = None
     with pytest.raises(Exception, match="no_such_connection"):

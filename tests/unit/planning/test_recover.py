@@ -65,7 +65,8 @@ def known(**alive: bool) -> WaitOutcome:
 def again(at: float = 100.0, deployment: str = AGAIN, run: str = "run") -> Record:
     release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
     by = f"airflow:orders__watch/{run}/watch"
-    return record("declared", by=by, at=at, deployment=deployment, release=release, policy={}, reason="")
+    fields = {"deployment": deployment, "release": release, "policy": {}, "again": OLD_DEPLOYMENT, "reason": ""}
+    return record("declared", by=by, at=at, **fields)
 
 
 def test_a_driver_that_has_beaten_since_the_last_look_is_well() -> None:

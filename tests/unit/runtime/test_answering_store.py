@@ -38,12 +38,11 @@ def test_it_answers_as_the_store_does(tmp_path: Path) -> None:
     store = AnsweringStore(below, NEVER)
     store.create(1, b"one")
     store.put_heartbeat(OLD, b"{}")
-    store.put_samples(b"[]")
     store.put_topic_ids(b"ids")
     store.put_saved_state(b"a state")
     assert (store.read(1), store.read(2), store.heartbeat(OLD), store.heartbeat(NEW)) == (b"one", None, b"{}", None)
     assert (store.next_number(0), store.next_number(1)) == (1, None)
-    assert (store.heartbeats(), store.samples(), store.saved_state()) == ([OLD], b"[]", b"a state")
+    assert (store.heartbeats(), store.saved_state()) == ([OLD], b"a state")
     assert store.topic_ids() == b"ids"
     assert store.folder == tmp_path / "orders"
     with pytest.raises(SeqTaken):

@@ -13,7 +13,7 @@ import pytest
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.runtime import offsets_group
 from airflow_stream_provider.runtime.offsets_group import FinishedBatch, OffsetsGroup, slowest
-from tests.support.checkpoint_trees import commit, kafka, new, plan
+from devstack.checkpoint_trees import commit, kafka, new, plan
 
 Commits = Mapping[tuple[str, int], tuple[int, str]]
 

@@ -1,0 +1,94 @@
+"""What many streams need, and what its absence explains in each of them: people are told of it once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_stream_provider.lag.formatting import count
+from airflow_stream_provider.lag.limits import Health
+from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS
+from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
+
+# The watch itself fails, or a control root is away: two looks in a row at one a minute. Drivers halt without their
+# control folder after some minutes, so nobody waits longer.
+FAILING_SECONDS = 50.0
+# For so long after what they need is back, streams that went down without it are taken to be on their way.
+RETURN_SECONDS = 300.0
+# So many streams are named.
+NAMED = 5
+
+_LAGS = frozenset({IncidentKind.LAG, IncidentKind.LAG_UNKNOWN, IncidentKind.OFFSETS_GROUP})
+_EXPLAINED: Mapping[IncidentKind, frozenset[IncidentKind]] = {
+    # Queries fail without Kafka, and whatever starts them again.
+    IncidentKind.KAFKA: _LAGS | {IncidentKind.DOWN},
+    IncidentKind.CLUSTER: frozenset({IncidentKind.DOWN}),
+    # Drivers that cannot reach their control folder halt.
+    IncidentKind.CONTROL: frozenset({IncidentKind.DOWN, IncidentKind.WATCH}),
+}
+_WORDS = {IncidentKind.KAFKA: "Kafka", IncidentKind.CLUSTER: "cluster", IncidentKind.CONTROL: "control root"}
+_MEANS = {
+    IncidentKind.KAFKA: "The lag is unknown of",
+    IncidentKind.CLUSTER: "What dies there is not brought back:",
+    IncidentKind.CONTROL: "Nothing is known of",
+}
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A Kafka, a cluster or a control root in one look.
+
+    :param kind: KAFKA, CLUSTER or CONTROL.
+    :param name: connection id, or control URL.
+    :param streams: those looked at that need it, by name.
+    :param problem: why it is out of reach; empty: it is not.
+    :param down: of the streams, those that nobody runs.
+    """
+
+    kind: IncidentKind
+    name: str
+    streams: Sequence[str]
+    problem: str = ""
+    down: Sequence[str] = ()
+
+    @property
+    def subject(self) -> str:
+        """What alerts call it."""
+        return f"{_WORDS[self.kind]} {self.name}"
+
+    @property
+    def symptom(self) -> Symptom:
+        """What this look says of it: bad for long enough, people are told."""
+        if not self.problem:
+            return Symptom(Health.PASS, for_at_least=0.0)
+        says = f"{self.problem} {_MEANS[self.kind]} {named(self.streams)}."
+        if self.down:
+            says = f"{says} Down: {named(self.down)}."
+        return Symptom(Health.FAIL, says, self._patience)
+
+    @property
+    def _patience(self) -> float:
+        if self.kind is IncidentKind.CONTROL:
+            return FAILING_SECONDS
+        # A stream that is down for want of its cluster is told of as soon as any other.
+        return 0.0 if self.kind is IncidentKind.CLUSTER and self.down else TRANSIENT_SECONDS
+
+
+def explained(kind: IncidentKind, bad_at: float | None, problem: str, now: float) -> frozenset[IncidentKind]:
+    """Return which kinds of incidents of a stream something that it needs explains.
+
+    :param kind: of what it needs.
+    :param bad_at: the last look at which that was out of reach, seconds since 1970; None: never.
+    :param problem: why it is out of reach now; empty: it is not.
+    """
+    if problem:
+        return _EXPLAINED[kind]
+    back = bad_at is not None and now - bad_at < RETURN_SECONDS
+    return frozenset({IncidentKind.DOWN}) if back else frozenset()
+
+
+def named(streams: Iterable[str]) -> str:
+    """Return how many streams these are, and the names of the first."""
+    names = sorted(streams)
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{count(len(names), 'stream')} ({', '.join(names[:NAMED])}{more})" if names else "no stream"

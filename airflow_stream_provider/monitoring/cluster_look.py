@@ -1,0 +1,44 @@
+"""Ask one cluster once for all streams that run there, with a deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from airflow_stream_provider.clusters import ClusterConnection, DriverView, open_cluster
+from airflow_stream_provider.lag.guarded_reads import GuardedReads, ReadHangs
+from airflow_stream_provider.lifecycle.errors import StreamError
+
+ASK_SECONDS = 11.0
+
+
+class ClusterLook:
+    """One cluster during one look.
+
+    :param conn_id: Airflow connection of the cluster.
+    :param connection: its fields, or why it cannot be read.
+    """
+
+    def __init__(self, conn_id: str, connection: ClusterConnection | StreamError) -> None:
+        self.conn_id = conn_id
+        # Why the cluster says nothing; empty: it answers.
+        self.problem = ""
+        self.drivers: Mapping[str, DriverView] = {}
+        self._connection = connection
+
+    def ask(self, submissions: Collection[str]) -> None:
+        """Ask about these drivers; returns in time."""
+        reads: GuardedReads[str, Mapping[str, DriverView]] = GuardedReads()
+        found = reads.run({self.conn_id: lambda: self._ask(submissions)}, ASK_SECONDS)[self.conn_id]
+        if isinstance(found, ReadHangs):
+            self.problem = f"The cluster of the connection {self.conn_id!r} has not answered for {ASK_SECONDS:.0f} s."
+        elif isinstance(found, StreamError):
+            self.problem = str(found)
+        elif isinstance(found, Exception):
+            self.problem = f"The cluster of the connection {self.conn_id!r} cannot be asked: {type(found).__name__}."
+        else:
+            self.drivers = found
+
+    def _ask(self, submissions: Collection[str]) -> Mapping[str, DriverView]:
+        if isinstance(self._connection, StreamError):
+            raise self._connection
+        return open_cluster(self._connection).overview(submissions)

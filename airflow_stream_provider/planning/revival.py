@@ -1,0 +1,41 @@
+"""Decide from one look whether `recover` has something to do for a stream now. Pure; it waits for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_stream_provider.lifecycle.rules import live_standby
+from airflow_stream_provider.lifecycle.state import StreamPhase
+from airflow_stream_provider.planning.recover import ADOPT_SECONDS, next_try, unproven
+from airflow_stream_provider.planning.recovery_decision import RecoveryAction, coming_up, recovery_step
+from airflow_stream_provider.planning.snapshot import Snapshot
+
+# What only a cluster that answers lets somebody do: while it does not, a run would wait in vain.
+_NEED_THE_CLUSTER = (RecoveryAction.FENCE, RecoveryAction.FAIL, RecoveryAction.DECLARE)
+
+
+def revival_is_due(snapshot: Snapshot, alive: Mapping[str, bool | None], *, cluster_answers: bool) -> bool:
+    """Return whether the stream needs a run that brings it back.
+
+    Not for one that was stopped, has finished or was never started, nor while an upgrade or a hand-over goes on in good
+    order, nor in the pause before the next try of a release that keeps failing. Such a run decides anew from what it
+    sees itself, so one too many does no harm.
+
+    :param alive: as for `recovery_step`, but False means only that a driver seems to be lost.
+    :param cluster_answers: whether the stream's cluster answered this look.
+    """
+    state = snapshot.state
+    step = recovery_step(state, alive, snapshot.at, unproven=unproven(snapshot))
+    if step.action in _NEED_THE_CLUSTER and not cluster_answers:
+        return False
+    if step.action is RecoveryAction.DECLARE:
+        return next_try(state, snapshot.at)[1] == 0.0
+    if step.action is not RecoveryAction.WAIT:
+        return True
+    if state.open_request is not None or state.phase not in (StreamPhase.DOWN, StreamPhase.FAILED):
+        return False
+    # Nobody holds, and nobody was asked to: a standby of which no sign of life is known must be looked at more closely,
+    # and what nobody has submitted has lost the task that declared it.
+    unknown = any(live_standby(state, i.id) and alive.get(i.id) is None for i in state.standbys())
+    orphans = any(not d.submission and snapshot.at > d.declared_at + ADOPT_SECONDS for d in coming_up(state))
+    return unknown or (orphans and cluster_answers)
