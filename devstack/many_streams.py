@@ -49,12 +49,15 @@ class StoredStream:
 
     :param folder: of all streams; their control root is `control` in it.
     :param servers: bootstrap servers of the Kafka that it reads.
+    :param batch: number of its next batch.
+    :param upgrades: that it has had, its start among them.
     """
 
     folder: Path
     name: str
     servers: str
     batch: int = 0
+    upgrades: int = UPGRADES
 
     @property
     def control(self) -> str:
@@ -62,24 +65,24 @@ class StoredStream:
         return (self.folder / "control").as_uri()
 
     @property
-    def store(self) -> ControlLog:
+    def log(self) -> ControlLog:
         """Its control log."""
         return open_log(self.control, self.name)
 
     @property
     def holder(self) -> str:
         """The incarnation that holds it."""
-        return f"{self.name}-1-{UPGRADES}-{UPGRADES:08x}.0000000a"
+        return f"{self.name}-1-{self.upgrades}-{self.upgrades:08x}.0000000a"
 
     def yaml(self, cluster: str, connection: str) -> str:
         """Return its YAML; `cluster` and `connection` are the Airflow connections of cluster and Kafka."""
-        return YAML.format(name=self.name, upgrades=UPGRADES, cluster=cluster, kafka=connection, control=self.control)
+        return YAML.format(name=self.name, upgrades=self.upgrades, cluster=cluster, kafka=connection, control=self.control)
 
     def checkpoint(self, query: str) -> Path:
         """Return the checkpoint of one of its queries."""
         return self.folder / "checkpoints" / self.name / query
 
-    def make(self) -> None:
+    def make(self, batches: int = BATCHES) -> None:
         """Write all of it, without syncing."""
         log = open_log(self.control, self.name, create=True)
         state = StreamState()
@@ -92,8 +95,8 @@ class StoredStream:
         for query in QUERIES:
             root = new(self.checkpoint(query), hashlib.sha256(f"{self.name}{query}".encode()).hexdigest()[:36])
             claim(root.as_uri(), self.name, self.control)
-        for _ in range(BATCHES):
-            self.commit(time.time() - BATCH_SECONDS * (BATCHES - self.batch))
+        for _ in range(batches):
+            self.commit(time.time() - BATCH_SECONDS * (batches - self.batch))
         log.store.put_heartbeat(self.holder, self.heartbeat(state.seq, 1).to_json())
 
     def commit(self, at: float | None = None) -> None:
@@ -104,9 +107,9 @@ class StoredStream:
             commit(self.checkpoint(query), self.batch, at=at)
         self.batch += 1
 
-    def heartbeat(self, seq: int, counter: int) -> Heartbeat:
-        """Return a heartbeat of its holder, as of now."""
-        now, last = time.time(), self.batch - 1
+    def heartbeat(self, seq: int, counter: int, at: float | None = None) -> Heartbeat:
+        """Return a heartbeat of its holder; `at`: default now."""
+        now, last = time.time() if at is None else at, self.batch - 1
         offsets = {self.name: {str(partition): last for partition in range(PARTITIONS)}}
         commits = tuple(Commit(now - BATCH_SECONDS * back, offsets) for back in range(9, -1, -1))
         queries = tuple(
@@ -121,7 +124,7 @@ class StoredStream:
             )
             for query in QUERIES
         )
-        return Heartbeat(counter, now, DriverPhase.RUNNING.value, seq=seq, epoch=UPGRADES, queries=queries)
+        return Heartbeat(counter, now, DriverPhase.RUNNING.value, seq=seq, epoch=self.upgrades, queries=queries)
 
     def _life(self) -> Iterator[Record]:
         """Yield the records of a stream that was started once and upgraded since."""
@@ -137,7 +140,7 @@ class StoredStream:
             for query in QUERIES
         ]
         holder = ""
-        for number in range(1, UPGRADES + 1):
+        for number in range(1, self.upgrades + 1):
             deployment, request = f"{self.name}-1-{number}-{number:08x}", f"{number:016x}"
             name = f"{deployment}.0000000a"
             release = {
@@ -172,7 +175,7 @@ def make_streams(folder: Path, servers: str, count: int) -> list[StoredStream]:
 
 def move(streams: Sequence[StoredStream], moving: int) -> None:
     """Beat and commit for ever."""
-    stores = [stream.store for stream in streams]
+    stores = [stream.log for stream in streams]
     seqs = [log.refresh().seq for log in stores]
     producer = _producer(streams[0].servers)
     for second in range(sys.maxsize):

@@ -1,0 +1,161 @@
+"""A look at many streams with real parts that hang or are away: a broker, a store, a recipient."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.monitoring.incidents import IncidentKind
+from devstack.kafka_cluster import KafkaCluster
+from devstack.kafka_writes import create_topics
+from devstack.many_streams import PARTITIONS, StoredStream
+from tests.integration.runtime.test_answering_store import UNSHARE, fuse_allowed
+from tests.support.watched_folder import HERE, OVER, RECEIVED, Folder
+
+ROOT = Path(__file__).parents[3]
+THOUSAND = 1000
+SHARED = 20
+
+
+@pytest.fixture(autouse=True)
+def _connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_HERE", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    OVER.clear()
+    yield
+    OVER.set()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    with KafkaCluster(tmp_path_factory.mktemp("kafka")) as kafka:
+        yield kafka
+
+
+def test_a_kafka_that_is_away_for_ten_minutes_is_one_incident_for_a_thousand_streams(
+    broker: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_HERE", json.dumps({"conn_type": "kafka", "extra": broker.extra}))
+    folder = Folder(tmp_path, THOUSAND, broker.servers)
+    with broker.client() as client:
+        create_topics(client, {stream.name: PARTITIONS for stream in folder.streams[:SHARED]})
+    folder.look(0.0)
+    assert folder.sample(0).queries["enrich"].records is not None
+    os.kill(broker.pid(1), signal.SIGSTOP)
+    try:
+        for after in (60.0, 300.0, 659.0):
+            folder.look(after)
+            assert (folder.told(), folder.sample(THOUSAND - 1).open_incidents) == ([], {})
+        folder.look(661.0)
+    finally:
+        os.kill(broker.pid(1), signal.SIGCONT)
+    (opened,) = RECEIVED[""]
+    assert (opened.stream, opened.kind, opened.open) == ("Kafka kafka_here", IncidentKind.KAFKA, True)
+    assert "1000 streams (s0000, s0001, s0002, s0003, s0004 and 995 more)" in opened.text.replace(",0", "0")
+    broker.wait(lambda: broker._seen() == 1)
+    folder.look(720.0)
+    assert folder.told()[1:] == [("Kafka kafka_here", IncidentKind.KAFKA, False)]
+    assert RECEIVED[""][1].incident == opened.incident
+    folder.look(780.0)
+    assert len(RECEIVED[""]) == 2
+    for number in range(SHARED):
+        assert folder.sample(number).open_incidents == {}
+        assert folder.sample(number).queries["enrich"].records is not None
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not fuse_allowed(), reason="no FUSE in a user namespace here")
+def test_a_store_that_hangs_for_one_stream_of_a_thousand_delays_no_other(tmp_path: Path) -> None:
+    program = "from tests.integration.monitoring.test_folder_look import look_while_one_hangs; look_while_one_hangs()"
+    done = subprocess.run(
+        [*UNSHARE, sys.executable, "-c", program],
+        cwd=ROOT,
+        env={**os.environ, "SCRATCH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.stdout.endswith("all others have their samples\n")
+
+
+def look_while_one_hangs() -> None:
+    """Run in a mount namespace of its own; the process must end though a thread hangs for ever."""
+    from tests.support.hanging_disk import hanging
+
+    scratch = Path(os.environ["SCRATCH"])
+    folder = Folder(scratch, THOUSAND, kafka="")
+    folder.look(0.0)
+    sick = folder.streams[500]
+    folder.dead.add(sick.name)  # nobody writes there: this test would hang itself
+    with hanging(scratch / "control" / sick.name / "heartbeats"):
+        began = time.monotonic()
+        found = folder.look(60.0)
+        lasted = time.monotonic() - began
+        assert list(found.summary["unanswered"]) == [sick.name]
+        assert found.summary["looked"] == THOUSAND - 1
+        folder.look(120.0)
+        assert folder.told() == [(sick.name, "watch", True)]
+    behind = [n for n in range(THOUSAND) if n != 500 and folder.sample(n).at < folder.began + 119]
+    assert behind == []
+    # Not the time of a loaded machine for the others, but what the one that hangs adds to it.
+    print(f"a look took {lasted:.1f} s")
+    folder.dead.clear()
+    folder.look(180.0)
+    assert folder.told()[1:] == [(sick.name, "watch", False)]
+    print("all others have their samples", flush=True)
+
+
+def test_a_recipient_that_hangs_delays_no_look_though_a_thousand_alerts_are_due(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, THOUSAND, kafka="")
+    folder.notify = [{"call": f"{HERE}.hang"}, {"call": f"{HERE}.receive"}]
+    folder.look(0.0)
+    folder.dead = {stream.name for stream in folder.streams}
+    folder.look(60.0)
+    began = time.monotonic()
+    found = folder.look(200.0)
+    told = time.monotonic() - began
+    assert len(found.summary["incidents"]) == 50
+    assert {kind for _, kind, _ in folder.told()} == {"down"}
+    assert len({stream for stream, _, _ in folder.told()}) == THOUSAND == len(folder.told())
+    OVER.set()
+    began = time.monotonic()
+    folder.look(260.0)
+    # Who got it does not get it again; the one that hung does.
+    assert len(folder.told()) == THOUSAND
+    assert set(folder.sample(0).incidents["down"].acknowledged) == {"log", f"{HERE}.hang", f"{HERE}.receive"}
+    # One after the other, a thousand time-outs would take hours.
+    assert told < 300
+
+
+def test_a_look_that_was_killed_in_the_middle_is_made_up_for_by_the_next(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, 100, kafka="")
+    program = (
+        "import sys; from pathlib import Path; from devstack.many_streams import StoredStream\n"
+        "from tests.support.watched_folder import *\n"
+        "import yaml; from airflow_stream_provider.monitoring.folder_look import look_at_all\n"
+        "streams = [StoredStream(Path(sys.argv[1]), f's{n:04d}', '', upgrades=1) for n in range(100)]\n"
+        "specs = [yaml.safe_load(s.yaml('spark_here', '')) | {'kafka': None} for s in streams]\n"
+        "while True: look_at_all([Watched(StreamSpec.model_validate(spec)) for spec in specs], {}, {})"
+    )
+    file = folder.streams[50].folder / "control" / "s0050" / "lag.jsonl"
+    for _ in range(5):
+        began = file.stat().st_size if file.exists() else 0
+        process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, stderr=subprocess.DEVNULL)
+        until = time.monotonic() + 120
+        while (file.stat().st_size if file.exists() else 0) <= began:
+            assert time.monotonic() < until
+            time.sleep(0.001)
+        process.kill()
+        process.wait()
+    found = folder.look(3600.0)
+    assert (found.summary["looked"], found.summary["unanswered"]) == (100, {})
+    assert all(folder.sample(number).at >= folder.began + 3600 for number in range(100))
+    assert isinstance(folder.streams[0], StoredStream)
