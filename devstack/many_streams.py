@@ -76,7 +76,9 @@ class StoredStream:
 
     def yaml(self, cluster: str, connection: str) -> str:
         """Return its YAML; `cluster` and `connection` are the Airflow connections of cluster and Kafka."""
-        return YAML.format(name=self.name, upgrades=self.upgrades, cluster=cluster, kafka=connection, control=self.control)
+        return YAML.format(
+            name=self.name, upgrades=self.upgrades, cluster=cluster, kafka=connection, control=self.control
+        )
 
     def checkpoint(self, query: str) -> Path:
         """Return the checkpoint of one of its queries."""

@@ -84,14 +84,15 @@ def shorten(folder: Path) -> None:
 
     :raises ControlUnavailable: the file cannot be read or replaced now.
     """
+    whole = True
     try:
         found = lines(folder)
     except Damaged:
-        found = tail(folder, MOST // 2)[1:]
+        whole, found = False, tail(folder, MOST // 2)[1:]
     kept = found[-KEPT:]
     while sum(map(len, kept)) > MOST // 2:
         kept = kept[len(kept) // 2 + 1 :]
-    if len(kept) == len(found):
+    if whole and len(kept) == len(found):
         return
     temporary = folder / "incoming" / f"new.{NAME}.{uuid.uuid4().hex}"
     with unavailable(folder):

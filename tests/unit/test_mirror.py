@@ -28,6 +28,15 @@ ELSEWHERE = {
         "integration/audit/test_audit.py",
         "the audit needs three brokers, and alone asks this",
     ),
+    "monitoring/cluster_look.py": (
+        "unit/monitoring/test_folder_look.py",
+        "it is a part of one look",
+    ),
+    "monitoring/folder_alerts.py": ("unit/monitoring/test_folder_look.py", "as above"),
+    "monitoring/folder_reading.py": ("unit/monitoring/test_folder_look.py", "as above"),
+    "monitoring/kafka_look.py": ("integration/monitoring/test_folder_look.py", "as above, with a real broker"),
+    "monitoring/root_reads.py": ("unit/monitoring/test_folder_look.py", "as above"),
+    "monitoring/stream_reading.py": ("unit/monitoring/test_folder_look.py", "as above"),
     "runtime/driver_process.py": ("integration/runtime/test_hand_over.py", "it is a whole process with its JVM"),
     "runtime/jvm.py": ("integration/runtime/test_boundary.py", "it is used by whatever runs beside a JVM"),
 }
