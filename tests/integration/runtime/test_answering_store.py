@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.hanging_disk import UNSHARE, fuse_allowed
+
 ROOT = Path(__file__).parents[3]
-UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "--kill-child"]
-
-
-def fuse_allowed() -> bool:
-    try:
-        os.close(os.open("/dev/fuse", os.O_RDWR))
-        return subprocess.run([*UNSHARE, "true"], capture_output=True, timeout=60, check=False).returncode == 0
-    except OSError:
-        return False
 
 
 @pytest.mark.skipif(sys.platform != "linux" or not fuse_allowed(), reason="no FUSE in a user namespace here")

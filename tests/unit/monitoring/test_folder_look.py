@@ -249,6 +249,7 @@ def test_what_goes_wrong_with_one_stream_in_ways_not_thought_of_is_that_streams(
 
 def test_a_folder_is_cleaned_up_once_an_hour_at_its_own_moment(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     cleaned: list[tuple[str, float]] = []
+    after = 0.0
     monkeypatch.setattr(
         "airflow_stream_provider.monitoring.folder_look.clean_up", lambda each: cleaned.append((each.spec.name, after))
     )

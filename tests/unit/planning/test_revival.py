@@ -78,10 +78,9 @@ def test_a_living_standby_is_appointed_without_the_cluster() -> None:
     assert due([*RUNNING, released(OLD, None, None)], {}, answers=False)
 
 
-def again(at: float, name: str = "orders-1-ffff", **more: object) -> Record:
+def again(at: float, name: str = "orders-1-ffff") -> Record:
     release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
-    fields = {"deployment": name, "release": release, "policy": {}, "again": OLD_DEPLOYMENT, "reason": ""}
-    return record("declared", at=at, **fields, **more)
+    return record("declared", at=at, deployment=name, release=release, policy={}, again=OLD_DEPLOYMENT, reason="")
 
 
 def test_what_comes_up_is_left_to_who_declared_it_for_a_minute() -> None:
