@@ -56,7 +56,8 @@ class LagSample:
     :param problem: why the lag could not be measured.
     :param incidents: state of each kind of incident.
     :param counters: of the heartbeats, by incarnation.
-    :param since: by incarnation, the first look of those in a row that saw the counter as it is; seconds since 1970.
+    :param since: by incarnation, the first look of those in a row that saw the counter as it is, in seconds since 1970;
+        also of a holder that has no heartbeat.
     :param moved: by incarnation, the last look that saw a lower counter; none where no look did.
     :param silent_seconds: age of the holder's last sign of life, or of the last holder's; None = unknown.
     :param illegal: records of the control log that break a rule, in all.

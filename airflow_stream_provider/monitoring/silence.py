@@ -64,12 +64,11 @@ def sign_of_life(snapshot: Snapshot, last: LagSample | None) -> SignOfLife:
 def silent_since(last: LagSample | None, incarnation: str, counter: int) -> float | None:
     """Return the first look of those in a row up to the last one that saw this counter; None when the last did not.
 
-    :param counter: -1 when there is no heartbeat that can be read, as `Snapshot.counter` says; a sample has that of the
-        holder only.
+    :param counter: -1 when there is no heartbeat that can be read, as `Snapshot.counter` says.
     """
-    if last is None or last.counters.get(incarnation) != counter:
+    if last is None or last.counters.get(incarnation, -1) != counter:
         return None
-    return last.since.get(incarnation, last.at)
+    return last.since.get(incarnation, last.at if incarnation in last.counters else None)
 
 
 def moved_after(last: LagSample | None, incarnation: str, counter: int) -> float | None:

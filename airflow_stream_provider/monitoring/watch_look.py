@@ -65,10 +65,10 @@ def sample_of(
     sign = sign_of_life(snapshot, before)
     known = last_queries([before] if before else [])
     queries = queries_of(lag.report, limits.ceilings, known) if lag and lag.report else {}
+    counters = {name: snapshot.counter(name) for name in snapshot.heartbeats}
     # A holder that has never beaten is silent, too.
-    seen = {*snapshot.heartbeats, *([snapshot.state.holder] if snapshot.state.holder else [])}
-    counters = {name: snapshot.counter(name) for name in sorted(seen)}
-    since = {name: silent_since(before, name, counter) for name, counter in counters.items()}
+    watched = {*counters, *([snapshot.state.holder] if snapshot.state.holder else [])}
+    since = {name: silent_since(before, name, snapshot.counter(name)) for name in sorted(watched)}
     moved = {name: moved_after(before, name, counter) for name, counter in counters.items()}
     return LagSample(
         at=snapshot.at,

@@ -73,10 +73,10 @@ def test_people_are_told_of_illegal_records_for_hours_after_the_last_one() -> No
     assert last.open_incidents == {}
     for at in (1000.0, 1060.0, 1000.0 + ILLEGAL_SECONDS - 1):
         last = judged(replace(found, at=at), None, last)
-        assert set(last.open_incidents) == {"log"}
+        assert "log" in last.open_incidents
         last = LagSample.from_json(last.to_json())
     assert last.illegal == 1
-    assert judged(replace(found, at=1000.0 + ILLEGAL_SECONDS), None, last).open_incidents == {}
+    assert "log" not in judged(replace(found, at=1000.0 + ILLEGAL_SECONDS), None, last).open_incidents
 
 
 def test_what_something_else_explains_opens_no_incident_and_closes_none() -> None:
