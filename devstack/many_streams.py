@@ -45,12 +45,13 @@ lag: {{max_records: 100000, max_seconds: 10m}}
 
 @dataclass
 class StoredStream:
-    """One of them; it reads one topic, of its own name.
+    """One of them; it reads one topic.
 
     :param folder: of all streams; their control root is `control` in it.
     :param servers: bootstrap servers of the Kafka that it reads.
     :param batch: number of its next batch.
     :param upgrades: that it has had, its start among them.
+    :param topic: that it reads; default: one of its own name.
     """
 
     folder: Path
@@ -58,6 +59,10 @@ class StoredStream:
     servers: str
     batch: int = 0
     upgrades: int = UPGRADES
+    topic: str = ""
+
+    def __post_init__(self) -> None:
+        self.topic = self.topic or self.name
 
     @property
     def control(self) -> str:
@@ -103,7 +108,7 @@ class StoredStream:
 
     def commit(self, at: float | None = None) -> None:
         """Commit a batch of each query."""
-        offsets = kafka(**{self.name: dict.fromkeys(range(PARTITIONS), self.batch)})
+        offsets = kafka(**{self.topic: dict.fromkeys(range(PARTITIONS), self.batch)})
         for query in QUERIES:
             plan(self.checkpoint(query), self.batch, offsets)
             commit(self.checkpoint(query), self.batch, at=at)
@@ -112,7 +117,7 @@ class StoredStream:
     def heartbeat(self, seq: int, counter: int, at: float | None = None) -> Heartbeat:
         """Return a heartbeat of its holder; `at`: default now."""
         now, last = time.time() if at is None else at, self.batch - 1
-        offsets = {self.name: {str(partition): last for partition in range(PARTITIONS)}}
+        offsets = {self.topic: {str(partition): last for partition in range(PARTITIONS)}}
         commits = tuple(Commit(now - BATCH_SECONDS * back, offsets) for back in range(9, -1, -1))
         queries = tuple(
             QueryProgress(
@@ -130,13 +135,13 @@ class StoredStream:
 
     def _life(self) -> Iterator[Record]:
         """Yield the records of a stream that was started once and upgraded since."""
-        source = KafkaSource(topics=self.name, servers=tuple(self.servers.split(",")))
+        source = KafkaSource(topics=self.topic, servers=tuple(self.servers.split(",")))
         queries = [
             {
                 "name": query,
                 "checkpoint": self.checkpoint(query).as_uri(),
                 "sink": "kafka",
-                "sources": [f"kafka:subscribe={self.name}"],
+                "sources": [f"kafka:subscribe={self.topic}"],
                 "kafka": [source.to_json()],
             }
             for query in QUERIES
@@ -186,7 +191,7 @@ def move(streams: Sequence[StoredStream], moving: int) -> None:
             if number < moving and (second + number) % BATCH_SECONDS == 0:
                 stream.commit()
                 for partition in range(PARTITIONS):
-                    producer.send(stream.name, b"an order", partition=partition)
+                    producer.send(stream.topic, b"an order", partition=partition)
             beat = stream.heartbeat(seqs[number], second + 2)
             stores[number].store.put_heartbeat(stream.holder, beat.to_json())
         lasted = time.monotonic() - began

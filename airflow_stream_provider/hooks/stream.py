@@ -58,6 +58,8 @@ class StreamHook(BaseHook):
         self.cluster_conn_id = cluster
         self.kafka_conn_id = kafka
         self._connected: Connected | None = None
+        self._log_opened: ControlLog | None = None
+        self._newest: Newest | None = None
 
     @property
     def address(self) -> dict[str, Any]:
@@ -74,14 +76,14 @@ class StreamHook(BaseHook):
         """The stream's folder under the control URL."""
         return local_folder(self.control) / self.stream
 
-    @cached_property
+    @property
     def control_log(self) -> ControlLog:
         """The control log of a stream that exists."""
-        return open_log(self.control, self.stream)
-
-    @cached_property
-    def _newest(self) -> Newest:
-        return Newest(self.control_log)
+        # No cached_property: before Python 3.12 it holds one lock for the hooks of all streams, one of which may hang.
+        if self._log_opened is None:
+            self._log_opened = open_log(self.control, self.stream)
+            self._newest = Newest(self._log_opened)
+        return self._log_opened
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -111,7 +113,8 @@ class StreamHook(BaseHook):
         records = self.control_log.history() if history else ()
         read_at = time.monotonic()
         heartbeats = self._heartbeats(state)
-        self._newest.check(heartbeats)
+        if self._newest is not None:
+            self._newest.check(heartbeats)
         lag = None if needs.lag is None else self._lag(state, heartbeats, needs.lag)
         return Snapshot(self.stream, time.time(), state, records, heartbeats, drivers, lag, read_at)
 

@@ -25,6 +25,8 @@ RECEIVED: dict[str, list[Alert]] = {}
 OVER = threading.Event()
 
 HERE = __name__
+# That the streams read, each many of them.
+TOPICS = 10
 
 
 @takes_alerts
@@ -45,7 +47,10 @@ class Folder:
 
     def __init__(self, root: Path, count: int, servers: str = "127.0.0.1:1", kafka: str = "kafka_here") -> None:
         make_root((root / "control").as_uri())
-        self.streams = [StoredStream(root, f"s{number:04d}", servers, upgrades=1) for number in range(count)]
+        self.streams = [
+            StoredStream(root, f"s{number:04d}", servers, upgrades=1, topic=f"t{number % TOPICS}")
+            for number in range(count)
+        ]
         for stream in self.streams:
             stream.make(batches=3)
         self.kafka = kafka
