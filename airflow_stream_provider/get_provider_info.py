@@ -14,7 +14,7 @@ def get_provider_info() -> dict[str, Any]:
     """Return the provider's metadata in the form of Airflow's provider_info.schema.json."""
     operators = (
         *("audit", "check", "fence", "handover", "judge", "lag", "make_room"),
-        *("retire", "soak", "standby", "start", "stop", "watch"),
+        *("retire", "revive", "soak", "standby", "start", "stop", "watch"),
     )
     return {
         "package-name": "airflow-stream-provider",

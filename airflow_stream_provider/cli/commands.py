@@ -26,8 +26,9 @@ from airflow_stream_provider.lag.report import GroupVerdict
 from airflow_stream_provider.lag.summary import summary
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.monitoring.samples import read
+from airflow_stream_provider.spec.folder import load_specs
 from airflow_stream_provider.spec.lag_target import lag_target
-from airflow_stream_provider.spec.stream import StreamSpec, load_specs
+from airflow_stream_provider.spec.stream import StreamSpec
 
 WATCH_SECONDS = 5.0
 
@@ -92,7 +93,8 @@ def history(args: Namespace) -> NoReturn:
     elif samples:
         _console().print(history_table(spec.name, samples))
     else:
-        print(f"The watch of {spec.name} has no sample yet: is the DAG {spec.name}__watch unpaused?")
+        watch = f"{spec.source.parent.name}__watch"
+        print(f"The watch has no sample of {spec.name} yet: is the DAG {watch} (with the prefix of yours) unpaused?")
     sys.exit(code_of_sample(spec, samples[-1]) if samples else Code.UNKNOWN)
 
 

@@ -1,279 +1,218 @@
-"""Watch a stream: measure its lag, tell people of incidents, and bring back a stream that has lost its driver."""
+"""Watch all streams of a folder: one look at each, and the streams that have to be brought back."""
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Context
+from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException
 from typing_extensions import override
 
-from airflow_stream_provider.lag.look import LagLook
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StreamError
-from airflow_stream_provider.monitoring.samples import LagSample, append, last, recent
-from airflow_stream_provider.monitoring.samples import append as amend
-from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.planning.conditions import Needs
-from airflow_stream_provider.planning.recover import drivers_of_interest, recover
-from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Step
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.operators.watch_memory import LookMemory, hash_of
+from airflow_stream_provider.spec.folder import read_folder
+from airflow_stream_provider.spec.stream import StreamSpec
+from airflow_stream_provider.spec.watched import (
+    Watched,
+    WatchedFolder,
+    declaration,
+    declared_spec,
+    is_due,
+    watched_folder,
+)
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.lag.limits import LagLimits
-    from airflow_stream_provider.monitoring.alert import Alert
+    from airflow_stream_provider.monitoring.folder_look import FolderLook
 
-# XCom of what the look found.
-SAMPLE = "sample"
-# XCom of the incident that the watch itself has failed. It is kept there because the control folder may be away.
-WATCH_INCIDENT = "watch_incident"
+# XCom of a look: what the next one goes on from, and what it found.
+MEMORY = "memory"
+SUMMARY = "summary"
+# XCom: the good declarations by file name. Pushed when one has changed, and once a day, since `airflow db clean`
+# removes what is old.
+DECLARED = "declared"
+DECLARED_SECONDS = 86400.0
+# XCom: the last good declarations of streams that are to be brought back and whose YAML cannot be used, by DAG name.
+LAST_GOOD = "last_good"
+# Runs of NAME__revive that one look triggers: Airflow maps a task at most 1,024 times, and each is a task of its own.
+MAX_REVIVED = 100
 
 
-class WatchStreamOperator(StreamOperator):
-    """Look at a stream once; then, if it has lost its holder and nobody stopped it, bring it back.
+class WatchStreamsOperator(BaseOperator):
+    """Look once at every stream of a folder that is due, tell people of incidents, and say which streams to bring back.
 
-    A look measures the lag, sends the gauges, adds a sample to those that the command line shows, and tells people of
-    every incident twice: when it opens and when it is over, with the same id. For the kinds see `IncidentKind`. They
-    are told after the first step of bringing it back, and a recipient that hangs is left behind after half a minute.
-    A look that fails, say because the control folder is away or the log damaged, is an incident too, once the task has
-    no retries left.
+    A look measures lag and health, sends the gauges, adds a sample to those that the command line shows, and tells
+    people of every incident twice: when it opens and when it is over, with the same id. It brings nothing back itself:
+    it returns the arguments of TriggerDagRunOperator for the runs of ``NAME__revive`` that are needed now, at most 100,
+    and leaves out streams for which one is queued or runs.
 
-    Bringing back fences the dead driver (killed, and confirmed gone by the cluster), ends requests that nobody can
-    fulfil any more, and appoints a warm driver of the release that held last, or else starts that release again; for
-    the exceptions see `recovery_step`. A new release is never put in charge; a stream that was stopped or has finished
-    is left alone.
+    The streams are read when the task runs. One whose YAML cannot be used is looked at by its last good declaration,
+    which the watch keeps in XCom; one whose file is gone is not watched any more. When the look itself fails, everybody
+    is told whom a stream of the last good look names, once, and once that it works again.
 
-    Once an hour it also removes heartbeats and releases that nobody needs any more; see `planning.clean_up`.
+    Skipped when a later run's look waits already, and when it was cleared: another look has been since.
 
-    :param notify: who is told: notifiers of Airflow, in whose templates `alert` is an Alert, or functions that take
-        one; default: the YAML's `notify`.
-    :param for_at_least: seconds that the lag must be bad, or good again, before it counts; default: the YAML's
-        `watch.for_at_least`.
+    :param streams: the folder of the YAML files, whose streams are looked at as often as their `watch.schedule` says;
+        or streams as read by `load_spec`, each of which is looked at by every run.
+    :param prefix: of the DAG ids, as given to `stream_dags`.
 
-    XCom: `holder`, `phase`; under the key `sample` what the look found; under `watch_incident` that looking failed.
+    XCom: a list of the arguments; under the key `summary` what was found; under `memory`, `declared` and `last_good`
+    what later looks and ``NAME__revive`` need.
     """
 
-    WAIT_SECONDS = 1500.0
+    ui_color = "#e6f3f8"
 
-    def __init__(
-        self, *, notify: Sequence[Any] | None = None, for_at_least: float | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.notify = notify
-        self.for_at_least = self.stream.watch.for_at_least if for_at_least is None else for_at_least
-        self._before: Mapping[str, int] = {}
-        # What the look of this try found, while people have not been told of it.
-        self._untold: tuple[LagSample, LagLook | None, list[LagSample]] | None = None
-
-    def begin(self, context: Context) -> None:
-        """Look, and keep the sample; or tell people that this is not possible."""
-        try:
-            self._look(context)
-        except AirflowSkipException:
-            raise
-        except Exception as error:
-            ti = context["ti"]
-            # A retry may find the folder back; a SpecError has none.
-            if isinstance(error, SpecError) or ti.try_number > ti.max_tries:
-                # The text of a foreign error may hold what nobody should be sent.
-                says = str(error) if isinstance(error, StreamError) else f"{type(error).__name__}; see the task's log."
-                with self._never_failing():
-                    self._tell_of_watch(context, f"The watch cannot look at it, and would not notice its end. {says}")
-            raise
-
-    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
-        """Return the next step to bring it back."""
-        return recover(snapshot, identity, outcome, self._before)
-
-    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        """Ask the cluster about drivers that are coming up."""
-        return Needs(drivers=drivers_of_interest(snapshot))
+    def __init__(self, *, streams: str | Path | Sequence[StreamSpec], prefix: str = "", **kwargs: Any) -> None:
+        # No retries: the next look is the retry, and knows what this one has told people.
+        super().__init__(**{**kwargs, "retries": 0})
+        self.streams = streams
+        self.prefix = prefix
 
     @override
-    def _go(self, context: Context, outcome: WaitOutcome | None, deadline: float) -> Any:
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        ti: Any = context["ti"]
+        if ti.try_number > 1:
+            raise AirflowSkipException("This look was cleared. The next run looks; or trigger this DAG.")
+        if ti.get_ti_count(ti.dag_id, task_ids=[ti.task_id], states=["scheduled", "queued"]):
+            raise AirflowSkipException("A later look waits already; it finds all that this one would find.")
+        return _Look(self, context).go()
+
+
+class _Look:
+    """One look: what the look before has left, and what this one leaves."""
+
+    def __init__(self, task: WatchStreamsOperator, context: Context) -> None:
+        self.streams, self.prefix, self.log = task.streams, task.prefix, task.log
+        self.context: Any = context
+        self.ti = self.context["ti"]
+        self.memory = LookMemory.from_json(self._earlier(MEMORY))
+
+    @property
+    def name(self) -> str:
+        """What alerts call the watch."""
+        return Path(self.streams).name if isinstance(self.streams, (str, Path)) else self.ti.dag_id
+
+    @cached_property
+    def declared(self) -> Mapping[str, Any]:
+        """The good declarations that the last look knew, by file name."""
+        found = self._earlier(DECLARED)
+        known = found.items() if isinstance(found, dict) else ()
+        return {file: fields for file, fields in known if isinstance(fields, dict)}
+
+    def go(self) -> list[dict[str, Any]]:
+        """Look, tell people when that fails or works again, and return what is to be triggered."""
+        date, scheduled = self._date()
+        folder: WatchedFolder | None = None
         try:
-            return super()._go(context, outcome, deadline)
-        finally:
-            # Last, also before a wait, which is an exception: a recipient that is slow must not delay the cure.
-            with self._never_failing():
-                self._tell(context)
+            folder = self._read()
+            found = self._look(folder, self.memory.at if scheduled else 0.0, date)
+            self.memory = replace(self.memory, streams=dict(found.memory), at=date if scheduled else self.memory.at)
+            # At once: people have been told by now, and would be told again if this process ended before.
+            self._keep()
+            self._declare(folder, date)
+            triggers = self._triggers(found.revive, folder)
+        except Exception as error:
+            # The text of a foreign error may hold what nobody should be sent.
+            says = str(error) if isinstance(error, StreamError) else f"{type(error).__name__}; see the task's log."
+            self._tell(f"The watch cannot look at its streams, and would not notice their end. {says}", folder)
+            self._keep()
+            raise
+        self._tell(_unknown(folder), folder)
+        self._keep()
+        self.ti.xcom_push(key=SUMMARY, value=dict(found.summary))
+        return triggers
 
-    def _look(self, context: Context) -> None:
-        # Imported here: parsing a DAG file needs no metrics.
-        from airflow_stream_provider.monitoring.watch_look import found_symptoms, sample_of
+    def _date(self) -> tuple[float, bool]:
+        """Return the date of the run, and whether it was scheduled: who triggers it wants to know of all streams."""
+        run = self.context["dag_run"]
+        return run.run_after.timestamp(), run.run_type == "scheduled"
 
-        if not self.hook.exists():
-            self._never_deployed(context)
-        snapshot = self.hook.observe()
-        store = self.hook.control_log.store
-        before = last(store)
-        self._before = before.counters if before else {}
-        lag = self._measure(snapshot) if self.stream.kafka else None
-        limits = self.stream.lag.limits
-        found = found_symptoms(snapshot, lag, before, limits, self.for_at_least)
-        sample = sample_of(snapshot, lag, before, limits, found)
-        samples = recent(store)
-        # Before people are told: should this process be killed meanwhile, the next look tells them.
-        append(store, sample)
-        # The first look of every hour.
-        if before is None or before.at // 3600 != sample.at // 3600:
-            self.hook.clean_up()
-        self._untold = (sample, lag, samples)
-        context["ti"].xcom_push(key=SAMPLE, value=sample.to_json())
+    def _read(self) -> WatchedFolder:
+        if not isinstance(self.streams, (str, Path)):
+            given = {spec.name: spec for spec in self.streams}
+            return WatchedFolder(tuple(map(Watched, given.values())), {name: name for name in given}, {})
+        files = read_folder(self.streams)
+        # Only then: it is large.
+        broken = any(file.spec is None for file in files)
+        folder = watched_folder(files, self.declared if broken else {})
+        for each in folder.streams:
+            if each.problem:
+                self.log.warning("%s is watched by its last good declaration: %s", each.spec.name, each.problem)
+        return folder
 
-    def _never_deployed(self, context: Context) -> NoReturn:
-        """Skip this look; or fail when the stream was there at an earlier one, which Airflow remembers.
+    def _look(self, folder: WatchedFolder, last: float, date: float) -> FolderLook:
+        # Imported here: parsing a DAG file needs neither hooks nor clients.
+        from airflow_stream_provider.monitoring.folder_look import look_at_all
 
-        Its folder is gone then: drivers without it halt, and with it this watch would forget the stream.
+        watched = folder.streams
+        if isinstance(self.streams, (str, Path)):
+            watched = tuple(each for each in watched if is_due(each.spec, last, date))
+        return look_at_all(watched, self.memory.streams, self.context)
+
+    def _triggers(self, names: Sequence[str], folder: WatchedFolder) -> list[dict[str, Any]]:
+        """Return the arguments of the triggers."""
+        chosen: list[str] = []
+        # After the last one of the look before: those who are never well again must not keep the others from theirs.
+        for name in sorted(names, key=lambda name: (name <= self.memory.revived, name)):
+            if len(chosen) == MAX_REVIVED:
+                self.log.warning("%d streams are to be brought back; the next looks take the others.", len(names))
+                break
+            if not self.ti.get_dr_count(self._dag(folder.dags[name]), states=["queued", "running"]):
+                chosen.append(name)
+        if chosen:
+            self.memory = replace(self.memory, revived=chosen[-1])
+        broken = {each.spec.name: declaration(each.spec) for each in folder.streams if each.problem}
+        if good := {folder.dags[name]: broken[name] for name in chosen if name in broken}:
+            self.ti.xcom_push(key=LAST_GOOD, value=good)
+        arguments = {"trigger_run_id": f"watch__{self.ti.run_id}", "conf": {"look": self.ti.run_id}}
+        return [{"trigger_dag_id": self._dag(folder.dags[name]), **arguments} for name in chosen]
+
+    def _dag(self, name: str) -> str:
+        return f"{self.prefix}{name}__revive"
+
+    def _tell(self, problem: str, folder: WatchedFolder | None) -> None:
+        """Tell people that the watch fails or works again.
+
+        :param folder: None when it could not be read: told are those whom its streams named at the last look.
         """
-        if not context["ti"].xcom_pull(task_ids=self.task_id, key=SAMPLE, include_prior_dates=True, map_indexes=-1):
-            raise AirflowSkipException("This stream has never been deployed.")
-        raise ControlUnavailable(
-            f"There is no folder {self.hook.folder}, though an earlier run of this watch has seen the stream there.",
-            next_step="Mount or restore it; its drivers wait for it for some minutes. If the stream is to begin anew: "
-            "see that no driver of it is left on the cluster, then deploy it. If it is not wanted any more: remove its "
-            "YAML.",
-            folder=str(self.hook.folder),
-        )
-
-    def _tell(self, context: Context) -> None:
-        """Send the alerts that are due after the look of this try, and keep who got them."""
-        if self._untold is None:
+        if not problem and not self.memory.incident:
             return
-        sample, lag, samples = self._untold
-        self._untold = None
-        told = self._alerts(context).send(self.stream.name, sample, lag, samples, self.stream.lag.limits)
-        if told != sample:
-            amend(self.hook.control_log.store, told)
-        self._tell_of_watch(context, "")
-
-    def _tell_of_watch(self, context: Context, problem: str) -> None:
-        """Open the incident that the watch has failed, or close it where there is no problem any more."""
-        from airflow_stream_provider.lag.limits import Health
-        from airflow_stream_provider.monitoring.incidents import (
-            IncidentKind,
-            IncidentState,
-            Symptom,
-            update_incidents,
-        )
-
-        ti, name = context["ti"], self.stream.name
-        # Without a map index Airflow 3.3 orders what earlier runs left by map index only, and returns any of it.
-        before = ti.xcom_pull(task_ids=self.task_id, key=WATCH_INCIDENT, include_prior_dates=True, map_indexes=-1)
-        if not problem and not before:
-            return
-        try:
-            known = {IncidentKind.WATCH.value: IncidentState.from_json(before)} if before else {}
-        except (KeyError, TypeError, ValueError, AttributeError):
-            self.log.warning("What an earlier run said of the watch was left by another version; beginning anew.")
-            known = {}
-        symptom = Symptom(Health.FAIL if problem else Health.PASS, problem)
-        now = time.time()
-        sample = LagSample(now, incidents=update_incidents(name, known, {IncidentKind.WATCH: symptom}, now))
-        sample = self._alerts(context).send(name, sample, None, (), self.stream.lag.limits)
-        state = sample.incidents[IncidentKind.WATCH]
-        over = state.incident is None and not state.acknowledged
-        ti.xcom_push(key=WATCH_INCIDENT, value={} if over else state.to_json())
-
-    @contextlib.contextmanager
-    def _never_failing(self) -> Iterator[None]:
-        """Log what goes wrong in telling people; it must not take the place of how the try itself ended."""
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - as said
-            says = str(error) if isinstance(error, StreamError) else type(error).__name__
-            self.log.error("People could not be told; the next look tries again: %s", says)
-
-    def _alerts(self, context: Context) -> Alerts:
         # Imported here: parsing a DAG file needs no notifiers.
-        from airflow_stream_provider.monitoring.recipients import ImportedRecipient
+        from airflow_stream_provider.monitoring.watch_incident import tell_of_watch
 
-        in_yaml = [ImportedRecipient(each.call, each.arguments) for each in self.stream.notify]
-        return Alerts(in_yaml if self.notify is None else self.notify, context, self._links)
+        if folder is not None:
+            specs = [each.spec for each in folder.streams]
+        else:
+            known = (declared_spec(Path(file), fields) for file, fields in self.declared.items())
+            specs = [spec for spec in known if spec is not None]
+        told = tell_of_watch(self.name, problem, self.memory.incident, specs, self.context)
+        self.memory = replace(self.memory, incident=told)
 
-    def _measure(self, snapshot: Snapshot) -> LagLook:
-        """Measure the lag; without the cluster's connection, whose absence must not hide the lag."""
-        from airflow_stream_provider.hooks.connections import kafka_extra
-        from airflow_stream_provider.lag.reader import measure_sources
-        from airflow_stream_provider.lag.targets import stream_sources
-        from airflow_stream_provider.lag.topic_ids import note
-        from airflow_stream_provider.monitoring.metrics import emit
+    def _declare(self, folder: WatchedFolder, date: float) -> None:
+        """Keep the good declarations, if they have changed or are a day old."""
+        found = hash_of(folder.declared)
+        if found != self.memory.declared or date >= self.memory.declared_at + DECLARED_SECONDS:
+            self._push(DECLARED, dict(folder.declared))
+            self.memory = replace(self.memory, declared=found, declared_at=date)
 
-        kafka = self.stream.kafka or ""
-        try:
-            spec = self.stream
-            store = self.hook.control_log.store
-            sources = partial(stream_sources, spec.name, spec.control, snapshot.state, snapshot.heartbeats, store)
-            report = measure_sources(kafka, kafka_extra(kafka), sources, self.stream.lag.limits.moments)
-        except StreamError as error:
-            self.log.warning("The lag of %s cannot be measured now: %s", self.stream.name, error)
-            return LagLook.failed(error)
-        try:
-            note(store, report)
-        except StreamError as error:
-            self.log.warning("The ids of the topics of %s cannot be noted now: %s", self.stream.name, error)
-        emit(self.stream.name, report)
-        return LagLook.of(report)
+    def _keep(self) -> None:
+        self._push(MEMORY, self.memory.to_json())
 
-    def _links(self) -> Mapping[str, str]:
-        with contextlib.suppress(StreamError):
-            held = self.hook.control_log.state.holding_deployment
-            if held is not None:
-                return self.hook.links(held.id)
-        return {}
+    def _push(self, key: str, value: Any) -> None:
+        # Airflow orders the XCom of earlier runs by logical date: one without would be found for ever, or never.
+        if self.context["dag_run"].logical_date is not None:
+            self.ti.xcom_push(key=key, value=value)
+
+    def _earlier(self, key: str) -> Any:
+        # Without a map index Airflow 3.3 orders what earlier runs left by map index only, and returns any of it.
+        return self.ti.xcom_pull(task_ids=self.ti.task_id, key=key, include_prior_dates=True, map_indexes=-1)
 
 
-class Alerts:
-    """Sends the alerts that recipients have not received yet.
-
-    :param recipients: see `named`; every alert is also written to the log, as the recipient `log`.
-    :param context: of the task, for the templates of notifiers.
-    :param links: called only when there is something to send.
-    """
-
-    def __init__(
-        self, recipients: Sequence[Any], context: Mapping[str, Any], links: Callable[[], Mapping[str, str]]
-    ) -> None:
-        from airflow_stream_provider.monitoring.folder_alerts import write_to_log
-        from airflow_stream_provider.monitoring.recipients import named
-
-        self._recipients: dict[str, Any] = {"log": write_to_log} | named(recipients)
-        self._context = context
-        self._links = links
-
-    def send(
-        self, stream: str, sample: LagSample, lag: LagLook | None, samples: Sequence[LagSample], limits: LagLimits
-    ) -> LagSample:
-        """Send what is due, and return the sample with what was delivered; the rest is sent at the next look."""
-        from airflow_stream_provider.monitoring.alert import pending_alerts
-        from airflow_stream_provider.monitoring.delivery import deliver
-        from airflow_stream_provider.monitoring.incidents import Incident
-
-        failing: set[str] = set()
-        for alert, names in pending_alerts(stream, sample.incidents, sample.at, self._recipients):
-            full = self._completed(alert, lag, samples, limits)
-            # A recipient that missed the end of an incident must not get the opening of the next one before it.
-            delivered = deliver(full, {n: self._recipients[n] for n in names if n not in failing}, self._context)
-            failing.update(set(names) - delivered)
-            state = sample.incidents[alert.kind].acknowledge(
-                Incident(alert.incident, alert.since), delivered, open=alert.open
-            )
-            sample = replace(sample, incidents={**sample.incidents, alert.kind: state})
-        return sample
-
-    def _completed(self, alert: Alert, lag: LagLook | None, samples: Sequence[LagSample], limits: LagLimits) -> Alert:
-        from airflow_stream_provider.monitoring.incidents import Incident, IncidentKind
-        from airflow_stream_provider.monitoring.lag_alert import lag_alert
-
-        links = self._links()
-        if alert.kind != IncidentKind.LAG:
-            return replace(alert, links=links)
-        look = lag or LagLook(alert.at, None)
-        incident = Incident(alert.incident, alert.since)
-        return lag_alert(alert.stream, look, samples, limits, open=alert.open, incident=incident, links=links)
+def _unknown(folder: WatchedFolder) -> str:
+    """Return a sentence on the files of whose streams nothing is known; empty when there are none."""
+    if not folder.unknown:
+        return ""
+    return f"Their streams are not watched, as nothing is known of them: {' '.join(folder.unknown)}"

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Container
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 from airflow.sdk import DAG, BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 from typing_extensions import override
 
-from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.operators.watch import WatchStreamOperator
-from airflow_stream_provider.runbook.watch import watch_dag
+from airflow_stream_provider.operators.revive import ReviveStreamOperator
+from airflow_stream_provider.operators.watch import LAST_GOOD
+from airflow_stream_provider.runbook.options import DagOptions
+from airflow_stream_provider.runbook.watch import revive_with
+from airflow_stream_provider.spec.folder import StreamFile
 from airflow_stream_provider.spec.salvage import salvage
-
-if TYPE_CHECKING:
-    from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.spec.stream import StreamSpec
+from airflow_stream_provider.spec.watched import declared_spec
 
 
 class UnusableStreamOperator(BaseOperator):
@@ -33,45 +30,65 @@ class UnusableStreamOperator(BaseOperator):
         raise AirflowFailException(self.error)
 
 
-class WatchUnusableStreamOperator(WatchStreamOperator):
-    """Watch a stream by what is right in its YAML and by its control log.
+class ReviveUnusableStreamOperator(ReviveStreamOperator):
+    """Bring back a stream whose YAML cannot be used, by the last good declaration that the watch has kept.
 
-    A `cluster` that the YAML does not say is that of the last submission. What is started again is what the log
-    declared, as in every watch.
+    Where nothing was ever good, and when a person triggers it, by those fields of the YAML that are right.
+
+    :param file: the YAML file.
+    :param watch: id of the DAG that watches the folder; the run to ask is the parameter `look` of this DAG.
     """
 
-    @cached_property
-    def hook(self) -> StreamHook:
-        """The hook of the stream, in every process that works on the task."""
-        hook = super().hook
-        if not hook.cluster_conn_id and hook.folder.exists():
-            used = [each.cluster for each in hook.control_log.refresh().deployments.values() if each.cluster]
-            hook.cluster_conn_id = used[-1] if used else ""
-        return hook
+    def __init__(self, *, file: StreamFile, watch: str, **kwargs: Any) -> None:
+        # What stream it is, is found when the task runs.
+        super().__init__(stream=cast("StreamSpec", None), **kwargs)
+        self.file = file
+        self.watch = watch
+
+    @override
+    def execute(self, context: Context) -> Any:
+        self.stream = self._find(context)
+        return super().execute(context)
+
+    @override
+    def resume(self, context: Context, event: Any = None) -> Any:
+        self.stream = self._find(context)
+        return super().resume(context, event)
+
+    def _find(self, context: Context) -> StreamSpec:
+        look = context["params"]["look"]
+        kept: Any = None
+        if look:
+            kept = context["ti"].xcom_pull(
+                dag_id=self.watch, task_ids="look", run_id=look, key=LAST_GOOD, map_indexes=-1
+            )
+        fields = kept.get(self.file.name) if isinstance(kept, dict) else None
+        spec = declared_spec(self.file.path, fields) if isinstance(fields, dict) else salvage(self.file.path)
+        if spec is None:
+            raise AirflowFailException(str(self.file.error))
+        return spec
 
 
-def broken_dags(error: SpecError, taken: Container[str]) -> list[DAG]:
-    """Return ``NAME__upgrade``, whose one task fails with the error, and ``NAME__watch`` as far as it can go on.
+def unusable_dag(file: StreamFile, options: DagOptions) -> DAG:
+    """Return the ``NAME__upgrade`` of a stream whose YAML cannot be used: its one task fails with the error.
 
     Not an import error, which would make all DAGs of the file stale, those of the other streams too.
-
-    :param taken: DAG ids that others have.
     """
-    path = Path(str(error.fields.get("file", "stream.yaml")))
-    spec = salvage(path)
-    if spec is not None and f"{spec.name}__watch" in taken:
-        spec = None
-    name = spec.name if spec else re.sub(r"[^A-Za-z0-9_.-]", "-", path.stem)[:200]
-    if f"{name}__upgrade" in taken:
-        name = re.sub(r"[^A-Za-z0-9_.-]", "-", path.name)[:200]
-    watched = "It is still watched." if spec else "It is **not watched**."
-    with DAG(
-        f"{name}__upgrade",
-        description=str(error),
-        schedule=None,
-        catchup=False,
+    says = str(file.error)
+    with options.dag(
+        file.name,
+        "upgrade",
+        description=says,
         tags=["stream", "unusable"],
-        doc_md=f"**This stream cannot be upgraded.** {watched} {error}",
+        doc_md=f"**This stream cannot be upgraded.** It is watched by its last good declaration. {says}",
     ) as dag:
-        UnusableStreamOperator(task_id="read_yaml", error=str(error))
-    return [dag, watch_dag(spec, WatchUnusableStreamOperator)] if spec else [dag]
+        UnusableStreamOperator(task_id="read_yaml", error=says)
+    return dag
+
+
+def revive_unusable_dag(file: StreamFile, options: DagOptions, watch: str) -> DAG:
+    """Return the ``NAME__revive`` of a stream whose YAML cannot be used.
+
+    :param watch: id of the DAG that watches the folder.
+    """
+    return revive_with(ReviveUnusableStreamOperator, file.name, options, file=file, watch=watch)

@@ -2,81 +2,73 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from datetime import timedelta
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from airflow.sdk import DAG, BaseOperator, Param, TriggerRule
-from airflow.sdk.definitions.param import ParamsDict
+from airflow.sdk import DAG, get_parsing_context
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.lifecycle.ids import VERSION
-from airflow_stream_provider.notifications.upgrade import UpgradeNotifier
-from airflow_stream_provider.operators.check import CheckReleaseOperator
-from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
-from airflow_stream_provider.operators.judge import JudgeRehearsalOperator
-from airflow_stream_provider.operators.make_room import MakeRoomOperator
-from airflow_stream_provider.operators.retire import RetireOperator
-from airflow_stream_provider.operators.soak import SoakOperator
-from airflow_stream_provider.operators.standby import SubmitStandbyOperator
-from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
-from airflow_stream_provider.runbook.broken import broken_dags
-from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
-from airflow_stream_provider.runbook.restart import StopFirstOperator
-from airflow_stream_provider.runbook.watch import watch_dag
-from airflow_stream_provider.spec.stream import Strategy, StreamSpec, load_specs
+from airflow_stream_provider.runbook.broken import revive_unusable_dag, unusable_dag
+from airflow_stream_provider.runbook.options import DagOptions
+from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
+from airflow_stream_provider.runbook.watch import revive_dag, watch_dag
+from airflow_stream_provider.spec.folder import StreamFile, find_file, load_specs, read_folder
 
-# For a control folder or a master that is briefly away. Errors that no retry cures fail the task at once anyway.
-RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=10)}
-
-_RELEASE = {
-    "version": "{{ params.version }}",
-    "application": "{{ params.application }}",
-    "arguments": "{{ params.arguments | tojson }}",
-    "changed_checkpoints": "{{ params.changed_checkpoints | tojson }}",
-}
-# `submit` pushes it before it does anything else, so the tasks that clean up after a failure find it.
-_NEW = "{{ ti.xcom_pull(task_ids='submit', key='deployment') or '' }}"
-_OLD = "{{ (ti.xcom_pull(task_ids='hand_over') or {}).get('previous', '') }}"
-_FAULT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or '' }}"
-_SOAKED = "{{ (ti.xcom_pull(task_ids='soak') or {}).get('result', '') }}"
-# Empty when the soak ended well: whoever took over since may keep this release warm for a roll-back.
-_UNFIT = "{% if not (ti.xcom_pull(task_ids='soak') or {}).get('result') %}" + _NEW + "{% endif %}"
-
-_REJECTED_BY = "{{ ti.xcom_pull(task_ids='approve', key='rejected_by') or '' }}"
-_WHY_DISCARDED = (
-    "{% set who = ti.xcom_pull(task_ids='approve', key='rejected_by') %}"
-    "{% if who %}Rejected by {{ who }}.{% else %}It did not stay.{% endif %}"
-)
-_ABOUT_UPGRADE = """\
-Upgrades the stream {spec.name}. The new release is warm before the old one stops:
-
-1. **check**: YAML, script, cluster and Kafka, before anything is touched
-2. **submit**: the new driver comes up and rehearses on a clone of the checkpoint
-3. **hand_over**: it takes over between two batches
-4. **soak**: it is watched; if it is no good, **roll_back** gives the stream back to the old one
-
-Every task may be cleared or retried at any time.
-"""
+_MAKERS = {"upgrade": upgrade_dag, "retire": retire_dag, "revive": revive_dag}
+# Between two looks of the watch, where no stream says otherwise.
+_WATCH_SECONDS = 60.0
 
 
-def stream_dags(folder: str | Path) -> dict[str, DAG]:
+def stream_dags(
+    folder: str | Path,
+    *,
+    default_args: Mapping[str, Any] | None = None,
+    queue: str | None = None,
+    pool: str | None = None,
+    executor_config: Mapping[str, Any] | None = None,
+    access_control: Mapping[str, Any] | None = None,
+    owner: str | None = None,
+    tags: Collection[str] = (),
+    prefix: str = "",
+) -> dict[str, DAG]:
     """Return the DAGs of every stream described in a folder, by DAG id; for `globals().update(...)` in a DAG file.
 
-    A file that cannot be used does not remove the other streams' DAGs: its stream keeps its watch, and its upgrade
-    fails with the file, line and field to correct. `check_stream_dags` makes an import error of it.
+    They are ``NAME__upgrade``, ``NAME__retire`` and ``NAME__revive`` of each stream, and one ``FOLDER__watch``. In a
+    task's process only the DAG of that task is built, and only the YAML file that it needs is read: the start of a task
+    does not grow with the number of streams, as long as files are named like their streams.
+
+    A file that cannot be used does not remove the other streams' DAGs: its stream is watched by its last good
+    declaration, and its upgrade fails with the file, line and field to correct. `check_stream_dags` makes an import
+    error of it. Where the whole folder is gone, the watch stays, and says so.
 
     :param folder: of the YAML files; relative to the file that calls this.
-    :raises SpecError: the folder is not there.
+    :param default_args: of all tasks, as for any DAG; what we say of a task counts more. Example:
+        ``{"execution_timeout": timedelta(hours=2)}``; default: three retries, 10 s apart.
+    :param queue: of all tasks, for a worker that mounts the control folder: ``"streams"``.
+    :param pool: of all tasks: ``"streams"``. It must exist in Airflow, with at least three slots for each stream that
+        is upgraded at a time and one for the watch.
+    :param executor_config: of all tasks: ``{"pod_override": V1Pod(...)}``, which mounts the control folder.
+    :param access_control: of all DAGs, by role: ``{"Op": {"can_read", "can_edit"}}``.
+    :param owner: of all tasks: ``"payments"``; default: Airflow's.
+    :param tags: of all DAGs, beside `stream` and the stream's name: ``["payments"]``.
+    :param prefix: what all DAG ids begin with, such as ``"payments."``. Of two folders of the same name one needs it.
+    :raises SpecError: one of these cannot be used; the folder's files never raise.
     """
-    specs = _read(folder)
-    found: dict[str, DAG] = {}
-    for spec in (spec for spec in specs if not isinstance(spec, SpecError)):
-        found.update((dag.dag_id, dag) for dag in (make(spec) for make in _MAKERS))
-    # Afterwards: a file that cannot be used takes no name from one that can.
-    for error in (error for error in specs if isinstance(error, SpecError)):
-        found.update((dag.dag_id, dag) for dag in broken_dags(error, found))
-    return found
+    options = DagOptions(default_args or {}, queue, pool, executor_config, access_control, owner, tags, prefix)
+    path, name = _place(folder)
+    wanted = get_parsing_context().dag_id
+    if wanted is not None:
+        return _one(wanted, path, name, options)
+    try:
+        files = read_folder(path)
+    except SpecError:
+        files = []
+    found = [dag for file in files for dag in _dags(file, options, name)]
+    found.append(watch_dag(name, path, options, _seconds(files)))
+    return {dag.dag_id: dag for dag in found}
 
 
 def check_stream_dags(folder: str | Path) -> None:
@@ -85,151 +77,48 @@ def check_stream_dags(folder: str | Path) -> None:
     `stream_dags` raises nothing: Airflow marks every DAG of a file with an import error as stale, watches included.
 
     :param folder: of the YAML files; relative to the file that calls this.
-    :raises SpecError: names each file that cannot be used, with line and field.
+    :raises SpecError: names each file that cannot be used, with line and field; or the folder is not there.
     """
-    errors = [error for error in _read(folder) if isinstance(error, SpecError)]
+    errors = [error for error in load_specs(_place(folder)[0]) if isinstance(error, SpecError)]
     if errors:
         raise SpecError("\n".join(str(error) for error in errors))
 
 
-def _read(folder: str | Path) -> list[StreamSpec | SpecError]:
+def _place(folder: str | Path) -> tuple[Path, str]:
+    """Return the folder, and the name that its watch goes by."""
     # The file that calls the caller of this; the lazy names of `airflow_stream_provider` add no frame of their own.
-    caller = sys._getframe(2).f_globals.get("__file__")
-    return load_specs((Path(caller).parent if caller else Path.cwd()) / folder)
+    caller = Path(str(sys._getframe(2).f_globals.get("__file__") or Path.cwd() / "streams"))
+    # "." is named like the DAG file: the folder of a bundle is named after its version.
+    name = Path(folder).name or caller.stem
+    return caller.parent / folder, re.sub(r"[^A-Za-z0-9_.-]", "-", name)[:100]
 
 
-def upgrade_dag(spec: StreamSpec) -> DAG:
-    """Return ``NAME__upgrade``: check, submit and rehearse, judge, hand over, soak, retire; and the way back."""
-    with DAG(
-        f"{spec.name}__upgrade",
-        description=f"Upgrade the stream {spec.name}: the new release is warm before the old one stops.",
-        schedule=None,
-        catchup=False,
-        # Upgrades wait for each other, but not for the retirement of old releases (RetireLaterOperator).
-        max_active_runs=1,
-        default_args=RETRIES,
-        tags=["stream", spec.name],
-        doc_md=_ABOUT_UPGRADE.format(spec=spec),
-    ) as dag:
-        check = CheckReleaseOperator(
-            task_id="check", stream=spec, room="{{ params.strategy == 'handover' }}", retries=0, **_RELEASE
-        )
-        make_room = MakeRoomOperator(task_id="make_room", stream=spec)
-        stop_first = StopFirstOperator(task_id="stop_first", stream=spec, strategy="{{ params.strategy }}")
-        submit = SubmitStandbyOperator(task_id="submit", stream=spec, trigger_rule=TriggerRule.NONE_FAILED, **_RELEASE)
-        judge = JudgeRehearsalOperator(task_id="judge", stream=spec, deployment=_NEW)
-        hand_over = HandOverOperator(task_id="hand_over", stream=spec, deployment=_NEW)
-        soak = SoakOperator(task_id="soak", stream=spec, deployment=_NEW)
-        retire = RetireLaterOperator(
-            task_id="retire",
-            stream=spec,
-            previous=_OLD,
-            trigger_dag_id=f"{spec.name}__retire",
-            trigger_run_id="{{ run_id }}",
-        )
-        roll_back = RollBackOperator(
-            task_id="roll_back", stream=spec, deployment=_NEW, fault=_FAULT, trigger_rule=TriggerRule.ONE_FAILED
-        )
-        discard = RetireOperator(
-            task_id="discard",
-            stream=spec,
-            deployment=_UNFIT,
-            reason=_WHY_DISCARDED,
-        )
-        report = ReportUpgradeOperator(
-            task_id="report",
-            stream=spec,
-            deployment=_NEW,
-            soaked=_SOAKED,
-            fault=_FAULT,
-            rejected_by=_REJECTED_BY,
-            on_failure_callback=UpgradeNotifier(stream=spec),
-        )
-        steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge]
-        if spec.upgrade.approval:
-            steps.append(_approval(spec))
-        steps += [hand_over, soak]
-        for before, after in zip(steps, [*steps[1:], retire], strict=True):
-            before >> after
-        soak >> roll_back >> discard >> report
-        retire >> report
-        # They run as well when a person marks the run as failed: no standby keeps cores for nobody, and the run's state
-        # is the report's, not that of what was skipped.
-        discard.as_teardown()
-        report.as_teardown(on_failure_fail_dagrun=True)
-    # Set after the operators: Airflow copies the DAG's params for every operator made in it, which would take most of
-    # the parsing time. Tasks see them all the same.
-    dag.params = ParamsDict(_form(spec))
-    return dag
+def _one(wanted: str, path: Path, name: str, options: DagOptions) -> dict[str, DAG]:
+    """Return the one DAG that a task's process needs; nothing when it is of another folder or of the user's own."""
+    stream, verb = options.split(wanted) or ("", "")
+    if verb == "watch":
+        # Without a look at the folder: that it is gone is for the task to tell people.
+        return {wanted: watch_dag(name, path, options, _WATCH_SECONDS)} if stream == name else {}
+    try:
+        file = find_file(path, stream) if verb in _MAKERS else None
+    except SpecError:
+        file = None
+    found = _dags(file, options, name, verb) if file is not None else []
+    return {dag.dag_id: dag for dag in found}
 
 
-def retire_dag(spec: StreamSpec) -> DAG:
-    """Return ``NAME__retire``: ends a release that does not hold the stream any more. Upgrades start it."""
-    with DAG(
-        f"{spec.name}__retire",
-        description=f"End a release of {spec.name} that was kept warm.",
-        schedule=None,
-        catchup=False,
-        # Triggered by the upgrade: paused, it would keep old releases warm for ever without a visible reason.
-        is_paused_upon_creation=False,
-        default_args=RETRIES,
-        params={"deployment": Param("", type="string", description="Deployment that does not hold the stream.")},
-        tags=["stream", spec.name],
-        doc_md=f"Ends a release of the stream {spec.name} that does not hold it any more. Upgrades start this DAG.",
-    ) as dag:
-        RetireOperator(task_id="retire", stream=spec, deployment="{{ params.deployment }}", reason="Kept long enough.")
-    return dag
+def _dags(file: StreamFile, options: DagOptions, folder: str, verb: str = "") -> list[DAG]:
+    """Return the DAGs of one file; `verb`: only this one."""
+    if file.spec is not None:
+        return [make(file.spec, options) for name, make in _MAKERS.items() if verb in ("", name)]
+    watch = options.dag_id(folder, "watch")
+    found = [unusable_dag(file, options)] if verb in ("", "upgrade") else []
+    return found + ([revive_unusable_dag(file, options, watch)] if verb in ("", "revive") else [])
 
 
-_MAKERS = (upgrade_dag, retire_dag, watch_dag)
-
-
-def _form(spec: StreamSpec) -> dict[str, Param]:
-    return {
-        "version": Param(
-            spec.version, type="string", pattern=f"^{VERSION.pattern}$", description="Label of the new release."
-        ),
-        "application": Param(
-            spec.application,
-            type="string",
-            minLength=1,
-            description="Script; a .py file inside the folder where the YAML's relative paths start.",
-        ),
-        "arguments": _arguments(spec),
-        "strategy": _strategy(spec),
-        "changed_checkpoints": Param(
-            [],
-            type="array",
-            items={"type": "string"},
-            description="Checkpoints of queries that this release adds, drops or renames on purpose, one a line.",
-        ),
-    }
-
-
-def _arguments(spec: StreamSpec) -> Param:
-    about = "Arguments of the script, one a line."
-    wanted = list(spec.arguments)
-    if spec.upgrade.free_arguments:
-        return Param(wanted, type="array", items={"type": "string"}, description=about)
-    # The form does not show a constant, and Airflow refuses a run with another value.
-    return Param(wanted, type="array", const=wanted, description=about)
-
-
-def _strategy(spec: StreamSpec) -> Param:
-    about = " ".join(f"**{strategy.value}**: {strategy.description}" for strategy in Strategy)
-    wanted = spec.upgrade.strategy.value
-    if spec.upgrade.approval:
-        # Whoever triggers shall not stop the old release before anybody is asked: `restart` does that first.
-        return Param(wanted, type="string", const=wanted, description_md=about)
-    return Param(wanted, type="string", enum=[s.value for s in Strategy], description_md=about)
-
-
-def _approval(spec: StreamSpec) -> BaseOperator:
-    return ApproveUpgradeOperator(
-        task_id="approve",
-        stream=spec,
-        deployment=_NEW,
-        application=_RELEASE["application"],
-        rehearsal="{{ ti.xcom_pull(task_ids='judge') | tojson }}",
-        subject=f"Hand {spec.name} over to release {{{{ params.version }}}}?",
-    )
+def _seconds(files: Sequence[StreamFile]) -> float | None:
+    """Return the seconds between two looks: as the stream says that is looked at most often."""
+    if not files:
+        return _WATCH_SECONDS
+    said = [file.spec.watch.schedule if file.spec else _WATCH_SECONDS for file in files]
+    return min((every for every in said if every is not None), default=None)

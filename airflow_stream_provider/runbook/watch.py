@@ -1,41 +1,83 @@
-"""The scheduled DAG that looks after a stream."""
+"""The DAG that looks after all streams of a folder, and the one that brings one of them back."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
-from airflow.sdk import DAG
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import DAG, Param
+from airflow.sdk.definitions.param import ParamsDict
 
-from airflow_stream_provider.operators.watch import WatchStreamOperator
+from airflow_stream_provider.operators.revive import ReviveStreamOperator
+from airflow_stream_provider.operators.watch import WatchStreamsOperator
+from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.spec.stream import StreamSpec
 
-# A run that brings a stream back waits for minutes. Later runs wait for it, since Airflow counts a deferred task as
-# active, and up to this many are then carried out one after the other.
-RUNS = 30
-# For a control folder that is briefly away; people are told when the last try fails.
-RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=10)}
-_ABOUT = """\
-Looks after the stream {spec.name}: measures lag and health, tells people of incidents, and brings the stream back when
-it has lost its driver. It never puts a new release in charge, and leaves alone a stream that a person stopped.
+# A look begins though the triggers of the run before still wait for a slot.
+RUNS = 5
+_ABOUT_WATCH = """\
+Looks after all streams of the folder {name}: measures lag and health, tells people of incidents, and triggers
+`NAME__revive` for a stream that has lost its driver. It never puts a new release in charge, and leaves alone a stream
+that a person stopped.
+
+Paused, it looks at **no** stream of the folder. To leave one stream alone, pause its `NAME__revive`, or write
+`watch: {{schedule: null}}` in its YAML.
+"""
+_ABOUT_REVIVE = """\
+Brings the stream {name} back when it has lost its driver. The watch of its folder triggers it; a run that finds nothing
+to do is skipped with the reason.
+
+**Paused, it means: do not bring this stream back.** People are still told that it is down. A run that waits here is not
+an error: it looks anew when this DAG is unpaused, and does only what is due then.
 """
 
 
-def watch_dag(spec: StreamSpec, operator: type[WatchStreamOperator] = WatchStreamOperator) -> DAG:
-    """Return ``NAME__watch``: measures lag and health, tells people, brings back a stream that has lost its driver."""
-    every = spec.watch.schedule
-    with DAG(
-        f"{spec.name}__watch",
-        description=f"Watch the stream {spec.name}: lag, health, alerts; bring it back when it has died.",
-        schedule=None if every is None else timedelta(seconds=every),
+def watch_dag(name: str, folder: Path, options: DagOptions, seconds: float | None) -> DAG:
+    """Return ``FOLDER__watch``: looks at all streams of a folder, and triggers ``NAME__revive`` where it is needed.
+
+    :param name: of the folder.
+    :param seconds: between two looks; None: only when a person triggers it.
+    """
+    with options.dag(
+        name,
+        "watch",
+        description=f"Watch the streams of {name}: lag, health, alerts; bring back those that have died.",
+        schedule=None if seconds is None else timedelta(seconds=seconds),
         start_date=datetime(2025, 1, 1, tzinfo=UTC),
-        catchup=False,
-        # Unpaused: a paused watch would be noticed only when the stream is already down.
+        # Unpaused: a paused watch would be noticed only when a stream is already down.
         is_paused_upon_creation=False,
         max_active_runs=RUNS,
-        default_args=RETRIES,
-        tags=["stream", spec.name],
-        doc_md=_ABOUT.format(spec=spec),
+        tags=["stream"],
+        doc_md=_ABOUT_WATCH.format(name=name),
     ) as dag:
-        # One at a time: each look appends to the samples of the one before.
-        operator(task_id="watch", stream=spec, max_active_tis_per_dag=1)
+        # One at a time: each look goes on from the one before.
+        look = WatchStreamsOperator(task_id="look", streams=folder, prefix=options.prefix, max_active_tis_per_dag=1)
+        # A cleared task finds the run that it has triggered.
+        TriggerDagRunOperator.partial(task_id="revive", skip_when_already_exists=True).expand_kwargs(look.output)
+    return dag
+
+
+def revive_dag(spec: StreamSpec, options: DagOptions) -> DAG:
+    """Return ``NAME__revive``: brings the stream back when it has lost its driver."""
+    return revive_with(ReviveStreamOperator, spec.name, options, stream=spec)
+
+
+def revive_with(operator: type[ReviveStreamOperator], name: str, options: DagOptions, **arguments: Any) -> DAG:
+    """Return ``NAME__revive`` with an operator of one's choice."""
+    with options.dag(
+        name,
+        "revive",
+        description=f"Bring back {name} when it has lost its driver.",
+        # Triggered by the watch: paused on creation, it would leave every stream down.
+        is_paused_upon_creation=False,
+        max_active_runs=1,
+        tags=["stream", name],
+        doc_md=_ABOUT_REVIVE.format(name=name),
+    ) as dag:
+        operator(task_id="revive", **arguments)
+    # After the operator, which would copy them.
+    about = "Run of the watch that found the stream without a driver; empty when a person triggers this."
+    dag.params = ParamsDict({"look": Param("", type="string", description=about)})
     return dag

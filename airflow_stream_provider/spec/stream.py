@@ -186,8 +186,8 @@ class LagSpec(_Part):
 class WatchSpec(_Part):
     """How the stream is watched.
 
-    `schedule`: how often, as a duration; null = only when a person triggers it. `for_at_least`: how long the lag must
-    stay beyond its limits before an alert opens, and within them before it closes.
+    `schedule`: how often, as a duration; null = not at all. `for_at_least`: how long the lag must stay beyond its
+    limits before an alert opens, and within them before it closes.
     """
 
     schedule: Annotated[Seconds, Field(ge=5)] | None = 60.0
@@ -283,33 +283,3 @@ def load_spec(path: str | Path) -> StreamSpec:
         raise file.refuse(error, StreamSpec) from None
     spec._source = path.absolute()
     return spec
-
-
-def load_specs(folder: str | Path) -> list[StreamSpec | SpecError]:
-    """Read every ``*.yaml`` and ``*.yml`` of a folder, by name; a file that cannot be used gives its SpecError.
-
-    :raises SpecError: the folder is not there.
-    """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise SpecError(
-            f"There is no folder {folder}.",
-            next_step="Give stream_dags() the folder of the YAML files, relative to the DAG file or absolute.",
-            folder=str(folder),
-        )
-    found: list[StreamSpec | SpecError] = []
-    names: dict[str, Path] = {}
-    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
-        try:
-            spec = load_spec(path)
-            if spec.name in names:
-                raise YamlFile.read(path).error(
-                    ("name",),
-                    f"the stream {spec.name!r} is described by {names[spec.name].name} already.",
-                    next_step="Rename one of the two, or delete one file.",
-                )
-            names[spec.name] = path
-            found.append(spec)
-        except SpecError as error:
-            found.append(error)
-    return found

@@ -1,9 +1,18 @@
-"""A stream to watch."""
+"""Which streams of a folder are watched, and by which declaration: that of the YAML now, or the last good one."""
 
 from __future__ import annotations
 
+import math
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from pydantic import ValidationError
+
+from airflow_stream_provider.spec.folder import StreamFile
+from airflow_stream_provider.spec.salvage import PLACEHOLDERS, WATCHED_FIELDS, salvage
 from airflow_stream_provider.spec.stream import StreamSpec
 
 
@@ -17,3 +26,86 @@ class Watched:
 
     spec: StreamSpec
     problem: str = ""
+
+
+@dataclass(frozen=True)
+class WatchedFolder:
+    """The streams of a folder.
+
+    :param streams: those that can be watched; no two have the same name.
+    :param dags: the names by which their DAGs go, by stream. They differ only where a YAML cannot be used.
+    :param declared: the good declarations by file name, for the next look; see `declaration`.
+    :param unknown: why files cannot be used of whose streams nothing is known: nobody watches them.
+    """
+
+    streams: tuple[Watched, ...]
+    dags: Mapping[str, str]
+    declared: Mapping[str, Mapping[str, Any]]
+    unknown: tuple[str, ...] = ()
+
+
+def watched_folder(files: Sequence[StreamFile], before: Mapping[str, Mapping[str, Any]]) -> WatchedFolder:
+    """Return what is to be watched of the files of a folder.
+
+    A file that cannot be used now stands for the stream that it described last, whatever it says now; where it is new,
+    for the stream of its name whose own file is gone; where nothing was ever good, for what can be read of it. A file
+    that is gone stands for nothing: its stream is not watched any more.
+
+    :param before: `declared` of the look before.
+    """
+    streams: dict[str, Watched] = {}
+    dags: dict[str, str] = {}
+    declared: dict[str, Mapping[str, Any]] = {}
+    unknown: list[str] = []
+    for file in files:
+        if file.spec is not None:
+            streams[file.spec.name] = Watched(file.spec)
+            dags[file.spec.name] = file.name
+            declared[file.path.name] = declaration(file.spec)
+    here = {file.path.name for file in files}
+    renamed = {str(fields.get("name")): fields for name, fields in before.items() if name not in here}
+    for file in (file for file in files if file.spec is None):
+        fields = before.get(file.path.name) or renamed.get(file.name)
+        good = None if fields is None else declared_spec(file.path, fields)
+        spec = good or salvage(file.path)
+        if spec is None:
+            unknown.append(str(file.error))
+        elif spec.name not in streams:
+            streams[spec.name] = Watched(spec, str(file.error))
+            dags[spec.name] = file.name
+            if good is not None and fields is not None:
+                declared[file.path.name] = fields
+    return WatchedFolder(tuple(streams.values()), dags, declared, tuple(unknown))
+
+
+def declaration(spec: StreamSpec) -> dict[str, Any]:
+    """Return as JSON what the watch needs of a stream's YAML; what the stream runs is in its control log."""
+    return spec.model_dump(mode="json", include=set(WATCHED_FIELDS), exclude_unset=True)
+
+
+def declared_spec(path: Path, fields: Mapping[str, Any]) -> StreamSpec | None:
+    """Return the stream of a declaration; None when another version wrote it, and it cannot be understood.
+
+    :param path: the YAML file that it was in.
+    """
+    try:
+        spec = StreamSpec.model_validate({**fields, **PLACEHOLDERS})
+    except ValidationError:
+        return None
+    spec._source = path.absolute()
+    return spec
+
+
+def is_due(spec: StreamSpec, last: float, now: float) -> bool:
+    """Return whether a stream is to be looked at: its `watch.schedule` has come round since the last look.
+
+    Streams with the same schedule come round at different times, so that no look gets all of them.
+
+    :param last: the date of the last look at the folder, seconds since 1970; 0: every watched stream is due.
+    :param now: the date of this one. Dates of runs and not the clock: a look that is late must not leave a stream out.
+    """
+    every = spec.watch.schedule
+    if every is None:
+        return False
+    offset = zlib.crc32(spec.name.encode()) % every
+    return not last or math.floor((last + offset) / every) != math.floor((now + offset) / every)

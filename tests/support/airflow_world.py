@@ -116,6 +116,19 @@ class World:
         self.date = again or datetime.now(UTC)
         return self.airflow.run(dag=f"{self.name}__{what}", logical_date=self.date.isoformat(), conf=conf, crash=crash)
 
+    def look(self) -> Run:
+        """Let the watch of the folder look once."""
+        return self.airflow.run(dag="streams__watch", logical_date=datetime.now(UTC).isoformat())
+
+    def watch(self, crash: Any = None) -> Run:
+        """Let the watch look, then carry out the run that it has triggered for this stream; else return the look."""
+        run = self.look()
+        assert run.state == "success", run.log[-8000:]
+        for each in run.other_runs:
+            if each["dag"] == f"{self.name}__revive" and each["state"] == "queued":
+                return self.by_hand("revive", crash=crash, **each["conf"])
+        return run
+
     def deploy(self, version: str = "1") -> Run:
         run = self.upgrade(version)
         assert run.state == "success", run.log[-8000:]

@@ -21,7 +21,13 @@ def test_the_promised_functions_have_their_signatures() -> None:
     wanted = [("commits", none), ("end_offsets", none), ("current_lag", none), ("now", none), ("allowed_lag", 0)]
     assert parameters(evaluate) == wanted
     assert [name for name, _ in parameters(read)][:1] == [name for name, _ in parameters(read) if _ is none]
-    assert [name for name, _ in parameters(stream_dags)] == ["folder"]
+    (folder, default), *options = parameters(stream_dags)
+    assert (folder, default) == ("folder", none)
+    assert dict(options) == {
+        **dict.fromkeys(("default_args", "queue", "pool", "executor_config", "access_control", "owner")),
+        "tags": (),
+        "prefix": "",
+    }
 
 
 def test_evaluate_answers_by_burrows_rules() -> None:

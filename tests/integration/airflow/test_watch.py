@@ -1,4 +1,4 @@
-"""The scheduled watch in a real Airflow: it brings back what died, and leaves alone what a person stopped."""
+"""The watch in a real Airflow: it brings back what died, and leaves alone what a person stopped."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from airflow_stream_provider.monitoring import samples as samples
-from tests.support.airflow_world import World
+from airflow_stream_provider.monitoring import samples
+from tests.support.airflow_world import Run, World
 
 
 def kill(world: World) -> None:
@@ -17,13 +17,24 @@ def kill(world: World) -> None:
     world.until("no driver", lambda: not world.drivers())
 
 
+def revived(world: World) -> Run:
+    """Look until a run of NAME__revive is triggered, and return it: the first look may still see a sign of life."""
+    for _ in range(3):
+        run = world.watch()
+        if "revive" in run.states and "look" not in run.states:
+            return run
+    raise AssertionError(run.log[-8000:])
+
+
 def test_a_stream_that_runs_is_looked_at_and_nothing_is_written(world: World) -> None:
     world.deploy("1")
     before = world.kinds()
     for _ in range(2):
-        run = world.by_hand("watch")
+        run = world.look()
         assert run.state == "success", run.log[-8000:]
-        assert run.result("watch")["holder"]
+        assert run.result("look") == []
+        assert run.states["revive"] == "skipped"
+        assert run.xcoms["look"]["summary"]["looked"] == 1
     kept = samples.read(world.log.store)
     assert [(sample.phase, sample.version, dict(sample.open_incidents)) for sample in kept] == [
         ("running", "1", {})
@@ -33,14 +44,12 @@ def test_a_stream_that_runs_is_looked_at_and_nothing_is_written(world: World) ->
 
 def test_a_stream_whose_driver_was_killed_runs_again(world: World) -> None:
     world.deploy("1")
-    world.by_hand("watch")
+    world.look()
     kill(world)
-    world.by_hand("watch")  # which may still see that it lived after the look before
-    run = world.by_hand("watch")
+    run = revived(world)
     assert run.state == "success", run.log[-8000:]
     assert world.version == "1"
-    kinds = world.kinds()
-    assert kinds[6:] == [
+    assert world.kinds()[6:] == [
         "fencing",
         "fenced",
         "failed",
@@ -60,9 +69,9 @@ def test_the_release_that_held_last_comes_back_rather_than_the_warm_older_one(wo
     upgraded = world.upgrade("2").result("hand_over")
     (holder,) = [pid for pid, deployment in world.drivers().items() if deployment == upgraded["deployment"]]
     os.kill(holder, signal.SIGKILL)
-    run = world.by_hand("watch")
+    run = revived(world)
     assert run.state == "success", run.log[-8000:]
-    assert run.result("watch")["holder"] != upgraded["previous"]
+    assert run.result("revive")["holder"] != upgraded["previous"]
     assert world.version == "2"
     assert world.kinds().count("declared") == 3
     world.assert_sound()
@@ -72,25 +81,35 @@ def test_what_a_person_stopped_stays_stopped(world: World) -> None:
     world.deploy("1")
     world.by_hand("stop")
     before = world.kinds()
-    run = world.by_hand("watch")
-    assert run.states["watch"] == "skipped"
+    assert world.look().result("look") == []
+    run = world.by_hand("revive")
+    assert run.states["revive"] == "skipped"
+    assert "Nobody is to run it" in run.log
     assert world.kinds() == before
     assert not world.drivers()
 
 
-def test_a_stream_that_was_never_deployed_is_skipped(world: World) -> None:
-    assert world.by_hand("watch").states["watch"] == "skipped"
+def test_a_stream_that_was_never_deployed_is_left_alone(world: World) -> None:
+    assert world.look().result("look") == []
+    assert world.by_hand("revive").states["revive"] == "skipped"
+
+
+def test_where_nothing_is_to_be_done_the_run_is_skipped_with_the_reason(world: World) -> None:
+    world.deploy("1")
+    run = world.by_hand("revive")
+    assert run.states["revive"] == "skipped"
+    assert "holds it, and its driver is alive" in run.log
 
 
 @pytest.mark.parametrize("call", [2, *(pytest.param(call, marks=pytest.mark.system) for call in (1, 4, 5))])
-def test_what_a_watch_that_died_had_begun_the_next_one_ends(world: World, call: int) -> None:
-    """Its calls are: kill, fenced, failed, declared, submit, requested. The next one is its own retry."""
+def test_what_a_task_that_died_had_begun_its_next_try_ends(world: World, call: int) -> None:
+    """Its calls are: kill, fenced, failed, declared, submit, requested."""
     world.deploy("1")
     kill(world)
-    died = world.by_hand("watch", crash={"call": call, "when": "after"})
-    assert (died.state, died.tries["watch"]) == ("success", 2)
-    run = world.by_hand("watch")
-    assert run.state == "success", run.log[-8000:]
+    died = world.by_hand("revive", crash={"call": call, "when": "after"})
+    assert (died.state, died.tries["revive"]) == ("success", 2)
+    run = world.by_hand("revive")
+    assert run.states["revive"] == "skipped"
     assert world.version == "1"
     assert world.kinds().count("submitted") == 2
     assert len(world.drivers()) == 1
@@ -105,28 +124,42 @@ def test_a_release_that_never_comes_up_is_not_started_over_and_over(world: World
     world.deploy("1")
     kill(world)
     broken.touch()
-    first = world.by_hand("watch")
+    first = world.by_hand("revive")
     assert first.state == "failed"
     assert "was started again and failed" in first.log
-    second = world.by_hand("watch")
-    assert second.states["watch"] == "skipped"
+    second = world.by_hand("revive")
+    assert second.states["revive"] == "skipped"
     assert "The next try comes in" in second.log
     assert world.kinds().count("declared") == 2
 
 
+def test_a_stream_whose_yaml_breaks_is_watched_and_brought_back_all_the_same(world: World) -> None:
+    """By what it said last, though not one line of it can be read any more."""
+    world.deploy("1")
+    world.look()
+    good = world.yaml.read_text()
+    world.yaml.write_text("[" + good.replace("control", "contorl"))
+    kill(world)
+    run = revived(world)
+    assert run.state == "success", run.log[-8000:]
+    assert world.version == "1"
+    world.yaml.write_text(good)
+    world.assert_sound()
+
+
 def test_people_are_told_over_several_runs_that_the_watch_itself_fails(world: World) -> None:
     world.deploy("1")
-    world.by_hand("stop")
-    log = world.folder / "control" / world.name / "log"
-    hidden = log.with_name("hidden")
-    log.rename(hidden)
-    first, second = world.by_hand("watch"), world.by_hand("watch")
-    assert (first.state, first.tries["watch"]) == ("failed", 4)
-    opened, again = (run.xcoms["watch"]["watch_incident"] for run in (first, second))
+    assert world.look().state == "success"
+    streams = world.yaml.parent
+    streams.rename(streams.with_name("away"))
+    try:
+        first, second = world.look(), world.look()
+    finally:
+        streams.with_name("away").rename(streams)
+    assert (first.state, first.tries["look"]) == ("failed", 1)
+    opened, again = (run.xcoms["look"]["memory"]["incident"] for run in (first, second))
     assert opened["incident"] == again["incident"]
     # Not acknowledged anew: nobody was told again.
     assert opened["acknowledged"] == again["acknowledged"] == {"log": opened["incident"]}
-    hidden.rename(log)
-    third, fourth = world.by_hand("watch"), world.by_hand("watch")
-    assert third.xcoms["watch"]["watch_incident"] == {}
-    assert "watch_incident" not in fourth.xcoms.get("watch", {})
+    third, fourth = world.look(), world.look()
+    assert third.xcoms["look"]["memory"]["incident"] == {} == fourth.xcoms["look"]["memory"]["incident"]

@@ -213,7 +213,7 @@ def test_what_the_watch_has_opened_is_bad_and_a_stream_that_was_stopped_is_not(
 
 def test_history_shows_the_last_samples(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(commands.history, folder) == Code.UNKNOWN
-    assert "orders__watch" in capsys.readouterr().out
+    assert "streams__watch" in capsys.readouterr().out
     for age, verdict in ((120, "OK"), (60, "OK"), (0, "ERR")):
         watched(tmp_path, time.time() - age, verdict)
     assert run(commands.history, folder, last=2) == Code.BAD

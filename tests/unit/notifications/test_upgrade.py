@@ -13,7 +13,8 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.alert import Alert
 from airflow_stream_provider.monitoring.recipients import takes_alerts
 from airflow_stream_provider.notifications.upgrade import UpgradeNotifier
-from airflow_stream_provider.runbook.dags import upgrade_dag
+from airflow_stream_provider.runbook.options import DagOptions
+from airflow_stream_provider.runbook.upgrade import upgrade_dag
 from airflow_stream_provider.spec.stream import NotifySpec, StreamSpec
 from tests.support.tasks import spec_in
 
@@ -36,7 +37,7 @@ def failed(error: str) -> Any:
 
 
 def test_the_last_task_of_the_upgrade_tells_whom_the_yaml_names(spec: StreamSpec) -> None:
-    dag: DAG = upgrade_dag(spec)
+    dag: DAG = upgrade_dag(spec, DagOptions())
     callbacks: Any = dag.get_task("report").on_failure_callback
     (callback,) = callbacks
     callback(failed("Release 2 took over and did not stay. It is late. Rolled back."))

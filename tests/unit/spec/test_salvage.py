@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.spec.salvage import salvage
+from airflow_stream_provider.spec.salvage import salvage, salvage_name
 from airflow_stream_provider.spec.stream import WatchSpec
 
 GOOD = """\
@@ -89,3 +90,22 @@ def test_a_file_that_is_gone_or_has_no_name_of_a_stream(tmp_path: Path) -> None:
     assert salvage(tmp_path / "gone.yaml") is None
     (tmp_path / "Not A Name.yaml").write_text(GOOD.replace("name: orders", "name: 7"))
     assert salvage(tmp_path / "Not A Name.yaml") is None
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "name"),
+    [
+        ("orders.yaml", GOOD.replace("version:", "version: ["), "orders"),
+        ("new.yaml", GOOD.replace("file:///", "s3://"), "orders"),
+        ("new.yaml", GOOD.replace("name: orders", "name: ["), "new"),
+        ("orders eu (2).yaml", "[", "orders-eu--2-"),
+    ],
+)
+def test_the_dags_of_a_file_have_its_streams_name_if_that_can_be_read(
+    tmp_path: Path, file: str, text: str, name: str
+) -> None:
+    path = tmp_path / file
+    path.write_text(text)
+    assert salvage_name(path) == name
+    path.unlink()
+    assert salvage_name(path) == re.sub("[ ()]", "-", path.stem)

@@ -9,7 +9,7 @@ from airflow_stream_provider.lag.limits import BAD
 from airflow_stream_provider.lag.report import Alarm, Verdict
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.policy import Policy
-from airflow_stream_provider.spec.stream import Strategy, load_spec, load_specs
+from airflow_stream_provider.spec.stream import Strategy, load_spec
 
 GOOD = """\
 name: orders
@@ -203,19 +203,3 @@ def test_an_argument_that_takes_its_secret_from_the_next_word_is_refused(write: 
 def test_innocent_arguments_pass(write: Write) -> None:
     spec = load_spec(write(GOOD + "arguments: [--max-tokens, 5, --topic, passwords-changed, --tokenizer, x]\n"))
     assert len(spec.arguments) == 6
-
-
-def test_one_broken_file_leaves_the_others(write: Write, tmp_path: Path) -> None:
-    write(GOOD)
-    write("name: [", "broken.yaml")
-    write(GOOD, "twin.yml")
-    orders, twin = [s for s in load_specs(tmp_path / "streams") if getattr(s, "fields", {}).get("line") != 2]
-    assert not isinstance(orders, SpecError)
-    assert orders.name == "orders"
-    assert isinstance(twin, SpecError)
-    assert "the stream 'orders' is described by orders.yaml already" in str(twin)
-
-
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="There is no folder"):
-        load_specs(tmp_path / "nowhere")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.runbook.dags import stream_dags
-from airflow_stream_provider.spec.salvage import salvage
-from airflow_stream_provider.spec.stream import LagSpec, StreamSpec, UpgradeSpec, WatchSpec, load_specs
+from airflow_stream_provider.spec.folder import load_specs
+from airflow_stream_provider.spec.salvage import salvage, salvage_name
+from airflow_stream_provider.spec.stream import LagSpec, StreamSpec, UpgradeSpec, WatchSpec
 
 GOOD = """\
 name: orders
@@ -77,6 +79,7 @@ def outcome(data: bytes) -> StreamSpec | SpecError:
             assert found.fields["file"] == str(path)
         rest = salvage(path)
         assert rest is None or isinstance(rest, StreamSpec)
+        assert re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", salvage_name(path))
     assert isinstance(found, (StreamSpec, SpecError))
     return found
 

@@ -1,0 +1,85 @@
+"""The incident that the watch itself has failed: whom to tell, and who was told already."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_stream_provider.lag.limits import Health
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.monitoring.alert import pending_alerts
+from airflow_stream_provider.monitoring.delivery import deliver
+from airflow_stream_provider.monitoring.incidents import (
+    Incident,
+    IncidentKind,
+    IncidentState,
+    Symptom,
+    update_incidents,
+)
+from airflow_stream_provider.monitoring.recipients import ImportedRecipient, named
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.spec.stream import StreamSpec
+
+log = logging.getLogger(__name__)
+
+
+def tell_of_watch(
+    name: str, problem: str, before: Mapping[str, Any], specs: Iterable[StreamSpec], context: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Tell everybody whom one of the streams names that the watch has failed, or works again; each of them once.
+
+    What goes wrong in telling is logged: it must not take the place of how the look ended.
+
+    :param name: of the watch.
+    :param problem: what is wrong, sentences; empty: nothing.
+    :param before: what this returned at the look before; damaged or of another version, it begins anew.
+    :return: as JSON, for the next look; empty when nothing is wrong and nobody is left to be told.
+    """
+    if not problem and not before:
+        return {}
+    try:
+        return _tell(name, problem, _known(before), _recipients(specs), context)
+    except Exception as error:  # noqa: BLE001 - as said
+        says = str(error) if isinstance(error, StreamError) else type(error).__name__
+        log.error("People could not be told of the watch; the next look tries again: %s", says)
+        return dict(before)
+
+
+def _tell(
+    name: str, problem: str, known: Mapping[str, IncidentState], to: Mapping[str, Any], context: Mapping[str, Any]
+) -> dict[str, Any]:
+    symptom = Symptom(Health.FAIL if problem else Health.PASS, problem)
+    now = time.time()
+    incidents = update_incidents(name, known, {IncidentKind.WATCH: symptom}, now)
+    state = incidents[IncidentKind.WATCH]
+    for alert, names in pending_alerts(name, incidents, now, to):
+        delivered = deliver(alert, {each: to[each] for each in names}, context)
+        state = state.acknowledge(Incident(alert.incident, alert.since), delivered, open=alert.open)
+    return {} if state.incident is None and not state.acknowledged else state.to_json()
+
+
+def _known(before: Mapping[str, Any]) -> dict[str, IncidentState]:
+    try:
+        return {IncidentKind.WATCH.value: IncidentState.from_json(before)} if before else {}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        log.warning("What an earlier look said of the watch was left by another version; beginning anew.")
+        return {}
+
+
+def _recipients(specs: Iterable[StreamSpec]) -> dict[str, Any]:
+    found = {
+        json.dumps([each.call, each.arguments], sort_keys=True, default=str): ImportedRecipient(
+            each.call, each.arguments
+        )
+        for spec in specs
+        for each in spec.notify
+    }
+    return {"log": _write_to_log, **named([found[key] for key in sorted(found)])}
+
+
+def _write_to_log(alert: Any) -> None:
+    log.warning("%s\n%s", alert.subject, alert.text)

@@ -1,0 +1,67 @@
+"""Bring back a stream that has lost its driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowSkipException
+from typing_extensions import override
+
+from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.planning.conditions import Needs
+from airflow_stream_provider.planning.recover import drivers_of_interest, recover
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.steps import Done, Skip, Step
+from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.hooks.stream import StreamHook
+
+
+class ReviveStreamOperator(StreamOperator):
+    """Bring back a stream that has lost its holder; skipped, with the reason, when there is nothing to do.
+
+    It fences the dead driver (killed, and confirmed gone by the cluster), ends requests that nobody can fulfil any
+    more, and appoints a warm driver of the release that held last, or else starts that release again; for the
+    exceptions see `recovery_step`. A new release is never put in charge; a stream that was stopped or has finished is
+    left alone.
+
+    XCom: `stream`, `holder`, `phase`.
+    """
+
+    WAIT_SECONDS = 1500.0
+    _before: Mapping[str, int] = {}
+
+    @cached_property
+    def hook(self) -> StreamHook:
+        """The hook of the stream; where no `cluster` is declared, that of the last submission."""
+        hook = super().hook
+        if not hook.cluster_conn_id and hook.folder.exists():
+            used = [each.cluster for each in hook.control_log.refresh().deployments.values() if each.cluster]
+            hook.cluster_conn_id = used[-1] if used else ""
+        return hook
+
+    @override
+    def begin(self, context: Context) -> None:
+        # Imported here: parsing a DAG file needs no samples.
+        from airflow_stream_provider.monitoring.samples import read
+
+        if not self.hook.exists():
+            raise AirflowSkipException("This stream has never been deployed.")
+        samples = read(self.hook.control_log.store)
+        self._before = samples[-1].counters if samples else {}
+
+    @override
+    def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        step = recover(snapshot, identity, outcome, self._before)
+        if isinstance(step, Done) and not any(record.by == identity.by for record in snapshot.records):
+            return Skip(f"{snapshot.holding} holds it, and its driver is alive.")
+        return step
+
+    @override
+    def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
+        return Needs(drivers=drivers_of_interest(snapshot))

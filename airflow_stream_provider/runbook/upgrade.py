@@ -1,0 +1,181 @@
+"""The DAG that upgrades a stream, and the one that ends the release before."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, BaseOperator, Param, TriggerRule
+from airflow.sdk.definitions.param import ParamsDict
+
+from airflow_stream_provider.lifecycle.ids import VERSION
+from airflow_stream_provider.notifications.upgrade import UpgradeNotifier
+from airflow_stream_provider.operators.check import CheckReleaseOperator
+from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
+from airflow_stream_provider.operators.judge import JudgeRehearsalOperator
+from airflow_stream_provider.operators.make_room import MakeRoomOperator
+from airflow_stream_provider.operators.retire import RetireOperator
+from airflow_stream_provider.operators.soak import SoakOperator
+from airflow_stream_provider.operators.standby import SubmitStandbyOperator
+from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
+from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
+from airflow_stream_provider.runbook.options import DagOptions
+from airflow_stream_provider.runbook.restart import StopFirstOperator
+from airflow_stream_provider.spec.stream import Strategy, StreamSpec
+
+_RELEASE = {
+    "version": "{{ params.version }}",
+    "application": "{{ params.application }}",
+    "arguments": "{{ params.arguments | tojson }}",
+    "changed_checkpoints": "{{ params.changed_checkpoints | tojson }}",
+}
+# `submit` pushes it before it does anything else, so the tasks that clean up after a failure find it.
+_NEW = "{{ ti.xcom_pull(task_ids='submit', key='deployment') or '' }}"
+_OLD = "{{ (ti.xcom_pull(task_ids='hand_over') or {}).get('previous', '') }}"
+_FAULT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or '' }}"
+_SOAKED = "{{ (ti.xcom_pull(task_ids='soak') or {}).get('result', '') }}"
+# Empty when the soak ended well: whoever took over since may keep this release warm for a roll-back.
+_UNFIT = "{% if not (ti.xcom_pull(task_ids='soak') or {}).get('result') %}" + _NEW + "{% endif %}"
+
+_REJECTED_BY = "{{ ti.xcom_pull(task_ids='approve', key='rejected_by') or '' }}"
+_WHY_DISCARDED = (
+    "{% set who = ti.xcom_pull(task_ids='approve', key='rejected_by') %}"
+    "{% if who %}Rejected by {{ who }}.{% else %}It did not stay.{% endif %}"
+)
+_ABOUT_UPGRADE = """\
+Upgrades the stream {spec.name}. The new release is warm before the old one stops:
+
+1. **check**: YAML, script, cluster and Kafka, before anything is touched
+2. **submit**: the new driver comes up and rehearses on a clone of the checkpoint
+3. **hand_over**: it takes over between two batches
+4. **soak**: it is watched; if it is no good, **roll_back** gives the stream back to the old one
+
+Every task may be cleared or retried at any time.
+"""
+
+
+def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
+    """Return ``NAME__upgrade``: check, submit and rehearse, judge, hand over, soak, retire; and the way back."""
+    with options.dag(
+        spec.name,
+        "upgrade",
+        description=f"Upgrade the stream {spec.name}: the new release is warm before the old one stops.",
+        # Upgrades wait for each other, but not for the retirement of old releases (RetireLaterOperator).
+        max_active_runs=1,
+        tags=["stream", spec.name],
+        doc_md=_ABOUT_UPGRADE.format(spec=spec),
+    ) as dag:
+        check = CheckReleaseOperator(
+            task_id="check", stream=spec, room="{{ params.strategy == 'handover' }}", retries=0, **_RELEASE
+        )
+        make_room = MakeRoomOperator(task_id="make_room", stream=spec)
+        stop_first = StopFirstOperator(task_id="stop_first", stream=spec, strategy="{{ params.strategy }}")
+        submit = SubmitStandbyOperator(task_id="submit", stream=spec, trigger_rule=TriggerRule.NONE_FAILED, **_RELEASE)
+        judge = JudgeRehearsalOperator(task_id="judge", stream=spec, deployment=_NEW)
+        hand_over = HandOverOperator(task_id="hand_over", stream=spec, deployment=_NEW)
+        soak = SoakOperator(task_id="soak", stream=spec, deployment=_NEW)
+        retire = RetireLaterOperator(
+            task_id="retire",
+            stream=spec,
+            previous=_OLD,
+            trigger_dag_id=options.dag_id(spec.name, "retire"),
+            trigger_run_id="{{ run_id }}",
+        )
+        roll_back = RollBackOperator(
+            task_id="roll_back", stream=spec, deployment=_NEW, fault=_FAULT, trigger_rule=TriggerRule.ONE_FAILED
+        )
+        discard = RetireOperator(
+            task_id="discard",
+            stream=spec,
+            deployment=_UNFIT,
+            reason=_WHY_DISCARDED,
+        )
+        report = ReportUpgradeOperator(
+            task_id="report",
+            stream=spec,
+            deployment=_NEW,
+            soaked=_SOAKED,
+            fault=_FAULT,
+            rejected_by=_REJECTED_BY,
+            on_failure_callback=UpgradeNotifier(stream=spec),
+        )
+        steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge]
+        if spec.upgrade.approval:
+            steps.append(_approval(spec))
+        steps += [hand_over, soak]
+        for before, after in zip(steps, [*steps[1:], retire], strict=True):
+            before >> after
+        soak >> roll_back >> discard >> report
+        retire >> report
+        # They run as well when a person marks the run as failed: no standby keeps cores for nobody, and the run's state
+        # is the report's, not that of what was skipped.
+        discard.as_teardown()
+        report.as_teardown(on_failure_fail_dagrun=True)
+    # Set after the operators: Airflow copies the DAG's params for every operator made in it, which would take most of
+    # the parsing time. Tasks see them all the same.
+    dag.params = ParamsDict(_form(spec))
+    return dag
+
+
+def retire_dag(spec: StreamSpec, options: DagOptions) -> DAG:
+    """Return ``NAME__retire``: ends a release that does not hold the stream any more. Upgrades start it."""
+    with options.dag(
+        spec.name,
+        "retire",
+        description=f"End a release of {spec.name} that was kept warm.",
+        # Triggered by the upgrade: paused, it would keep old releases warm for ever without a visible reason.
+        is_paused_upon_creation=False,
+        params={"deployment": Param("", type="string", description="Deployment that does not hold the stream.")},
+        tags=["stream", spec.name],
+        doc_md=f"Ends a release of the stream {spec.name} that does not hold it any more. Upgrades start this DAG.",
+    ) as dag:
+        RetireOperator(task_id="retire", stream=spec, deployment="{{ params.deployment }}", reason="Kept long enough.")
+    return dag
+
+
+def _form(spec: StreamSpec) -> dict[str, Param]:
+    return {
+        "version": Param(
+            spec.version, type="string", pattern=f"^{VERSION.pattern}$", description="Label of the new release."
+        ),
+        "application": Param(
+            spec.application,
+            type="string",
+            minLength=1,
+            description="Script; a .py file inside the folder where the YAML's relative paths start.",
+        ),
+        "arguments": _arguments(spec),
+        "strategy": _strategy(spec),
+        "changed_checkpoints": Param(
+            [],
+            type="array",
+            items={"type": "string"},
+            description="Checkpoints of queries that this release adds, drops or renames on purpose, one a line.",
+        ),
+    }
+
+
+def _arguments(spec: StreamSpec) -> Param:
+    about = "Arguments of the script, one a line."
+    wanted = list(spec.arguments)
+    if spec.upgrade.free_arguments:
+        return Param(wanted, type="array", items={"type": "string"}, description=about)
+    # The form does not show a constant, and Airflow refuses a run with another value.
+    return Param(wanted, type="array", const=wanted, description=about)
+
+
+def _strategy(spec: StreamSpec) -> Param:
+    about = " ".join(f"**{strategy.value}**: {strategy.description}" for strategy in Strategy)
+    wanted = spec.upgrade.strategy.value
+    if spec.upgrade.approval:
+        # Whoever triggers shall not stop the old release before anybody is asked: `restart` does that first.
+        return Param(wanted, type="string", const=wanted, description_md=about)
+    return Param(wanted, type="string", enum=[s.value for s in Strategy], description_md=about)
+
+
+def _approval(spec: StreamSpec) -> BaseOperator:
+    return ApproveUpgradeOperator(
+        task_id="approve",
+        stream=spec,
+        deployment=_NEW,
+        application=_RELEASE["application"],
+        rehearsal="{{ ti.xcom_pull(task_ids='judge') | tojson }}",
+        subject=f"Hand {spec.name} over to release {{{{ params.version }}}}?",
+    )

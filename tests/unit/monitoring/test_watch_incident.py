@@ -1,0 +1,75 @@
+"""People are told that the watch fails, and that it works again: each once, whoever else cannot be told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.monitoring import watch_incident
+from airflow_stream_provider.monitoring.recipients import takes_alerts
+from airflow_stream_provider.monitoring.watch_incident import tell_of_watch
+from airflow_stream_provider.spec.stream import StreamSpec
+
+TOLD: list[Any] = []
+REFUSED = ["anna"]
+
+
+@takes_alerts
+def page(alert: Any, who: str) -> None:
+    if who in REFUSED:
+        raise OSError("https://hooks.example.org/hunter2")
+    TOLD.append((who, alert.open, alert.incident))
+
+
+def spec(name: str, *who: str) -> StreamSpec:
+    fields = {"application": "a.py", "version": "1", "cluster": "c", "control": "file:///d"}
+    notify = [{"call": f"{__name__}.page", "arguments": {"who": each}} for each in who]
+    return StreamSpec.model_validate({**fields, "name": name, "notify": notify})
+
+
+@pytest.fixture(autouse=True)
+def nobody() -> None:
+    TOLD.clear()
+    REFUSED[:] = ["anna"]
+
+
+def tell(problem: str, before: dict[str, Any], *specs: StreamSpec) -> dict[str, Any]:
+    return tell_of_watch("streams", problem, before, specs, {})
+
+
+def test_each_is_told_once_and_who_could_not_be_reached_again(caplog: pytest.LogCaptureFixture) -> None:
+    streams = spec("a", "anna", "bob"), spec("b", "bob")
+    first = tell("It fails.", {}, *streams)
+    assert [("bob", True, first["incident"]["id"])] == TOLD
+    REFUSED.clear()
+    second = tell("It fails.", first, *streams)
+    assert [who for who, _, _ in TOLD] == ["bob", "anna"]
+    assert tell("", second, *streams) == {}
+    assert [(who, open) for who, open, _ in TOLD[2:]] == [("anna", False), ("bob", False)] or [
+        (who, open) for who, open, _ in TOLD[2:]
+    ] == [("bob", False), ("anna", False)]
+    assert "hunter2" not in caplog.text
+
+
+def test_where_nothing_is_wrong_nobody_is_told() -> None:
+    assert tell("", {}, spec("a", "bob")) == {}
+    assert TOLD == []
+
+
+def test_what_another_version_left_is_begun_anew() -> None:
+    assert tell("It fails.", {"of": "another version"}, spec("a", "bob"))["incident"]
+    assert len(TOLD) == 1
+
+
+def test_what_goes_wrong_in_telling_is_left_for_the_next_look(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    def broken(*args: Any) -> Any:
+        raise RuntimeError("hunter2")
+
+    monkeypatch.setattr(watch_incident, "deliver", broken)
+    assert tell("It fails.", {}, spec("a", "bob")) == {}
+    assert "RuntimeError" in caplog.text
+    assert "hunter2" not in caplog.text

@@ -1,0 +1,100 @@
+"""Bringing a stream back, against a real control log: what is done, and what is skipped with its reason."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
+
+from airflow_stream_provider.control import ControlLog, make_root
+from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.monitoring.samples import LagSample, append
+from airflow_stream_provider.operators.revive import ReviveStreamOperator
+from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.noting_cluster import NotingCluster
+from tests.support.story import OLD, RUNNING, STARTED, STOPPED, failed, submitted, write
+from tests.support.tasks import context, run
+
+
+def revive(spec: StreamSpec) -> Any:
+    return run(ReviveStreamOperator(task_id="t", stream=spec))
+
+
+def beat(log: ControlLog, counter: int) -> None:
+    log.beat(OLD, Heartbeat(counter=counter, at=time.time()))
+
+
+def test_a_control_folder_that_is_not_mounted_is_an_error(spec: StreamSpec, tmp_path: Path) -> None:
+    away = spec.model_copy(update={"control": f"file://{tmp_path}/away"})
+    with pytest.raises(ControlUnavailable, match="is not a control root"):
+        revive(away)
+
+
+def test_a_stream_that_was_never_deployed_is_skipped(spec: StreamSpec) -> None:
+    make_root(spec.control)
+    with pytest.raises(AirflowSkipException, match="never been deployed"):
+        revive(spec)
+
+
+def test_one_that_is_alive_since_the_last_look_is_skipped_at_once(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *RUNNING)
+    append(log.store, LagSample(time.time(), counters={OLD: 1}))
+    beat(log, 2)
+    with pytest.raises(AirflowSkipException, match="orders-1-aaaa holds it, and its driver is alive"):
+        revive(spec)
+
+
+def test_one_that_may_be_dead_is_watched_first(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *RUNNING)
+    append(log.store, LagSample(time.time(), counters={OLD: 2}))
+    beat(log, 2)
+    with pytest.raises(TaskDeferred) as deferred:
+        revive(spec)
+    condition = deferred.value.trigger.serialize()[1]["condition"]
+    assert (condition["condition"], condition["counters"]) == ("SignsOfLife", {OLD: 2})
+    assert not any(record.kind == "fenced" for record in log.records())
+
+
+def test_one_that_somebody_stopped_is_left_alone(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *STOPPED)
+    with pytest.raises(AirflowSkipException, match="Nobody is to run it"):
+        revive(spec)
+
+
+def test_one_that_has_failed_is_declared_and_submitted_again(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster
+) -> None:
+    write(log, *RUNNING, failed(OLD))
+    operator = ReviveStreamOperator(task_id="t", stream=spec)
+    with pytest.raises(Exception, match=r".+"):
+        operator.execute(context())  # the release of the story has no files, which is found before it is submitted
+    [again] = [record for record in log.records() if record.kind == "declared"][1:]
+    assert again.by == "airflow:dag/run/t"
+
+
+def test_nothing_is_done_on_a_part_of_a_log(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *RUNNING, failed(OLD))
+    (log.store.folder / "log" / f"{4:020d}.json").write_bytes(b"torn")
+    last = log.state.seq
+    with pytest.raises(ControlLogDamaged):
+        revive(spec)
+    assert log.store.read(last + 1) is None
+
+
+def test_nothing_is_done_on_an_older_copy_of_the_log(spec: StreamSpec, log: ControlLog) -> None:
+    write(log, *STARTED)
+    log.beat(OLD, Heartbeat(counter=7, seq=len(RUNNING), epoch=1))
+    with pytest.raises(ControlLogDamaged):
+        revive(spec)
+    assert log.store.read(len(STARTED) + 1) is None
+
+
+def test_without_a_cluster_it_is_that_of_the_last_submission(spec: StreamSpec, log: ControlLog) -> None:
+    nowhere = spec.model_copy(update={"cluster": ""})
+    write(log, *RUNNING)
+    assert submitted("x").fields["cluster"] == "spark_default"
+    assert ReviveStreamOperator(task_id="t", stream=nowhere).hook.address["cluster"] == "spark_default"

@@ -1,0 +1,102 @@
+"""The upgrade's DAG: its order of tasks, and its form."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import ParamValidationError
+
+from airflow_stream_provider.operators.soak import SoakOperator
+from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
+from airflow_stream_provider.runbook.later import RetireLaterOperator
+from airflow_stream_provider.runbook.options import DagOptions
+from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
+from airflow_stream_provider.spec.stream import load_spec
+
+SPEC = (
+    "name: {name}\napplication: apps/a.py\nversion: v1\ncluster: c\ncontrol: file:///d\nconf: {{spark.cores.max: 2}}\n"
+)
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> Path:
+    folder = tmp_path / "streams"
+    folder.mkdir()
+    (folder / "orders.yaml").write_text(SPEC.format(name="orders"))
+    return folder
+
+
+def upgrade(streams: Path, name: str = "orders", prefix: str = "") -> DAG:
+    return upgrade_dag(load_spec(streams / f"{name}.yaml"), DagOptions(prefix=prefix))
+
+
+def test_its_tasks_have_their_order(streams: Path) -> None:
+    dag = upgrade(streams)
+    order = ["check", "make_room", "stop_first", "submit", "judge", "hand_over", "soak", "retire", "report"]
+    for before, after in pairwise(order):
+        assert after in dag.get_task(before).downstream_task_ids
+    assert dag.get_task("roll_back").upstream_task_ids == {"soak"}
+    assert dag.get_task("discard").upstream_task_ids == {"roll_back"}
+    assert dag.max_active_runs == 1
+    assert dag.get_task("check").retries == 0
+
+
+def test_the_old_release_is_retired_by_the_dag_of_the_same_prefix(streams: Path) -> None:
+    retire = upgrade(streams, prefix="p.").get_task("retire")
+    assert isinstance(retire, RetireLaterOperator)
+    spec = load_spec(streams / "orders.yaml")
+    assert retire.trigger_dag_id == "p.orders__retire" == retire_dag(spec, DagOptions(prefix="p.")).dag_id
+
+
+def test_the_form_starts_with_what_the_yaml_says(streams: Path) -> None:
+    form = upgrade(streams).params
+    assert form["version"] == "v1"
+    assert form["strategy"] == "handover"
+    assert form.get_param("strategy").schema["enum"] == ["handover", "restart"]
+    assert form["arguments"] == []
+
+
+def test_the_form_takes_no_other_arguments_unless_the_yaml_says_so(streams: Path) -> None:
+    free = SPEC.format(name="free") + "arguments: [--a]\nupgrade: {free_arguments: true}\n"
+    (streams / "free.yaml").write_text(free)
+    with pytest.raises(ParamValidationError):
+        upgrade(streams).params.get_param("arguments").resolve(["-n1"])
+    assert upgrade(streams, "free").params.get_param("arguments").resolve(["-n1"]) == ["-n1"]
+
+
+@pytest.mark.parametrize("strategy", ["handover", "restart"])
+def test_with_an_approval_only_the_yaml_chooses_the_strategy(streams: Path, strategy: str) -> None:
+    """`restart` stops the old release before anybody is asked."""
+    asked = SPEC.format(name="asked") + f"upgrade: {{approval: true, strategy: {strategy}}}\n"
+    (streams / "asked.yaml").write_text(asked)
+    other = {"handover": "restart", "restart": "handover"}[strategy]
+    assert upgrade(streams).params.get_param("strategy").resolve(other) == other
+    chosen = upgrade(streams, "asked").params.get_param("strategy")
+    assert chosen.resolve() == strategy
+    with pytest.raises(ParamValidationError):
+        chosen.resolve(other)
+
+
+@pytest.mark.parametrize("version", ["1 [payments-2]", 'a"b', "a\nb", ""])
+def test_the_form_takes_no_version_that_is_no_label(streams: Path, version: str) -> None:
+    with pytest.raises(ParamValidationError):
+        upgrade(streams).params.get_param("version").resolve(version)
+
+
+def test_an_approval_is_a_task_only_if_wanted(streams: Path) -> None:
+    (streams / "asked.yaml").write_text(SPEC.format(name="asked") + "upgrade: {approval: true}\n")
+    assert "approve" not in upgrade(streams).task_ids
+    approve = upgrade(streams, "asked").get_task("approve")
+    assert approve.downstream_task_ids == {"hand_over"}
+    assert isinstance(approve, ApproveUpgradeOperator)
+    assert approve.response_timeout == timedelta(hours=1)
+
+
+def test_a_stream_may_come_from_the_default_arguments(streams: Path) -> None:
+    spec = load_spec(streams / "orders.yaml")
+    with DAG("d", default_args={"stream": spec}):
+        assert SoakOperator(task_id="soak", deployment="x").seconds == 600  # type: ignore[call-arg]
