@@ -51,7 +51,7 @@ def main() -> int:
                         args.dags, AirflowApi(args.attach, "admin", os.environ[PASSWORD_VARIABLE])
                     )
                     # As WATCH says.
-                    watch = f"{environment.spec.name}__watch"
+                    watch = "streams__watch"
                     environment.airflow.wait_for_dag(watch)
                     environment.airflow.pause(watch)
                 else:

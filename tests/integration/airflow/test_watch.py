@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import pytest
 
@@ -18,10 +19,11 @@ def kill(world: World) -> None:
 
 
 def revived(world: World) -> Run:
-    """Look until a run of NAME__revive is triggered, and return it: the first look may still see a sign of life."""
-    for _ in range(3):
+    """Look until a run of NAME__revive is triggered, and return it: a driver is not missed before its lease is over."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
         run = world.watch()
-        if "revive" in run.states and "look" not in run.states:
+        if "look" not in run.states:
             return run
     raise AssertionError(run.log[-8000:])
 

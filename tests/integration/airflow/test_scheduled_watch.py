@@ -1,0 +1,128 @@
+"""The watch under a real scheduler: looks go on while a stream is brought back, and one that is killed is made good."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devstack.airflow_api import AirflowApi
+from devstack.stack import LocalStack
+from tests.support.airflow_world import World
+
+ROOT = Path(__file__).parents[3]
+PREFIX = "shop."
+WATCH = f"{PREFIX}streams__watch"
+# Every process that reads this file writes down for which DAG, and which DAGs it has built.
+DAG_FILE = f"""\
+import json
+from pathlib import Path
+
+from airflow.sdk import get_parsing_context
+
+from airflow_stream_provider import stream_dags
+from tests.integration.airflow.worker import without_spark
+
+without_spark()
+dags = stream_dags("streams/", prefix={PREFIX!r})
+with open(Path(__file__).parent.parent / "built.jsonl", "a") as file:
+    file.write(json.dumps([get_parsing_context().dag_id, sorted(dags)]) + "\\n")
+globals().update(dags)
+"""
+
+
+@pytest.fixture
+def orders(make_world: Callable[..., World], tmp_path: Path) -> World:
+    """A stream that runs, and names somebody to be told."""
+    world = make_world()
+    recipient = {"call": "tests.support.slow_recipient.page", "arguments": {"folder": str(tmp_path)}}
+    text = world.yaml.read_text()
+    world.yaml.write_text(f"{text}watch: {{schedule: 10s}}\nnotify: [{json.dumps(recipient)}]\n")
+    world.deploy("1")
+    return world
+
+
+@pytest.fixture
+def api(orders: World, tmp_path: Path) -> Iterator[AirflowApi]:
+    """A whole Airflow that watches it, and two streams more that were never deployed."""
+    dags = tmp_path / "dags"
+    (dags / "streams").mkdir(parents=True)
+    text = orders.yaml.read_text()
+    for name in (orders.name, "quiet", "idle"):
+        (dags / "streams" / f"{name}.yaml").write_text(text.replace(f"name: {orders.name}", f"name: {name}"))
+    (dags / "streams.py").write_text(DAG_FILE)
+    variables = {
+        "AIRFLOW_CONN_SPARK_HERE": json.dumps({"conn_type": "spark", "host": "local[1]"}),
+        "PYTHONPATH": str(ROOT),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+    }
+    with LocalStack(tmp_path / "stack", kafka=False, spark=False, dags_folder=dags, variables=variables) as stack:
+        yield stack.airflow.api
+
+
+def until(what: str, condition: Callable[[], Any], seconds: float = 300.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.5)
+    return found
+
+
+def lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def runs(api: AirflowApi, dag_id: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = api.call("GET", f"dags/{dag_id}/dagRuns", limit=100, order_by="start_date")[
+        "dag_runs"
+    ]
+    return found
+
+
+def test_a_look_that_is_killed_is_made_good_and_looks_go_on_while_the_stream_is_brought_back(
+    orders: World, api: AirflowApi, tmp_path: Path
+) -> None:
+    revive = f"{PREFIX}{orders.name}__revive"
+    api.wait_for_dag(WATCH)
+    until("a look", lambda: any(run["state"] == "success" for run in runs(api, WATCH)))
+    assert runs(api, revive) == []
+
+    for pid in orders.drivers():
+        os.kill(pid, signal.SIGKILL)
+    # The look that finds it dead is killed while it tells somebody.
+    until("somebody to be told", (tmp_path / "hung").exists)
+    os.kill(int((tmp_path / "hung").read_text()), signal.SIGKILL)
+
+    until("the stream to run again", lambda: orders.state.holder is not None and len(orders.drivers()) == 1)
+    until("its revival to end", lambda: [run["state"] for run in runs(api, revive)][:1] == ["success"])
+    (killed,) = [run for run in runs(api, WATCH) if run["state"] == "failed"]
+    assert api.task_states(WATCH, killed["dag_run_id"])["look"] == "failed"
+    assert orders.version == "1"
+    assert orders.kinds().count("submitted") == 2
+
+    revived = runs(api, revive)[0]
+    meanwhile = [
+        run
+        for run in runs(api, WATCH)
+        if run["state"] == "success" and revived["start_date"] < (run["end_date"] or "") < revived["end_date"]
+    ]
+    assert meanwhile, "looks went on"
+
+    until("the end to be told", lambda: any(not each["open"] for each in lines(tmp_path / "told.jsonl")))
+    told = [each for each in lines(tmp_path / "told.jsonl") if each["kind"] == "down"]
+    assert len({each["incident"] for each in told}) == 1
+    # Once by the look that was killed before it could keep that, and once by the next one.
+    assert [each["open"] for each in told] == [True, True, False]
+    orders.assert_sound()
+
+    built = [(wanted, dags) for wanted, dags in lines(tmp_path / "built.jsonl") if wanted is not None]
+    assert {wanted for wanted, _ in built} == {WATCH, revive}
+    assert all(dags == [wanted] for wanted, dags in built), "a task's process builds its own DAG and no other"
+    whole = max((dags for wanted, dags in lines(tmp_path / "built.jsonl") if wanted is None), key=len)
+    assert len(whole) == 3 * 3 + 1
