@@ -1,4 +1,8 @@
-"""Base of the stream operators: observe the stream, plan the next step, carry it out, defer while waiting."""
+"""Base of the stream operators: observe the stream, plan the next step, carry it out, defer while waiting.
+
+What an operator plans with is imported inside functions: the DAG processor, which parses all streams' DAGs again and
+again, needs none of it.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +16,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.links.stream import DriverLogLink, SparkUiLink, key
-from airflow_stream_provider.planning.conditions import Condition, Needs
-from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.step_loop import End, carry_out
-from airflow_stream_provider.planning.steps import Declare, Done, GiveUp, Kill, Skip, Step
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
-from airflow_stream_provider.triggers.stream import StreamTrigger
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
+    from airflow_stream_provider.planning.conditions import Condition, Needs
+    from airflow_stream_provider.planning.snapshot import Snapshot
+    from airflow_stream_provider.planning.step_loop import End
+    from airflow_stream_provider.planning.steps import Declare, Step
+    from airflow_stream_provider.planning.task_identity import TaskIdentity
+    from airflow_stream_provider.planning.wait_outcome import WaitOutcome
     from airflow_stream_provider.spec.stream import StreamSpec
 
 
@@ -83,6 +85,8 @@ class StreamOperator(BaseOperator):
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         """Return what `plan` needs beyond the control log and the heartbeats of the snapshot."""
+        from airflow_stream_provider.planning.conditions import Needs
+
         return Needs()
 
     def begin(self, context: Context) -> None:
@@ -104,12 +108,17 @@ class StreamOperator(BaseOperator):
 
     def execute(self, context: Context) -> Any:
         """Carry out what is left to do, or defer."""
+        from airflow_stream_provider.hooks.failing import failing_without_retry
+
         with failing_without_retry():
             self.begin(context)
             return self._go(context, None, time.time() + self.wait_seconds)
 
     def resume(self, context: Context, event: Any = None) -> Any:
         """Continue after a wait; fail when it timed out."""
+        from airflow_stream_provider.hooks.failing import failing_without_retry
+        from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+
         outcome = WaitOutcome.from_event(event)
         with failing_without_retry():
             if outcome.ended is Ended.TIMEOUT:
@@ -119,6 +128,9 @@ class StreamOperator(BaseOperator):
     # -- one try of the task -----------------------------------------------------------------------------------------
 
     def _go(self, context: Context, outcome: WaitOutcome | None, deadline: float) -> Any:
+        from airflow_stream_provider.planning.step_loop import carry_out
+        from airflow_stream_provider.planning.task_identity import TaskIdentity
+
         identity = TaskIdentity.of(context)
         end = carry_out(self, self.hook, identity, outcome, self.log)
         self._leave_links(context, identity, end.snapshot)
@@ -126,6 +138,8 @@ class StreamOperator(BaseOperator):
 
     def _end(self, end: End, deadline: float) -> Any:
         """Carry out a step that ends this try of the task or defers it."""
+        from airflow_stream_provider.planning.steps import Done, GiveUp, Kill, Skip
+
         step = end.step
         if isinstance(step, Done):
             return self.result(end.snapshot, step.result)
@@ -139,11 +153,15 @@ class StreamOperator(BaseOperator):
         return self._defer(step.condition, deadline)
 
     def _defer(self, condition: Condition, deadline: float) -> NoReturn:
+        from airflow_stream_provider.triggers.stream import StreamTrigger
+
         trigger = StreamTrigger(self.hook.address, condition.to_json(), deadline)
         left = max(0.0, deadline - time.time()) + TRIGGER_GRACE_SECONDS
         self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=left))
 
     def _timed_out(self, context: Context, outcome: WaitOutcome) -> NoReturn:
+        from airflow_stream_provider.planning.task_identity import TaskIdentity
+
         says = "; ".join(f"{name} says {words!r}" for name, words in outcome.evidence.items())
         hint = self.timeout_hint(TaskIdentity.of(context))
         raise AirflowFailException(

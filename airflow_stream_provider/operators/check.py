@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import ClusterError, StreamError
-from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.operators.release import ReleaseOperator
-from airflow_stream_provider.planning.retire import leftovers
-from airflow_stream_provider.planning.task_identity import TaskIdentity
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.lifecycle.release import Release
+    from airflow_stream_provider.planning.task_identity import TaskIdentity
 
 
 class CheckReleaseOperator(ReleaseOperator):
@@ -37,6 +38,8 @@ class CheckReleaseOperator(ReleaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         # Imported here: parsing a DAG file needs no notifiers.
         from airflow_stream_provider.monitoring.recipients import recipient
+        from airflow_stream_provider.planning.retire import leftovers
+        from airflow_stream_provider.planning.task_identity import TaskIdentity
 
         identity = TaskIdentity.of(context)
         try:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.planning.fence import fence
-from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Done, Skip, Step
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.planning.snapshot import Snapshot
+    from airflow_stream_provider.planning.steps import Step
+    from airflow_stream_provider.planning.task_identity import TaskIdentity
+    from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
 class FenceOperator(StreamOperator):
@@ -35,6 +35,11 @@ class FenceOperator(StreamOperator):
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.lifecycle.record import Kind
+        from airflow_stream_provider.planning.fence import fence
+        from airflow_stream_provider.planning.steps import Done, Skip
+        from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+
         if self.deployment not in snapshot.state.deployments:
             return Skip(f"There is no deployment {self.deployment!r}.")
         drivers = snapshot.state.of_deployment(self.deployment)

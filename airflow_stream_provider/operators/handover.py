@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from airflow_stream_provider.hooks.gaps import gaps
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.planning.roll_back import roll_back
-from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Step
-from airflow_stream_provider.planning.take_over import take_over
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.planning.snapshot import Snapshot
+    from airflow_stream_provider.planning.steps import Step
+    from airflow_stream_provider.planning.task_identity import TaskIdentity
+    from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
 def with_gaps(snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:
     """Add how the change of holder went: `boundary`, `ends` (last batch by query), `gap_seconds` by query."""
+    from airflow_stream_provider.hooks.gaps import gaps
+
     request = done.get("request")
     acquired = next((record for record in snapshot.acquisitions() if request and record["request"] == request), None)
     if acquired is None:
@@ -39,6 +40,8 @@ class HandOverOperator(StreamOperator):
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.planning.take_over import take_over
+
         return take_over(snapshot, identity, self.deployment, outcome, self.reason or identity.by)
 
     @override
@@ -69,6 +72,8 @@ class RollBackOperator(StreamOperator):
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.planning.roll_back import roll_back
+
         why = self.reason or self.fault or identity.by
         return roll_back(snapshot, identity, self.deployment, outcome, why, fault_found=self.fault != "")
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused
-from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Done, GiveUp, Step
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
+    from airflow_stream_provider.planning.snapshot import Snapshot
+    from airflow_stream_provider.planning.steps import Step
+    from airflow_stream_provider.planning.task_identity import TaskIdentity
+    from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
 class JudgeRehearsalOperator(StreamOperator):
@@ -25,6 +27,8 @@ class JudgeRehearsalOperator(StreamOperator):
 
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         """Return Done with the comparison, or GiveUp; the same again after the deployment has taken over."""
+        from airflow_stream_provider.planning.steps import Done, GiveUp
+
         standby = next(iter(reversed(snapshot.state.of_deployment(self.deployment))), None)
         if standby is None:
             return GiveUp(
@@ -54,6 +58,8 @@ def compare_speed(
     rehearsed: Mapping[str, Mapping[str, Any]], running: Sequence[QueryProgress]
 ) -> dict[str, dict[str, float | None]]:
     """Return seconds and rows per second of both sides by query's name; None for what is not known."""
+    from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
+
     holder = {query.name: query for query in running}
     unknown = QueryProgress("", rows_per_second=None)
     return {

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Context
 from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Declare
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.spec.requested_release import RequestedRelease
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.planning.snapshot import Snapshot
+    from airflow_stream_provider.planning.steps import Declare
+    from airflow_stream_provider.planning.task_identity import TaskIdentity
+    from airflow_stream_provider.spec.requested_release import RequestedRelease
 
 
 class ReleaseOperator(StreamOperator):
@@ -48,6 +50,8 @@ class ReleaseOperator(StreamOperator):
     @property
     def requested(self) -> RequestedRelease:
         """The release that the task's parameters and the YAML describe."""
+        from airflow_stream_provider.spec.requested_release import RequestedRelease
+
         return RequestedRelease.of(
             self.stream,
             self.version,
@@ -63,6 +67,8 @@ class ReleaseOperator(StreamOperator):
 
     def begin(self, context: Context) -> None:
         """Push the deployment's id before anything else: the tasks that clean up after a failure need it."""
+        from airflow_stream_provider.planning.task_identity import TaskIdentity
+
         context["ti"].xcom_push(key="deployment", value=self.subject(TaskIdentity.of(context)))
         self.hook.create()
 

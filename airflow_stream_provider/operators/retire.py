@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from typing_extensions import override
 
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.planning.conditions import Needs
-from airflow_stream_provider.planning.retire import retire
-from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Step
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.planning.conditions import Needs
+    from airflow_stream_provider.planning.snapshot import Snapshot
+    from airflow_stream_provider.planning.steps import Step
+    from airflow_stream_provider.planning.task_identity import TaskIdentity
+    from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
 class RetireOperator(StreamOperator):
@@ -21,8 +24,12 @@ class RetireOperator(StreamOperator):
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.planning.retire import retire
+
         return retire(snapshot, self.deployment, outcome, self.reason or identity.by)
 
     @override
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
+        from airflow_stream_provider.planning.conditions import Needs
+
         return Needs(drivers=(self.deployment,) if self.deployment in snapshot.state.deployments else ())

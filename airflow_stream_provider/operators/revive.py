@@ -11,15 +11,14 @@ from airflow.sdk.exceptions import AirflowSkipException
 from typing_extensions import override
 
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.planning.conditions import Needs
-from airflow_stream_provider.planning.recover import drivers_of_interest, recover
-from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Done, Skip, Step
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
+    from airflow_stream_provider.planning.conditions import Needs
+    from airflow_stream_provider.planning.snapshot import Snapshot
+    from airflow_stream_provider.planning.steps import Step
+    from airflow_stream_provider.planning.task_identity import TaskIdentity
+    from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
 class ReviveStreamOperator(StreamOperator):
@@ -57,6 +56,9 @@ class ReviveStreamOperator(StreamOperator):
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.planning.recover import recover
+        from airflow_stream_provider.planning.steps import Done, Skip
+
         step = recover(snapshot, identity, outcome, self._before)
         if isinstance(step, Done) and not any(record.by == identity.by for record in snapshot.records):
             return Skip(f"{snapshot.holding} holds it, and its driver is alive.")
@@ -64,4 +66,7 @@ class ReviveStreamOperator(StreamOperator):
 
     @override
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
+        from airflow_stream_provider.planning.conditions import Needs
+        from airflow_stream_provider.planning.recover import drivers_of_interest
+
         return Needs(drivers=drivers_of_interest(snapshot))

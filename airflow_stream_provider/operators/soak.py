@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.planning.conditions import Soaked
-from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.soak import SoakLimits, SoakResult
-from airflow_stream_provider.planning.steps import Done, GiveUp, Step, Wait
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.planning.snapshot import Snapshot
+    from airflow_stream_provider.planning.steps import Step
+    from airflow_stream_provider.planning.task_identity import TaskIdentity
+    from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
 class SoakOperator(StreamOperator):
@@ -45,6 +45,11 @@ class SoakOperator(StreamOperator):
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.planning.conditions import Soaked
+        from airflow_stream_provider.planning.soak import SoakLimits, SoakResult
+        from airflow_stream_provider.planning.steps import Done, GiveUp, Wait
+        from airflow_stream_provider.planning.wait_outcome import Ended
+
         mine = [r for r in snapshot.acquisitions() if deployment_of(r["incarnation"]) == self.deployment]
         if not mine:
             return GiveUp(
@@ -69,6 +74,8 @@ class SoakOperator(StreamOperator):
 
     def resume(self, context: Any, event: Any = None) -> Any:
         """Push the fault where the roll-back finds it, then go on."""
+        from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+
         outcome = WaitOutcome.from_event(event)
         if outcome.ended is Ended.BAD:
             context["ti"].xcom_push(key="fault", value=outcome.reason)

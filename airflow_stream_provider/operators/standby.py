@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from typing_extensions import override
 
 from airflow_stream_provider.operators.release import ReleaseOperator
-from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.stand_by import bring_up
-from airflow_stream_provider.planning.steps import Step
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.planning.snapshot import Snapshot
+    from airflow_stream_provider.planning.steps import Step
+    from airflow_stream_provider.planning.task_identity import TaskIdentity
+    from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
 class SubmitStandbyOperator(ReleaseOperator):
@@ -23,4 +26,6 @@ class SubmitStandbyOperator(ReleaseOperator):
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.planning.stand_by import bring_up
+
         return bring_up(snapshot, self.subject(identity), outcome, self.reason or identity.by)

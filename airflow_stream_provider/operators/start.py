@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
 from airflow_stream_provider.operators.handover import with_gaps
 from airflow_stream_provider.operators.release import ReleaseOperator
-from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.start import start
-from airflow_stream_provider.planning.steps import Step
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.planning.snapshot import Snapshot
+    from airflow_stream_provider.planning.steps import Step
+    from airflow_stream_provider.planning.task_identity import TaskIdentity
+    from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
 class StartStreamOperator(ReleaseOperator):
@@ -27,6 +28,8 @@ class StartStreamOperator(ReleaseOperator):
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.planning.start import start
+
         mine, reason = self.subject(identity), self.reason or identity.by
         return start(snapshot, identity, mine, self.requested.version, outcome, reason)
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.planning.conditions import Needs
-from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Step
-from airflow_stream_provider.planning.stop import stop, stoppable
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.planning.conditions import Needs
+    from airflow_stream_provider.planning.snapshot import Snapshot
+    from airflow_stream_provider.planning.steps import Step
+    from airflow_stream_provider.planning.task_identity import TaskIdentity
+    from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 
 class StopStreamOperator(StreamOperator):
@@ -29,10 +30,15 @@ class StopStreamOperator(StreamOperator):
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.planning.stop import stop
+
         return stop(snapshot, identity, outcome, self.reason or identity.by)
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         """Ask the cluster which drivers are gone, once nobody holds."""
+        from airflow_stream_provider.planning.conditions import Needs
+        from airflow_stream_provider.planning.stop import stoppable
+
         return Needs(drivers=() if snapshot.holding else stoppable(snapshot, identity))
 
     def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,9 +11,8 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 from typing_extensions import override
 
-from airflow_stream_provider.lifecycle.state import Deployment
-
 if TYPE_CHECKING:
+    from airflow_stream_provider.lifecycle.state import Deployment
     from airflow_stream_provider.spec.stream import StreamSpec
 
 

@@ -13,15 +13,13 @@ from typing_extensions import override
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.state import DeploymentEnd
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.planning.descent import family
-from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Done, GiveUp, Step
-from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 if TYPE_CHECKING:
+    from airflow_stream_provider.planning.snapshot import Snapshot
+    from airflow_stream_provider.planning.steps import Step
+    from airflow_stream_provider.planning.task_identity import TaskIdentity
+    from airflow_stream_provider.planning.wait_outcome import WaitOutcome
     from airflow_stream_provider.spec.stream import StreamSpec
 
 
@@ -76,6 +74,10 @@ class ReportUpgradeOperator(StreamOperator):
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        from airflow_stream_provider.lifecycle.state import DeploymentEnd
+        from airflow_stream_provider.planning.descent import family
+        from airflow_stream_provider.planning.steps import Done
+
         declared = snapshot.state.deployments.get(self.deployment)
         if declared is None:
             return self._failed("Nothing was submitted; the task that failed says why.", snapshot)
@@ -108,4 +110,6 @@ class ReportUpgradeOperator(StreamOperator):
         return before is not None and held is not None and held.release.hash == before.release.hash
 
     def _failed(self, sentence: str, snapshot: Snapshot) -> Step:
+        from airflow_stream_provider.planning.steps import GiveUp
+
         return GiveUp(HandOverFailed(sentence, next_step=snapshot.holder_sentence))

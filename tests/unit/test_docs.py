@@ -81,7 +81,17 @@ def test_the_dag_files_shown_give_their_dags(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    wanted = {"orders__upgrade", "streams__watch", "shop.orders__revive", "look", "stop", "start", "caught_up", "hand_over", "fence"}
+    wanted = {
+        "orders__upgrade",
+        "streams__watch",
+        "shop.orders__revive",
+        "look",
+        "stop",
+        "start",
+        "caught_up",
+        "hand_over",
+        "fence",
+    }
     assert wanted <= set(done.stdout.split())
 
 
