@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.clusters.cluster import (
-    Cluster,
-    DriverState,
-    DriverView,
-    FoundDrivers,
-    Remains,
-    SubmitUnclear,
-)
-from airflow_stream_provider.clusters.connection import ClusterConnection
-from airflow_stream_provider.clusters.job import Job
-from airflow_stream_provider.clusters.secrets import (
-    SecretInConf,
-    refuse_secret_arguments,
-    refuse_secret_conf,
-    refuse_secret_environment,
-    refuse_secret_values,
-)
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.clusters.cluster import (
+        Cluster,
+        DriverState,
+        DriverView,
+        FoundDrivers,
+        Remains,
+        SubmitUnclear,
+    )
+    from airflow_stream_provider.clusters.connection import ClusterConnection
+    from airflow_stream_provider.clusters.job import Job
+    from airflow_stream_provider.clusters.secrets import (
+        SecretInConf,
+        refuse_secret_arguments,
+        refuse_secret_conf,
+        refuse_secret_environment,
+        refuse_secret_values,
+    )
 
 __all__ = [
     "Cluster",
@@ -36,6 +40,16 @@ __all__ = [
     "refuse_secret_environment",
     "refuse_secret_values",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy: a DAG file that is parsed needs no more than what a secret looks like.
+    if name in __all__:
+        for module in ("secrets", "cluster", "connection", "job"):
+            found = vars(importlib.import_module(f"{__name__}.{module}"))
+            if name in found:
+                return found[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def open_cluster(connection: ClusterConnection) -> Cluster:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.control.files import FilesStore
-from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.control.root import make_root
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.control.files import FilesStore
+    from airflow_stream_provider.control.log import ControlLog
+    from airflow_stream_provider.control.root import make_root
 
 __all__ = ["ControlLog", "FilesStore", "make_root", "open_log"]
+_MODULES = {"ControlLog": "log", "FilesStore": "files", "make_root": "root"}
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy: a DAG file that is parsed needs no more than what a control URL looks like.
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def open_log(url: str, stream: str, *, create: bool = False) -> ControlLog:
@@ -20,6 +32,9 @@ def open_log(url: str, stream: str, *, create: bool = False) -> ControlLog:
     :raises ControlUnavailable: the URL is no control root here (`make_root` makes one), the stream's folder does not
         exist, or it cannot be used now.
     """
+    from airflow_stream_provider.control.files import FilesStore
+    from airflow_stream_provider.control.log import ControlLog
+
     store = FilesStore.at(url, stream)
     if create:
         store.initialise()

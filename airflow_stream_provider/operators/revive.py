@@ -47,12 +47,12 @@ class ReviveStreamOperator(StreamOperator):
     @override
     def begin(self, context: Context) -> None:
         # Imported here: parsing a DAG file needs no samples.
-        from airflow_stream_provider.monitoring.samples import read
+        from airflow_stream_provider.monitoring.samples import last
 
         if not self.hook.exists():
             raise AirflowSkipException("This stream has never been deployed.")
-        samples = read(self.hook.control_log.store)
-        self._before = samples[-1].counters if samples else {}
+        sample = last(self.hook.control_log.store)
+        self._before = sample.counters if sample else {}
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:

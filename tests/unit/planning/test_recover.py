@@ -41,7 +41,7 @@ from tests.support.story import (
     submitted,
 )
 
-ME = TaskIdentity("orders__watch", "run", "watch")
+ME = TaskIdentity("orders__revive", "run", "revive")
 DOWN = [*RUNNING, fenced(OLD), failed(None, OLD_DEPLOYMENT)]
 AGAIN = ME.deployment("orders", "1")
 TERMINATED = [*RUNNING, released(OLD, None, None)]
@@ -64,7 +64,7 @@ def known(**alive: bool) -> WaitOutcome:
 
 def again(at: float = 100.0, deployment: str = AGAIN, run: str = "run") -> Record:
     release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
-    by = f"airflow:orders__watch/{run}/watch"
+    by = f"airflow:orders__revive/{run}/revive"
     fields = {"deployment": deployment, "release": release, "policy": {}, "again": OLD_DEPLOYMENT, "reason": ""}
     return record("declared", by=by, at=at, **fields)
 
@@ -183,12 +183,12 @@ def test_one_run_tries_once_and_the_next_ones_ever_more_seldom() -> None:
     step = take(*tried)
     assert isinstance(step, GiveUp)
     assert "it broke" in str(step.error)
-    other = TaskIdentity("orders__watch", "next", "watch")
+    other = TaskIdentity("orders__revive", "next", "revive")
     for at, kind in ((110.0, Skip), (161.0, Append)):
         assert isinstance(recover(snapshot(*tried, at=at), other, None, {}), kind)
     third = other.deployment("orders", "1")
     twice = [*tried, again(161.0, third, "next"), failed(None, third)]
-    last = TaskIdentity("orders__watch", "last", "watch")
+    last = TaskIdentity("orders__revive", "last", "revive")
     for at, kind in ((161.0 + 119.0, Skip), (161.0 + 121.0, Append)):
         assert isinstance(recover(snapshot(*twice, at=at), last, None, {}), kind)
 
@@ -196,7 +196,7 @@ def test_one_run_tries_once_and_the_next_ones_ever_more_seldom() -> None:
 def test_the_pauses_grow_to_five_minutes_and_no_further() -> None:
     story = list(DOWN)
     for number in range(20):
-        name = TaskIdentity("orders__watch", f"r{number}", "watch").deployment("orders", "1")
+        name = TaskIdentity("orders__revive", f"r{number}", "revive").deployment("orders", "1")
         story += [again(200.0 + 300 * number, name, f"r{number}"), failed(None, name)]
     tried = 200.0 + 300 * 19
     for at, kind in ((tried + 299.0, Skip), (tried + 301.0, Append)):
