@@ -17,6 +17,9 @@ from airflow_stream_provider.spec.stream import StreamSpec
 
 # A look begins though the triggers of the run before still wait for a slot.
 RUNS = 5
+# A look has deadlines of its own for everything but the folder of the YAML files. One that hangs there must not keep
+# all later ones from theirs.
+LOOK_SECONDS = 300.0
 _ABOUT_WATCH = """\
 Looks after all streams of the folder {name}: measures lag and health, tells people of incidents, and triggers
 `NAME__revive` for a stream that has lost its driver. It never puts a new release in charge, and leaves alone a stream
@@ -53,7 +56,13 @@ def watch_dag(name: str, folder: Path, options: DagOptions, seconds: float | Non
         doc_md=_ABOUT_WATCH.format(name=name),
     ) as dag:
         # One at a time: each look goes on from the one before.
-        look = WatchStreamsOperator(task_id="look", streams=folder, prefix=options.prefix, max_active_tis_per_dag=1)
+        look = WatchStreamsOperator(
+            task_id="look",
+            streams=folder,
+            prefix=options.prefix,
+            max_active_tis_per_dag=1,
+            execution_timeout=timedelta(seconds=LOOK_SECONDS),
+        )
         # A cleared task finds the run that it has triggered.
         TriggerDagRunOperator.partial(task_id="revive", skip_when_already_exists=True).expand_kwargs(look.output)
     return dag

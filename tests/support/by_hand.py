@@ -6,6 +6,7 @@ from pathlib import Path
 
 from airflow.sdk import DAG
 
+from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.operators.handover import RollBackOperator
 from airflow_stream_provider.operators.start import StartStreamOperator
 from airflow_stream_provider.operators.stop import StopStreamOperator
@@ -16,7 +17,10 @@ from airflow_stream_provider.spec.stream import load_spec
 def by_hand_dags(folder: Path) -> dict[str, DAG]:
     found = {}
     for path in sorted(folder.glob("*.yaml")):
-        spec = load_spec(path)
+        try:
+            spec = load_spec(path)
+        except SpecError:
+            continue
         bad = "{{ dag_run.conf['deployment'] }}"
         for name, operator, settings in (
             ("stop", StopStreamOperator, {}),

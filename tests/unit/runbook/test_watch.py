@@ -23,6 +23,7 @@ def test_a_look_waits_neither_for_triggers_nor_for_another_look(tmp_path: Path) 
     assert dag.max_active_runs > 1
     look: Any = dag.get_task("look")
     assert (look.max_active_tis_per_dag, look.retries, look.streams, look.prefix) == (1, 0, tmp_path, "p.")
+    assert look.execution_timeout == timedelta(minutes=5)
     revive: Any = dag.get_task("revive")
     assert isinstance(revive, MappedOperator)
     assert revive.operator_class is TriggerDagRunOperator
