@@ -101,11 +101,14 @@ def test_a_look_that_is_killed_is_made_good_and_looks_go_on_while_the_stream_is_
 
     until("the stream to run again", lambda: orders.state.holder is not None and len(orders.drivers()) == 1)
     until("its revival to end", lambda: [run["state"] for run in runs(api, revive)][:1] == ["success"])
-    failed = [run["dag_run_id"] for run in runs(api, WATCH) if run["state"] == "failed"]
-    states = [api.task_states(WATCH, run) for run in failed]
-    assert [each["look"] for each in states] == ["failed"], [
-        api.task_log(WATCH, run, "look")[-3000:] for run in failed if api.task_states(WATCH, run)["look"]
+    # Airflow itself fails a task, before it begins, whose process it cannot start in time on a busy machine.
+    failed = [
+        (run["dag_run_id"], task["task_id"])
+        for run in runs(api, WATCH)
+        for task in api.tasks(WATCH, run["dag_run_id"])
+        if task["state"] == "failed" and task["start_date"]
     ]
+    assert [task for _, task in failed] == ["look"], [api.task_log(WATCH, *each)[-3000:] for each in failed]
     assert orders.version == "1"
     assert orders.kinds().count("submitted") == 2
 
