@@ -42,10 +42,13 @@ __all__ = [
 ]
 
 
+_MODULES = ("secrets", "cluster", "connection", "job")
+
+
 def __getattr__(name: str) -> Any:
     # Lazy: a DAG file that is parsed needs no more than what a secret looks like.
     if name in __all__:
-        for module in ("secrets", "cluster", "connection", "job"):
+        for module in _MODULES:
             found = vars(importlib.import_module(f"{__name__}.{module}"))
             if name in found:
                 return found[name]

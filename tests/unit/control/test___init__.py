@@ -1,0 +1,32 @@
+"""The names of the package: all there, and none of them costs whoever does not use it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider import control
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("name", control.__all__)
+def test_every_name_is_there(name: str) -> None:
+    assert callable(getattr(control, name))
+
+
+def test_no_other_is() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = control.nothing
+
+
+def test_importing_the_package_imports_no_module_of_it() -> None:
+    code = (
+        "import sys; from airflow_stream_provider import control as package\n"
+        "print(*(name for name in sys.modules if name.startswith(package.__name__ + '.')))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == []
