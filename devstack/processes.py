@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from devstack import reaper
@@ -32,11 +33,13 @@ class Process:
     :param name: its name in messages.
     :param log: file of its standard output and error.
     :param popen: the process.
+    :param again: starts the same command again.
     """
 
     name: str
     log: Path
     popen: subprocess.Popen[bytes]
+    again: Callable[[], Process]
 
     @property
     def pid(self) -> int:
@@ -98,9 +101,32 @@ class Processes:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-            process = Process(name, log, popen)
+            again = partial(self.start, name, command, env=env, folder=folder)
+            process = Process(name, log, popen, again)
             self._started.append(process)
         return process
+
+    def named(self, name: str) -> Process:
+        """Return the process that was started last under a name.
+
+        :raises StackError: none was.
+        """
+        with self._lock:
+            found = next((process for process in reversed(self._started) if process.name == name), None)
+            names = ", ".join(sorted({process.name for process in self._started}))
+        if found is None:
+            raise StackError(f"No process {name!r} was started.", next_step=f"Choose one of {names}.", name=name)
+        return found
+
+    def restart(self, name: str) -> Process:
+        """Start the process of a name again, as a supervisor does; what is left of it is killed first.
+
+        :raises StackError: none was started, or this object is closed.
+        """
+        process = self.named(name)
+        process.signal(signal.SIGKILL)
+        process.popen.wait()
+        return process.again()
 
     def run(
         self, name: str, command: Sequence[str], *, env: Mapping[str, str | None], folder: Path, seconds: float

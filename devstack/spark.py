@@ -1,4 +1,4 @@
-"""Run a Spark standalone cluster from pyspark's jars: a master with REST submission and one worker."""
+"""Run a Spark standalone cluster from pyspark's jars: a master with REST submission and its workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DAEMON_JVM = ("-Xms64m", "-Xmx256m", *QUICK_JVM.split(), "-XX:-UsePerfData", "-D
 
 
 class Spark:
-    """A master and a worker on free ports of the loopback address.
+    """A master and its workers on free ports of the loopback address.
 
     Drivers and executors use this Python. The Kafka connector is on their class path, as on a cluster where it is
     installed.
@@ -31,9 +31,10 @@ class Spark:
     :param folder: folder for work and temporary files; emptied at the start.
     :param processes: where its processes are started.
     :param progress: called while jars are fetched.
-    :param cores: cores that the worker offers. It may be more than the machine has, because the demo's tasks mostly
+    :param workers: number of workers.
+    :param cores: cores that each worker offers. It may be more than the machine has, because the demo's tasks mostly
         wait.
-    :param memory: memory that the worker offers, in Spark's notation.
+    :param memory: memory that each worker offers, in Spark's notation.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Spark:
         processes: Processes,
         progress: Progress | None = None,
         *,
+        workers: int = 1,
         cores: int,
         memory: str,
     ) -> None:
@@ -50,23 +52,24 @@ class Spark:
         self.cores = cores
         self.memory = memory
         self.host = HOST
-        self.port, self.rest_port, self.ui_port, self.worker_ui_port = (free_port() for _ in range(4))
+        self.port, self.rest_port, self.ui_port = (free_port() for _ in range(3))
         self.master_url = f"spark://{HOST}:{self.port}"
         self.rest_url = f"http://{HOST}:{self.rest_port}"
         self.ui_url = f"http://{HOST}:{self.ui_port}"
         self.master: Process | None = None
-        self.worker: Process | None = None
+        self.workers: list[Process] = []
+        self._number = workers
         self._processes = processes
         self._progress = progress
 
     def start(self) -> None:
-        """Fetch the connector if it is missing, start master and worker, and wait until the worker has registered.
+        """Fetch the connector if it is missing, start master and workers, and wait until all workers have registered.
 
-        :raises StackError: Java or a jar is missing, or the worker has not registered within 180 s.
+        :raises StackError: Java or a jar is missing, or a worker has not registered within 180 s.
         """
         runtime = java()
         shutil.rmtree(self.folder, ignore_errors=True)
-        for name in ("work", "tmp", "conf"):
+        for name in ("work", "tmp", "conf", "recovery"):
             (self.folder / name).mkdir(parents=True)
         self.connector = fetch(spark_connector(self.home), progress=self._progress)
         command = [runtime, *DAEMON_JVM, "-cp", f"{self.home}/jars/*"]
@@ -76,34 +79,42 @@ class Spark:
                 *command,
                 "-Dspark.master.rest.enabled=true",
                 f"-Dspark.master.rest.port={self.rest_port}",
+                # A master that is started again knows its workers, drivers and applications; else it kills them.
+                "-Dspark.deploy.recoveryMode=FILESYSTEM",
+                f"-Dspark.deploy.recoveryDirectory={self.folder / 'recovery'}",
                 "org.apache.spark.deploy.master.Master",
                 *("--host", HOST, "--port", str(self.port), "--webui-port", str(self.ui_port)),
             ],
             env=self.environment,
             folder=self.folder,
         )
-        worker = self.start_worker()
-        self._processes.wait_for("Spark's worker to register", self._registered, START_SECONDS, self.master, worker)
+        self.workers = [self._start_worker(name) for name in self.worker_names]
+        self._processes.wait_for(
+            "Spark's workers to register", self._registered, START_SECONDS, self.master, *self.workers
+        )
 
-    def start_worker(self) -> Process:
-        """Start the worker, also again after a test has killed it."""
-        self.worker = self._processes.start(
-            "spark-worker",
+    @property
+    def worker_names(self) -> list[str]:
+        """Names of the workers' processes: spark-worker, spark-worker-2, …"""
+        return ["spark-worker", *(f"spark-worker-{number}" for number in range(2, self._number + 1))]
+
+    def _start_worker(self, name: str) -> Process:
+        return self._processes.start(
+            name,
             [
                 *(java(), *DAEMON_JVM, "-cp", f"{self.home}/jars/*"),
                 "org.apache.spark.deploy.worker.Worker",
-                *("--host", HOST, "--port", str(free_port()), "--webui-port", str(self.worker_ui_port)),
+                *("--host", HOST, "--port", str(free_port()), "--webui-port", str(free_port())),
                 *("--cores", str(self.cores), "--memory", self.memory, "--work-dir", str(self.folder / "work")),
                 self.master_url,
             ],
             env=self.environment,
             folder=self.folder,
         )
-        return self.worker
 
     def stop(self) -> None:
-        """Stop the master, and the worker with its drivers and executors."""
-        stop(self.worker, self.master)
+        """Stop the master, and the workers with their drivers and executors."""
+        stop(*self.workers, self.master)
 
     @property
     def conf(self) -> dict[str, str]:
@@ -118,7 +129,7 @@ class Spark:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables of master and worker; drivers and executors inherit them."""
+        """Environment variables of master and workers; drivers and executors inherit them."""
         return {
             "SPARK_HOME": str(self.home),
             "SPARK_CONF_DIR": str(self.folder / "conf"),
@@ -150,7 +161,8 @@ class Spark:
         return {}
 
     def _registered(self) -> bool:
-        return any(worker["state"] == "ALIVE" for worker in self.status().get("workers", ()))
+        found = [worker for worker in self.status().get("workers", ()) if worker["state"] == "ALIVE"]
+        return len(found) == self._number
 
 
 def bundled_spark() -> Path:

@@ -31,8 +31,9 @@ class LocalStack:
     :param dags_folder: Airflow's DAGs; default: an empty `dags/` in the folder.
     :param variables: more environment variables for Airflow's processes and tasks. The connections `spark_default` and
         `kafka_default` lead to this stack, unless AIRFLOW_CONN_* variables here replace them.
-    :param worker_cores: cores that Spark's worker offers; two applications must fit at the same time.
-    :param worker_memory: memory that Spark's worker offers, in Spark's notation.
+    :param workers: number of Spark's workers.
+    :param worker_cores: cores that each of them offers; two applications must fit at the same time.
+    :param worker_memory: memory that each of them offers, in Spark's notation.
     :param progress: called while jars are fetched, from several threads.
     :raises StackError: at the start, if Java is missing or a part does not come up. Everything is stopped then.
     """
@@ -50,6 +51,7 @@ class LocalStack:
         airflow: bool | None = None,
         dags_folder: Path | None = None,
         variables: Mapping[str, str] | None = None,
+        workers: int = 1,
         worker_cores: int = 8,
         worker_memory: str = "6g",
         progress: Progress | None = None,
@@ -60,6 +62,7 @@ class LocalStack:
         self._airflow = dags_folder is not None if airflow is None else airflow
         self._dags_folder = dags_folder
         self._variables = dict(variables or {})
+        self._workers = workers
         self._worker_cores = worker_cores
         self._worker_memory = worker_memory
         self._progress = progress
@@ -71,6 +74,13 @@ class LocalStack:
     def bootstrap_servers(self) -> str:
         """The bootstrap servers of the broker."""
         return self.broker.bootstrap_servers
+
+    @property
+    def processes(self) -> Processes:
+        """The processes of the running stack, to be killed, frozen and restarted by name."""
+        if self._processes is None:
+            raise StackError("The stack is not running.", next_step="Start it first.")
+        return self._processes
 
     def start(self) -> None:
         """Start all parts and wait until they serve. After any error, also Ctrl-C, everything is stopped.
@@ -117,7 +127,12 @@ class LocalStack:
             parts.append(self.broker)
         if self._spark:
             self.spark = Spark(
-                self.folder / "spark", processes, progress, cores=self._worker_cores, memory=self._worker_memory
+                self.folder / "spark",
+                processes,
+                progress,
+                workers=self._workers,
+                cores=self._worker_cores,
+                memory=self._worker_memory,
             )
             variables["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps(self.spark.connection)
             parts.append(self.spark)

@@ -127,14 +127,14 @@ def test_drivers_of_a_worker_that_does_not_answer_are_not_confirmed_gone(standal
     standalone.facts(job, submission)
     # The default spark.cores.max kept it from taking all four cores.
     assert [app["cores"] for app in stack.spark.status()["activeapps"]] == [2]
-    assert stack.spark.worker is not None
-    os.kill(stack.spark.worker.pid, signal.SIGSTOP)
+    (worker,) = stack.spark.workers
+    os.kill(worker.pid, signal.SIGSTOP)
     try:
         assert standalone.cluster.find(job.deployment, since) == FoundDrivers(certain=False)
         left = standalone.cluster.remains(submission, job.deployment)
         assert any("did not answer within" in sentence for sentence in left.alive)
     finally:
-        os.kill(stack.spark.worker.pid, signal.SIGCONT)
+        os.kill(worker.pid, signal.SIGCONT)
     wait_for("the worker to answer", lambda: standalone.cluster.find(job.deployment, since).alive == (submission,))
 
 

@@ -163,3 +163,19 @@ def test_without_java_the_error_says_what_to_install(tmp_path: Path, monkeypatch
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
     with pytest.raises(StackError, match="cannot be run"):
         java()
+
+
+def test_a_process_is_started_again_by_its_name(processes: Processes, tmp_path: Path) -> None:
+    command = ["bash", "-c", "echo $WORD; exec sleep 600"]
+    first = processes.start("sleeper", command, env={"WORD": "started"}, folder=tmp_path)
+    processes.wait_for("it to start", lambda: "started" in first.tail(), 60)
+    second = processes.restart("sleeper")
+    processes.wait_for("it to start again", lambda: second.tail().count("started") == 2, 60)
+    assert not first.alive
+    assert second.alive
+    assert processes.named("sleeper") is second
+
+
+def test_a_name_that_was_never_started_is_refused(processes: Processes) -> None:
+    with pytest.raises(StackError, match="No process 'nobody'"):
+        processes.named("nobody")
