@@ -1,0 +1,1 @@
+"""Hours of faults drawn from a seed, on the real stack: what `make chaos` runs. Not part of the wheel."""

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from chaos.clock import Clocks
+
+TELL = """
+import sys, time
+for line in sys.stdin:
+    print(time.time(), time.time_ns() / 1e9, flush=True)
+"""
+
+
+def test_the_clock_of_one_process_jumps_and_is_set_right(tmp_path: Path) -> None:
+    clocks = Clocks(tmp_path / "clocks")
+    environment = {**os.environ, **clocks.environment()}
+    with subprocess.Popen(
+        [sys.executable, "-c", TELL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def off() -> float:
+            process.stdin.write("\n")  # type: ignore[union-attr]
+            process.stdin.flush()  # type: ignore[union-attr]
+            seconds, nanoseconds = map(float, process.stdout.readline().split())  # type: ignore[union-attr]
+            assert abs(seconds - nanoseconds) < 60
+            return seconds - time.time()
+
+        def wait(low: float, high: float) -> None:
+            deadline = time.monotonic() + 60
+            while not low < off() < high:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+        wait(-60, 60)
+        clocks.jump([process.pid], 3600)
+        wait(3500, 3700)
+        clocks.jump([process.pid], -3600)
+        wait(-3700, -3500)
+        clocks.set_right([process.pid])
+        wait(-60, 60)
+        process.stdin.close()
+    assert list(clocks.folder.iterdir()) == []
