@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 from devstack.workload import Total
@@ -26,6 +27,19 @@ class Records:
     lost: int
     duplicated: int
     duplicated_by_failure: int
+
+
+class TopicRecord(NamedTuple):
+    """One record of a topic.
+
+    :param at: when it was written, in seconds since 1970.
+    """
+
+    partition: int
+    offset: int
+    key: bytes
+    value: bytes
+    at: float
 
 
 def count(
@@ -61,19 +75,19 @@ def wrong_totals(expected: Mapping[str, Total], found: Mapping[str, Total]) -> d
 
 def deliveries(brokers: str, topic: str) -> Iterator[tuple[int, float]]:
     """Yield the id and the write time (seconds since 1970) of every enriched order in a topic."""
-    for key, _, at in read_topic(brokers, topic):
-        yield int(key), at
+    for record in read_topic(brokers, topic):
+        yield int(record.key), record.at
 
 
 def final_totals(brokers: str, topic: str) -> dict[str, Total]:
     """Return the last totals of each customer in a topic."""
-    last = {key: value for key, value, _ in read_topic(brokers, topic)}
+    last = {record.key: record.value for record in read_topic(brokers, topic)}
     rows = {key.decode(): json.loads(value) for key, value in last.items()}
     return {customer: Total(row["orders"], row["cents"]) for customer, row in rows.items()}
 
 
-def read_topic(brokers: str, topic: str) -> Iterator[tuple[bytes, bytes, float]]:
-    """Yield key, value and write time (seconds since 1970) of all records in a topic, ordered within a partition.
+def read_topic(brokers: str, topic: str) -> Iterator[TopicRecord]:
+    """Yield all records in a topic, ordered within a partition.
 
     :raises StreamError: the topic does not exist.
     """
@@ -91,7 +105,9 @@ def read_topic(brokers: str, topic: str) -> Iterator[tuple[bytes, bytes, float]]
             for partition, records in consumer.poll(timeout_ms=1000).items():
                 for record in records:
                     if record.offset < ends[partition]:
-                        yield record.key, record.value, record.timestamp / 1000
+                        yield TopicRecord(
+                            record.partition, record.offset, record.key, record.value, record.timestamp / 1000
+                        )
     finally:
         consumer.close()
 

@@ -70,11 +70,14 @@ class Producer:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def _run(self) -> None:
+    def _connect(self) -> Any:
         from kafka import KafkaProducer
 
+        return KafkaProducer(bootstrap_servers=self._brokers)  # its defaults: idempotent, acks=all
+
+    def _run(self) -> None:
         try:
-            producer = KafkaProducer(bootstrap_servers=self._brokers)  # its defaults: idempotent, acks=all
+            producer = self._connect()
             try:
                 self._send_all(producer)
             finally:
@@ -87,10 +90,13 @@ class Producer:
         while not self._stopped.wait(TICK_SECONDS) and self._error is None:
             due = int((time.monotonic() - started) * self.rate)
             while self.sent < due:
-                key, value = encode(self.sent)
-                producer.send(self._topic, key=key, value=value).add_errback(self._failed)
+                self._send(producer, self.sent)
                 self.sent += 1
         producer.flush()
+
+    def _send(self, producer: Any, number: int) -> None:
+        key, value = encode(number)
+        producer.send(self._topic, key=key, value=value).add_errback(self._failed)
 
     def _failed(self, error: BaseException) -> None:
         self._error = self._error or error

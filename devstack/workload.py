@@ -31,8 +31,11 @@ def order(number: int) -> dict[str, object]:
 
 
 def encode(number: int) -> tuple[bytes, bytes]:
-    """Return an order as a Kafka record: key and value."""
-    return str(number).encode(), json.dumps(order(number)).encode()
+    """Return an order as a Kafka record: its customer as the key, and the value.
+
+    All orders of a customer are in one partition, so that their order is one that must be kept.
+    """
+    return _customer(number).encode(), json.dumps(order(number)).encode()
 
 
 def totals(produced: int) -> dict[str, Total]:

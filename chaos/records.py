@@ -1,0 +1,87 @@
+"""Hold the output against the input, record by record: what is lost, doubled, out of order, or not as it was produced."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from devstack.audit import TopicRecord
+from devstack.workload import Total, order
+
+
+class Place(NamedTuple):
+    """Where a record is in the input topic."""
+
+    partition: int
+    offset: int
+
+
+@dataclass
+class Comparison:
+    """What became of the orders.
+
+    :param produced: by number of the order, where it is in the input: once, or more often if Kafka took it twice.
+    :param delivered: how often each order is in the output.
+    :param lost: orders of the input that are not in the output, or not as often.
+    :param doubled: orders that are in the output too often, each with the number of copies too many.
+    :param reordered: orders whose first copy comes after one of the same customer that is behind it in the input, in
+        one partition of the output. A later copy is doubled, and so explained or not with its batch.
+    :param wrong: records of the output that are no produced order, or have another customer or amount.
+    """
+
+    produced: dict[int, list[Place]] = field(default_factory=dict)
+    delivered: Counter[int] = field(default_factory=Counter)
+    lost: list[int] = field(default_factory=list)
+    doubled: dict[int, int] = field(default_factory=dict)
+    reordered: list[int] = field(default_factory=list)
+    wrong: list[TopicRecord] = field(default_factory=list)
+
+    @property
+    def totals(self) -> dict[str, Total]:
+        """The totals of each customer that the input has."""
+        found: dict[str, Total] = {}
+        for number, places in self.produced.items():
+            row = order(number)
+            before = found.get(str(row["customer"]), Total(0, 0))
+            cents = int(str(row["cents"]))
+            found[str(row["customer"])] = Total(before.orders + len(places), before.cents + len(places) * cents)
+        return found
+
+
+def compare(inputs: Iterable[TopicRecord], outputs: Iterable[TopicRecord]) -> Comparison:
+    """Compare the input with the output, both ordered within each partition."""
+    found = Comparison()
+    for record in inputs:
+        number = json.loads(record.value)["id"]
+        found.produced.setdefault(number, []).append(Place(record.partition, record.offset))
+    # By partition of the output and customer: the largest place in the input so far.
+    last: dict[tuple[int, object], Place] = {}
+    for record in outputs:
+        row = json.loads(record.value)
+        number = row["id"]
+        if number not in found.produced or any(row[name] != value for name, value in order(number).items()):
+            found.wrong.append(record)
+            continue
+        found.delivered[number] += 1
+        if found.delivered[number] == 1:
+            key, place = (record.partition, row["customer"]), found.produced[number][0]
+            if place < last.get(key, place):
+                found.reordered.append(number)
+            else:
+                last[key] = place
+    for number, places in found.produced.items():
+        extra = found.delivered[number] - len(places)
+        if extra < 0:
+            found.lost.append(number)
+        elif extra > 0:
+            found.doubled[number] = extra
+    return found
+
+
+def some(numbers: Sequence[int]) -> str:
+    """Return up to five numbers for a sentence."""
+    shown = ", ".join(str(number) for number in sorted(numbers)[:5])
+    return f"{shown} and {len(numbers) - 5} more" if len(numbers) > 5 else shown
