@@ -24,6 +24,8 @@ from devstack.commits import CommitWatcher
 LOOK_SECONDS = 0.5
 # What a look that hangs is waited for at the end.
 END_SECONDS = 10.0
+# A driver that runs beats every second. One that was frozen while it wrote a heartbeat writes it when it wakes.
+GAP_SECONDS = 3.0
 INPUT = "orders"
 
 _RUNS_QUERIES = (DriverPhase.RUNNING.value, DriverPhase.RELEASING.value)
@@ -57,7 +59,7 @@ class Sighting:
         if beat.counter == self.last.counter:
             return
         runs = beat.phase in _RUNS_QUERIES
-        if runs and self._goes_on:
+        if runs and self._goes_on and at - self.spans[-1].until < GAP_SECONDS:
             self.spans[-1].until = at
         elif runs:
             self.spans.append(Span(at, at))
@@ -67,8 +69,8 @@ class Sighting:
 class Evidence:
     """Records batches, records and heartbeats while its `with` block runs, in daemon threads.
 
-    Nothing that hangs, is away or damaged ends it: it looks again. Times are those of files, by the clock of the kernel:
-    a driver whose own clock jumps changes none of them.
+    Nothing that hangs, is away or damaged ends it: it looks again. Times are those of files, by the clock of the
+    kernel: a driver whose own clock jumps changes none of them.
 
     :param brokers: bootstrap servers of Kafka.
     :param checkpoints: folder of each query's checkpoint, by name of the query. They need not exist yet.
@@ -115,7 +117,7 @@ class Evidence:
         return [Batch(number, *planned[number], commits.get(number)) for number in sorted(planned)]
 
     def unread(self) -> str:
-        """Return what the stream has not committed yet of its input, as a sentence; empty when it has read all of it."""
+        """Return what the stream has not committed yet of its input, as a sentence; empty when that is nothing."""
         ends = end_offsets(self.brokers, INPUT)
         self._look_at_checkpoints()
         for query in self.checkpoints:

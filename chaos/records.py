@@ -1,4 +1,4 @@
-"""Hold the output against the input, record by record: what is lost, doubled, out of order, or not as it was produced."""
+"""Hold the output against the input, record by record: what is lost, doubled, out of order, or not as produced."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from devstack.audit import TopicRecord
 from devstack.workload import Total, order
@@ -60,9 +60,9 @@ def compare(inputs: Iterable[TopicRecord], outputs: Iterable[TopicRecord]) -> Co
     # By partition of the output and customer: the largest place in the input so far.
     last: dict[tuple[int, object], Place] = {}
     for record in outputs:
-        row = json.loads(record.value)
-        number = row["id"]
-        if number not in found.produced or any(row[name] != value for name, value in order(number).items()):
+        row = _row(record)
+        number = row.get("id")
+        if number not in found.produced or any(row.get(name) != value for name, value in order(number).items()):
             found.wrong.append(record)
             continue
         found.delivered[number] += 1
@@ -79,6 +79,14 @@ def compare(inputs: Iterable[TopicRecord], outputs: Iterable[TopicRecord]) -> Co
         elif extra > 0:
             found.doubled[number] = extra
     return found
+
+
+def _row(record: TopicRecord) -> dict[str, Any]:
+    try:
+        row = json.loads(record.value)
+    except ValueError:
+        return {}
+    return row if isinstance(row, dict) else {}
 
 
 def some(numbers: Sequence[int]) -> str:

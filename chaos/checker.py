@@ -1,0 +1,266 @@
+"""Judge a run: what was lost, doubled or out of order, who held, what is left. Every failure is a sentence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_stream_provider.lifecycle.fold import fold
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.lifecycle.state import StreamState
+from chaos.batches import Batch, Batches
+from chaos.holds import Hold, at_once, committed_by_nobody, holds
+from chaos.interruptions import explanation, interruptions
+from chaos.leftovers import lasting, leftovers
+from chaos.matrix import cells_of
+from chaos.producer import JOURNAL, Produced, read_journal
+from chaos.recorder import INPUT, Evidence
+from chaos.records import Comparison, compare, some
+from chaos.report import Report
+from demo.history import max_holders
+from devstack.audit import TopicRecord, final_totals, read_topic, wrong_totals
+from devstack.workload import Total
+
+RECOVERY_SECONDS = 180.0
+ENRICHED, TOTALS = "orders-enriched", "order-totals"
+ENRICH = "enrich"
+"""The query that writes the enriched orders."""
+
+Journal = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that a run is judged by; plain values.
+
+    :param produced: what the producer knows.
+    :param inputs: all records of the input topic, which is the truth of what was produced.
+    :param outputs: all enriched orders.
+    :param totals: the last totals of each customer.
+    :param batches: what is known of the batches, by query.
+    :param records: the control log, each record with the time of its file.
+    :param spans: when each driver said that it ran the queries, by incarnation, as first and last time.
+    :param leftovers: a sentence for everything that was left behind.
+    :param unread: what the stream has not read; empty when it has read everything.
+    """
+
+    produced: Produced
+    inputs: Sequence[TopicRecord] = ()
+    outputs: Sequence[TopicRecord] = ()
+    totals: Mapping[str, Total] | None = None
+    batches: Mapping[str, Sequence[Batch]] | None = None
+    records: Sequence[tuple[Record, float]] = ()
+    spans: Mapping[str, Sequence[tuple[float, float]]] | None = None
+    leftovers: frozenset[str] = frozenset()
+    unread: str = ""
+
+
+def check(evidence: Evidence, journal: Journal, *, seed: int, minutes: float, commit: str) -> Report:
+    """Return the report of a run that is over: everything has healed, the producer has stopped, the stream still runs.
+
+    :param evidence: what was recorded; its `with` block has ended.
+    :param journal: what was done, as `chaos.journal` wrote it.
+    """
+    return judge(collect(evidence), journal, seed=seed, minutes=minutes, commit=commit)
+
+
+def collect(evidence: Evidence) -> Facts:
+    """Return the facts of a run; it reads the topics, and waits up to a minute for what is just being cleared away."""
+
+    def left() -> set[str]:
+        evidence.look()
+        state = fold(record for record, _ in evidence.records)
+        beats = {name: sighting.last for name, sighting in evidence.sightings.items()}
+        return leftovers(state, beats, evidence.log.store.folder, evidence.checkpoints.values())
+
+    found = frozenset(lasting(left))
+    return Facts(
+        produced=read_journal(evidence.folder / JOURNAL),
+        inputs=list(read_topic(evidence.brokers, INPUT)),
+        outputs=list(read_topic(evidence.brokers, ENRICHED)),
+        totals=final_totals(evidence.brokers, TOTALS),
+        batches={query: evidence.batches(query) for query in evidence.checkpoints},
+        records=tuple(evidence.records),
+        spans={name: [(s.since, s.until) for s in seen.spans] for name, seen in evidence.sightings.items()},
+        leftovers=found,
+        unread=evidence.unread(),
+    )
+
+
+def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: str) -> Report:
+    """Return the report of these facts."""
+    compared = compare(facts.inputs, facts.outputs)
+    held = holds(facts.records)
+    state = fold(record for record, _ in facts.records)
+    batches = {query: Batches(found) for query, found in (facts.batches or {}).items()}
+    unexplained = _unexplained(compared, batches.get(ENRICH, Batches(())), journal, held)
+    wrong = _wrong_totals(compared, facts.totals or {})
+    holders, together = at_once(facts.spans or {})
+    by_log = max_holders(record for record, _ in facts.records)
+    recovered = [float(line["seconds"]) for line in journal if line["what"] == "recovered"]
+    problems = [
+        *(str(line["says"]) for line in journal if line["what"] == "problem"),
+        *([f"The stream has not read everything: {facts.unread} Read its driver's log."] if facts.unread else []),
+        *_of_kafka(facts, compared),
+        *_of_records(compared, unexplained),
+        *_of_totals(wrong),
+        *_of_batches(facts.batches or {}, batches, held),
+        *_of_log(state),
+        *_of_holders(by_log, together),
+        *_of_recovery(journal, recovered),
+        *(f"{left} Find out who should have ended or removed it." for left in sorted(facts.leftovers)),
+    ]
+    return Report(
+        seed=seed,
+        minutes=minutes,
+        commit=commit,
+        faults=Counter(str(line["kind"]) for line in journal if line["what"] == "fault"),
+        cells=cells_of(journal),
+        upgrades=Counter(str(line["kind"]) for line in journal if line["what"] == "upgrade"),
+        produced=len(compared.produced),
+        lost=len(compared.lost),
+        doubled=sum(compared.doubled.values()),
+        doubled_unexplained=sum(compared.doubled[number] for number in unexplained),
+        max_holders=max(holders, by_log),
+        illegal_records=state.illegal_count,
+        wrong_totals=len(wrong),
+        longest_recovery_seconds=max(recovered, default=0.0),
+        leftovers=len(facts.leftovers),
+        problems=tuple(problems),
+    )
+
+
+def _unexplained(compared: Comparison, batches: Batches, journal: Journal, held: Sequence[Hold]) -> dict[int, str]:
+    """Return the doubled orders that nothing explains, each with what is known of its batch."""
+    among = interruptions(journal, held)
+    reasons: dict[int | None, str] = {}
+    found = {}
+    for number in compared.doubled:
+        batch = batches.holding(*compared.produced[number][0])
+        key = batch.number if batch else None
+        if key not in reasons:
+            reasons[key] = _why_not(batch) if batch is None or explanation(batch, among, held) is None else ""
+        if reasons[key]:
+            found[number] = reasons[key]
+    return found
+
+
+def _why_not(batch: Batch | None) -> str:
+    if batch is None:
+        return "nobody has seen the plan of their batch"
+    until = "still open" if batch.committed is None else f"committed at {batch.committed:.1f}"
+    return f"nothing cut off batch {batch.number}, planned at {batch.planned:.1f}, {until}"
+
+
+def _of_kafka(facts: Facts, compared: Comparison) -> list[str]:
+    places = {(record.partition, record.offset): record for record in facts.inputs}
+    missing = [number for number in facts.produced.acknowledged if number not in compared.produced]
+    moved = [
+        number
+        for number, (partition, offset) in facts.produced.acknowledged.items()
+        if number in compared.produced and (partition, offset) not in compared.produced[number]
+    ]
+    found = []
+    if missing:
+        found.append(f"Kafka lost {len(missing)} acknowledged orders: {some(missing)}. Read the broker's log.")
+    if moved:
+        found.append(
+            f"{len(moved)} orders are not where Kafka acknowledged them, such as {some(moved)}. Read the broker's log."
+        )
+    if not places:
+        found.append(f"The topic {INPUT} is empty, so the run shows nothing. Read the producer's journal.")
+    return found
+
+
+def _of_records(compared: Comparison, unexplained: Mapping[int, str]) -> list[str]:
+    found = []
+    if compared.lost:
+        first = min(compared.lost)
+        found.append(
+            f"{len(compared.lost)} orders were lost: {some(compared.lost)}. Order {first} is at {INPUT} "
+            f"{tuple(compared.produced[first][0])}: look at the batch that read it."
+        )
+    by_reason: dict[str, list[int]] = {}
+    for number, why in unexplained.items():
+        by_reason.setdefault(why, []).append(number)
+    found += [
+        f"{len(numbers)} orders were doubled without a reason ({some(numbers)}): {why}. Look at who ran that batch."
+        for why, numbers in by_reason.items()
+    ]
+    if compared.reordered:
+        found.append(
+            f"{len(compared.reordered)} orders came after a later one of their customer: {some(compared.reordered)}. "
+            f"Look at their places in {ENRICHED}."
+        )
+    if compared.wrong:
+        record = compared.wrong[0]
+        found.append(
+            f"{len(compared.wrong)} records of {ENRICHED} are no produced order, such as that at partition "
+            f"{record.partition}, offset {record.offset}: {record.value[:200]!r}. Look at the release that wrote it."
+        )
+    return found
+
+
+def _wrong_totals(compared: Comparison, found: Mapping[str, Total]) -> dict[str, tuple[Total | None, Total | None]]:
+    """Return the customers with wrong totals, each with those that the input gives and those that were found."""
+    expected = compared.totals
+    unknown = {name: (None, total) for name, total in found.items() if name not in expected}
+    return {**wrong_totals(expected, found), **unknown}
+
+
+def _of_totals(wrong: Mapping[str, tuple[Total | None, Total | None]]) -> list[str]:
+    return [
+        f"{len(wrong)} customers have wrong totals: {name} has {found}, and the input gives {right}. Look at the "
+        "batches of totals."
+        for name, (right, found) in sorted(wrong.items())[:1]
+    ]
+
+
+def _of_batches(
+    known: Mapping[str, Sequence[Batch]], searched: Mapping[str, Batches], held: Sequence[Hold]
+) -> list[str]:
+    found = []
+    for query, batches in searched.items():
+        if batches.missing:
+            found.append(
+                f"The plans of {len(batches.missing)} batches of {query} were purged unseen: {some(batches.missing)}. "
+                "Give the run more of the machine."
+            )
+        stray = committed_by_nobody(known[query], held)
+        if stray:
+            found.append(
+                f"{len(stray)} batches of {query} were committed while nobody held the stream: "
+                f"{some([batch.number for batch in stray])}. Look at the drivers' logs at {stray[0].committed:.1f}."
+            )
+    return found
+
+
+def _of_log(state: StreamState) -> list[str]:
+    return [
+        f"Record {each.seq} of the control log ({each.kind}) breaks the rule {each.rule}. Find out who wrote it."
+        for each in state.illegal
+    ]
+
+
+def _of_holders(by_log: int, together: Sequence[str]) -> list[str]:
+    found = []
+    if by_log > 1:
+        found.append(f"{by_log} drivers held the stream at once by the control log. Read its `acquired` records.")
+    if len(together) > 1:
+        found.append(f"{' and '.join(together)} ran the queries at the same time. Read their logs.")
+    return found
+
+
+def _of_recovery(journal: Journal, recovered: Sequence[float]) -> list[str]:
+    found = [
+        f"The stream ran again only {seconds:.0f} s after its last fault; {RECOVERY_SECONDS:.0f} are allowed. "
+        "Read the logs of the watch."
+        for seconds in recovered
+        if seconds > RECOVERY_SECONDS
+    ]
+    last = max((number for number, line in enumerate(journal) if line["what"] == "fault"), default=None)
+    if last is not None and not any(line["what"] == "recovered" for line in journal[last:]):
+        found.append(f"Nobody saw the stream run again after fault {journal[last]['id']}. Read the logs of the watch.")
+    return found

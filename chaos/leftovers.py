@@ -1,0 +1,85 @@
+"""Find what a run has left behind: processes of drivers that have ended, clones of rehearsals, temporary files."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import psutil
+
+from airflow_stream_provider.checkpoint import rehearsal_folders
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.state import StreamState
+
+# A driver that was retired just now takes some seconds to exit, and living ones write temporary files all the time.
+PATIENCE_SECONDS = 60.0
+POLL_SECONDS = 1.0
+
+
+def lasting(look: Callable[[], set[str]], seconds: float = PATIENCE_SECONDS) -> set[str]:
+    """Return what every look finds until none finds anything, or for so many seconds."""
+    until = time.monotonic() + seconds
+    left = look()
+    while left and time.monotonic() < until:
+        time.sleep(POLL_SECONDS)
+        left &= look()
+    return left
+
+
+def leftovers(
+    state: StreamState, heartbeats: Mapping[str, Heartbeat], control: Path, checkpoints: Iterable[Path]
+) -> set[str]:
+    """Return a sentence for everything that is there now and belongs to nobody who lives.
+
+    Temporary files that Spark itself leaves inside a checkpoint when it is killed are not among them.
+
+    :param state: what the control log says.
+    :param heartbeats: the last ones, by incarnation, also of drivers that have ended.
+    :param control: the stream's folder in the control root.
+    :param checkpoints: the folder of each query's checkpoint.
+    """
+    folders = list(checkpoints)
+    return {
+        *_processes(state, heartbeats),
+        *(f"{path} is a clone of a rehearsal." for each in folders for path in rehearsal_folders(each).values()),
+        *(f"{path} is a temporary file." for path in _temporary(control, folders)),
+    }
+
+
+def _temporary(control: Path, checkpoints: Iterable[Path]) -> list[Path]:
+    hidden = [*control.glob("heartbeats/.*"), *control.glob("releases/.*")]
+    owners = [path for each in checkpoints for path in each.parent.glob(f".{each.name}.owner.*")]
+    return [*control.glob("incoming/*"), *control.glob("incoming/.*"), *hidden, *owners]
+
+
+def _processes(state: StreamState, heartbeats: Mapping[str, Heartbeat]) -> list[str]:
+    """Return the processes of drivers that have ended: JVM and Python, executors and what these have started."""
+    living = {d.id for d in state.deployments.values() if not d.ended}
+    gone = {i.id for i in state.incarnations.values() if i.state.terminal or i.deployment not in living}
+    gone |= {name for name in heartbeats if deployment_of(name) not in living}
+    beats = {name: heartbeats[name] for name in gone & heartbeats.keys()}
+    applications = {beat.application_id: name for name, beat in beats.items()}
+    applications.pop("", None)
+    deployments = {deployment_of(name) for name in gone} - living
+    drivers = {
+        pid: name for name in gone & heartbeats.keys() for pid in (heartbeats[name].pid, heartbeats[name].jvm_pid)
+    }
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            command = " ".join(process.cmdline())
+            # The pid may be another process's by now.
+            name = drivers.get(process.pid, "")
+            owner = name if name and deployment_of(name) in command else ""
+            owner = owner or next((each for each in deployments if each in command), "")
+            if not owner and applications:
+                where = f"{command} {process.cwd()}/"
+                owner = next((name for id, name in applications.items() if f"{id}/" in where or f" {id} " in where), "")
+            if owner:
+                found.append(f"Process {process.pid} ({process.name()}) of {owner} lives on.")
+    return found

@@ -1,0 +1,150 @@
+"""Which faults have struck which process in which state of the protocol, over all runs: `python -m chaos.matrix`.
+
+A cell is ``state/process/fault``. Faults of a process count as kill or freeze of it. A fault of the control folder
+counts for every process that uses the folder then: a folder that hangs or is away as a slow store, one that is full or
+read-only as a full disk. Torn heartbeats and clocks that jump have no column. In `released` the holder is the driver
+that has released.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from chaos.states import DOWN, RUNNING, STATES
+
+CELLS = Path("build/chaos/cells.json")
+PROCESSES = (
+    *("holder", "holder_python", "standby", "standby_python", "executor"),
+    *("worker", "master", "broker", "scheduler", "triggerer", "task"),
+)
+FAULTS = ("kill", "freeze", "slow store", "full disk")
+COLUMN_OF = {
+    **{"kill": "kill", "freeze": "freeze", "hang": "slow store", "away": "slow store"},
+    **{"full": "full disk", "read_only": "full disk"},
+}
+"""The column of each kind of fault that has one."""
+TASK_SECONDS = 20.0
+"""A fault of the folder that is shorter may miss every task, so it does not count for them: the watch of a run looks
+every 15 s."""
+
+_STORE = ("slow store", "full disk")
+
+IMPOSSIBLE: Sequence[tuple[Iterable[str], Iterable[str], Iterable[str], str]] = (
+    ((DOWN,), ("holder", "holder_python"), FAULTS, "nobody holds the stream"),
+    ((RUNNING,), ("standby", "standby_python"), FAULTS, "there is no standby"),
+    (STATES, ("holder_python", "standby_python"), _STORE, "only a driver's Python uses the folder: see its driver"),
+    (STATES, ("executor", "worker", "master", "broker", "scheduler"), _STORE, "it does not use the control folder"),
+    ((RUNNING,), ("triggerer",), _STORE, "it uses the folder only while a run waits for a driver"),
+)
+"""Cells that cannot exist, as states, processes, faults and the reason."""
+
+
+def cell(state: str, process: str, fault: str) -> str:
+    """Return the name of a cell."""
+    return f"{state}/{process}/{fault}"
+
+
+def impossible() -> dict[str, str]:
+    """Return the cells that cannot exist, each with the reason."""
+    found: dict[str, str] = {}
+    for states, processes, faults, why in IMPOSSIBLE:
+        for name in (cell(s, p, f) for s in states for p in processes for f in faults):
+            found.setdefault(name, why)
+    return found
+
+
+def possible() -> list[str]:
+    """Return the cells that can exist, in the order of the states."""
+    never = impossible()
+    every = (cell(s, p, f) for s in STATES for p in PROCESSES for f in FAULTS)
+    return [name for name in every if name not in never]
+
+
+def cells_of(journal: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Return the cells that a run's faults have filled, each with how often."""
+    found: Counter[str] = Counter()
+    for line in journal:
+        column = COLUMN_OF.get(line["kind"]) if line["what"] == "fault" else None
+        if column is None:
+            continue
+        state = line["state"]
+        struck = _users(state, line["seconds"]) if line["target"] == "control" else [line["target"]]
+        found.update(cell(state, process, column) for process in struck)
+    return dict(found)
+
+
+def _users(state: str, seconds: float) -> list[str]:
+    """Return the processes that a fault of the control folder strikes in a state."""
+    never = impossible()
+    drivers = [name for name in ("holder", "standby", "triggerer") if cell(state, name, "slow store") not in never]
+    return [*drivers, "task"] if seconds >= TASK_SECONDS else drivers
+
+
+def add(journal: Sequence[Mapping[str, Any]], *, seed: int, commit: str, path: Path = CELLS) -> dict[str, int]:
+    """Add a run's cells to those of the earlier ones, in place of those of the same seed and commit.
+
+    :return: all cells that ever happened, with how often.
+    """
+    runs = [run for run in _runs(path) if (run["seed"], run["commit"]) != (seed, commit)]
+    runs.append({"seed": seed, "commit": commit, "cells": cells_of(journal)})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(runs, indent=2) + "\n")
+    return happened(path)
+
+
+def happened(path: Path = CELLS) -> dict[str, int]:
+    """Return the cells that happened in any run, with how often; {} when there was none yet."""
+    found: Counter[str] = Counter()
+    for run in _runs(path):
+        found.update(run["cells"])
+    return dict(found)
+
+
+def empty(found: Mapping[str, int]) -> list[str]:
+    """Return the cells that can exist and never happened."""
+    return [name for name in possible() if not found.get(name)]
+
+
+def tables(found: Mapping[str, int]) -> list[Table]:
+    """Return one table for each fault, with the states side by side."""
+    never = impossible()
+    made = []
+    for fault in FAULTS:
+        table = Table(fault, *STATES)
+        for process in PROCESSES:
+            names = [cell(state, process, fault) for state in STATES]
+            shown = [str(found[n]) if found.get(n) else "-" if n in never else "[red]never[/]" for n in names]
+            if set(shown) != {"-"}:
+                table.add_row(process, *shown)
+        made.append(table)
+    return made
+
+
+def main() -> int:
+    """Print the cells of all runs; return 1 when one that can exist never happened."""
+    found = happened()
+    console = Console(width=120)
+    console.print(*tables(found))
+    console.print(f"{len(_runs(CELLS))} runs. '-' cannot exist:")
+    for why in dict.fromkeys(impossible().values()):
+        console.print(f"  {why}")
+    left = empty(found)
+    if left:
+        console.print(f"{len(left)} of {len(possible())} cells never happened. Run other seeds, or mend the plan.")
+    return 1 if left else 0
+
+
+def _runs(path: Path) -> list[dict[str, Any]]:
+    return list(json.loads(path.read_text())) if path.exists() else []
+
+
+if __name__ == "__main__":
+    sys.exit(main())

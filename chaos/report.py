@@ -1,0 +1,77 @@
+"""The report of a run: `report.json`, and a table for people."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from rich.markup import escape
+from rich.table import Table
+
+
+def machine() -> str:
+    """Return what the run depends on, in one line."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{os.cpu_count()} cores, {memory:.1f} GiB, {platform.system()} {platform.machine()}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """The contents of `report.json`; the fields are its keys.
+
+    :param minutes: how long faults were thrown at the stream.
+    :param faults: number of faults by kind.
+    :param cells: the cells of the matrix that happened, as ``state/process/fault``, each with how often.
+    :param upgrades: number of upgrades by kind.
+    :param produced: orders that the input topic has.
+    :param lost: those that the output does not have.
+    :param doubled: records of the output too many.
+    :param doubled_unexplained: those of them whose batch nothing had cut off.
+    :param max_holders: largest number of drivers that held the stream, or ran its queries, at the same time.
+    :param illegal_records: records of the control log that broke a rule.
+    :param wrong_totals: customers whose last totals are wrong.
+    :param longest_recovery_seconds: longest time from the end of the last fault to a holder that commits.
+    :param leftovers: processes, clones and temporary files that were left.
+    :param problems: a sentence for everything that is not as it must be; the run has failed when there is one.
+    """
+
+    seed: int
+    minutes: float
+    commit: str
+    machine: str = field(default_factory=machine)
+    faults: Mapping[str, int] = field(default_factory=dict)
+    cells: Mapping[str, int] = field(default_factory=dict)
+    upgrades: Mapping[str, int] = field(default_factory=dict)
+    produced: int = 0
+    lost: int = 0
+    doubled: int = 0
+    doubled_unexplained: int = 0
+    max_holders: int = 0
+    illegal_records: int = 0
+    wrong_totals: int = 0
+    longest_recovery_seconds: float = 0.0
+    leftovers: int = 0
+    problems: tuple[str, ...] = ()
+
+    def write(self, path: Path) -> None:
+        """Write it as JSON."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(self), indent=2) + "\n")
+
+    def table(self) -> Table:
+        """Return it as a table."""
+        table = Table("", "found", title=f"Seed {self.seed}, {self.minutes:g} minutes, commit {self.commit[:12]}")
+        for name, value in asdict(self).items():
+            if name in ("seed", "minutes", "commit", "problems"):
+                continue
+            shown = ", ".join(f"{key} {count}" for key, count in value.items()) if isinstance(value, dict) else value
+            if name == "cells":
+                shown = len(value)
+            table.add_row(name.replace("_", " "), str(shown))
+        for problem in self.problems:
+            table.add_row("[red]problem[/]", escape(problem))
+        return table
