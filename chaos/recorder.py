@@ -158,7 +158,8 @@ class Evidence:
             # Torn, or replaced since it was listed: the next one can be read.
             with contextlib.suppress(FileNotFoundError, StreamError):
                 data, at = _read(path)
-                self.sightings.setdefault(path.stem, Sighting()).saw(Heartbeat.from_json(data, path.stem), at)
+                beat = Heartbeat.from_json(data, path.stem)
+                self.sightings.setdefault(path.stem, Sighting()).saw(beat, at)
 
 
 def _read(path: Path) -> tuple[bytes, float]:

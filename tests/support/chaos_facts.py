@@ -1,0 +1,93 @@
+"""The facts of a small run in which nothing is wrong, to be spoilt: 60 orders of 30 customers in three batches."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from airflow_stream_provider.lifecycle.record import Record
+from chaos.batches import Batch
+from chaos.checker import Facts, judge
+from chaos.producer import Produced
+from chaos.records import compare
+from chaos.report import Report
+from devstack.audit import TopicRecord
+from devstack.workload import CUSTOMERS, encode, order
+from tests.support.story import OLD, RUNNING
+
+# Every customer has two: number n, and n + 997.
+NUMBERS = [*range(30), *range(CUSTOMERS, CUSTOMERS + 30)]
+# So many orders of each of the two partitions of the input are in a batch.
+IN_A_BATCH = 10
+# OLD has held since then; the batches are planned at 100, 110 and 120, and committed 5 s later.
+HELD_SINCE, PLANNED, EVERY, OPEN_FOR = 95.0, 100.0, 10.0, 5.0
+
+
+def inputs(numbers: Iterable[int] = NUMBERS) -> list[TopicRecord]:
+    """Return the input topic with these orders, in partition 0 and 1 by their customer."""
+    offsets = (itertools.count(), itertools.count())
+    found = []
+    for number in numbers:
+        partition = number % CUSTOMERS % 2
+        found.append(TopicRecord(partition, next(offsets[partition]), *encode(number), at=PLANNED))
+    return found
+
+
+def outputs(numbers: Iterable[int] = NUMBERS) -> list[TopicRecord]:
+    """Return the enriched orders, in this order, in one partition."""
+    rows = [{**order(number), "euros": 1.0} for number in numbers]
+    return [
+        TopicRecord(0, at, str(row["id"]).encode(), json.dumps(row).encode(), at=PLANNED) for at, row in enumerate(rows)
+    ]
+
+
+def batches(count: int = 3) -> list[Batch]:
+    """Return the batches of a query."""
+    return [
+        Batch(n, dict.fromkeys((0, 1), (n + 1) * IN_A_BATCH), PLANNED + n * EVERY, PLANNED + n * EVERY + OPEN_FOR)
+        for n in range(count)
+    ]
+
+
+def timed(records: Sequence[Record], *, end: float = HELD_SINCE) -> list[tuple[Record, float]]:
+    """Return records with numbers and times, one second apart; the last one is at `end`."""
+    return [(each.numbered(n), end - len(records) + n) for n, each in enumerate(records, 1)]
+
+
+def later(before: Sequence[tuple[Record, float]], *more: tuple[Record, float]) -> tuple[tuple[Record, float], ...]:
+    """Return a log with more records, each with its time."""
+    added = [(each.numbered(len(before) + n), at) for n, (each, at) in enumerate(more, 1)]
+    return (*before, *added)
+
+
+def good(**changes: Any) -> Facts:
+    """Return the facts of the run, with some of them changed."""
+    facts = Facts(
+        produced=Produced(
+            {json.loads(each.value)["id"]: (each.partition, each.offset) for each in inputs()}, frozenset()
+        ),
+        inputs=inputs(),
+        outputs=outputs(),
+        totals=compare(inputs(), outputs()).totals,
+        batches={"enrich": batches(), "totals": batches()},
+        records=timed(RUNNING),
+        spans={OLD: [(HELD_SINCE, 130.0)]},
+    )
+    return replace(facts, **changes)
+
+
+def fault(at: float, kind: str = "kill", target: str = "holder", **fields: Any) -> dict[str, Any]:
+    """Return a fault of the journal, which strikes OLD unless it says something else."""
+    line = {"at": at, "what": "fault", "id": "f1", "kind": kind, "target": target, "state": "running"}
+    return {**line, "incarnation": OLD, "pids": [1], "seconds": 0.0, "trigger": "a test", **fields}
+
+
+RECOVERED = {"at": 160.0, "what": "recovered", "fault": "f1", "seconds": 12.0}
+
+
+def judged(facts: Facts, *journal: dict[str, Any]) -> Report:
+    """Return the report of these facts."""
+    return judge(facts, journal, seed=1, minutes=1.0, commit="abc")

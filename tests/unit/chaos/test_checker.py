@@ -1,0 +1,282 @@
+"""The checker must be able to fail: a run in which one thing is wrong, and the sentence that says so."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from chaos.producer import Produced
+from devstack.audit import TopicRecord
+from devstack.workload import CUSTOMERS, Total
+from tests.support.chaos_facts import (
+    NUMBERS,
+    RECOVERED,
+    batches,
+    fault,
+    good,
+    inputs,
+    judged,
+    later,
+    outputs,
+    timed,
+)
+from tests.support.story import (
+    NEW,
+    OLD,
+    PREPARED,
+    RELEASED,
+    RUNNING,
+    acquired,
+    failed,
+    fenced,
+    released,
+)
+
+# Orders 0 to 19 are in batch 0, 20 to 29 and 997 to 1006 in batch 1; the first half of each is written again.
+AGAIN = {0: [0, 1, 2, 3], 1: [20, 21, 22, 23]}
+
+
+def doubled(batch: int) -> list[int]:
+    """Return the numbers of the output when the beginning of a batch was written, and then all of it again."""
+    where = NUMBERS.index(AGAIN[batch][0])
+    return [*NUMBERS[:where], *AGAIN[batch], *NUMBERS[where:]]
+
+
+def test_a_run_in_which_nothing_is_wrong() -> None:
+    report = judged(good())
+    assert report.problems == ()
+    assert (report.produced, report.lost, report.doubled, report.max_holders) == (60, 0, 0, 1)
+
+
+def test_a_lost_order() -> None:
+    report = judged(good(outputs=outputs(n for n in NUMBERS if n != 7)))
+    assert report.lost == 1
+    [says] = report.problems
+    assert says.startswith("1 orders were lost: 7. Order 7 is at orders (1, 3)")
+
+
+def test_an_order_that_is_twice_in_the_input_must_be_twice_in_the_output() -> None:
+    twice = [*inputs(), TopicRecord(1, 30, *inputs([7])[0][2:])]
+    report = judged(good(inputs=twice))
+    assert report.lost == 1
+    totals = good().totals or {}
+    whole = good(inputs=twice, outputs=outputs([*NUMBERS, 7]), batches={"enrich": batches(4)})
+    more = totals["customer-7"]
+    cents = json.loads(inputs([7])[0].value)["cents"]
+    right = {**totals, "customer-7": Total(more.orders + 1, more.cents + cents)}
+    assert judged(replace(whole, totals=right)).problems == ()
+
+
+def test_doubled_without_a_kill() -> None:
+    report = judged(good(outputs=outputs(doubled(1))))
+    assert (report.doubled, report.doubled_unexplained) == (4, 4)
+    [says] = report.problems
+    assert "4 orders were doubled without a reason (20, 21, 22, 23): nothing cut off batch 1, planned at 110.0" in says
+
+
+@pytest.mark.parametrize(("at", "unexplained"), [(112.0, 0), (102.0, 4), (123.0, 4), (118.0, 4)])
+def test_a_kill_explains_the_batch_that_it_cut_off_and_no_other(at: float, unexplained: int) -> None:
+    report = judged(good(outputs=outputs(doubled(1))), fault(at), RECOVERED)
+    assert (report.doubled, report.doubled_unexplained) == (4, unexplained)
+    assert bool(report.problems) == bool(unexplained)
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        fault(112.0, incarnation=NEW),
+        fault(112.0, incarnation=""),
+        fault(112.0, target="scheduler"),
+        fault(112.0, target="task"),
+        fault(112.0, kind="torn_heartbeat"),
+        fault(112.0, kind="hang", target="control", incarnation=""),
+    ],
+)
+def test_a_fault_that_ends_no_batch_explains_nothing(harmless: dict[str, object]) -> None:
+    assert judged(good(outputs=outputs(doubled(1))), harmless, RECOVERED).doubled_unexplained == 4
+
+
+@pytest.mark.parametrize("target", ["executor", "worker", "master", "broker"])
+def test_a_part_of_the_cluster_that_is_killed_in_the_batch_explains_it(target: str) -> None:
+    struck = fault(112.0, target=target, incarnation="")
+    assert judged(good(outputs=outputs(doubled(1))), struck, RECOVERED).problems == ()
+
+
+def test_a_freeze_explains_what_was_open_at_any_moment_of_it() -> None:
+    frozen = fault(98.0, kind="freeze", seconds=60.0)
+    healed = {"at": 111.0, "what": "healed", "id": "f1"}
+    assert judged(good(outputs=outputs(doubled(1))), frozen, healed, RECOVERED).doubled_unexplained == 0
+    assert judged(good(outputs=outputs(doubled(1))), {**frozen, "seconds": 4.0}, RECOVERED).doubled_unexplained == 4
+
+
+@pytest.mark.parametrize(
+    ("end", "unexplained"),
+    [
+        (fenced(OLD), 0),
+        (failed(OLD), 0),
+        (released(OLD, None, None, "interrupted"), 0),
+        (released(OLD, None, None), 4),
+    ],
+)
+def test_a_hold_that_was_cut_off_in_the_batch_explains_it(end: object, unexplained: int) -> None:
+    log = later(timed(RUNNING), (end, 112.0))  # type: ignore[arg-type]
+    known = {"enrich": [replace(b, committed=None) if b.number else b for b in batches()], "totals": batches(1)}
+    report = judged(good(outputs=outputs(doubled(1)), records=log, batches=known))
+    assert report.doubled_unexplained == unexplained
+
+
+def test_a_hand_over_may_not_double_even_if_the_holder_says_that_it_was_interrupted() -> None:
+    log = timed([*RELEASED[:-1], released(OLD, "up", NEW, "interrupted")], end=112.0)
+    known = {"enrich": [replace(b, committed=None) if b.number else b for b in batches()]}
+    assert judged(good(outputs=outputs(doubled(1)), records=log, batches=known)).doubled_unexplained == 4
+
+
+def test_doubled_orders_whose_batch_nobody_has_seen_are_unexplained() -> None:
+    known = {"enrich": [b for b in batches() if b.number != 1], "totals": batches()}
+    report = judged(good(outputs=outputs(doubled(1)), batches=known), fault(112.0), RECOVERED)
+    assert report.doubled_unexplained == 4
+    assert any("nobody has seen the plan of their batch" in says for says in report.problems)
+    assert any("The plans of 1 batches of enrich were purged unseen: 1." in says for says in report.problems)
+
+
+def test_an_order_after_a_later_one_of_its_customer() -> None:
+    swapped = [CUSTOMERS if n == 0 else 0 if n == CUSTOMERS else n for n in NUMBERS]
+    [says] = judged(good(outputs=outputs(swapped))).problems
+    assert says.startswith("1 orders came after a later one of their customer: 0.")
+
+
+def test_orders_of_two_customers_may_change_places() -> None:
+    assert judged(good(outputs=outputs(reversed(NUMBERS[:30])))).lost == 30
+    assert judged(good(outputs=outputs([*reversed(NUMBERS[:30]), *NUMBERS[30:]]))).problems == ()
+
+
+def test_a_copy_of_a_doubled_batch_is_not_reordered_besides() -> None:
+    again = [*NUMBERS, *AGAIN[1]]
+    assert judged(good(outputs=outputs(again)), fault(112.0), RECOVERED).problems == ()
+
+
+@pytest.mark.parametrize("total", [Total(2, 1), None])
+def test_a_wrong_or_missing_total(total: Total | None) -> None:
+    right = good().totals or {}
+    found = {name: value for name, value in right.items() if name != "customer-3"}
+    report = judged(good(totals={**found, **({"customer-3": total} if total else {})}))
+    assert report.wrong_totals == 1
+    assert report.problems[0].startswith("1 customers have wrong totals: customer-3 has ")
+
+
+def test_a_total_of_a_customer_who_ordered_nothing() -> None:
+    report = judged(good(totals={**(good().totals or {}), "customer-99": Total(1, 1)}))
+    assert report.wrong_totals == 1
+
+
+@pytest.mark.parametrize("value", [b"{}", b"no JSON", b"[1]", b'{"id": 7, "customer": "customer-7", "cents": 1}'])
+def test_a_record_that_nobody_produced(value: bytes) -> None:
+    strange = TopicRecord(0, 99, b"7", value, 100.0)
+    [says] = judged(good(outputs=[*outputs(), strange])).problems
+    assert says.startswith("1 records of orders-enriched are no produced order")
+
+
+def test_an_illegal_record() -> None:
+    log = later(timed(RUNNING), (acquired(NEW, "start", 2), 112.0))
+    report = judged(good(records=log))
+    assert report.illegal_records == 1
+    assert any("Record 7 of the control log (acquired) breaks the rule" in says for says in report.problems)
+
+
+def test_two_holders_by_the_log() -> None:
+    log = later(timed(RUNNING), (acquired(NEW, "start", 2), 112.0))
+    report = judged(good(records=log))
+    assert report.max_holders == 2
+    assert any(says.startswith("2 drivers held the stream at once") for says in report.problems)
+
+
+def test_two_holders_by_what_they_say() -> None:
+    report = judged(good(spans={OLD: [(95.0, 120.0)], NEW: [(119.0, 130.0)]}))
+    assert report.max_holders == 2
+    assert report.problems == (f"{OLD} and {NEW} ran the queries at the same time. Read their logs.",)
+    after = good(spans={OLD: [(95.0, 119.0), (120.5, 120.5)], NEW: [(119.0, 130.0)]})
+    assert judged(after).problems == ()
+
+
+def test_a_batch_that_was_committed_while_nobody_held() -> None:
+    log = later(timed(RUNNING), (released(OLD, None, None), 112.0))
+    [enrich, totals] = judged(good(records=log)).problems
+    assert enrich.startswith("2 batches of enrich were committed while nobody held the stream: 1, 2.")
+    assert totals.startswith("2 batches of totals")
+
+
+def test_a_driver_that_was_cut_off_may_commit_until_it_is_fenced() -> None:
+    log = later(timed(RUNNING), (released(OLD, None, None, "interrupted"), 112.0), (fenced(OLD), 130.0))
+    assert judged(good(records=log)).problems == ()
+
+
+def test_an_unknown_order_that_is_there_is_produced() -> None:
+    known = {n: place for n, place in good().produced.acknowledged.items() if n != 7}
+    report = judged(good(produced=Produced(known, frozenset({7}))))
+    assert (report.produced, report.problems) == (60, ())
+    lost = judged(good(produced=Produced(known, frozenset({7})), outputs=outputs(n for n in NUMBERS if n != 7)))
+    assert lost.lost == 1
+
+
+def test_an_unknown_order_that_is_not_there_was_not_produced() -> None:
+    report = judged(good(produced=Produced(good().produced.acknowledged, frozenset({5000}))))
+    assert (report.produced, report.lost, report.problems) == (60, 0, ())
+
+
+def test_an_acknowledged_order_that_kafka_has_lost() -> None:
+    known = {**good().produced.acknowledged, 5000: (0, 99)}
+    [says] = judged(good(produced=Produced(known, frozenset()))).problems
+    assert says.startswith("Kafka lost 1 acknowledged orders: 5000.")
+
+
+def test_an_acknowledged_order_at_another_place() -> None:
+    known = {**good().produced.acknowledged, 7: (0, 99)}
+    [says] = judged(good(produced=Produced(known, frozenset()))).problems
+    assert says.startswith("1 orders are not where Kafka acknowledged them, such as 7.")
+
+
+def test_a_run_without_orders_shows_nothing() -> None:
+    empty = good(produced=Produced({}, frozenset()), inputs=(), outputs=(), totals={})
+    assert judged(empty).problems == (
+        "The topic orders is empty, so the run shows nothing. Read the producer's journal.",
+    )
+
+
+def test_leftovers_and_what_was_not_read() -> None:
+    report = judged(good(leftovers=frozenset({"/data/x is a temporary file."}), unread="enrich is at 3 of 4."))
+    assert report.leftovers == 1
+    assert report.problems == (
+        "The stream has not read everything: enrich is at 3 of 4. Read its driver's log.",
+        "/data/x is a temporary file. Find out who should have ended or removed it.",
+    )
+
+
+def test_a_recovery_that_took_too_long() -> None:
+    report = judged(good(), fault(112.0), {**RECOVERED, "seconds": 181.0})
+    assert report.longest_recovery_seconds == 181.0
+    assert report.problems[0].startswith("The stream ran again only 181 s after its last fault; 180 are allowed.")
+    assert judged(good(), fault(112.0), {**RECOVERED, "seconds": 180.0}).problems == ()
+
+
+def test_a_stream_that_never_ran_again() -> None:
+    first, last = fault(104.0), fault(112.0, id="f2")
+    [says] = judged(good(), first, RECOVERED, last).problems
+    assert says.startswith("Nobody saw the stream run again after fault f2.")
+
+
+def test_a_problem_of_the_run_itself() -> None:
+    assert judged(good(), {"at": 1.0, "what": "problem", "says": "It rained."}).problems == ("It rained.",)
+
+
+def test_faults_and_upgrades_are_counted_by_kind() -> None:
+    upgrade = {"at": 1.0, "what": "upgrade", "kind": "good", "run": "r", "expected": "", "ended": "", "seconds": 1.0}
+    report = judged(good(), upgrade, upgrade, fault(104.0), fault(105.0, kind="freeze"), RECOVERED)
+    assert (report.faults, report.upgrades) == ({"kill": 1, "freeze": 1}, {"good": 2})
+    assert report.cells == {"running/holder/kill": 1, "running/holder/freeze": 1}
+
+
+def test_a_standby_that_was_killed_does_not_explain_what_the_holder_doubled() -> None:
+    struck = fault(102.0, target="standby", incarnation=NEW)
+    assert judged(good(outputs=outputs(doubled(0)), records=timed(PREPARED)), struck).doubled_unexplained == 4

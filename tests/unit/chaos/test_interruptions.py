@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from chaos.batches import Batch
+from chaos.holds import holds
+from chaos.interruptions import NOTED_WITHIN, SETTLE_SECONDS, explanation, interruptions
+from tests.support.chaos_facts import fault, later, timed
+from tests.support.story import HANDED_OVER, NEW, OLD, RUNNING, fenced
+
+HEALED = {"at": 130.0, "what": "healed", "id": "f1"}
+
+
+@pytest.mark.parametrize(
+    ("struck", "since", "until", "whose"),
+    [
+        (fault(110.0), 110.0, 110.0, OLD),
+        (fault(110.0, target="standby_python", incarnation=NEW), 110.0, 110.0, NEW),
+        (fault(110.0, kind="clock_jump"), 110.0, 110.0, OLD),
+        (fault(110.0, kind="freeze", seconds=5.0), 110.0, 130.0, OLD),
+        (fault(110.0, target="executor"), 110.0, 110.0, ""),
+        (fault(110.0, target="broker"), 110.0, 130.0 + SETTLE_SECONDS, ""),
+        (fault(110.0, kind="freeze", target="worker", seconds=60.0), 110.0, 170.0 + SETTLE_SECONDS, ""),
+    ],
+)
+def test_when_and_whom_a_fault_strikes(struck: dict[str, object], since: float, until: float, whose: str) -> None:
+    [found] = interruptions([struck, HEALED], [])
+    assert (found.since, found.until, found.incarnation) == (since - NOTED_WITHIN, until, whose)
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        fault(110.0, kind="hang", target="control"),
+        fault(110.0, kind="torn_heartbeat"),
+        fault(110.0, target="scheduler"),
+        fault(110.0, incarnation=""),
+        {"at": 110.0, "what": "skipped", "id": "f1", "why": "its event never came"},
+    ],
+)
+def test_what_cuts_no_batch_off(harmless: dict[str, object]) -> None:
+    assert interruptions([harmless], []) == []
+
+
+def test_the_batch_must_have_run_in_the_driver_that_was_struck() -> None:
+    held = holds(timed(HANDED_OVER, end=100.0))
+    of_new, of_old = Batch(9, {}, 105.0, 110.0), Batch(8, {}, 96.0, 98.0)
+    struck = interruptions([fault(107.0), fault(97.0, incarnation=NEW)], held)
+    assert explanation(of_new, struck, held) is None
+    assert explanation(of_old, struck, held) is None
+    right = interruptions([fault(107.0, incarnation=NEW)], held)
+    assert explanation(of_new, right, held) is not None
+
+
+def test_a_fence_explains_the_batch_that_the_next_holder_committed() -> None:
+    held = holds(later(timed(RUNNING), (fenced(OLD), 112.0)))
+    [found] = interruptions([], held)
+    assert found.says == f"the hold of {OLD} ended as fenced"
+    assert explanation(Batch(3, {}, 105.0, 120.0), [found], held) is found
+    assert explanation(Batch(4, {}, 113.0, 120.0), [found], held) is None
+    assert explanation(Batch(2, {}, 100.0, 105.0), [found], held) is None

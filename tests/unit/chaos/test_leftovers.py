@@ -1,0 +1,113 @@
+"""What is left behind: real processes and real folders."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.checkpoint import rehearsal_folder
+from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.record import Record
+from chaos import leftovers as module
+from chaos.leftovers import lasting, leftovers
+from tests.support.control_root import new_log
+from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, PREPARED, fenced, play, retired
+
+RETIRED = [*PREPARED, retired(NEW_DEPLOYMENT)]
+SLEEP = "import time; time.sleep(600)"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> ControlLog:
+    return new_log((tmp_path / "control").as_uri())
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., int]]:
+    """Starts a process with these words in its command line, in a folder."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(*words: str, folder: Path = tmp_path) -> int:
+        started.append(subprocess.Popen([sys.executable, "-c", SLEEP, *words], cwd=folder))
+        return started[-1].pid
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def left(log: ControlLog, records: list[Record], tmp_path: Path, **beats: Heartbeat) -> set[str]:
+    names = {"old": OLD, "new": NEW}
+    return leftovers(
+        play(records), {names[n]: beat for n, beat in beats.items()}, log.store.folder, [tmp_path / "data" / "enrich"]
+    )
+
+
+def test_a_folder_as_it_should_be_has_nothing_left(log: ControlLog, tmp_path: Path) -> None:
+    log.beat(OLD, Heartbeat(counter=1))
+    assert left(log, PREPARED, tmp_path) == set()
+
+
+def test_clones_and_temporary_files(log: ControlLog, tmp_path: Path) -> None:
+    query = tmp_path / "data" / "enrich"
+    rehearsal_folder(query, NEW).mkdir(parents=True)
+    places = [
+        log.store.folder / "incoming" / "00000000000000000007.json.1a2b",
+        log.store.folder / "incoming" / f"new.{OLD}.json.1a2b",
+        log.store.folder / "releases" / ".1a2b.3c4d",
+        query.parent / ".enrich.owner.1a2b",
+    ]
+    for place in places:
+        place.write_text("")
+    (query.parent / "enrich.owner").write_text("")
+    # Spark's own: it leaves them, and reads past them.
+    (query / "offsets").mkdir(parents=True)
+    (query / "offsets" / ".7.1a2b.tmp").write_text("")
+    assert left(log, PREPARED, tmp_path) == {
+        f"{rehearsal_folder(query, NEW)} is a clone of a rehearsal.",
+        *(f"{place} is a temporary file." for place in places),
+    }
+
+
+def test_the_driver_of_a_deployment_that_has_ended(log: ControlLog, tmp_path: Path, start: Callable[..., int]) -> None:
+    pid = start("--conf", f"spark.app.name=orders [{NEW_DEPLOYMENT}]")
+    assert left(log, PREPARED, tmp_path, new=Heartbeat()) == set()
+    [says] = left(log, RETIRED, tmp_path, new=Heartbeat())
+    assert says.startswith(f"Process {pid} (")
+    assert says.endswith(f"of {NEW_DEPLOYMENT} lives on.")
+
+
+def test_a_driver_that_was_fenced_by_its_pid_but_not_another_process_that_has_it_now(
+    log: ControlLog, tmp_path: Path, start: Callable[..., int]
+) -> None:
+    records = [*PREPARED, fenced(OLD)]
+    pid = start("of", OLD)
+    [says] = left(log, records, tmp_path, old=Heartbeat(pid=pid))
+    assert f"of {OLD} lives on" in says
+    assert left(log, records, tmp_path, old=Heartbeat(pid=os.getpid())) == set()
+
+
+def test_executors_and_what_they_started_of_an_application_whose_driver_has_ended(
+    log: ControlLog, tmp_path: Path, start: Callable[..., int]
+) -> None:
+    folder = tmp_path / "work" / "app-20260101-0007" / "0"
+    folder.mkdir(parents=True)
+    pids = {start("--app-id", "app-20260101-0007", "--worker-url", "x"), start("daemon", folder=folder)}
+    start("--app-id", "app-20260101-00078", "--worker-url", "x")
+    found = left(log, RETIRED, tmp_path, new=Heartbeat(application_id="app-20260101-0007"))
+    assert {int(says.split()[1]) for says in found} == pids
+    assert left(log, PREPARED, tmp_path, new=Heartbeat(application_id="app-20260101-0007")) == set()
+
+
+def test_only_what_every_look_finds_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.0)
+    looks = iter([{"a", "b"}, {"b", "c"}, set()])
+    assert lasting(lambda: next(looks)) == set()
+    assert lasting(lambda: {"b"}, seconds=0.0) == {"b"}

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from chaos import matrix
+from chaos.matrix import FAULTS, PROCESSES, add, cell, cells_of, empty, happened, impossible, main, possible
+from chaos.plan import cells as planned
+from chaos.states import STATES
+from tests.support.chaos_facts import fault
+
+STANDBY = fault(1.0, kind="freeze", target="standby", state="ready")
+
+
+def test_every_cell_can_exist_or_says_why_not() -> None:
+    every = {cell(*names) for names in itertools.product(STATES, PROCESSES, FAULTS)}
+    never = impossible()
+    assert set(possible()) | never.keys() == every
+    assert set(possible()) & never.keys() == set()
+    assert all(never.values())
+
+
+def test_the_plan_aims_at_every_cell_of_a_process_that_can_exist() -> None:
+    aimed = {cell(c.state, c.target, c.kind) for c in planned() if c.target != "control"}
+    assert aimed == {name for name in possible() if name.endswith(("/kill", "/freeze"))}
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        (fault(1.0), ["running/holder/kill"]),
+        (STANDBY, ["ready/standby/freeze"]),
+        (fault(1.0, kind="torn_heartbeat"), []),
+        (fault(1.0, kind="clock_jump"), []),
+        (fault(1.0, kind="hang", target="control", seconds=5.0), ["running/holder/slow store"]),
+        (
+            fault(1.0, kind="away", target="control", state="down", seconds=50.0),
+            ["down/standby/slow store", "down/triggerer/slow store", "down/task/slow store"],
+        ),
+        (
+            fault(1.0, kind="read_only", target="control", state="ready", seconds=5.0),
+            ["ready/holder/full disk", "ready/standby/full disk", "ready/triggerer/full disk"],
+        ),
+        ({"at": 1.0, "what": "upgrade", "kind": "good"}, []),
+    ],
+)
+def test_the_cells_of_a_fault(line: dict[str, object], names: list[str]) -> None:
+    assert cells_of([line]) == dict.fromkeys(names, 1)
+
+
+def test_runs_add_up_and_a_repeated_one_counts_once(tmp_path: Path) -> None:
+    path = tmp_path / "build" / "cells.json"
+    assert happened(path) == {}
+    add([fault(1.0), fault(2.0)], seed=1, commit="a", path=path)
+    add([STANDBY], seed=2, commit="a", path=path)
+    assert add([fault(1.0)], seed=1, commit="a", path=path) == {"running/holder/kill": 1, "ready/standby/freeze": 1}
+    assert add([fault(1.0)], seed=1, commit="b", path=path)["running/holder/kill"] == 2
+
+
+def test_a_cell_that_never_happened_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(matrix, "CELLS", tmp_path / "cells.json")
+    monkeypatch.setattr(matrix, "happened", lambda: dict.fromkeys(possible()[1:], 1))
+    assert main() == 1
+    assert f"1 of {len(possible())} cells never happened" in capsys.readouterr().out
+    monkeypatch.setattr(matrix, "happened", lambda: dict.fromkeys(possible(), 1))
+    assert main() == 0
+    assert empty({}) == possible()
+    out = capsys.readouterr().out
+    assert "never happened" not in out
+    assert "there is no standby" in out
