@@ -1,0 +1,115 @@
+"""Let the control folder fail for every process of the run, but not for who reads it by the second path.
+
+The folder is a small tmpfs in the run's own mount namespace, mounted at two places. Faults are made at the first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from airflow_stream_provider.lifecycle.errors import Damaged
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+
+MNT_DETACH = 2
+FILLER = "filler"
+BUSY_SECONDS = 5.0
+
+
+@dataclass
+class ControlFolder:
+    """The control folder of the run.
+
+    :param folder: where drivers and Airflow use it.
+    :param safe: where it can always be read and written.
+    :param elsewhere: where it is moved to while it is away.
+    :param megabytes: its size.
+    """
+
+    folder: Path
+    safe: Path
+    elsewhere: Path
+    megabytes: int = 64
+    _server: int | None = field(default=None, init=False)
+
+    def mount(self) -> None:
+        """Mount it at both places. Needs a user and mount namespace of our own."""
+        for path in (self.folder, self.safe, self.elsewhere):
+            path.mkdir(parents=True, exist_ok=True)
+        _mount("-t", "tmpfs", "-o", f"size={self.megabytes}m,mode=0770", "tmpfs", str(self.folder))
+        _mount("--bind", str(self.folder), str(self.safe))
+
+    def fail(self, kind: str) -> None:
+        """Begin a fault: hang, full, read_only or away."""
+        {"hang": self._hang, "full": self._fill, "read_only": self._forbid, "away": self._move}[kind]()
+
+    def heal(self, kind: str) -> None:
+        """End a fault of this kind. Does nothing when there is none."""
+        if kind == "hang" and self._server is not None:
+            os.close(self._server)  # what hangs fails now
+            self._server = None
+            _libc().umount2(os.fsencode(self.folder), MNT_DETACH)
+        elif kind == "full":
+            (self.safe / FILLER).unlink(missing_ok=True)
+        elif kind == "read_only":
+            _mount("-o", "remount,bind,rw", str(self.folder))
+        elif kind == "away" and os.path.ismount(self.elsewhere):
+            _mount("--move", str(self.elsewhere), str(self.folder))
+
+    def tear_heartbeats(self, incarnation: str) -> None:
+        """Cut the heartbeat of an incarnation in the middle, once."""
+        for path in self.safe.glob(f"*/heartbeats/{incarnation}.json"):
+            try:
+                data = path.read_bytes()
+                Heartbeat.from_json(data, incarnation)
+                os.truncate(path, len(data) // 2)
+            except (OSError, Damaged):
+                continue  # it is torn, or is just being replaced
+
+    def _hang(self) -> None:
+        server = os.open("/dev/fuse", os.O_RDWR)
+        options = f"fd={server},rootmode=40000,user_id=0,group_id=0".encode()
+        if _libc().mount(b"hanging", os.fsencode(self.folder), b"fuse", 0, options):
+            number = ctypes.get_errno()
+            os.close(server)
+            raise OSError(number, os.strerror(number), str(self.folder))
+        self._server = server
+
+    def _fill(self) -> None:
+        with (self.safe / FILLER).open("wb", buffering=0) as filler:
+            for size in (1 << 20, 4096, 1):
+                try:
+                    while filler.write(b"\0" * size):
+                        pass
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+
+    def _forbid(self) -> None:
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                return _mount("-o", "remount,bind,ro", str(self.folder))
+            except OSError:
+                # Somebody is writing a file at this moment.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+
+    def _move(self) -> None:
+        _mount("--move", str(self.folder), str(self.elsewhere))
+
+
+def _mount(*arguments: str) -> None:
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(f"mount {' '.join(arguments)}: {done.stderr.strip()}")
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)

@@ -1,0 +1,137 @@
+"""Find the processes that a fault hits: drivers by their deployment, executors by their application, parts by name."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable
+
+import psutil
+
+from chaos.events import Events
+from devstack import reaper
+from devstack.errors import StackError
+from devstack.stack import LocalStack
+
+PARTS = {
+    "master": "spark-master",
+    "broker": "kafka",
+    "scheduler": "airflow-scheduler",
+    "triggerer": "airflow-triggerer",
+}
+EXECUTOR = "CoarseGrainedExecutorBackend"
+TASK = "airflow task runner"
+
+
+class Targets:
+    """The processes of the run's stack.
+
+    :param stack: the running stack.
+    """
+
+    def __init__(self, stack: LocalStack) -> None:
+        self._stack = stack
+        self._foreign: set[psutil.Process] = set()
+        self._lines: list[tuple[psutil.Process, str]] = []
+
+    def look(self) -> None:
+        """Read the command lines of the stack's processes; cheap enough for several times a second."""
+        mark = self._stack.processes.mark
+        foreign, self._lines = set(), []
+        for process in psutil.process_iter():
+            try:
+                if process in self._foreign or process.environ().get(reaper.VARIABLE) != mark:
+                    foreign.add(process)
+                else:
+                    self._lines.append((process, " ".join(process.cmdline())))
+            except psutil.Error:
+                continue
+        self._foreign = foreign
+
+    def part(self, target: str, events: Events) -> str:
+        """Return the name of the process of a part of the stack; empty for a target that is none."""
+        if target != "worker":
+            return PARTS.get(target, "")
+        names = self._stack.spark.worker_names
+        beat = events.beats.get(events.incarnation("holder")) or events.beats.get(events.incarnation("standby"))
+        if beat is not None and beat.jvm_pid:
+            try:
+                parent = psutil.Process(beat.jvm_pid).ppid()
+            except psutil.Error:
+                parent = 0
+            names = [name for name in names if self._stack.processes.named(name).pid == parent] or names
+        return names[0]
+
+    def find(self, target: str, events: Events) -> list[psutil.Process]:
+        """Return the live processes of a target; [] when there is none now."""
+        if target in ("holder", "standby"):
+            return self._alive(self._driver(events.deployment(target)))
+        if target in ("holder_python", "standby_python"):
+            found = self._driver(events.deployment(target))
+            return self._alive(process for process in found if "java" not in self._name(process))
+        if target == "executor":
+            application = self._application(events)
+            lines = self._lines if application else []
+            return self._with_children(p for p, line in lines if EXECUTOR in line and application in line)
+        if target == "task":
+            return self._tasks()
+        try:
+            process = psutil.Process(self._stack.processes.named(self.part(target, events)).pid)
+        except (psutil.Error, StackError):
+            return []
+        # The tasks of Airflow run below its scheduler; the drivers below a worker are targets of their own.
+        return self._alive([process]) if target == "worker" else self._with_children([process])
+
+    def _driver(self, deployment: str) -> list[psutil.Process]:
+        if not deployment:
+            return []
+        return [p for p, line in self._lines if deployment in line and EXECUTOR not in line]
+
+    def _application(self, events: Events) -> str:
+        for target in ("holder", "standby"):
+            beat = events.beats.get(events.incarnation(target))
+            if beat is not None and beat.application_id:
+                return beat.application_id
+        return ""
+
+    def _tasks(self) -> list[psutil.Process]:
+        try:
+            scheduler = psutil.Process(self._stack.processes.named("airflow-scheduler").pid)
+            return self._alive(p for p in scheduler.children(recursive=True) if TASK in " ".join(p.cmdline()))
+        except psutil.Error:
+            return []
+
+    @staticmethod
+    def _name(process: psutil.Process) -> str:
+        try:
+            return str(process.name())
+        except psutil.Error:
+            return "java"
+
+    def _with_children(self, processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+        found: list[psutil.Process] = []
+        for process in processes:
+            try:
+                found += [process, *process.children(recursive=True)]
+            except psutil.Error:
+                continue
+        return self._alive(found)
+
+    @staticmethod
+    def _alive(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+        found: list[psutil.Process] = []
+        for process in processes:
+            try:
+                if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+
+def send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    """Send a signal to processes; those that have ended are left out."""
+    for process in processes:
+        try:
+            process.send_signal(number)
+        except psutil.Error:
+            continue

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from chaos.store_faults import ControlFolder
+from tests.support.control_root import new_log
+
+ROOT = Path(__file__).parents[3]
+UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "--kill-child"]
+
+
+def namespaces_allowed() -> bool:
+    try:
+        return subprocess.run([*UNSHARE[:4], "true"], capture_output=True, timeout=60, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not namespaces_allowed(), reason="no user namespaces here")
+@pytest.mark.parametrize("kind", ["hang", "full", "read_only", "away"])
+def test_it_fails_for_all_but_the_second_path_and_is_well_again(tmp_path: Path, kind: str) -> None:
+    command = [*UNSHARE, sys.executable, "-m", "tests.support.failing_control", str(tmp_path), kind]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("well again\n")
+
+
+def test_a_torn_heartbeat_is_unknown_until_the_next_one(tmp_path: Path) -> None:
+    log = new_log((tmp_path / "control").as_uri())
+    control = ControlFolder(tmp_path / "control", tmp_path / "control", tmp_path / "elsewhere")
+    log.beat("orders-1.00000001", Heartbeat(counter=1))
+    log.beat("orders-2.00000002", Heartbeat(counter=1))
+    control.tear_heartbeats("orders-1.00000001")
+    control.tear_heartbeats("orders-1.00000001")
+    assert set(log.heartbeats()) == {"orders-2.00000002"}
+    log.beat("orders-1.00000001", Heartbeat(counter=2))
+    assert set(log.heartbeats()) == {"orders-1.00000001", "orders-2.00000002"}

@@ -1,0 +1,107 @@
+"""Which processes a fault hits. The processes are real; what they are is said by the words of their command lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from chaos.events import Events
+from chaos.targets import EXECUTOR, Targets
+from devstack.processes import Process, Processes
+from tests.support import story
+from tests.support.control_root import new_log
+from tests.support.story import NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, write
+
+
+@dataclass
+class NamedSpark:
+    worker_names: list[str] = field(default_factory=lambda: ["spark-worker", "spark-worker-2"])
+
+
+@dataclass
+class NamedStack:
+    processes: Processes
+    spark: NamedSpark = field(default_factory=NamedSpark)
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[NamedStack]:
+    processes = Processes(tmp_path / "logs")
+    yield NamedStack(processes)
+    processes.close()
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Events:
+    log = new_log((tmp_path / "control").as_uri())
+    write(log, *story.PREPARED[:-1])
+    log.beat(OLD, Heartbeat(application_id="app-1"))
+    found = Events(log)
+    found.look()
+    return found
+
+
+def start(stack: NamedStack, name: str, title: str = "", program: str = "sleep 600") -> Process:
+    command = ["bash", "-c", f'exec -a "$0" {program}', title or name]
+    process = stack.processes.start(name, command, env={}, folder=stack.processes.logs)
+    stack.processes.wait_for("its title", lambda: "exec" not in _line(process), 60, process)
+    return process
+
+
+def _line(process: Process) -> str:
+    return Path(f"/proc/{process.pid}/cmdline").read_text()
+
+
+def pids(stack: NamedStack, events: Events, target: str) -> set[int]:
+    targets = Targets(stack)  # type: ignore[arg-type]
+    targets.look()
+    return {process.pid for process in targets.find(target, events)}
+
+
+def test_drivers_are_found_by_their_deployment(stack: NamedStack, events: Events) -> None:
+    holder = start(stack, "one", f"python launcher.py --deployment {OLD_DEPLOYMENT}")
+    standby = start(stack, "two", f"python launcher.py --deployment {NEW_DEPLOYMENT}")
+    assert pids(stack, events, "holder") == {holder.pid}
+    assert pids(stack, events, "holder_python") == {holder.pid}
+    assert pids(stack, events, "standby") == {standby.pid}
+
+
+def test_executors_are_found_by_the_application_of_the_holder(stack: NamedStack, events: Events) -> None:
+    executor = start(stack, "one", f"java {EXECUTOR} --app-id app-1")
+    start(stack, "two", f"java {EXECUTOR} --app-id app-2")
+    assert pids(stack, events, "executor") == {executor.pid}
+
+
+def test_parts_are_found_by_name_with_what_they_have_started(stack: NamedStack, events: Events) -> None:
+    command = ["bash", "-c", "sleep 600 & sleep 600 & wait"]
+    scheduler = stack.processes.start("airflow-scheduler", command, env={}, folder=stack.processes.logs)
+    stack.processes.wait_for("its children", lambda: len(pids(stack, events, "scheduler")) == 3, 60, scheduler)
+    assert pids(stack, events, "broker") == set()
+
+
+def test_the_worker_is_that_of_the_holder(stack: NamedStack, events: Events) -> None:
+    start(stack, "spark-worker")
+    second = stack.processes.start(
+        "spark-worker-2", ["bash", "-c", "sleep 600 & wait"], env={}, folder=stack.processes.logs
+    )
+    import psutil
+
+    stack.processes.wait_for("its driver", lambda: psutil.Process(second.pid).children(), 60, second)
+    (driver,) = psutil.Process(second.pid).children()
+    events.log.beat(OLD, Heartbeat(jvm_pid=driver.pid))
+    events.beats = {OLD: Heartbeat(jvm_pid=driver.pid)}
+    assert Targets(stack).part("worker", events) == "spark-worker-2"  # type: ignore[arg-type]
+    assert pids(stack, events, "worker") == {second.pid}
+
+
+def test_processes_of_others_are_left_alone(stack: NamedStack, events: Events, tmp_path: Path) -> None:
+    other = Processes(tmp_path / "others")
+    try:
+        start(NamedStack(other), "one", f"python launcher.py --deployment {OLD_DEPLOYMENT}")
+        assert pids(stack, events, "holder") == set()
+    finally:
+        other.close()
