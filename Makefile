@@ -18,6 +18,10 @@ help: ## say what can be made
 demo: $(READY) ## a real Kafka, Spark and Airflow, and four upgrades under load (KEEP=1 leaves it running until Ctrl-C)
 	$(BIN)/python -m demo $(if $(KEEP),--keep)
 
+.PHONY: chaos
+chaos: $(READY) ## faults drawn from a seed while the stream is upgraded under load (MINUTES=5 SEED=1 RATE=200)
+	$(BIN)/python -m chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE))
+
 .PHONY: compose-demo
 compose-demo: .env ## the same story in containers, which stay up (needs Docker Compose; not run by our tests)
 	# The container's user has another number than yours, and which one depends on the engine: everybody may write

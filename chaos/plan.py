@@ -179,7 +179,9 @@ def _action_for(chosen: Sequence[Cell], draw: random.Random) -> str:
         return draw.choice((NOTHING, NOTHING, NOTHING, GOOD))
     if states & {REQUESTED, RELEASED, ACQUIRED}:
         return draw.choice((*([GOOD] * 5), BAD, ROLL_BACK, TWO_AT_ONCE, FOUR_IN_A_ROW, CLEARED_TASK))
-    return draw.choice((GOOD, GOOD, GOOD, REFUSED, BAD, ROLL_BACK, TWO_AT_ONCE, CLEARED_TASK))
+    if READY in states:
+        return draw.choice((GOOD, GOOD, GOOD, BAD, ROLL_BACK, TWO_AT_ONCE, CLEARED_TASK))
+    return draw.choice((GOOD, GOOD, REFUSED, REFUSED, ROLL_BACK, TWO_AT_ONCE, CLEARED_TASK))
 
 
 def _planned(cell: Cell, draw: random.Random) -> PlannedFault:
@@ -195,8 +197,8 @@ def _trigger(state: str, draw: random.Random) -> Trigger:
     if event and draw.random() < 0.5:
         return Trigger(state, 0.0, *event)
     # In a state that lasts less than a second a fault that waits comes too late.
-    waits = state not in (REQUESTED, RELEASED, ACQUIRED) and draw.random() < 0.7
-    return Trigger(state, round(draw.random() * 3, 2) if waits else 0.0)
+    longest = {REQUESTED: 0.0, RELEASED: 0.0, ACQUIRED: 0.0, REHEARSING: 1.0}.get(state, 3.0)
+    return Trigger(state, round(draw.random() * longest, 2))
 
 
 def _extra(chosen: Sequence[Cell], draw: random.Random) -> list[PlannedFault]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterable
 
@@ -19,7 +20,8 @@ PARTS = {
     "triggerer": "airflow-triggerer",
 }
 EXECUTOR = "CoarseGrainedExecutorBackend"
-TASK = "airflow task runner"
+# The title of a task of Airflow, which ends with its id. Its parent names the executor, too.
+TASK = re.compile(r"airflow worker -- [0-9a-f-]{36}\s*")
 
 
 class Targets:
@@ -96,7 +98,7 @@ class Targets:
     def _tasks(self) -> list[psutil.Process]:
         try:
             scheduler = psutil.Process(self._stack.processes.named("airflow-scheduler").pid)
-            return self._alive(p for p in scheduler.children(recursive=True) if TASK in " ".join(p.cmdline()))
+            return self._alive(p for p in scheduler.children(recursive=True) if TASK.fullmatch(" ".join(p.cmdline())))
         except psutil.Error:
             return []
 

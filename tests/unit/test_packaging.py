@@ -29,6 +29,12 @@ def test_the_version_stands_in_one_file() -> None:
     assert PROJECT["dynamic"] == ["version"]
 
 
+def test_the_wheel_has_the_package_and_nothing_beside_it() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    assert build["targets"]["wheel"]["packages"] == ["airflow_stream_provider"]
+    assert (ROOT / "chaos").is_dir()
+
+
 def test_the_changelog_has_this_version() -> None:
     versions = re.findall(r"^## \[?([^\]\s]+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert __version__ in versions

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from chaos.plan import ACTIONS, DRIVERS, Trigger, cells, make_plan
-from chaos.states import DOWN, RUNNING, STATES
+from chaos.plan import ACTIONS, DRIVERS, REFUSED, Trigger, cells, make_plan
+from chaos.states import DOWN, REHEARSING, RUNNING, STATES, SUBMITTED
 
 PRINT = "from chaos.plan import make_plan; print(make_plan(7, 60))"
 
@@ -66,3 +66,10 @@ def test_the_faults_of_a_scenario_can_follow_each_other(seed: int) -> None:
 def test_a_trigger_is_a_sentence() -> None:
     assert Trigger("ready", 0.5).sentence == "0.50 s after the stream is ready"
     assert Trigger("released", 0.0, "holder", 1).sentence == "as soon as the holder has made append 1 of this scenario"
+
+
+@pytest.mark.parametrize("seed", range(1, 40))
+def test_a_release_that_is_refused_is_not_expected_to_become_ready(seed: int) -> None:
+    for scenario in make_plan(seed, 30):
+        if scenario.action == REFUSED:
+            assert {fault.trigger.state for fault in scenario.faults} <= {RUNNING, SUBMITTED, REHEARSING}

@@ -1,0 +1,71 @@
+"""`python -m chaos`: run in a user and mount namespace of our own, where the control folder can be made to fail."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from airflow_stream_provider.lifecycle.errors import StreamError
+
+INTERRUPTED = 130  # the shell's exit code after Ctrl-C
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+INSIDE = "CHAOS_INSIDE"
+NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
+
+
+def main() -> int:
+    """Run, and return the exit code: 0 when nothing was found, 1 with problems."""
+    args = _arguments()
+    if INSIDE not in os.environ:
+        os.environ[INSIDE] = "1"
+        os.execvp(NAMESPACE[0], [*NAMESPACE, sys.executable, "-m", "chaos", *sys.argv[1:]])
+    # Only here: what a namespace of our own is not needed for must not be slow to refuse.
+    from chaos.run import Run
+
+    console = Console()
+    started = time.monotonic()
+
+    def say(line: str) -> None:
+        seconds = int(time.monotonic() - started)
+        console.print(f"{seconds // 60:3}:{seconds % 60:02} {line}", markup=False, highlight=False, soft_wrap=True)
+
+    for number in STOPPING:
+        signal.signal(number, _interrupt)
+    run = Run(args.seed, args.minutes, args.rate, args.folder / "run", args.folder / "report.json", say)
+    try:
+        report = run.carry_out()
+    except StreamError as error:
+        console.print(f"[bold red]{type(error).__name__}[/]:", str(error), soft_wrap=True)
+        return 1
+    except KeyboardInterrupt:
+        console.print("Stopped.")
+        return INTERRUPTED
+    console.print(report.table())
+    say(f"{len(report.problems)} problems; written: {run.report}; again: {run.replay}")
+    return 1 if report.problems else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=5.0, help="how long faults happen; default 5")
+    parser.add_argument("--seed", type=int, default=1, help="the plan is drawn from it; default 1")
+    parser.add_argument("--rate", type=int, default=200, help="orders per second; default 200")
+    parser.add_argument("--folder", type=Path, default=Path("build/chaos"), help="folder for run and report")
+    return parser.parse_args()
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    for each in STOPPING:  # another Ctrl-C must not interrupt the clean-up that follows
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""One run: start everything, walk through the plan until the time is over, heal, drain, count, and end everything."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos.checker import check
+from chaos.faults import Nemesis
+from chaos.journal import Journal
+from chaos.matrix import add as add_cells
+from chaos.plan import make_plan
+from chaos.producer import JOURNAL as PRODUCED
+from chaos.producer import SurvivingProducer
+from chaos.recorder import Evidence
+from chaos.report import Report
+from chaos.scenario import Person
+from chaos.world import UPGRADE_DAG, World, world
+
+RATE = 200  # orders per second: two queries read each, on two cores that also run everything else
+DRAIN_SECONDS = 240.0
+POLL_SECONDS = 1.0
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is to be run, and where its results go.
+
+    :param seed: the plan is drawn from it.
+    :param minutes: how long faults happen; the start and the count come on top of it.
+    :param rate: orders per second.
+    :param folder: folder of the run; its journal, the logs of all processes and the control log stay there.
+    :param report: file of the report.
+    :param say: called with a line for a person.
+    """
+
+    seed: int
+    minutes: float
+    rate: int
+    folder: Path
+    report: Path
+    say: Callable[[str], None]
+
+    def carry_out(self) -> Report:
+        """Run, and return the report, which is written, too.
+
+        :raises StackError: the stack does not come up, or the first release cannot be deployed.
+        """
+        self.say(f"seed {self.seed}, {self.minutes:g} minutes, commit {commit()}; again: {self.replay}")
+        with world(self.folder) as found, contextlib.closing(Journal(self.folder / "journal.jsonl")) as journal:
+            journal.note("started", seed=self.seed, minutes=self.minutes, commit=commit())
+            report = self._with(found, journal)
+        report.write(self.report)
+        return report
+
+    @property
+    def replay(self) -> str:
+        """The line that runs the same again."""
+        return f"git checkout {commit()} && make chaos MINUTES={self.minutes:g} SEED={self.seed} RATE={self.rate}"
+
+    def _with(self, found: World, journal: Journal) -> Report:
+        producer = SurvivingProducer(found.brokers, "orders", self.rate, self.folder / PRODUCED)
+        evidence = Evidence(found.brokers, found.checkpoints, found.log, self.folder)
+        nemesis = Nemesis(found.stack, found.open_log(), found.control, found.clocks, journal, self.say)
+        with producer, evidence:
+            self._prepare(found)
+            with nemesis:
+                self._go(Person(found, nemesis, journal, self.say, producer.check), journal)
+            self.say("the time is over; draining")
+            producer.stop()
+            self._drain(evidence, journal)
+        self.say("counting")
+        evidence.look()
+        entries = journal.entries()
+        add_cells(entries, seed=self.seed, commit=commit(), path=self.report.with_name("cells.json"))
+        return check(evidence, entries, seed=self.seed, minutes=self.minutes, commit=commit())
+
+    def _prepare(self, found: World) -> None:
+        found.api.wait_for_dag(UPGRADE_DAG)
+        for dag in found.api.call("GET", "dags")["dags"]:
+            found.api.unpause(dag["dag_id"])
+
+    def _go(self, person: Person, journal: Journal) -> None:
+        self.say("deploying the first release")
+        person.deploy()
+        until = time.monotonic() + self.minutes * 60
+        for scenario in make_plan(self.seed, self.minutes):
+            if time.monotonic() > until:
+                return
+            person.carry_out(scenario)
+        journal.problem("The plan ended before the minutes did.")
+
+    def _drain(self, evidence: Evidence, journal: Journal) -> None:
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while says := evidence.unread():
+            if time.monotonic() > deadline:
+                journal.problem(f"{DRAIN_SECONDS:.0f} s after the producer stopped, {says}")
+                return
+            time.sleep(POLL_SECONDS)
+
+
+def commit() -> str:
+    """Return the commit of this tree, with a + when files have changed since."""
+    found = subprocess.run(
+        ["git", "describe", "--always", "--abbrev=12", "--dirty=+"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return found.stdout.strip() or "unknown"

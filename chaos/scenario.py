@@ -1,0 +1,189 @@
+"""Carry out one scenario: a person asks for upgrades while the nemesis is at work, and waits for what comes of it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import requests
+
+from chaos.faults import Nemesis
+from chaos.journal import Journal
+from chaos.plan import BAD, CLEARED_TASK, FOUR_IN_A_ROW, NOTHING, REFUSED, ROLL_BACK, TWO_AT_ONCE, Scenario
+from chaos.recovery import RECOVERY_SECONDS, Recovery
+from chaos.world import BACK_DAG, UPGRADE_DAG, World
+from devstack.airflow_api import FINAL
+from devstack.errors import StackError
+
+POLL_SECONDS = 0.5
+# A fault whose event has not come by then is skipped; with nothing to wait for, sooner.
+EVENT_SECONDS, QUIET_SECONDS = 240.0, 20.0
+# After the stream runs again: for tasks that are tried again, and soaks that last longer.
+RUN_SECONDS = 600.0
+WRONG = ("--totals-by", "customer", "country")  # another state: its rehearsal is refused
+SLOW = ("--score",)
+TASKS = ("check", "submit", "hand_over", "soak")
+
+
+@dataclass
+class _Upgrade:
+    kind: str
+    dag: str
+    run: str
+    expected: str
+    began: float
+    ended: str = ""
+
+
+class Person:
+    """Asks for upgrades, as a person would, and waits for what comes of them.
+
+    :param world: the world.
+    :param nemesis: carries out the faults.
+    :param journal: gets an entry for each upgrade, recovery and problem.
+    :param say: called with a line for a person.
+    :param check: called again and again; raises when the run cannot go on.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        nemesis: Nemesis,
+        journal: Journal,
+        say: Callable[[str], None],
+        check: Callable[[], None],
+    ) -> None:
+        self._world = world
+        self._nemesis = nemesis
+        self._journal = journal
+        self._say = say
+        self._check = check
+        self._recovery = Recovery(nemesis, world.checkpoints, journal, say)
+        self._versions = 0
+        self._upgrades: list[_Upgrade] = []
+
+    def deploy(self) -> None:
+        """Deploy the first release, and wait until the stream runs.
+
+        :raises StackError: it does not.
+        """
+        self._begin("good", self._upgrade())
+        deadline = time.monotonic() + RUN_SECONDS
+        while not self._all_ended():
+            if time.monotonic() > deadline:
+                raise StackError("The first release is not deployed.", next_step="Read the logs of Airflow's tasks.")
+            self._pause()
+        if self._upgrades[-1].ended != "success":
+            raise StackError("The first release was refused.", next_step="Read the logs of Airflow's tasks.")
+
+    def carry_out(self, scenario: Scenario) -> None:
+        """Carry out a scenario to its end: all faults over, the stream running, every run of Airflow ended."""
+        self._say(f"{scenario.number}. {scenario.action}, with {len(scenario.faults)} faults")
+        self._upgrades = []
+        self._nemesis.arm(scenario.number, scenario.faults)
+        draw = random.Random(f"scenario {scenario.number}")
+        self._ask(scenario.action)
+        self._meanwhile(scenario, draw)
+        self._recover()
+        self._wait_for_runs()
+
+    def _ask(self, action: str) -> None:
+        if action == NOTHING:
+            return
+        if action == ROLL_BACK:
+            with self._nemesis.quiet() as events:
+                deployment = events.state.holding_deployment
+            if deployment is not None:
+                conf = {"deployment": deployment.id}
+                self._begin(action, (BACK_DAG, self._trigger(BACK_DAG, conf)))
+            return
+        wrong = {REFUSED: WRONG, BAD: SLOW}.get(action, ())
+        for _ in range({TWO_AT_ONCE: 2, FOUR_IN_A_ROW: 4}.get(action, 1)):
+            self._begin(action, self._upgrade(*wrong), "failed" if wrong else "success")
+
+    def _meanwhile(self, scenario: Scenario, draw: random.Random) -> None:
+        """Wait until no fault is left, and clear a task in the middle if that is asked for."""
+        began = quiet = time.monotonic()
+        clear_at = began + draw.uniform(5, 45) if scenario.action == CLEARED_TASK else None
+        task = draw.choice(TASKS)
+        while self._nemesis.waiting or self._nemesis.lasting or clear_at:
+            now = time.monotonic()
+            if clear_at and now > clear_at:
+                clear_at = None
+                self._clear(task)
+            ended = self._all_ended()
+            quiet = quiet if self._recovery.look() and ended else now
+            if now - quiet > QUIET_SECONDS or now - began > EVENT_SECONDS:
+                self._nemesis.skip("the event has not come")
+                clear_at = None
+            self._pause()
+
+    def _recover(self) -> None:
+        deadline = time.monotonic() + 2 * RECOVERY_SECONDS
+        while not self._recovery.look() and time.monotonic() < deadline:
+            self._pause()
+
+    def _wait_for_runs(self) -> None:
+        deadline = time.monotonic() + RUN_SECONDS
+        while not self._all_ended():
+            if time.monotonic() > deadline:
+                for upgrade in [each for each in self._upgrades if not each.ended]:
+                    self._journal.problem(
+                        f"The run {upgrade.run} of {upgrade.dag} has not ended {RUN_SECONDS:.0f} s after the stream "
+                        f"ran again: {self._world.api.task_states(upgrade.dag, upgrade.run)}."
+                    )
+                    path = f"dags/{upgrade.dag}/dagRuns/{upgrade.run}"
+                    self._world.api.call("PATCH", path, json={"state": "failed"})
+                    self._end(upgrade, "given up")
+                return
+            self._pause()
+
+    def _all_ended(self) -> bool:
+        for upgrade in self._upgrades:
+            if not upgrade.ended:
+                try:
+                    state = self._world.api.run_state(upgrade.dag, upgrade.run)
+                except requests.RequestException:
+                    return False  # the API server is busy
+                if state in FINAL:
+                    self._end(upgrade, state)
+        return all(upgrade.ended for upgrade in self._upgrades)
+
+    def _upgrade(self, *arguments: str) -> tuple[str, str]:
+        self._versions += 1
+        # Releases differ: every second one computes the VAT, too.
+        more = ("--vat",) if self._versions % 2 == 0 else ()
+        conf = {
+            "version": str(self._versions),
+            "arguments": [*self._world.site.spec.arguments, *more, *arguments],
+        }
+        return UPGRADE_DAG, self._trigger(UPGRADE_DAG, conf)
+
+    def _trigger(self, dag: str, conf: Mapping[str, object]) -> str:
+        return self._world.api.trigger(dag, conf)
+
+    def _begin(self, kind: str, run: tuple[str, str], expected: str = "success") -> None:
+        self._upgrades.append(_Upgrade(kind, *run, expected, time.time()))
+
+    def _end(self, upgrade: _Upgrade, ended: str) -> None:
+        upgrade.ended = ended
+        seconds = round(time.time() - upgrade.began, 1)
+        self._journal.note(
+            "upgrade", kind=upgrade.kind, run=upgrade.run, expected=upgrade.expected, ended=ended, seconds=seconds
+        )
+        self._say(f"    {upgrade.kind}: {ended} after {seconds:.0f} s (without faults: {upgrade.expected})")
+
+    def _clear(self, task: str) -> None:
+        for upgrade in [each for each in self._upgrades if not each.ended][:1]:
+            try:
+                self._world.api.clear(upgrade.dag, upgrade.run, [task])
+            except (StackError, requests.RequestException) as error:
+                self._say(f"    {task} could not be cleared: {error}")
+            else:
+                self._say(f"    cleared {task}")
+
+    def _pause(self) -> None:
+        self._check()
+        time.sleep(POLL_SECONDS)
