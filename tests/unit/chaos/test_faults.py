@@ -88,7 +88,7 @@ def fault(target: str, kind: str, seconds: float = 0.0, state: str = "running", 
 
 
 def stopped(process: Process) -> bool:
-    return psutil.Process(process.pid).status() == psutil.STATUS_STOPPED
+    return bool(psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
 
 
 def test_a_driver_is_killed_and_nobody_else(site: Site) -> None:

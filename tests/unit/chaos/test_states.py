@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.record import Record
 from chaos.states import STATES, driver_beside, state_of
 from tests.support import story
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, play
@@ -33,7 +34,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "records", "beats"), CASES)
 def test_the_state_is_read_from_log_and_heartbeats(
-    name: str, records: list[story.Record], beats: dict[str, Heartbeat]
+    name: str, records: list[Record], beats: dict[str, Heartbeat]
 ) -> None:
     assert state_of(play(records), beats) == name
 
