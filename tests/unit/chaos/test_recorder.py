@@ -14,26 +14,14 @@ from chaos import recorder as module
 from chaos.batches import Batch
 from chaos.recorder import GAP_SECONDS, Evidence, Sighting, Span
 from devstack.drivers import wait_for
+from tests.support import checkpoint_trees as trees
 from tests.support.control_root import new_log
 from tests.support.story import NEW, OLD, RUNNING, write
 
 
-def offsets(ends: str) -> str:
-    return f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{{}}}}\n{ends}'
-
-
-def put(path: Path, text: str, at: float) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+def plan(query: Path, number: int, at: float, first: int = 10) -> None:
+    path = trees.plan(query, number, trees.kafka(orders={0: first, 1: 20}))
     os.utime(path, (at, at))
-
-
-def plan(query: Path, number: int, at: float, ends: str = '{"orders":{"0":10,"1":20}}') -> None:
-    put(query / "offsets" / str(number), offsets(ends), at)
-
-
-def commit(query: Path, number: int, at: float) -> None:
-    put(query / "commits" / str(number), 'v1\n{"nextBatchWatermarkMs":0}', at)
 
 
 @pytest.fixture
@@ -68,11 +56,11 @@ def test_a_checkpoint_that_is_not_there_yet_has_no_batches(evidence: Evidence) -
 
 def test_batches_stay_known_when_spark_purges_them(evidence: Evidence, query: Path, until: Until) -> None:
     plan(query, 0, 100.0)
-    commit(query, 0, 101.0)
+    trees.commit(query, 0, at=101.0)
     until(lambda: evidence.batches("enrich") == [Batch(0, {0: 10, 1: 20}, 100.0, 101.0)])
     (query / "offsets" / "0").unlink()
     (query / "commits" / "0").unlink()
-    plan(query, 1, 102.0, '{"orders":{"0":11,"1":20}}')
+    plan(query, 1, 102.0, 11)
     until(lambda: [batch.committed for batch in evidence.batches("enrich")] == [101.0, None])
 
 
@@ -85,7 +73,7 @@ def test_a_batch_is_planned_when_it_was_first(evidence: Evidence, query: Path) -
 
 
 def test_a_plan_that_is_just_being_written_is_read_again(evidence: Evidence, query: Path) -> None:
-    put(query / "offsets" / "0", "", 99.0)
+    trees.put(query / "offsets" / "0", "")
     evidence.look()
     assert evidence.batches("enrich") == []
     plan(query, 0, 100.0)
