@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ Journal = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything that a run is judged by; plain values.
+    """Everything that a run is judged by; plain values, but for the topics, which are read once and never kept.
 
     :param produced: what the producer knows.
     :param inputs: all records of the input topic, which is the truth of what was produced.
@@ -47,8 +47,8 @@ class Facts:
     """
 
     produced: Produced
-    inputs: Sequence[TopicRecord] = ()
-    outputs: Sequence[TopicRecord] = ()
+    inputs: Iterable[TopicRecord] = ()
+    outputs: Iterable[TopicRecord] = ()
     totals: Mapping[str, Total] | None = None
     batches: Mapping[str, Sequence[Batch]] | None = None
     records: Sequence[tuple[Record, float]] = ()
@@ -78,8 +78,8 @@ def collect(evidence: Evidence) -> Facts:
     found = frozenset(lasting(left))
     return Facts(
         produced=read_journal(evidence.folder / JOURNAL),
-        inputs=list(read_topic(evidence.brokers, INPUT)),
-        outputs=list(read_topic(evidence.brokers, ENRICHED)),
+        inputs=read_topic(evidence.brokers, INPUT),
+        outputs=read_topic(evidence.brokers, ENRICHED),
         totals=final_totals(evidence.brokers, TOTALS),
         batches={query: evidence.batches(query) for query in evidence.checkpoints},
         records=tuple(evidence.records),
@@ -155,7 +155,6 @@ def _why_not(batch: Batch | None) -> str:
 
 
 def _of_kafka(facts: Facts, compared: Comparison) -> list[str]:
-    places = {(record.partition, record.offset): record for record in facts.inputs}
     missing = [number for number in facts.produced.acknowledged if number not in compared.produced]
     moved = [
         number
@@ -169,7 +168,7 @@ def _of_kafka(facts: Facts, compared: Comparison) -> list[str]:
         found.append(
             f"{len(moved)} orders are not where Kafka acknowledged them, such as {some(moved)}. Read the broker's log."
         )
-    if not places:
+    if not compared.produced:
         found.append(f"The topic {INPUT} is empty, so the run shows nothing. Read the producer's journal.")
     return found
 

@@ -50,6 +50,12 @@ def test_the_cells_of_a_fault(line: dict[str, object], names: list[str]) -> None
     assert cells_of([line]) == dict.fromkeys(names, 1)
 
 
+def test_the_page_has_the_states() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reliability.md").read_text()
+    for state, says in STATES.items():
+        assert f"| `{state}` | {says[0].lower()}{says[1:-1]} |" in page
+
+
 def test_runs_add_up_and_a_repeated_one_counts_once(tmp_path: Path) -> None:
     path = tmp_path / "build" / "cells.json"
     assert happened(path) == {}
