@@ -11,8 +11,9 @@ from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import StreamState
 from chaos.batches import Batch, Batches
+from chaos.doubled import explain
 from chaos.holds import Hold, at_once, committed_by_nobody, holds
-from chaos.interruptions import explanation, interruptions
+from chaos.interruptions import interruptions
 from chaos.leftovers import lasting, leftovers
 from chaos.matrix import cells_of
 from chaos.producer import JOURNAL, Produced, read_journal
@@ -95,7 +96,7 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
     held = holds(facts.records)
     state = fold(record for record, _ in facts.records)
     batches = {query: Batches(found) for query, found in (facts.batches or {}).items()}
-    unexplained = _unexplained(compared, batches.get(ENRICH, Batches(())), journal, held)
+    doubled = explain(compared, batches.get(ENRICH, Batches(())), interruptions(journal, held), held)
     wrong = _wrong_totals(compared, facts.totals or {})
     holders, together = at_once(facts.spans or {})
     by_log = max_holders(record for record, _ in facts.records)
@@ -104,7 +105,8 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         *(str(line["says"]) for line in journal if line["what"] == "problem"),
         *([f"The stream has not read everything: {facts.unread} Read its driver's log."] if facts.unread else []),
         *_of_kafka(facts, compared),
-        *_of_records(compared, unexplained),
+        *_of_records(compared),
+        *(each.says for each in doubled if each.cause is None),
         *_of_totals(wrong),
         *_of_batches(facts.batches or {}, batches, held),
         *_of_log(state),
@@ -122,36 +124,15 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         produced=len(compared.produced),
         lost=len(compared.lost),
         doubled=sum(compared.doubled.values()),
-        doubled_unexplained=sum(compared.doubled[number] for number in unexplained),
+        doubled_unexplained=sum(sum(each.copies.values()) for each in doubled if each.cause is None),
         max_holders=max(holders, by_log),
         illegal_records=state.illegal_count,
         wrong_totals=len(wrong),
         longest_recovery_seconds=max(recovered, default=0.0),
         leftovers=len(facts.leftovers),
         problems=tuple(problems),
+        explained=tuple(each.says for each in doubled if each.cause is not None),
     )
-
-
-def _unexplained(compared: Comparison, batches: Batches, journal: Journal, held: Sequence[Hold]) -> dict[int, str]:
-    """Return the doubled orders that nothing explains, each with what is known of its batch."""
-    among = interruptions(journal, held)
-    reasons: dict[int | None, str] = {}
-    found = {}
-    for number in compared.doubled:
-        batch = batches.holding(*compared.produced[number][0])
-        key = batch.number if batch else None
-        if key not in reasons:
-            reasons[key] = _why_not(batch) if batch is None or explanation(batch, among, held) is None else ""
-        if reasons[key]:
-            found[number] = reasons[key]
-    return found
-
-
-def _why_not(batch: Batch | None) -> str:
-    if batch is None:
-        return "nobody has seen the plan of their batch"
-    until = "still open" if batch.committed is None else f"committed at {batch.committed:.1f}"
-    return f"nothing cut off batch {batch.number}, planned at {batch.planned:.1f}, {until}"
 
 
 def _of_kafka(facts: Facts, compared: Comparison) -> list[str]:
@@ -173,7 +154,7 @@ def _of_kafka(facts: Facts, compared: Comparison) -> list[str]:
     return found
 
 
-def _of_records(compared: Comparison, unexplained: Mapping[int, str]) -> list[str]:
+def _of_records(compared: Comparison) -> list[str]:
     found = []
     if compared.lost:
         first = min(compared.lost)
@@ -181,13 +162,6 @@ def _of_records(compared: Comparison, unexplained: Mapping[int, str]) -> list[st
             f"{len(compared.lost)} orders were lost: {some(compared.lost)}. Order {first} is at {INPUT} "
             f"{tuple(compared.produced[first][0])}: look at the batch that read it."
         )
-    by_reason: dict[str, list[int]] = {}
-    for number, why in unexplained.items():
-        by_reason.setdefault(why, []).append(number)
-    found += [
-        f"{len(numbers)} orders were doubled without a reason ({some(numbers)}): {why}. Look at who ran that batch."
-        for why, numbers in by_reason.items()
-    ]
     if compared.reordered:
         found.append(
             f"{len(compared.reordered)} orders came after a later one of their customer: {some(compared.reordered)}. "

@@ -21,7 +21,7 @@ def machine() -> str:
 
 @dataclass(frozen=True)
 class Report:
-    """The contents of `report.json`; the fields are its keys.
+    """The contents of `report.json`; the fields are its keys, but for `explained`.
 
     :param minutes: how long faults were thrown at the stream.
     :param faults: number of faults by kind.
@@ -37,6 +37,7 @@ class Report:
     :param longest_recovery_seconds: longest time from the end of the last fault to a holder that commits.
     :param leftovers: processes, clones and temporary files that were left.
     :param problems: a sentence for everything that is not as it must be; the run has failed when there is one.
+    :param explained: a sentence for each batch whose orders were doubled, with what cut it off.
     """
 
     seed: int
@@ -56,22 +57,26 @@ class Report:
     longest_recovery_seconds: float = 0.0
     leftovers: int = 0
     problems: tuple[str, ...] = ()
+    explained: tuple[str, ...] = ()
 
     def write(self, path: Path) -> None:
         """Write it as JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(asdict(self), indent=2) + "\n")
+        contents = {name: value for name, value in asdict(self).items() if name != "explained"}
+        path.write_text(json.dumps(contents, indent=2) + "\n")
 
     def table(self) -> Table:
-        """Return it as a table."""
+        """Return it as a table, with what explains the doubled orders."""
         table = Table("", "found", title=f"Seed {self.seed}, {self.minutes:g} minutes, commit {self.commit[:12]}")
         for name, value in asdict(self).items():
-            if name in ("seed", "minutes", "commit", "problems"):
+            if name in ("seed", "minutes", "commit", "problems", "explained"):
                 continue
             shown = ", ".join(f"{key} {count}" for key, count in value.items()) if isinstance(value, dict) else value
             if name == "cells":
                 shown = len(value)
             table.add_row(name.replace("_", " "), str(shown))
+        for says in self.explained:
+            table.add_row("doubled", escape(says))
         for problem in self.problems:
             table.add_row("[red]problem[/]", escape(problem))
         return table

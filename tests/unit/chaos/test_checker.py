@@ -73,7 +73,9 @@ def test_doubled_without_a_kill() -> None:
     report = judged(good(outputs=outputs(doubled(1))))
     assert (report.doubled, report.doubled_unexplained) == (4, 4)
     [says] = report.problems
-    assert "4 orders were doubled without a reason (20, 21, 22, 23): nothing cut off batch 1, planned at 110.0" in says
+    assert says.startswith(
+        "4 orders were doubled (20, 21, 22, 23) without a reason: nothing cut off batch 1 of enrich, planned at 110.0"
+    )
 
 
 @pytest.mark.parametrize(("at", "unexplained"), [(112.0, 0), (102.0, 4), (123.0, 4), (118.0, 4)])
@@ -81,6 +83,11 @@ def test_a_kill_explains_the_batch_that_it_cut_off_and_no_other(at: float, unexp
     report = judged(good(outputs=outputs(doubled(1))), fault(at), RECOVERED)
     assert (report.doubled, report.doubled_unexplained) == (4, unexplained)
     assert bool(report.problems) == bool(unexplained)
+    explained = (
+        "4 orders were doubled (20, 21, 22, 23): fault f1 (kill of holder) cut off batch 1 of enrich, "
+        "planned at 110.0, committed at 115.0.",
+    )
+    assert report.explained == (() if unexplained else explained)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,13 @@ KEYS = (
     *("commit", "machine"),
 )
 REPORT = Report(
-    seed=7, minutes=5.0, commit="abc", faults={"kill": 3}, cells={"running/holder/kill": 3}, problems=("[lost] 1",)
+    seed=7,
+    minutes=5.0,
+    commit="abc",
+    faults={"kill": 3},
+    cells={"running/holder/kill": 3},
+    problems=("[lost] 1",),
+    explained=("4 orders",),
 )
 
 
@@ -34,3 +40,4 @@ def test_the_table_shows_counts_and_problems() -> None:
     assert "Seed 7, 5 minutes, commit abc" in text
     assert "kill 3" in text
     assert "[lost] 1" in text
+    assert "4 orders" in text
