@@ -32,10 +32,10 @@ CHANGES: Mapping[str, Any] = {
     },
     "watch": {"schedule": "15s"},
     # After an outage there is a backlog, which is no fault of a release.
-    "lag": {"max_records": 3000, "max_seconds": 20},
+    "lag": {"max_records": 3000, "max_seconds": 15},
 }
 # The bad release is found out sooner than the demo's.
-QUICKLY_THROTTLED = {"QUOTA = 5000": "QUOTA = 300", "THROTTLED_SECONDS = 0.006": "THROTTLED_SECONDS = 0.05"}
+QUICKLY_THROTTLED = {"QUOTA = 5000": "QUOTA = 300", "THROTTLED_SECONDS = 0.006": "THROTTLED_SECONDS = 0.015"}
 
 
 @dataclass(frozen=True)
