@@ -11,7 +11,7 @@ import requests
 
 from chaos.faults import Nemesis
 from chaos.journal import Journal
-from chaos.plan import BAD, CLEARED_TASK, FOUR_IN_A_ROW, NOTHING, REFUSED, ROLL_BACK, TWO_AT_ONCE, Scenario
+from chaos.plan import BAD, CLEARED_TASK, FOUR_IN_A_ROW, GOOD, NOTHING, REFUSED, ROLL_BACK, TWO_AT_ONCE, Scenario
 from chaos.recovery import RECOVERY_SECONDS, Recovery
 from chaos.world import BACK_DAG, UPGRADE_DAG, World
 from devstack.airflow_api import FINAL
@@ -69,7 +69,7 @@ class Person:
 
         :raises StackError: it does not.
         """
-        self._begin("good", self._upgrade())
+        self._upgrade(GOOD)
         deadline = time.monotonic() + RUN_SECONDS
         while not self._all_ended():
             if time.monotonic() > deadline:
@@ -92,16 +92,19 @@ class Person:
     def _ask(self, action: str) -> None:
         if action == NOTHING:
             return
-        if action == ROLL_BACK:
-            with self._nemesis.quiet() as events:
-                deployment = events.state.holding_deployment
-            if deployment is not None:
-                conf = {"deployment": deployment.id}
-                self._begin(action, (BACK_DAG, self._trigger(BACK_DAG, conf)))
-            return
-        wrong = {REFUSED: WRONG, BAD: SLOW}.get(action, ())
-        for _ in range({TWO_AT_ONCE: 2, FOUR_IN_A_ROW: 4}.get(action, 1)):
-            self._begin(action, self._upgrade(*wrong), "failed" if wrong else "success")
+        try:
+            if action == ROLL_BACK:
+                with self._nemesis.quiet() as events:
+                    deployment = events.state.holding_deployment
+                if deployment is not None:
+                    self._trigger(action, BACK_DAG, {"deployment": deployment.id})
+                return
+            wrong = {REFUSED: WRONG, BAD: SLOW}.get(action, ())
+            for _ in range({TWO_AT_ONCE: 2, FOUR_IN_A_ROW: 4}.get(action, 1)):
+                self._upgrade(action, *wrong, expected="failed" if wrong else "success")
+        except requests.RequestException as error:
+            # The run may be there or not: a person would look, and go on.
+            self._say(f"    {action} could not be asked for: {type(error).__name__}")
 
     def _meanwhile(self, scenario: Scenario, draw: random.Random) -> None:
         """Wait until no fault is left, and clear a task in the middle if that is asked for."""
@@ -130,15 +133,22 @@ class Person:
         while not self._all_ended():
             if time.monotonic() > deadline:
                 for upgrade in [each for each in self._upgrades if not each.ended]:
-                    self._journal.problem(
-                        f"The run {upgrade.run} of {upgrade.dag} has not ended {RUN_SECONDS:.0f} s after the stream "
-                        f"ran again: {self._world.api.task_states(upgrade.dag, upgrade.run)}."
-                    )
-                    path = f"dags/{upgrade.dag}/dagRuns/{upgrade.run}"
-                    self._world.api.call("PATCH", path, json={"state": "failed"})
-                    self._end(upgrade, "given up")
+                    self._give_up(upgrade)
                 return
             self._pause()
+
+    def _give_up(self, upgrade: _Upgrade) -> None:
+        """Mark a run as failed, as a person does who cancels an upgrade."""
+        api, path = self._world.api, f"dags/{upgrade.dag}/dagRuns/{upgrade.run}"
+        says = f"The run {upgrade.run} of {upgrade.dag} has not ended {RUN_SECONDS:.0f} s after the stream ran again"
+        try:
+            says += f": {api.task_states(upgrade.dag, upgrade.run)}"
+            api.call("PATCH", path, json={"state": "failed"})
+        except (StackError, requests.RequestException) as error:
+            says += f"; {error}"
+        self._journal.problem(f"{says}.")
+        self._say(f"    PROBLEM: {says}.")
+        self._end(upgrade, "given up")
 
     def _all_ended(self) -> bool:
         for upgrade in self._upgrades:
@@ -151,7 +161,7 @@ class Person:
                     self._end(upgrade, state)
         return all(upgrade.ended for upgrade in self._upgrades)
 
-    def _upgrade(self, *arguments: str) -> tuple[str, str]:
+    def _upgrade(self, kind: str, *arguments: str, expected: str = "success") -> None:
         self._versions += 1
         # Releases differ: every second one computes the VAT, too.
         more = ("--vat",) if self._versions % 2 == 0 else ()
@@ -159,13 +169,11 @@ class Person:
             "version": str(self._versions),
             "arguments": [*self._world.site.spec.arguments, *more, *arguments],
         }
-        return UPGRADE_DAG, self._trigger(UPGRADE_DAG, conf)
+        self._trigger(kind, UPGRADE_DAG, conf, expected)
 
-    def _trigger(self, dag: str, conf: Mapping[str, object]) -> str:
-        return self._world.api.trigger(dag, conf)
-
-    def _begin(self, kind: str, run: tuple[str, str], expected: str = "success") -> None:
-        self._upgrades.append(_Upgrade(kind, *run, expected, time.time()))
+    def _trigger(self, kind: str, dag: str, conf: Mapping[str, object], expected: str = "success") -> None:
+        run = self._world.api.trigger(dag, conf)
+        self._upgrades.append(_Upgrade(kind, dag, run, expected, time.time()))
 
     def _end(self, upgrade: _Upgrade, ended: str) -> None:
         upgrade.ended = ended

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_stream_provider.lifecycle.heartbeat import DriverPhase, Heartbeat
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import Deployment, RequestStage, StreamState
 
@@ -51,12 +52,15 @@ def state_of(state: StreamState, heartbeats: Mapping[str, Heartbeat]) -> str:
         return RUNNING
     if any(live_standby(state, i.id) for i in state.of_deployment(beside.id)):
         return READY
-    phases = {beat.phase for name, beat in heartbeats.items() if name.rpartition(".")[0] == beside.id}
+    phases = {beat.phase for name, beat in heartbeats.items() if deployment_of(name) == beside.id}
     return REHEARSING if DriverPhase.REHEARSING.value in phases else SUBMITTED
 
 
 def driver_beside(state: StreamState) -> Deployment | None:
-    """Return the newest deployment that does not hold and has not ended, or None."""
+    """Return the deployment that is asked to hold, else the newest that does not hold and has not ended, or None."""
+    request = state.open_request
+    if request is not None and request.to:
+        return state.deployments.get(deployment_of(request.to))
     holding = state.holding_deployment
     beside = [d for d in state.deployments.values() if d is not holding and not d.ended and _may_live(state, d)]
     return beside[-1] if beside else None

@@ -6,7 +6,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, Query
 from airflow_stream_provider.lifecycle.record import Record
 from chaos.states import STATES, driver_beside, state_of
 from tests.support import story
-from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, play
+from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, play
 
 COMMITS = Heartbeat(phase="running", queries=(QueryProgress("a", batch=3, commits=(Commit(1.0),)),))
 STARTS = Heartbeat(phase="running", queries=(QueryProgress("a"),))
@@ -49,3 +49,15 @@ def test_the_driver_beside_is_the_newest_that_may_live() -> None:
     assert beside is not None
     assert beside.id == NEW_DEPLOYMENT
     assert driver_beside(play([*story.PREPARED, story.fenced(NEW)])) is None
+
+
+def test_the_driver_beside_is_the_one_that_is_asked_to_hold() -> None:
+    back = [
+        *story.HANDED_OVER,
+        story.requested("back", OLD),
+        story.ready("back", OLD),
+        story.released(NEW, "back", OLD),
+    ]
+    beside = driver_beside(play(back))
+    assert beside is not None
+    assert beside.id == OLD_DEPLOYMENT
