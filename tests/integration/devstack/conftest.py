@@ -11,7 +11,6 @@ from devstack.stack import LocalStack
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     """The whole stack. After it has been stopped, none of its processes may be left."""
     with LocalStack(tmp_path_factory.mktemp("stack"), dags_folder=Path(__file__).parent / "dags") as started:
-        processes = started._processes
-        assert processes is not None
+        processes = started.processes
         yield started
     assert list(reaper.marked(processes.mark)) == []

@@ -22,7 +22,6 @@ def test_the_worker_offers_what_was_asked_for(stack: LocalStack) -> None:
 def test_a_driver_on_the_worker_has_kafka_this_python_and_the_mark_and_listens_here_only(
     stack: LocalStack, tmp_path: Path
 ) -> None:
-    assert stack._processes is not None
     listening: set[str] = set()
     stack.broker.create_topics({"from-spark": 1})
     answer = tmp_path / "answer"
@@ -33,11 +32,20 @@ def test_a_driver_on_the_worker_has_kafka_this_python_and_the_mark_and_listens_h
         log = stack.spark.folder / "work" / submission / "stderr"
         assert status["driverState"] in ("SUBMITTED", "RUNNING", "FINISHED"), log.read_text()[-4000:]
         assert time.monotonic() < deadline, log.read_text()[-4000:]
-        listening |= set(listening_addresses(stack._processes.mark))
+        listening |= set(listening_addresses(stack.processes.mark))
         time.sleep(0.5)
-    home = [stack._processes.mark, sys.executable]
+    home = [stack.processes.mark, sys.executable]
     assert json.loads(answer.read_text()) == {"count": 10, "driver": home, "executor": home}
     assert listening <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+
+
+def test_a_master_that_is_started_again_knows_its_worker(stack: LocalStack) -> None:
+    def workers() -> dict[str, str]:
+        return {worker["id"]: worker["state"] for worker in stack.spark.status().get("workers", ())}
+
+    before = workers()
+    master = stack.processes.restart("spark-master")
+    stack.processes.wait_for("the worker to be known", lambda: workers() == before, 120, master)
 
 
 def listening_addresses(mark: str) -> Iterator[str]:
