@@ -21,12 +21,13 @@ NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 
 
 def main() -> int:
-    """Run, and return the exit code: 0 when nothing was found, 1 with problems."""
+    """Run, and return the exit code: 0 when everything is as it must be, else 1."""
     args = _arguments()
     if INSIDE not in os.environ:
         os.environ[INSIDE] = "1"
         os.execvp(NAMESPACE[0], [*NAMESPACE, sys.executable, "-m", "chaos", *sys.argv[1:]])
     # Only here: what a namespace of our own is not needed for must not be slow to refuse.
+    from chaos.matrix import empty, happened, possible
     from chaos.run import Run
 
     console = Console()
@@ -48,8 +49,10 @@ def main() -> int:
         console.print("Stopped.")
         return INTERRUPTED
     console.print(report.table())
+    never = empty(happened(run.cells))
+    say(f"{len(never)} of {len(possible())} cells of the matrix have not happened in any run: python -m chaos.matrix")
     say(f"{len(report.problems)} problems; written: {run.report}; again: {run.replay}")
-    return 1 if report.problems else 0
+    return 1 if report.problems or (args.all_cells and never) else 0
 
 
 def _arguments() -> argparse.Namespace:
@@ -57,6 +60,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=5.0, help="how long faults happen; default 5")
     parser.add_argument("--seed", type=int, default=1, help="the plan is drawn from it; default 1")
     parser.add_argument("--rate", type=int, default=200, help="orders per second; default 200")
+    parser.add_argument("--all-cells", action="store_true", help="fail when a cell has not happened in any run")
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"), help="folder for run and report")
     return parser.parse_args()
 

@@ -33,7 +33,7 @@ COLUMN_OF = {
 """The column of each kind of fault that has one."""
 TASK_SECONDS = 20.0
 """A fault of the folder that is shorter may miss every task, so it does not count for them: the watch of a run looks
-every 15 s."""
+every 20 s."""
 
 _STORE = ("slow store", "full disk")
 

@@ -61,6 +61,11 @@ class Run:
         return report
 
     @property
+    def cells(self) -> Path:
+        """The file of the matrix over all runs."""
+        return self.report.with_name("cells.json")
+
+    @property
     def replay(self) -> str:
         """The line that runs the same again."""
         return f"git checkout {commit()} && make chaos MINUTES={self.minutes:g} SEED={self.seed} RATE={self.rate}"
@@ -79,7 +84,7 @@ class Run:
         self.say("counting")
         evidence.look()
         entries = journal.entries()
-        add_cells(entries, seed=self.seed, commit=commit(), path=self.report.with_name("cells.json"))
+        add_cells(entries, seed=self.seed, commit=commit(), path=self.cells)
         return check(evidence, entries, seed=self.seed, minutes=self.minutes, commit=commit())
 
     def _prepare(self, found: World) -> None:
