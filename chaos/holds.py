@@ -68,7 +68,7 @@ def at_once(spans: Mapping[str, Sequence[tuple[float, float]]]) -> tuple[int, tu
         have been frozen while it wrote that, and does not count.
     """
     most: tuple[str, ...] = ()
-    for since in (a for of in spans.values() for a, b in of if a < b):
+    for since in (a for of in spans.values() for a, _ in of):
         then = tuple(name for name, of in spans.items() if any(a <= since < b for a, b in of))
         most = max(most, then, key=len)
     return len(most), most
