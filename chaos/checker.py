@@ -118,9 +118,9 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         seed=seed,
         minutes=minutes,
         commit=commit,
-        faults=Counter(str(line["kind"]) for line in journal if line["what"] == "fault"),
+        faults=_kinds(journal, "fault"),
         cells=cells_of(journal),
-        upgrades=Counter(str(line["kind"]) for line in journal if line["what"] == "upgrade"),
+        upgrades=_kinds(journal, "upgrade"),
         produced=len(compared.produced),
         lost=len(compared.lost),
         doubled=sum(compared.doubled.values()),
@@ -133,6 +133,11 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         problems=tuple(problems),
         explained=tuple(each.says for each in doubled if each.cause is not None),
     )
+
+
+def _kinds(journal: Journal, what: str) -> dict[str, int]:
+    # A plain one: `asdict` of the report cannot copy a Counter.
+    return dict(Counter(str(line["kind"]) for line in journal if line["what"] == what))
 
 
 def _of_kafka(facts: Facts, compared: Comparison) -> list[str]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from chaos.checker import Facts, judge
 from chaos.producer import Produced
 from devstack.audit import TopicRecord
 from devstack.workload import CUSTOMERS, Total
@@ -48,6 +50,15 @@ def test_a_run_in_which_nothing_is_wrong() -> None:
     report = judged(good())
     assert report.problems == ()
     assert (report.produced, report.lost, report.doubled, report.max_holders) == (60, 0, 0, 1)
+
+
+def test_faults_and_upgrades_are_counted_by_kind_also_in_the_file(tmp_path: Path) -> None:
+    faults = [{"at": 1.0, "what": "fault", "id": "1", "kind": "kill", "target": "task", "state": "down", "seconds": 1}]
+    upgrades = [{"at": 1.0, "what": "upgrade", "kind": "good"}, {"at": 2.0, "what": "upgrade", "kind": "good"}]
+    report = judge(Facts(Produced({}, frozenset())), [*faults, *upgrades], seed=1, minutes=1, commit="abc")
+    report.write(tmp_path / "report.json")
+    found = json.loads((tmp_path / "report.json").read_text())
+    assert (found["faults"], found["upgrades"]) == ({"kill": 1}, {"good": 2})
 
 
 def test_a_lost_order() -> None:
