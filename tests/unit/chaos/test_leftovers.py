@@ -108,6 +108,6 @@ def test_executors_and_what_they_started_of_an_application_whose_driver_has_ende
 
 def test_only_what_every_look_finds_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "POLL_SECONDS", 0.0)
-    looks = iter([{"a", "b"}, {"b", "c"}, set()])
+    looks = iter([{"a"}, {"b"}])
     assert lasting(lambda: next(looks)) == set()
     assert lasting(lambda: {"b"}, seconds=0.0) == {"b"}
