@@ -121,7 +121,7 @@ def test_a_control_folder_that_hangs_hangs_neither_the_batches_nor_the_end(
         plan(query, 0, 100.0)
         wait_for("the batch to be recorded", lambda: evidence.batches("enrich"), 60)
     for pipe in pipes:
-        os.close(os.open(pipe, os.O_WRONLY))
+        os.close(os.open(pipe, os.O_RDWR))  # lets go who waits there, and waits for nobody itself
 
 
 def sighting(*seen: tuple[int, str, float]) -> list[Span]:
