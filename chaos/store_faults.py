@@ -15,7 +15,9 @@ from pathlib import Path
 
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from devstack.errors import StackError
 
+FUSE = "/dev/fuse"
 MNT_DETACH = 2
 FILLER = "filler"
 BUSY_SECONDS = 5.0
@@ -38,7 +40,14 @@ class ControlFolder:
     _server: int | None = field(default=None, init=False)
 
     def mount(self) -> None:
-        """Mount it at both places. Needs a user and mount namespace of our own."""
+        """Mount it at both places. Needs a user and mount namespace of our own.
+
+        :raises StackError: this machine has no FUSE for us, without which nothing can hang.
+        """
+        try:
+            os.close(os.open(FUSE, os.O_RDWR))
+        except OSError as error:
+            raise StackError(f"{FUSE} cannot be used: {error}.", next_step="Run this as a user who may.") from error
         for path in (self.folder, self.safe, self.elsewhere):
             path.mkdir(parents=True, exist_ok=True)
         _mount("-t", "tmpfs", "-o", f"size={self.megabytes}m,mode=0770", "tmpfs", str(self.folder))
@@ -72,7 +81,7 @@ class ControlFolder:
                 continue  # it is torn, or is just being replaced
 
     def _hang(self) -> None:
-        server = os.open("/dev/fuse", os.O_RDWR)
+        server = os.open(FUSE, os.O_RDWR)
         options = f"fd={server},rootmode=40000,user_id=0,group_id=0".encode()
         if _libc().mount(b"hanging", os.fsencode(self.folder), b"fuse", 0, options):
             number = ctypes.get_errno()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,19 +21,8 @@ from tests.support.fake_driver import FakeDriver
 from tests.support.story import NEW, OLD, PREPARED, RUNNING
 
 SOON, NEVER = 0.2, 600.0
-# What begins the command of a process that may mount such a folder: it has a mount namespace of its own.
-UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "--kill-child"]
 MNT_DETACH = 2
 STORIES = {"holder": (OLD, RUNNING, ["pause", "resume"]), "standby": (NEW, PREPARED, [])}
-
-
-def fuse_allowed() -> bool:
-    """Whether this user may let folders hang."""
-    try:
-        os.close(os.open("/dev/fuse", os.O_RDWR))
-        return subprocess.run([*UNSHARE, "true"], capture_output=True, timeout=60, check=False).returncode == 0
-    except OSError:
-        return False
 
 
 @contextmanager

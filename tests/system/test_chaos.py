@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.namespaces import needs_namespaces
+
 ROOT = Path(__file__).parents[2]
 KEYS = {
     *("seed", "minutes", "commit", "faults", "cells", "upgrades", "produced", "lost", "doubled", "doubled_unexplained"),
@@ -14,6 +16,7 @@ KEYS = {
 }
 
 
+@needs_namespaces
 def test_five_minutes_of_faults(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "chaos", "--minutes", "5", "--seed", "1", "--folder", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from kafka import KafkaProducer
+from tests.support.checkpoint_trees import commit, plan
+from tests.support.checkpoint_trees import kafka as offsets
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -20,8 +22,6 @@ from devstack.audit import TopicRecord, end_offsets, read_topic
 from devstack.drivers import wait_for
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
-from tests.support.checkpoint_trees import commit, plan
-from tests.support.checkpoint_trees import kafka as offsets
 from tests.support.control_root import new_log
 from tests.support.story import OLD, RUNNING, write
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,22 +10,16 @@ import pytest
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from chaos.store_faults import ControlFolder
 from tests.support.control_root import new_log
+from tests.support.namespaces import COMMAND, needs_namespaces
 
 ROOT = Path(__file__).parents[3]
-UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "--kill-child"]
 
 
-def namespaces_allowed() -> bool:
-    try:
-        return subprocess.run([*UNSHARE[:4], "true"], capture_output=True, timeout=60, check=False).returncode == 0
-    except FileNotFoundError:
-        return False
-
-
-@pytest.mark.skipif(sys.platform != "linux" or not namespaces_allowed(), reason="no user namespaces here")
+@needs_namespaces
+@pytest.mark.skipif(not os.access("/dev/fuse", os.W_OK), reason="no FUSE here")
 @pytest.mark.parametrize("kind", ["hang", "full", "read_only", "away"])
 def test_it_fails_for_all_but_the_second_path_and_is_well_again(tmp_path: Path, kind: str) -> None:
-    command = [*UNSHARE, sys.executable, "-m", "tests.support.failing_control", str(tmp_path), kind]
+    command = [*COMMAND, sys.executable, "-m", "tests.support.failing_control", str(tmp_path), kind]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("well again\n")

@@ -23,6 +23,7 @@ from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from tests.support.control_root import new_log
+from tests.support.namespaces import COMMAND, needs_namespaces
 
 ROOT = Path(__file__).parents[3]
 NAME = "orders-1-aaaa.00000001"
@@ -85,19 +86,10 @@ def test_a_folder_without_permission_is_unavailable(log: ControlLog) -> None:
     assert log.append(note(), 1).seq == 2
 
 
-def namespaces_allowed() -> bool:
-    probe = ["unshare", "--user", "--map-root-user", "--mount", "true"]
-    try:
-        return subprocess.run(probe, capture_output=True, timeout=60, check=False).returncode == 0
-    except FileNotFoundError:
-        return False
-
-
-@pytest.mark.skipif(sys.platform != "linux" or not namespaces_allowed(), reason="no user namespaces here")
+@needs_namespaces
 @pytest.mark.parametrize("trouble", ["full", "read_only", "unmounted"])
 def test_on_a_file_system_of_its_own(tmp_path: Path, trouble: str) -> None:
-    command = ["unshare", "--user", "--map-root-user", "--mount", "--kill-child"]
-    command += [sys.executable, "-m", "tests.support.small_disk", str(tmp_path), trouble]
+    command = [*COMMAND, sys.executable, "-m", "tests.support.small_disk", str(tmp_path), trouble]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("well again\n")

@@ -18,7 +18,8 @@ from airflow_stream_provider.monitoring.incidents import IncidentKind
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
 from devstack.many_streams import PARTITIONS, StoredStream
-from tests.support.hanging_disk import UNSHARE, fuse_allowed, hanging
+from tests.support.hanging_disk import hanging
+from tests.support.namespaces import COMMAND, needs_fuse
 from tests.support.watched_folder import HERE, OVER, RECEIVED, TOPICS, Folder
 
 ROOT = Path(__file__).parents[3]
@@ -74,11 +75,11 @@ def test_a_kafka_that_is_away_for_ten_minutes_is_one_incident_for_a_thousand_str
         assert folder.sample(number).queries["enrich"].records is not None
 
 
-@pytest.mark.skipif(sys.platform != "linux" or not fuse_allowed(), reason="no FUSE in a user namespace here")
+@needs_fuse
 def test_a_store_that_hangs_for_one_stream_of_a_thousand_delays_no_other(tmp_path: Path) -> None:
     program = "from tests.integration.monitoring.test_folder_look import look_while_one_hangs; look_while_one_hangs()"
     done = subprocess.run(
-        [*UNSHARE, sys.executable, "-c", program],
+        [*COMMAND, sys.executable, "-c", program],
         cwd=ROOT,
         env={**os.environ, "SCRATCH": str(tmp_path)},
         capture_output=True,

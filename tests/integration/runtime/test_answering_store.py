@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hanging_disk import UNSHARE, fuse_allowed
+from tests.support.namespaces import COMMAND, needs_fuse
 
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.skipif(sys.platform != "linux" or not fuse_allowed(), reason="no FUSE in a user namespace here")
+@needs_fuse
 @pytest.mark.parametrize("story", ["holder", "standby"])
 def test_a_driver_outlives_a_control_folder_that_hangs(tmp_path: Path, story: str) -> None:
-    command = [*UNSHARE, sys.executable, "-m", "tests.support.hanging_disk", str(tmp_path), story]
+    command = [*COMMAND, sys.executable, "-m", "tests.support.hanging_disk", str(tmp_path), story]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("well again\n")
