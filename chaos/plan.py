@@ -19,7 +19,10 @@ GOOD, REFUSED, BAD, TWO_AT_ONCE, FOUR_IN_A_ROW, ROLL_BACK, CLEARED_TASK, NOTHING
     "cleared_task",
     "nothing",
 )
-ACTIONS = (GOOD, REFUSED, BAD, TWO_AT_ONCE, FOUR_IN_A_ROW, ROLL_BACK, CLEARED_TASK, NOTHING)
+# The person waits for the next of the upgrades that were asked for together, while other faults are at work.
+NEXT_IN_ROW = "next_in_row"
+ROWS = {TWO_AT_ONCE: 2, FOUR_IN_A_ROW: 4}
+ACTIONS = (GOOD, REFUSED, BAD, TWO_AT_ONCE, FOUR_IN_A_ROW, ROLL_BACK, CLEARED_TASK, NOTHING, NEXT_IN_ROW)
 
 DRIVERS = ("holder", "standby", "holder_python", "standby_python")
 PARTS = ("worker", "master", "broker", "scheduler", "triggerer")
@@ -130,11 +133,13 @@ def make_plan(seed: int, minutes: float) -> list[Scenario]:
     draw = random.Random(f"plan {seed}")
     wanted = max(6, int(minutes * 60 / SCENARIO_SECONDS))
     plan: list[Scenario] = []
+    row = 0
     while len(plan) < wanted:
         if not walk:
             walk = list(order)
         chosen = _compatible(walk, draw)
-        action = _action_for(chosen, draw)
+        action = NEXT_IN_ROW if row else _action_for(chosen, draw)
+        row = ROWS.get(action, row) - 1 if row or action in ROWS else 0
         faults = [_planned(cell, draw) for cell in chosen] + _extra(chosen, draw)
         faults.sort(key=lambda fault: _ORDER[fault.trigger.state])
         plan.append(Scenario(len(plan) + 1, action, tuple(faults)))

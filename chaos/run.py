@@ -98,9 +98,11 @@ class Run:
         until = time.monotonic() + self.minutes * 60 - LAST_SECONDS
         for scenario in make_plan(self.seed, self.minutes):
             if time.monotonic() > until:
-                return
+                break
             person.carry_out(scenario)
-        journal.problem("The plan ended before the minutes did.")
+        else:
+            journal.problem("The plan ended before the minutes did.")
+        person.finish()
 
     def _drain(self, evidence: Evidence, journal: Journal) -> None:
         deadline = time.monotonic() + DRAIN_SECONDS

@@ -11,7 +11,7 @@ import requests
 
 from chaos.faults import Nemesis
 from chaos.journal import Journal
-from chaos.plan import BAD, CLEARED_TASK, FOUR_IN_A_ROW, GOOD, NOTHING, REFUSED, ROLL_BACK, TWO_AT_ONCE, Scenario
+from chaos.plan import BAD, CLEARED_TASK, GOOD, NEXT_IN_ROW, NOTHING, REFUSED, ROLL_BACK, ROWS, Scenario
 from chaos.recovery import RECOVERY_SECONDS, Recovery
 from chaos.world import BACK_DAG, UPGRADE_DAG, World
 from devstack.airflow_api import FINAL
@@ -62,7 +62,9 @@ class Person:
         self._check = check
         self._recovery = Recovery(nemesis, world.checkpoints, journal, say)
         self._versions = 0
+        # Those that have not ended when a scenario begins, or are asked for in it; and those of them that it waits for.
         self._upgrades: list[_Upgrade] = []
+        self._awaited: list[_Upgrade] = []
 
     def deploy(self) -> None:
         """Deploy the first release, and wait until the stream runs.
@@ -70,6 +72,7 @@ class Person:
         :raises StackError: it does not.
         """
         self._upgrade(GOOD)
+        self._awaited = list(self._upgrades)
         deadline = time.monotonic() + RUN_SECONDS
         while not self._all_ended():
             if time.monotonic() > deadline:
@@ -79,14 +82,27 @@ class Person:
             raise StackError("The first release was refused.", next_step="Read the logs of Airflow's tasks.")
 
     def carry_out(self, scenario: Scenario) -> None:
-        """Carry out a scenario to its end: all faults over, the stream running, every run of Airflow ended."""
+        """Carry out a scenario to its end: all faults over, the stream running, the runs ended that it waits for."""
         self._say(f"{scenario.number}. {scenario.action}, with {len(scenario.faults)} faults")
-        self._upgrades = []
+        self._upgrades = [upgrade for upgrade in self._upgrades if not upgrade.ended]
         self._nemesis.arm(scenario.number, scenario.faults)
         draw = random.Random(f"scenario {scenario.number}")
-        self._ask(scenario.action)
+        if scenario.action != NEXT_IN_ROW:
+            self._ask(scenario.action)
+        elif not self._upgrades:
+            self._ask(GOOD)  # the others of the row have ended already
+        in_row = scenario.action in (*ROWS, NEXT_IN_ROW)
+        self._awaited = self._upgrades[:1] if in_row else list(self._upgrades)
         self._meanwhile(scenario, draw)
         self._recover()
+        self._wait_for_runs()
+
+    def finish(self) -> None:
+        """Cancel the upgrades that still wait for their turn, and wait for the one that is under way."""
+        self._awaited = [upgrade for upgrade in self._upgrades if not upgrade.ended]
+        for upgrade in self._awaited[1:]:
+            self._cancel(upgrade)
+            self._end(upgrade, "cancelled")
         self._wait_for_runs()
 
     def _ask(self, action: str) -> None:
@@ -100,7 +116,7 @@ class Person:
                     self._trigger(action, BACK_DAG, {"deployment": deployment.id})
                 return
             wrong = {REFUSED: WRONG, BAD: SLOW}.get(action, ())
-            for _ in range({TWO_AT_ONCE: 2, FOUR_IN_A_ROW: 4}.get(action, 1)):
+            for _ in range(ROWS.get(action, 1)):
                 self._upgrade(action, *wrong, expected="failed" if wrong else "success")
         except requests.RequestException as error:
             # The run may be there or not: a person would look, and go on.
@@ -132,26 +148,28 @@ class Person:
         deadline = time.monotonic() + RUN_SECONDS
         while not self._all_ended():
             if time.monotonic() > deadline:
-                for upgrade in [each for each in self._upgrades if not each.ended]:
+                for upgrade in [each for each in self._awaited if not each.ended]:
                     self._give_up(upgrade)
                 return
             self._pause()
 
     def _give_up(self, upgrade: _Upgrade) -> None:
-        """Mark a run as failed, as a person does who cancels an upgrade."""
-        api, path = self._world.api, f"dags/{upgrade.dag}/dagRuns/{upgrade.run}"
         says = f"The run {upgrade.run} of {upgrade.dag} has not ended {RUN_SECONDS:.0f} s after the stream ran again"
         try:
-            says += f": {api.task_states(upgrade.dag, upgrade.run)}"
-            api.call("PATCH", path, json={"state": "failed"})
+            says += f": {self._world.api.task_states(upgrade.dag, upgrade.run)}"
+            self._cancel(upgrade)
         except (StackError, requests.RequestException) as error:
             says += f"; {error}"
         self._journal.problem(f"{says}.")
         self._say(f"    PROBLEM: {says}.")
         self._end(upgrade, "given up")
 
+    def _cancel(self, upgrade: _Upgrade) -> None:
+        """Mark a run as failed, as a person does who cancels an upgrade."""
+        self._world.api.call("PATCH", f"dags/{upgrade.dag}/dagRuns/{upgrade.run}", json={"state": "failed"})
+
     def _all_ended(self) -> bool:
-        for upgrade in self._upgrades:
+        for upgrade in self._awaited:
             if not upgrade.ended:
                 try:
                     state = self._world.api.run_state(upgrade.dag, upgrade.run)
@@ -159,7 +177,7 @@ class Person:
                     return False  # the API server is busy
                 if state in FINAL:
                     self._end(upgrade, state)
-        return all(upgrade.ended for upgrade in self._upgrades)
+        return all(upgrade.ended for upgrade in self._awaited)
 
     def _upgrade(self, kind: str, *arguments: str, expected: str = "success") -> None:
         self._versions += 1

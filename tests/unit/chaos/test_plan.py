@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from chaos.plan import ACTIONS, DRIVERS, REFUSED, Trigger, cells, make_plan
+from chaos.plan import ACTIONS, DRIVERS, NEXT_IN_ROW, REFUSED, ROWS, Trigger, cells, make_plan
 from chaos.states import DOWN, REHEARSING, RUNNING, STATES, SUBMITTED
 
 PRINT = "from chaos.plan import make_plan; print(make_plan(7, 60))"
@@ -73,3 +73,13 @@ def test_a_release_that_is_refused_is_not_expected_to_become_ready(seed: int) ->
     for scenario in make_plan(seed, 30):
         if scenario.action == REFUSED:
             assert {fault.trigger.state for fault in scenario.faults} <= {RUNNING, SUBMITTED, REHEARSING}
+
+
+@pytest.mark.parametrize("seed", range(1, 20))
+def test_each_upgrade_of_a_row_has_faults_of_its_own(seed: int) -> None:
+    actions = [scenario.action for scenario in make_plan(seed, 60)]
+    for number, action in enumerate(actions):
+        if action in ROWS:
+            after = actions[number + 1 : number + ROWS[action] + 1]
+            assert after[: ROWS[action] - 1] == [NEXT_IN_ROW] * len(after[: ROWS[action] - 1])
+            assert after[ROWS[action] - 1 :] != [NEXT_IN_ROW]
