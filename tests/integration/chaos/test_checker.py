@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 from kafka import KafkaProducer
-from tests.support.checkpoint_trees import commit, plan
-from tests.support.checkpoint_trees import kafka as offsets
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -19,6 +17,8 @@ from chaos.producer import JOURNAL, SurvivingProducer
 from chaos.recorder import Evidence
 from chaos.report import Report
 from devstack.audit import TopicRecord, end_offsets, read_topic
+from devstack.checkpoint_trees import commit, plan
+from devstack.checkpoint_trees import kafka as offsets
 from devstack.drivers import wait_for
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
