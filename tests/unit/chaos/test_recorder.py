@@ -13,8 +13,8 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from chaos import recorder as module
 from chaos.batches import Batch
 from chaos.recorder import GAP_SECONDS, Evidence, Sighting, Span
+from devstack import checkpoint_trees as trees
 from devstack.drivers import wait_for
-from tests.support import checkpoint_trees as trees
 from tests.support.control_root import new_log
 from tests.support.story import NEW, OLD, RUNNING, write
 
