@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,10 +22,13 @@ from chaos.recorder import INPUT, Evidence
 from chaos.records import Comparison, compare, some
 from chaos.report import Report
 from demo.history import max_holders
+from devstack.airflow_api import FINAL
 from devstack.audit import TopicRecord, final_totals, read_topic, wrong_totals
 from devstack.workload import Total
 
 RECOVERY_SECONDS = 180.0
+# So long after a fault an upgrade may still end otherwise because of it: what has piled up is being read.
+AFTERMATH_SECONDS = 60.0
 ENRICHED, TOTALS = "orders-enriched", "order-totals"
 ENRICH = "enrich"
 """The query that writes the enriched orders."""
@@ -112,6 +116,7 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         *_of_log(state),
         *_of_holders(by_log, together),
         *_of_recovery(journal, recovered),
+        *_of_upgrades(journal),
         *(f"{left} Find out who should have ended or removed it." for left in sorted(facts.leftovers)),
     ]
     return Report(
@@ -242,3 +247,16 @@ def _of_recovery(journal: Journal, recovered: Sequence[float]) -> list[str]:
     if last is not None and not any(line["what"] == "recovered" for line in journal[last:]):
         found.append(f"Nobody saw the stream run again after fault {journal[last]['id']}. Read the logs of the watch.")
     return found
+
+
+def _of_upgrades(journal: Journal) -> list[str]:
+    """Upgrades that ended otherwise than without faults, though there was none while they ran or shortly before."""
+    healed = {line["id"]: float(line["at"]) for line in journal if line["what"] == "healed"}
+    faults = [(line["at"], healed.get(line["id"], math.inf)) for line in journal if line["what"] == "fault"]
+    return [
+        f"The run {line['run']} ({line['kind']}) ended as {line['ended']} instead of {line['expected']}, and no fault "
+        "explains it. Read the logs of its tasks."
+        for line in journal
+        if line["what"] == "upgrade" and line["ended"] in FINAL and line["ended"] != line["expected"]
+        if not any(a <= line["at"] and line["at"] - line["seconds"] <= b + AFTERMATH_SECONDS for a, b in faults)
+    ]

@@ -39,6 +39,9 @@ FREEZE_SECONDS = (5.0, 8.0, 12.0, 20.0, 35.0, 60.0)
 KILLED_SECONDS = (1.0, 3.0, 8.0, 15.0)
 STORE_SECONDS = (5.0, 10.0, 20.0, 35.0, 50.0)
 JUMP_SECONDS = (-3600.0, -60.0, 45.0, 3600.0)
+FOLDER_EXTRAS = ("away", "read_only")
+# The faults that are no cells of the walk.
+EXTRAS = ("torn_heartbeat", "clock_jump", *FOLDER_EXTRAS)
 # How far a scenario looks along the walk for cells that go with its first one.
 LOOK_AHEAD = 40
 # Cells that an hour reaches: so far apart begin the walks of two successive seeds.
@@ -133,6 +136,7 @@ def make_plan(seed: int, minutes: float) -> list[Scenario]:
     draw = random.Random(f"plan {seed}")
     wanted = max(6, int(minutes * 60 / SCENARIO_SECONDS))
     plan: list[Scenario] = []
+    extras: list[str] = []
     row = 0
     while len(plan) < wanted:
         if not walk:
@@ -140,7 +144,7 @@ def make_plan(seed: int, minutes: float) -> list[Scenario]:
         chosen = _compatible(walk, draw)
         action = NEXT_IN_ROW if row else _action_for(chosen, draw)
         row = ROWS.get(action, row) - 1 if row or action in ROWS else 0
-        faults = [_planned(cell, draw) for cell in chosen] + _extra(chosen, draw)
+        faults = [_planned(cell, draw) for cell in chosen] + _extra(chosen, extras, draw)
         faults.sort(key=lambda fault: _ORDER[fault.trigger.state])
         plan.append(Scenario(len(plan) + 1, action, tuple(faults)))
     return plan
@@ -206,17 +210,27 @@ def _trigger(state: str, draw: random.Random) -> Trigger:
     return Trigger(state, round(draw.random() * longest, 2))
 
 
-def _extra(chosen: Sequence[Cell], draw: random.Random) -> list[PlannedFault]:
-    """Faults that are no cells: a torn heartbeat, a clock that is jumped, a folder that is away or read-only.
+def _extra(chosen: Sequence[Cell], extras: list[str], draw: random.Random) -> list[PlannedFault]:
+    """Faults that are no cells: the next of `EXTRAS` that fits, in every second scenario or so.
 
     What needs the stream to be down gets the kill that takes it there.
+
+    :param extras: those that have not had their turn; all of them come round before one comes again.
     """
     found: list[PlannedFault] = []
     if any(cell.state == DOWN for cell in chosen):
         found.append(PlannedFault(Trigger(RUNNING, 0.5), "holder", "kill", 0.0))
+    if draw.random() < 0.5:
+        return found
     state = draw.choice([cell.state for cell in chosen if cell.state != DOWN] or [RUNNING])
     standby = state in (SUBMITTED, REHEARSING, READY)
-    kind = draw.choice(("torn_heartbeat", "clock_jump", "away", "read_only", "", "", "", ""))
+    if not extras:
+        extras += draw.sample(EXTRAS, len(EXTRAS))
+    fails = any(cell.target == "control" for cell in chosen)
+    kind = next((each for each in extras if not (fails and each in FOLDER_EXTRAS)), "")
+    if not kind:
+        return found
+    extras.remove(kind)
     if kind == "torn_heartbeat":
         target = "standby" if standby else "holder"
         found.append(PlannedFault(_trigger(state, draw), target, kind, draw.choice((5.0, 12.0, 20.0))))
@@ -224,6 +238,6 @@ def _extra(chosen: Sequence[Cell], draw: random.Random) -> list[PlannedFault]:
         target = draw.choice(("standby_python" if standby else "holder_python", "scheduler", "triggerer"))
         seconds, jump = draw.choice((10.0, 30.0)), draw.choice(JUMP_SECONDS)
         found.append(PlannedFault(_trigger(state, draw), target, kind, seconds, jump))
-    elif kind and all(cell.target != "control" for cell in chosen):
+    else:
         found.append(PlannedFault(_trigger(state, draw), "control", kind, draw.choice(STORE_SECONDS)))
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import subprocess
 import time
 from collections.abc import Callable
@@ -53,12 +54,24 @@ class Run:
 
         :raises StackError: the stack does not come up, or the first release cannot be deployed.
         """
-        self.say(f"seed {self.seed}, {self.minutes:g} minutes, commit {commit()}; again: {self.replay}")
+        self.say(f"seed {self.seed}, {self.minutes:g} minutes, commit {self.commit}; again: {self.replay}")
         with world(self.folder) as found, contextlib.closing(Journal(self.folder / "journal.jsonl")) as journal:
-            journal.note("started", seed=self.seed, minutes=self.minutes, commit=commit())
+            journal.note("started", seed=self.seed, minutes=self.minutes, commit=self.commit)
             report = self._with(found, journal)
         report.write(self.report)
         return report
+
+    @functools.cached_property
+    def commit(self) -> str:
+        """The commit of this tree when the run began, with a + when files had changed since."""
+        found = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=12", "--dirty=+"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return found.stdout.strip() or "unknown"
 
     @property
     def cells(self) -> Path:
@@ -68,7 +81,7 @@ class Run:
     @property
     def replay(self) -> str:
         """The line that runs the same again."""
-        return f"git checkout {commit()} && make chaos MINUTES={self.minutes:g} SEED={self.seed} RATE={self.rate}"
+        return f"git checkout {self.commit} && make chaos MINUTES={self.minutes:g} SEED={self.seed} RATE={self.rate}"
 
     def _with(self, found: World, journal: Journal) -> Report:
         producer = SurvivingProducer(found.brokers, "orders", self.rate, self.folder / PRODUCED)
@@ -84,8 +97,8 @@ class Run:
         self.say("counting")
         evidence.look()
         entries = journal.entries()
-        add_cells(entries, seed=self.seed, commit=commit(), path=self.cells)
-        return check(evidence, entries, seed=self.seed, minutes=self.minutes, commit=commit())
+        add_cells(entries, seed=self.seed, commit=self.commit, path=self.cells)
+        return check(evidence, entries, seed=self.seed, minutes=self.minutes, commit=self.commit)
 
     def _prepare(self, found: World) -> None:
         found.api.wait_for_dag(UPGRADE_DAG)
@@ -111,15 +124,3 @@ class Run:
                 journal.problem(f"{DRAIN_SECONDS:.0f} s after the producer stopped, {says}")
                 return
             time.sleep(POLL_SECONDS)
-
-
-def commit() -> str:
-    """Return the commit of this tree, with a + when files have changed since."""
-    found = subprocess.run(
-        ["git", "describe", "--always", "--abbrev=12", "--dirty=+"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return found.stdout.strip() or "unknown"

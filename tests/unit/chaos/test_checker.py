@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,9 @@ from tests.support.story import (
 AGAIN = {0: [0, 1, 2, 3], 1: [20, 21, 22, 23]}
 
 
+SUCCESS = {"expected": "success", "ended": "success"}
+
+
 def doubled(batch: int) -> list[int]:
     """Return the numbers of the output when the beginning of a batch was written, and then all of it again."""
     where = NUMBERS.index(AGAIN[batch][0])
@@ -54,7 +58,8 @@ def test_a_run_in_which_nothing_is_wrong() -> None:
 
 def test_faults_and_upgrades_are_counted_by_kind_also_in_the_file(tmp_path: Path) -> None:
     faults = [{"at": 1.0, "what": "fault", "id": "1", "kind": "kill", "target": "task", "state": "down", "seconds": 1}]
-    upgrades = [{"at": 1.0, "what": "upgrade", "kind": "good"}, {"at": 2.0, "what": "upgrade", "kind": "good"}]
+    upgrade = {"what": "upgrade", "kind": "good", "run": "r", **SUCCESS, "seconds": 1.0}
+    upgrades = [{"at": 1.0, **upgrade}, {"at": 2.0, **upgrade}]
     report = judge(Facts(Produced({}, frozenset())), [*faults, *upgrades], seed=1, minutes=1, commit="abc")
     report.write(tmp_path / "report.json")
     found = json.loads((tmp_path / "report.json").read_text())
@@ -289,7 +294,7 @@ def test_a_problem_of_the_run_itself() -> None:
 
 
 def test_faults_and_upgrades_are_counted_by_kind() -> None:
-    upgrade = {"at": 1.0, "what": "upgrade", "kind": "good", "run": "r", "expected": "", "ended": "", "seconds": 1.0}
+    upgrade = {"at": 1.0, "what": "upgrade", "kind": "good", "run": "r", **SUCCESS, "seconds": 1.0}
     report = judged(good(), upgrade, upgrade, fault(104.0), fault(105.0, kind="freeze"), RECOVERED)
     assert (report.faults, report.upgrades) == ({"kill": 1, "freeze": 1}, {"good": 2})
     assert report.cells == {"running/holder/kill": 1, "running/holder/freeze": 1}
@@ -298,3 +303,24 @@ def test_faults_and_upgrades_are_counted_by_kind() -> None:
 def test_a_standby_that_was_killed_does_not_explain_what_the_holder_doubled() -> None:
     struck = fault(102.0, target="standby", incarnation=NEW)
     assert judged(good(outputs=outputs(doubled(0)), records=timed(PREPARED)), struck).doubled_unexplained == 4
+
+
+@pytest.mark.parametrize(
+    ("ended", "struck", "found"),
+    [
+        ("failed", [], 1),
+        ("failed", [fault(150.0), {"at": 155.0, "what": "healed", "id": "f1"}], 0),
+        ("failed", [fault(50.0), {"at": 60.0, "what": "healed", "id": "f1"}], 0),
+        ("failed", [fault(10.0), {"at": 20.0, "what": "healed", "id": "f1"}], 1),
+        ("failed", [fault(210.0), {"at": 220.0, "what": "healed", "id": "f1"}], 1),
+        ("failed", [fault(10.0)], 0),
+        ("success", [], 0),
+        ("cancelled", [], 0),
+    ],
+)
+def test_an_upgrade_that_ended_otherwise_needs_a_fault(ended: str, struck: list[dict[str, Any]], found: int) -> None:
+    run = {"kind": "good", "run": "manual__1", "expected": "success", "ended": ended, "seconds": 100.0}
+    lines = [*struck, RECOVERED, {"at": 200.0, "what": "upgrade", **run}]
+    problems = judged(good(), *lines).problems
+    assert len(problems) == found
+    assert all("manual__1" in says for says in problems)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from chaos.plan import ACTIONS, DRIVERS, NEXT_IN_ROW, REFUSED, ROWS, Trigger, cells, make_plan
+from chaos.plan import ACTIONS, DRIVERS, EXTRAS, NEXT_IN_ROW, REFUSED, ROWS, Trigger, cells, make_plan
 from chaos.states import DOWN, REHEARSING, RUNNING, STATES, SUBMITTED
 
 PRINT = "from chaos.plan import make_plan; print(make_plan(7, 60))"
@@ -38,6 +38,12 @@ def test_a_longer_run_begins_like_a_shorter_one() -> None:
 def test_one_plan_walks_through_every_cell() -> None:
     planned = {(f.trigger.state, f.target, f.kind) for s in make_plan(1, 60 * 3) for f in s.faults}
     assert {(c.state, c.target, c.kind) for c in cells()} - planned == set()
+
+
+@pytest.mark.parametrize("seed", range(1, 40))
+def test_what_is_no_cell_comes_round_soon(seed: int) -> None:
+    planned = {fault.kind for scenario in make_plan(seed, 60)[:20] for fault in scenario.faults}
+    assert set(EXTRAS) <= planned
 
 
 def test_the_first_hours_of_three_seeds_reach_different_cells() -> None:
