@@ -21,6 +21,7 @@ from chaos.producer import JOURNAL, Produced, read_journal
 from chaos.recorder import INPUT, Evidence
 from chaos.records import Comparison, compare, some
 from chaos.report import Report
+from chaos.stillness import Stillness, longest_stillness
 from demo.history import max_holders
 from devstack.airflow_api import FINAL
 from devstack.audit import TopicRecord, final_totals, read_topic, wrong_totals
@@ -105,6 +106,7 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
     holders, together = at_once(facts.spans or {})
     by_log = max_holders(record for record, _ in facts.records)
     recovered = [float(line["seconds"]) for line in journal if line["what"] == "recovered"]
+    still = longest_stillness(facts.batches or {}, journal)
     problems = [
         *(str(line["says"]) for line in journal if line["what"] == "problem"),
         *([f"The stream has not read everything: {facts.unread} Read its driver's log."] if facts.unread else []),
@@ -116,6 +118,7 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         *_of_log(state),
         *_of_holders(by_log, together),
         *_of_recovery(journal, recovered),
+        *_of_stillness(still),
         *_of_upgrades(journal),
         *(f"{left} Find out who should have ended or removed it." for left in sorted(facts.leftovers)),
     ]
@@ -133,7 +136,7 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         max_holders=max(holders, by_log),
         illegal_records=state.illegal_count,
         wrong_totals=len(wrong),
-        longest_recovery_seconds=max(recovered, default=0.0),
+        longest_recovery_seconds=round(max(still.seconds, *recovered, 0.0), 1),
         leftovers=len(facts.leftovers),
         problems=tuple(problems),
         explained=tuple(each.says for each in doubled if each.cause is not None),
@@ -247,6 +250,15 @@ def _of_recovery(journal: Journal, recovered: Sequence[float]) -> list[str]:
     if last is not None and not any(line["what"] == "recovered" for line in journal[last:]):
         found.append(f"Nobody saw the stream run again after fault {journal[last]['id']}. Read the logs of the watch.")
     return found
+
+
+def _of_stillness(still: Stillness) -> list[str]:
+    if still.seconds <= RECOVERY_SECONDS:
+        return []
+    return [
+        f"{still.query} committed nothing for {still.seconds:.0f} s from {still.since:.1f} on, while no fault lasted; "
+        f"{RECOVERY_SECONDS:.0f} are allowed. Read the control log of that time, and the logs of the watch."
+    ]
 
 
 def _of_upgrades(journal: Journal) -> list[str]:

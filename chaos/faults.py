@@ -174,11 +174,12 @@ class Nemesis:
             **_cell(armed) | {"state": state},
             incarnation=armed.incarnation,
             pids=[process.pid for process in armed.processes],
+            drivers=[target for target in ("holder", "standby") if events.incarnation(target)],
             seconds=plan.seconds,
             jump=plan.jump,
             trigger=plan.trigger.sentence,
         )
-        who = armed.incarnation or armed.part or f"{len(armed.processes)} processes"
+        who = armed.incarnation or armed.part or (f"{len(armed.processes)} processes" if armed.processes else "folder")
         self._say(f"    {plan.kind} {plan.target} ({who}) while {state}, for {plan.seconds:.0f} s")
 
     def _act(self, armed: _Armed) -> None:

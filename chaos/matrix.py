@@ -76,16 +76,16 @@ def cells_of(journal: Iterable[Mapping[str, Any]]) -> dict[str, int]:
         if column is None:
             continue
         state = line["state"]
-        struck = _users(state, line["seconds"]) if line["target"] == "control" else [line["target"]]
+        struck = _users(line) if line["target"] == "control" else [line["target"]]
         found.update(cell(state, process, column) for process in struck)
     return dict(found)
 
 
-def _users(state: str, seconds: float) -> list[str]:
-    """Return the processes that a fault of the control folder strikes in a state."""
-    never = impossible()
-    drivers = [name for name in ("holder", "standby", "triggerer") if cell(state, name, "slow store") not in never]
-    return [*drivers, "task"] if seconds >= TASK_SECONDS else drivers
+def _users(fault: Mapping[str, Any]) -> list[str]:
+    """Return the processes that a fault of the control folder strikes: drivers that were there, triggerer and task."""
+    never, state = impossible(), fault["state"]
+    found = [name for name in (*fault["drivers"], "triggerer") if cell(state, name, "slow store") not in never]
+    return [*found, "task"] if fault["seconds"] >= TASK_SECONDS else found
 
 
 def add(journal: Sequence[Mapping[str, Any]], *, seed: int, commit: str, path: Path = CELLS) -> dict[str, int]:

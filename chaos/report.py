@@ -34,7 +34,8 @@ class Report:
     :param max_holders: largest number of drivers that held the stream, or ran its queries, at the same time.
     :param illegal_records: records of the control log that broke a rule.
     :param wrong_totals: customers whose last totals are wrong.
-    :param longest_recovery_seconds: longest time from the end of the last fault to a holder that commits.
+    :param longest_recovery_seconds: longest time from the end of the last fault to a holder that commits, and longest
+        time without a commit of a query while no fault lasted.
     :param leftovers: processes, clones and temporary files that were left.
     :param problems: a sentence for everything that is not as it must be; the run has failed when there is one.
     :param explained: a sentence for each batch whose orders were doubled, with what cut it off.

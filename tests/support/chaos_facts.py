@@ -82,7 +82,15 @@ def good(**changes: Any) -> Facts:
 def fault(at: float, kind: str = "kill", target: str = "holder", **fields: Any) -> dict[str, Any]:
     """Return a fault of the journal, which strikes OLD unless it says something else."""
     line = {"at": at, "what": "fault", "id": "f1", "kind": kind, "target": target, "state": "running"}
-    return {**line, "incarnation": OLD, "pids": [1], "seconds": 0.0, "trigger": "a test", **fields}
+    return {
+        **line,
+        "incarnation": OLD,
+        "pids": [1],
+        "drivers": ["holder"],
+        "seconds": 0.0,
+        "trigger": "a test",
+        **fields,
+    }
 
 
 RECOVERED = {"at": 160.0, "what": "recovered", "fault": "f1", "seconds": 12.0}

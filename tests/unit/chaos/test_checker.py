@@ -41,6 +41,7 @@ from tests.support.story import (
 AGAIN = {0: [0, 1, 2, 3], 1: [20, 21, 22, 23]}
 
 
+HEALED = {"at": 106.0, "what": "healed", "id": "f1"}
 SUCCESS = {"expected": "success", "ended": "success"}
 
 
@@ -281,6 +282,14 @@ def test_a_recovery_that_took_too_long() -> None:
     assert report.longest_recovery_seconds == 181.0
     assert report.problems[0].startswith("The stream ran again only 181 s after its last fault; 180 are allowed.")
     assert judged(good(), fault(112.0), {**RECOVERED, "seconds": 180.0}).problems == ()
+
+
+def test_a_stream_that_stood_still_later_though_it_had_recovered() -> None:
+    first, second, third = batches()
+    late = replace(third, planned=300.0, committed=305.0)
+    report = judged(good(batches={"enrich": [first, second, late]}), fault(104.0), HEALED, RECOVERED)
+    assert report.longest_recovery_seconds == 190.0
+    assert any("committed nothing for 190 s" in says for says in report.problems)
 
 
 def test_a_stream_that_never_ran_again() -> None:

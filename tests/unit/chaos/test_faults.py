@@ -98,7 +98,7 @@ def test_a_driver_is_killed_and_nobody_else(site: Site) -> None:
     wait("the end of it", lambda: site.noted("healed"))
     (noted,) = site.noted("fault")
     assert (noted["id"], noted["state"], noted["incarnation"]) == ("1.1", "running", OLD)
-    assert noted["pids"] == [driver.pid]
+    assert (noted["pids"], noted["drivers"]) == ([driver.pid], ["holder"])
     assert other.alive
 
 

@@ -36,11 +36,15 @@ def test_the_plan_aims_at_every_cell_of_a_process_that_can_exist() -> None:
         (fault(1.0, kind="clock_jump"), []),
         (fault(1.0, kind="hang", target="control", seconds=5.0), ["running/holder/slow store"]),
         (
-            fault(1.0, kind="away", target="control", state="down", seconds=50.0),
+            fault(1.0, kind="away", target="control", state="down", seconds=50.0, drivers=["holder", "standby"]),
             ["down/standby/slow store", "down/triggerer/slow store", "down/task/slow store"],
         ),
         (
-            fault(1.0, kind="read_only", target="control", state="ready", seconds=5.0),
+            fault(1.0, kind="away", target="control", state="down", seconds=5.0, drivers=[]),
+            ["down/triggerer/slow store"],
+        ),
+        (
+            fault(1.0, kind="read_only", target="control", state="ready", seconds=5.0, drivers=["holder", "standby"]),
             ["ready/holder/full disk", "ready/standby/full disk", "ready/triggerer/full disk"],
         ),
         ({"at": 1.0, "what": "upgrade", "kind": "good"}, []),

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from chaos.batches import Batch
+from chaos.stillness import Stillness, longest_stillness
+from tests.support.chaos_facts import fault
+
+
+def committed(*times: float) -> list[Batch]:
+    return [Batch(number, {}, at - 1.0, at) for number, at in enumerate(times)]
+
+
+def healed(at: float) -> dict[str, object]:
+    return {"at": at, "what": "healed", "id": "f1"}
+
+
+def test_a_run_without_commits_has_none() -> None:
+    assert longest_stillness({"enrich": []}, []).seconds == 0
+
+
+def test_it_is_the_longest_of_all_queries() -> None:
+    batches = {"enrich": committed(1, 2, 5), "totals": committed(1, 9, 10)}
+    assert longest_stillness(batches, []) == Stillness("totals", 1, 9)
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "since"),
+    [
+        (0.0, 5.0, 10.0),  # over before
+        (0.0, 12.0, 12.0),
+        (11.0, 20.0, 20.0),
+        (11.0, 500.0, 100.0),  # still lasts when the stream runs again
+        (150.0, 160.0, 10.0),  # comes later
+    ],
+)
+def test_the_time_of_a_fault_does_not_count(begins: float, ends: float, since: float) -> None:
+    found = longest_stillness({"enrich": committed(10, 100)}, [fault(begins), healed(ends)])
+    assert found.seconds == 100 - since
+
+
+def test_one_more_commit_after_a_fault_hides_nothing() -> None:
+    found = longest_stillness({"enrich": committed(10, 21, 300)}, [fault(15.0), healed(20.0)])
+    assert found == Stillness("enrich", 21, 300)
