@@ -161,6 +161,8 @@ class Nemesis:
             if not armed.processes:
                 return  # not there yet; the event may come again
             armed.incarnation = events.incarnation(plan.target) if plan.target not in _PARTS else ""
+            if plan.kind == "torn_heartbeat" and not armed.incarnation:
+                return  # its first heartbeat is still to come
             armed.part = self._targets.part(plan.target, events)
         state = events.name
         self._act(armed)

@@ -232,7 +232,8 @@ def _extra(chosen: Sequence[Cell], extras: list[str], draw: random.Random) -> li
         return found
     extras.remove(kind)
     if kind == "torn_heartbeat":
-        target = "standby" if standby else "holder"
+        # A driver that comes up has none yet.
+        target = "standby" if state in (REHEARSING, READY) else "holder"
         found.append(PlannedFault(_trigger(state, draw), target, kind, draw.choice((5.0, 12.0, 20.0))))
     elif kind == "clock_jump":
         target = draw.choice(("standby_python" if standby else "holder_python", "scheduler", "triggerer"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from collections.abc import Iterable
@@ -37,14 +38,16 @@ class Targets:
 
     def look(self) -> None:
         """Read the command lines of the stack's processes; cheap enough for several times a second."""
-        mark = self._stack.processes.mark
+        mark, own = self._stack.processes.mark, os.getpid()
         foreign, self._lines = set(), []
         for process in psutil.process_iter():
             try:
-                if process in self._foreign or process.environ().get(reaper.VARIABLE) != mark:
+                if process in self._foreign:
                     foreign.add(process)
-                else:
+                elif process.environ().get(reaper.VARIABLE) == mark:
                     self._lines.append((process, " ".join(process.cmdline())))
+                elif process.ppid() != own:  # a child of ours may be about to become one of the stack
+                    foreign.add(process)
             except psutil.Error:
                 continue
         self._foreign = foreign

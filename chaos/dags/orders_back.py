@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 from airflow.sdk import DAG, Param
@@ -18,4 +19,10 @@ with DAG(
     max_active_runs=1,
     params={"deployment": Param("", type="string", description="Deployment that shall not hold any more.")},
 ):
-    RollBackOperator(task_id="roll_back", stream=orders, deployment="{{ params.deployment }}", retries=3)
+    RollBackOperator(
+        task_id="roll_back",
+        stream=orders,
+        deployment="{{ params.deployment }}",
+        retries=3,
+        retry_delay=timedelta(seconds=10),
+    )

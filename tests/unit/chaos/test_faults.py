@@ -21,7 +21,7 @@ from chaos.store_faults import ControlFolder
 from devstack.processes import Process, Processes
 from tests.support import story
 from tests.support.control_root import new_log
-from tests.support.story import OLD, OLD_DEPLOYMENT, write
+from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, write
 
 COMMITS = Heartbeat(phase="running", queries=(QueryProgress("a", batch=3, commits=(Commit(1.0),)),))
 
@@ -142,6 +142,16 @@ def test_a_heartbeat_is_torn_again_and_again(site: Site) -> None:
     for counter in (2, 3):
         site.log.beat(OLD, replace(COMMITS, counter=counter))
         wait("the tear", lambda: site.log.heartbeat(OLD) is None)
+
+
+def test_a_heartbeat_that_is_not_there_yet_is_waited_for(site: Site) -> None:
+    write(site.log, story.declared(NEW_DEPLOYMENT), story.submitted(NEW_DEPLOYMENT))
+    site.sleeper("driver", "--deployment", NEW_DEPLOYMENT)
+    site.nemesis.arm(1, [fault("standby", "torn_heartbeat", 600.0, state="submitted")])
+    time.sleep(1.0)
+    site.log.beat(NEW, Heartbeat(phase="starting"))
+    wait("the tear", lambda: site.log.heartbeat(NEW) is None)
+    assert [entry["incarnation"] for entry in site.noted("fault")] == [NEW]
 
 
 def test_a_clock_is_jumped_and_set_right(site: Site) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from chaos.events import Events
 from chaos.targets import EXECUTOR, Targets
+from devstack import reaper
 from devstack.processes import Process, Processes
 from tests.support import story
 from tests.support.control_root import new_log
@@ -105,3 +108,23 @@ def test_processes_of_others_are_left_alone(stack: NamedStack, events: Events, t
         assert pids(stack, events, "holder") == set()
     finally:
         other.close()
+
+
+def test_a_child_that_only_becomes_a_process_of_the_stack_is_found_then(stack: NamedStack, events: Events) -> None:
+    # As between fork and exec, when it still has the environment of its parent.
+    mark = f"{reaper.VARIABLE}={stack.processes.mark}"
+    script = f'read line; exec env {mark} bash -c \'exec -a "$0" sleep 600\' "driver {OLD_DEPLOYMENT}"'
+    targets = Targets(stack)  # type: ignore[arg-type]
+    with subprocess.Popen(["bash", "-c", script], stdin=subprocess.PIPE) as child:
+        try:
+            targets.look()
+            assert targets.find("holder", events) == []
+            assert child.stdin is not None
+            child.stdin.write(b"\n")
+            child.stdin.flush()
+            deadline = time.monotonic() + 60
+            while not targets.find("holder", events):
+                assert time.monotonic() < deadline
+                targets.look()
+        finally:
+            child.kill()
