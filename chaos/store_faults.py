@@ -5,7 +5,6 @@ The folder is a small tmpfs in the run's own mount namespace, mounted at two pla
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import subprocess
@@ -15,10 +14,9 @@ from pathlib import Path
 
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from devstack.dead_mount import FUSE, mount_dead, unmount_dead
 from devstack.errors import StackError
 
-FUSE = "/dev/fuse"
-MNT_DETACH = 2
 FILLER = "filler"
 BUSY_SECONDS = 5.0
 
@@ -60,9 +58,8 @@ class ControlFolder:
     def heal(self, kind: str) -> None:
         """End a fault of this kind. Does nothing when there is none."""
         if kind == "hang" and self._server is not None:
-            os.close(self._server)  # what hangs fails now
+            unmount_dead(self.folder, self._server)
             self._server = None
-            _libc().umount2(os.fsencode(self.folder), MNT_DETACH)
         elif kind == "full":
             (self.safe / FILLER).unlink(missing_ok=True)
         elif kind == "read_only":
@@ -81,13 +78,7 @@ class ControlFolder:
                 continue  # it is torn, or is just being replaced
 
     def _hang(self) -> None:
-        server = os.open(FUSE, os.O_RDWR)
-        options = f"fd={server},rootmode=40000,user_id=0,group_id=0".encode()
-        if _libc().mount(b"hanging", os.fsencode(self.folder), b"fuse", 0, options):
-            number = ctypes.get_errno()
-            os.close(server)
-            raise OSError(number, os.strerror(number), str(self.folder))
-        self._server = server
+        self._server = mount_dead(self.folder)
 
     def _fill(self) -> None:
         with (self.safe / FILLER).open("wb", buffering=0) as filler:
@@ -118,7 +109,3 @@ def _mount(*arguments: str) -> None:
     done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         raise OSError(f"mount {' '.join(arguments)}: {done.stderr.strip()}")
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
