@@ -199,12 +199,10 @@ class StandaloneCluster:
     def _look_for(self, deployment: str, since: float) -> str | None:
         deadline = time.monotonic() + UNCLEAR_SECONDS
         while time.monotonic() < deadline:
-            try:
+            with suppress(ClusterError):
                 found = self.find(deployment, since)
-            except ClusterError:
-                found = FoundDrivers(certain=False)
-            if found.alive or found.ended:
-                return (found.alive or found.ended)[0]
+                if found.alive or found.ended:
+                    return (found.alive or found.ended)[0]
             time.sleep(1)
         return None
 
@@ -282,15 +280,13 @@ def _holders(master: Master, hosts: WorkerHosts) -> list[str]:
 
     Applications without spark.cores.max are marked, because they take all free cores.
     """
-    unbounded: set[str] = set()
 
     def unbounded_on(worker: Mapping[str, Any]) -> set[str]:
         with suppress(ClusterError, *_ODD):
             return {e["appid"] for e in api.worker_state(worker, hosts)["executors"] if not e["appdesc"].get("cores")}
         return set()
 
-    for found_there in _side_by_side(unbounded_on, master.workers.values()):
-        unbounded |= found_there or set()
+    unbounded = set[str]().union(*filter(None, _side_by_side(unbounded_on, master.workers.values())))
     apps = sorted(master.active_apps, key=lambda app: -app["cores"])
     found = [
         f"{app['name']} ({app['id']}) {app['cores']} cores{' without spark.cores.max' * (app['id'] in unbounded)}"

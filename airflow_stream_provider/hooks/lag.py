@@ -1,13 +1,21 @@
-"""Measure the lag of one target with the Airflow connection that it names; for tasks and the command line."""
+"""Ask the Kafka of an Airflow connection for the lag of one target, or whether it answers; for tasks and the CLI."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
 from airflow_stream_provider.hooks.connections import kafka_extra
+from airflow_stream_provider.lag.committed_offsets import CommittedOffsets
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.moments import Moments
-from airflow_stream_provider.lag.reader import measure_lag
+from airflow_stream_provider.lag.reader import measure_lag, measure_sources
+from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+
+log = logging.getLogger(__name__)
 
 
 def look_at_lag(target: LagTarget, moments: Moments) -> LagLook:
@@ -24,3 +32,27 @@ def look_at_lag(target: LagTarget, moments: Moments) -> LagLook:
     except StreamError as error:
         return LagLook.failed(error)
     return LagLook.of(report)
+
+
+def lag_if_known(
+    kafka: str, extra: Mapping[str, Any], sources: Callable[[], Iterable[CommittedOffsets]], moments: Moments
+) -> LagReport | None:
+    """Return what `measure_sources` does; None, with a line in the log, while that is not possible.
+
+    :raises SpecError: the Airflow connection is unusable, so that a later look fails too.
+    """
+    try:
+        return measure_sources(kafka, extra, sources, moments)
+    except SpecError:
+        raise
+    except StreamError as error:
+        log.warning("The lag cannot be measured now: %s", error)
+        return None
+
+
+def check_kafka(conn_id: str) -> None:
+    """Raise SpecError or BrokerUnreachable unless the Kafka that a connection names answers."""
+    from airflow_stream_provider.kafka.client import KafkaClient
+
+    with KafkaClient(conn_id, kafka_extra(conn_id)) as client:
+        client.describe_cluster()

@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +20,11 @@ from airflow_stream_provider.control.releases import publish, verify
 from airflow_stream_provider.control.root import local_folder
 from airflow_stream_provider.hooks.clean_up import clean_up
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect
+from airflow_stream_provider.hooks.lag import lag_if_known
 from airflow_stream_provider.hooks.newest import Newest
 from airflow_stream_provider.hooks.submit import job_of, submit_once
 from airflow_stream_provider.lag.targets import stream_sources
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, SpecError, StreamError
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import check_stream_name, deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
@@ -57,9 +58,11 @@ class StreamHook(BaseHook):
         self.control = control
         self.cluster_conn_id = cluster
         self.kafka_conn_id = kafka
+        # No cached_property: before Python 3.12 it holds one lock for the hooks of all streams, one of which may hang.
         self._connected: Connected | None = None
         self._log_opened: ControlLog | None = None
         self._newest: Newest | None = None
+        self._cluster: Cluster | None = None
 
     @property
     def address(self) -> dict[str, Any]:
@@ -79,16 +82,17 @@ class StreamHook(BaseHook):
     @property
     def control_log(self) -> ControlLog:
         """The control log of a stream that exists."""
-        # No cached_property: before Python 3.12 it holds one lock for the hooks of all streams, one of which may hang.
         if self._log_opened is None:
             self._log_opened = open_log(self.control, self.stream)
             self._newest = Newest(self._log_opened)
         return self._log_opened
 
-    @cached_property
+    @property
     def cluster(self) -> Cluster:
         """The cluster that the connection names."""
-        return open_cluster(self._connections.cluster)
+        if self._cluster is None:
+            self._cluster = open_cluster(self._connections.cluster)
+        return self._cluster
 
     @property
     def _connections(self) -> Connected:
@@ -164,19 +168,11 @@ class StreamHook(BaseHook):
         return submission_of(deployment, state, self._heartbeats(state))
 
     def _lag(self, state: StreamState, heartbeats: Mapping[str, Heartbeat], moments: Moments) -> LagReport | None:
-        from airflow_stream_provider.lag.reader import measure_sources
-
         extra = self._connections.kafka
         sources = partial(stream_sources, self.stream, self.control, state, heartbeats)
         if extra is None or self.kafka_conn_id is None or state.last_holder is None:
             return None
-        try:
-            return measure_sources(self.kafka_conn_id, extra, sources, moments)
-        except SpecError:
-            raise
-        except StreamError as error:
-            self.log.warning("The lag of %s cannot be measured now: %s", self.stream, error)
-            return None
+        return lag_if_known(self.kafka_conn_id, extra, sources, moments)
 
     def committed(self, state: StreamState, heartbeats: Mapping[str, Heartbeat]) -> dict[str, list[KafkaOffsets]]:
         """Return the committed Kafka offsets by query: the first offsets that a driver starting now would read.
@@ -299,15 +295,3 @@ class StreamHook(BaseHook):
             if deployment_of(incarnation) == deployment and beat.ui_url:
                 found["Spark UI"] = beat.ui_url
         return found
-
-    def check_reachable(self) -> None:
-        """Raise SpecError or BrokerUnreachable unless the Kafka that the connection names answers."""
-        from airflow_stream_provider.kafka.client import KafkaClient
-
-        if self.kafka_conn_id is None:
-            return
-        extra = self._connections.kafka
-        if extra is None:
-            raise SpecError(f"The connection {self.kafka_conn_id!r} has no extra.", next_step="See the README.")
-        with KafkaClient(self.kafka_conn_id, extra) as client:
-            client.describe_cluster()

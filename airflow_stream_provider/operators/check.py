@@ -36,7 +36,8 @@ class CheckReleaseOperator(ReleaseOperator):
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
-        # Imported here: parsing a DAG file needs no notifiers.
+        # Imported here: parsing a DAG file needs neither notifiers nor clients.
+        from airflow_stream_provider.hooks.lag import check_kafka
         from airflow_stream_provider.monitoring.recipients import recipient
         from airflow_stream_provider.planning.retire import leftovers
         from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -50,7 +51,8 @@ class CheckReleaseOperator(ReleaseOperator):
             self.hook.create()
             snapshot = self.hook.observe()
             self._leave_links(context, identity, snapshot)
-            self.hook.check_reachable()
+            if self.stream.kafka:
+                check_kafka(self.stream.kafka)
             release = self.hook.publish(requested)
             self._check_room(release, identity, crowded=bool(leftovers(snapshot, identity)))
         except StreamError as error:

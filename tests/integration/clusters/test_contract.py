@@ -63,6 +63,8 @@ def test_the_life_of_a_driver(place: Place) -> None:
     assert cluster.find(job.deployment, since) == FoundDrivers(alive=(submission,))
     assert cluster.find(job.deployment[:-1], since) == FoundDrivers()
     assert cluster.links(submission)["driver log"]
+    (view,) = cluster.overview([submission]).values()
+    assert (view.state, view.links) == (DriverState.RUNNING, cluster.links(submission))
     left = cluster.remains(submission, job.deployment).alive
     assert left
     assert all(sentence.endswith(".") for sentence in left)

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import socket
 import stat
+import subprocess
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from airflow_stream_provider.clusters import DriverState, FoundDrivers, SubmitUnclear, processes
+from airflow_stream_provider.clusters import (
+    ClusterConnection,
+    DriverState,
+    FoundDrivers,
+    SubmitUnclear,
+    open_cluster,
+    processes,
+)
 from airflow_stream_provider.control.releases import LAUNCHER
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import wait_for
@@ -129,3 +138,34 @@ def test_missing_memory_java_or_write_access_is_reported_before_anything_starts(
     with pytest.raises(ClusterError, match="no Java"):
         here.cluster.submit(here.job())
     assert not (here.root / "orders" / "drivers").exists()
+
+
+def test_an_overview_shows_each_driver_as_its_status_and_links_do(tmp_path: Path) -> None:
+    cluster = open_cluster(ClusterConnection("local[2]"))
+    ended = {"0": DriverState.FINISHED, "3": DriverState.FAILED, "137": DriverState.KILLED, "": DriverState.LOST}
+    drivers = {str(tmp_path / f"orders-1-{number}.0000000a"): state for number, state in enumerate(ended.values())}
+    for folder, code in zip(drivers, ended, strict=True):
+        Path(folder).mkdir()
+        Path(folder, "host").write_text(socket.gethostname())
+        if code:
+            Path(folder, "exit").write_text(code)
+    alive, elsewhere, never = (str(tmp_path / name) for name in ("alive.0000000a", "elsewhere.0000000a", "never"))
+    for folder, host in ((alive, socket.gethostname()), (elsewhere, "elsewhere")):
+        Path(folder).mkdir()
+        Path(folder, "host").write_text(host)
+    Path(alive, "log").symlink_to("/logs/alive.log")
+    process = subprocess.Popen(["sleep", "600"], env={**os.environ, processes.MARK: alive})
+    try:
+        found = cluster.overview([*drivers, alive, elsewhere, never])
+        assert {name: view.state for name, view in found.items()} == {
+            **drivers,
+            alive: DriverState.RUNNING,
+            elsewhere: DriverState.UNKNOWN,
+            never: DriverState.LOST,
+        }
+        for name, view in found.items():
+            assert (cluster.status(name), cluster.links(name)) == (view.state, view.links)
+        assert found[alive].links == {"driver log": "/logs/alive.log"}
+    finally:
+        process.kill()
+        process.wait()

@@ -246,3 +246,32 @@ def test_a_kill_ends_the_application_of_a_driver_that_is_no_longer_listed(master
     master.state["activedrivers"] = [{"id": "driver-1", "state": "RUNNING", "worker": "other"}]
     cluster.kill("driver-1", ("app-1",))
     assert len([path for path, _ in master.asked if "/app/kill/" in path]) == 1
+
+
+def test_an_overview_is_what_the_master_lists_in_one_question(master: Master) -> None:
+    master.add_worker("w", "http://worker:8081")
+    master.add_worker("lost", state="DEAD")
+    master.driver_was("KILLED", "lost")
+    master.state["activedrivers"] = [
+        {"id": "driver-2", "state": "RUNNING", "worker": "w"},
+        {"id": "driver-3", "state": "SUBMITTED", "worker": "None"},
+    ]
+    found = open_cluster(master.connection()).overview([f"driver-{number}" for number in range(1, 5)])
+    assert {name: view.state for name, view in found.items()} == {
+        "driver-1": DriverState.KILLED,
+        "driver-2": DriverState.RUNNING,
+        "driver-3": DriverState.QUEUED,
+        "driver-4": DriverState.LOST,
+    }
+    log = "http://worker:8081/logPage/?driverId=driver-2&logType=stderr"
+    assert found["driver-2"].links == {"Spark master": master.url, "driver log": log}
+    assert {str(view.links) for name, view in found.items() if name != "driver-2"} == {
+        str({"Spark master": master.url})
+    }
+    assert [path for path, _ in master.asked] == ["GET /json/"]
+
+
+def test_an_overview_is_an_error_where_no_master_answers() -> None:
+    away = ClusterConnection("spark://127.0.0.1", extra={"master_ui": "http://127.0.0.1:1"})
+    with pytest.raises(ClusterError):
+        open_cluster(away).overview(["driver-1"])

@@ -5,7 +5,14 @@ import json
 
 import pytest
 
-from airflow_stream_provider.hooks.connections import Connected, aconnect, akafka_extra, connect, kafka_extra
+from airflow_stream_provider.hooks.connections import (
+    Connected,
+    aconnect,
+    akafka_extra,
+    cluster_connection,
+    connect,
+    kafka_extra,
+)
 from airflow_stream_provider.lifecycle.errors import SpecError
 
 BOTH = r"Create 'spark' \(type spark\) and 'gone' \(type kafka\)\."
@@ -53,3 +60,9 @@ def test_a_missing_connection_is_named_with_what_to_create() -> None:
         kafka_extra("gone")
     with pytest.raises(SpecError, match=ONE):
         asyncio.run(akafka_extra("gone"))
+
+
+def test_a_cluster_s_connection_is_read_by_itself() -> None:
+    assert cluster_connection("spark") == connect("spark", None).cluster
+    with pytest.raises(SpecError, match=r"Create 'gone' \(type spark\)\."):
+        cluster_connection("gone")

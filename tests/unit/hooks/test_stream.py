@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,10 +16,9 @@ import pytest
 
 from airflow_stream_provider.clusters import DriverState, FoundDrivers
 from airflow_stream_provider.control import log, make_root, open_log
-from airflow_stream_provider.hooks import stream
+from airflow_stream_provider.hooks import lag, stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
-from airflow_stream_provider.lag import reader
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lifecycle.errors import (
     ClusterError,
@@ -112,6 +112,36 @@ def test_a_look_reads_on_where_the_last_one_ended(hook: StreamHook) -> None:
     found = hook.observe()
     assert [r.seq for r in found.records] == list(range(1, len(PREPARED) + 1))
     assert (found.stream, found.state.seq, found.drivers, found.lag) == ("orders", len(PREPARED), {}, None)
+
+
+def test_a_look_without_history_has_the_state_and_no_records(hook: StreamHook) -> None:
+    write(hook.control_log, *PREPARED)
+    again = StreamHook(**hook.address)
+    found = again.observe(history=False)
+    assert (found.records, found.state) == ((), hook.observe().state)
+    assert len(again.observe().records) == len(PREPARED)
+
+
+def test_a_cluster_that_hangs_keeps_no_other_hook_from_its_own(
+    hook: StreamHook, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, over = threading.Event(), threading.Event()
+
+    def hang(connection: Any) -> Any:
+        if threading.current_thread() is thread:
+            began.set()
+            assert over.wait(60)
+        return cluster
+
+    monkeypatch.setattr(stream, "open_cluster", hang)
+    other = StreamHook(**hook.address)
+    thread = threading.Thread(target=lambda: other.cluster)
+    thread.start()
+    assert began.wait(60)
+    assert hook.cluster is hook.cluster
+    assert thread.is_alive()
+    over.set()
+    thread.join()
 
 
 def test_a_look_says_when_it_began_to_read_the_heartbeats(hook: StreamHook, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,20 +247,20 @@ def test_a_lag_that_kafka_does_not_tell_is_unknown_and_hides_nothing_else(
 ) -> None:
     holding(hook, tmp_path)
     found = report(partition(5))
-    monkeypatch.setattr(reader, "measure_sources", lambda kafka, extra, sources, moments: found)
+    monkeypatch.setattr(lag, "measure_sources", lambda kafka, extra, sources, moments: found)
     assert hook.observe(Needs(lag=Moments())).lag is found
     assert hook.observe().lag is None
 
     def away(kafka: str, extra: Any, sources: Any, moments: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(reader, "measure_sources", away)
+    monkeypatch.setattr(lag, "measure_sources", away)
     look = hook.observe(Needs(lag=Moments()))
     assert (look.lag, look.state.holder) == (None, OLD)
 
 
 def test_without_kafka_or_queries_nothing_is_measured(hook: StreamHook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "measure_sources", None)
+    monkeypatch.setattr(lag, "measure_sources", None)
     assert hook.observe(Needs(lag=Moments())).lag is None
     without = StreamHook("orders", hook.control, "here")
     write(hook.control_log, *RUNNING)
@@ -370,7 +400,3 @@ def test_links_are_what_is_known_of_them(hook: StreamHook, cluster: NotingCluste
     assert hook.links(OLD_DEPLOYMENT) == {**log, "Spark UI": "http://driver:4040"}
     cluster.error = ClusterError("The master is away.")
     assert hook.links(OLD_DEPLOYMENT) == {"Spark UI": "http://driver:4040"}
-
-
-def test_a_kafka_that_is_not_asked_for_is_reachable(tmp_path: Path, cluster: NotingCluster) -> None:
-    StreamHook("orders", f"file://{tmp_path}", "here").check_reachable()
