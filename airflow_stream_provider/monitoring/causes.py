@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from airflow_stream_provider.lag.formatting import count
 from airflow_stream_provider.lag.limits import Health
+from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
 
@@ -20,7 +21,6 @@ NAMED = 5
 
 _LAGS = frozenset({IncidentKind.LAG, IncidentKind.LAG_UNKNOWN, IncidentKind.OFFSETS_GROUP})
 _EXPLAINED: Mapping[IncidentKind, frozenset[IncidentKind]] = {
-    # Queries fail without Kafka, and whatever starts them again.
     IncidentKind.KAFKA: _LAGS | {IncidentKind.DOWN},
     IncidentKind.CLUSTER: frozenset({IncidentKind.DOWN}),
     # Drivers that cannot reach their control folder halt.
@@ -42,7 +42,7 @@ class Cause:
     :param name: connection id, or control URL.
     :param streams: those looked at that need it, by name.
     :param problem: why it is out of reach; empty: it is not.
-    :param down: of the streams, those that nobody runs.
+    :param down: of the streams, those that nobody runs, which this explains, and of which people were not told.
     """
 
     kind: IncidentKind
@@ -70,21 +70,29 @@ class Cause:
     def _patience(self) -> float:
         if self.kind is IncidentKind.CONTROL:
             return FAILING_SECONDS
-        # A stream that is down for want of its cluster is told of as soon as any other.
-        return 0.0 if self.kind is IncidentKind.CLUSTER and self.down else TRANSIENT_SECONDS
+        # A stream that is down for want of it is told of as soon as any other.
+        return 0.0 if self.down else TRANSIENT_SECONDS
 
 
-def explained(kind: IncidentKind, bad_at: float | None, problem: str, now: float) -> frozenset[IncidentKind]:
+def explained(
+    kind: IncidentKind, bad_at: float | None, problem: str, now: float, *, failed: bool
+) -> frozenset[IncidentKind]:
     """Return which kinds of incidents of a stream something that it needs explains.
 
     :param kind: of what it needs.
     :param bad_at: the last look at which that was out of reach, seconds since 1970; None: never.
     :param problem: why it is out of reach now; empty: it is not.
+    :param failed: whether the stream is down because its queries have failed.
     """
-    if problem:
-        return _EXPLAINED[kind]
     back = bad_at is not None and now - bad_at < RETURN_SECONDS
-    return frozenset({IncidentKind.DOWN}) if back else frozenset()
+    found = _EXPLAINED[kind] if problem else frozenset({IncidentKind.DOWN} if back else ())
+    # Without Kafka queries fail, and whatever starts them again; but no driver falls silent.
+    return found - {IncidentKind.DOWN} if kind is IncidentKind.KAFKA and not failed else found
+
+
+def queries_failed(state: StreamState) -> bool:
+    """Whether a stream is down because its queries have failed, and for no other reason."""
+    return state.phase is StreamPhase.FAILED and not state.must_fence
 
 
 def named(streams: Iterable[str]) -> str:

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from airflow_stream_provider.lag.formatting import duration
+from airflow_stream_provider.lag.guarded_reads import NotReached
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.monitoring import liveness
-from airflow_stream_provider.monitoring.causes import FAILING_SECONDS, Cause, explained
+from airflow_stream_provider.monitoring.causes import FAILING_SECONDS, Cause, explained, named, queries_failed
 from airflow_stream_provider.monitoring.folder_alerts import FolderAlerts, Told, recipients_of, recipients_of_all
 from airflow_stream_provider.monitoring.folder_memory import FolderMemory, Subject
 from airflow_stream_provider.monitoring.folder_reading import FolderReading, says
+from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
 from airflow_stream_provider.monitoring.metrics import emit
 from airflow_stream_provider.monitoring.root_reads import RootReads
@@ -24,6 +27,7 @@ from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.monitoring.stream_reading import Reading, clean_up, keep
 from airflow_stream_provider.monitoring.watch_look import found_symptoms, sample_of
 from airflow_stream_provider.planning.revival import revival_is_due
+from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.spec.watched import Watched
 
 log = logging.getLogger(__name__)
@@ -39,12 +43,15 @@ class FolderLook:
     :param memory: JSON, to be handed to the next look: incidents of what many streams need, and who was told.
     :param revive: names of streams for which a run of NAME__revive is needed now.
     :param summary: JSON for XCom and the log: `looked`, `seconds`, `unanswered` (reason by stream), `incidents` (ids of
-        the open ones), `never_deployed`.
+        the open ones), `never_deployed`, `not_reached` (streams for which there was no time, in full or in part; the
+        next look begins with them).
+    :param problem: why the look does not do what it is for, in sentences; empty: it does.
     """
 
     memory: Mapping[str, Any]
     revive: tuple[str, ...]
     summary: Mapping[str, Any]
+    problem: str = ""
 
 
 def look_at_all(
@@ -52,6 +59,7 @@ def look_at_all(
     memory: Mapping[str, Any],
     context: Mapping[str, Any],
     *,
+    others: Sequence[StreamSpec] = (),
     clock: Callable[[], float] = time.time,
 ) -> FolderLook:
     """Look once at these streams, keep a sample of each, and tell people of incidents.
@@ -62,22 +70,34 @@ def look_at_all(
 
     :param memory: what the last look has left, or anything.
     :param context: of the task, for the templates of notifiers.
+    :param others: streams of the folder that are watched, but not looked at now: told are those whom they name, too, of
+        what they need, as far as their YAML names it.
     :param clock: seconds since 1970.
     """
-    return _Look(watched, memory, context, clock()).go()
+    return _Look(watched, others, memory, context, clock()).go()
 
 
 class _Look:
-    def __init__(self, watched: Sequence[Watched], memory: Any, context: Mapping[str, Any], now: float) -> None:
+    def __init__(
+        self,
+        watched: Sequence[Watched],
+        others: Sequence[StreamSpec],
+        memory: Any,
+        context: Mapping[str, Any],
+        now: float,
+    ) -> None:
         self.began = time.monotonic()
         self.now = now
         self.context = context
         self.memory = FolderMemory.from_json(memory)
-        self.watched = {each.spec.name: each for each in watched}
+        known = {each.spec.name: each for each in watched}
+        self.watched = {name: known[name] for name in self.memory.first(known)}
+        self.folder = {each.name: each for each in others} | {name: each.spec for name, each in known.items()}
         self.reading = FolderReading({name: each.spec for name, each in self.watched.items()}, now - time.time())
         self.causes: dict[Subject, Cause] = {}
         self.lags: dict[str, LagLook | None] = {}
         self.samples: dict[str, LagSample] = {}
+        self.unwritten: set[str] = set()
 
     def go(self) -> FolderLook:
         """Carry out the stages one after the other."""
@@ -91,7 +111,8 @@ class _Look:
         self._keep()
         self._tell()
         self.reading.in_roots(self._clean_up)
-        return FolderLook(self.memory.to_json(self.now), tuple(revive), self._summary())
+        self.memory.reached(self.watched, self.reading.not_reached, self.now)
+        return FolderLook(self.memory.to_json(self.now), tuple(revive), self._summary(), self._problem())
 
     def _judge(self) -> None:
         """Make a sample of each stream, and follow the incidents of what many of them need."""
@@ -103,12 +124,15 @@ class _Look:
                     emit(name, lag.report)
                 limits, for_at_least = stream.spec.lag.limits, stream.spec.watch.for_at_least
                 found[name] = found_symptoms(stream.snapshot, lag, stream.before, limits, for_at_least)
-        down = {name for name, each in found.items() if each[IncidentKind.DOWN].health is Health.FAIL}
+        down = {name for name, each in found.items() if self._is_newly_down(name, each[IncidentKind.DOWN])}
+        failed = {name for name in down if queries_failed(self.reading.streams[name].snapshot.state)}
         for conn_id, kafka in self.reading.kafkas.items():
-            streams = [name for name, each in self.watched.items() if each.spec.kafka == conn_id]
-            self._follow(Cause(IncidentKind.KAFKA, conn_id, streams, kafka.problem, _in(streams, down)))
+            streams = [name for name, spec in self.folder.items() if spec.kafka == conn_id]
+            self._follow(Cause(IncidentKind.KAFKA, conn_id, streams, kafka.problem, _in(streams, failed)))
+        clusters = {name: spec.cluster for name, spec in self.folder.items()}
+        clusters |= {name: stream.cluster for name, stream in self.reading.streams.items()}
         for conn_id, cluster in self.reading.clusters.items():
-            streams = [name for name, stream in self.reading.streams.items() if stream.cluster == conn_id]
+            streams = [name for name, used in clusters.items() if used == conn_id]
             self._follow(Cause(IncidentKind.CLUSTER, conn_id, streams, cluster.problem, _in(streams, down)))
         for name, symptoms in found.items():
             with self._of(name):
@@ -116,6 +140,12 @@ class _Look:
                 limits, why = stream.spec.lag.limits, self._explained(stream)
                 sample = sample_of(stream.snapshot, self.lags[name], stream.before, limits, symptoms, why)
                 self.samples[name] = sample
+
+    def _is_newly_down(self, name: str, symptom: Symptom) -> bool:
+        """Whether nobody runs a stream, and it has no incident of its own for that yet."""
+        before = self.reading.streams[name].before
+        told = before is not None and IncidentKind.DOWN.value in before.open_incidents
+        return symptom.health is Health.FAIL and not told
 
     def _follow(self, cause: Cause) -> None:
         self.memory.judge((cause.kind, cause.name), cause.symptom, self.now)
@@ -131,8 +161,13 @@ class _Look:
             needs.append((IncidentKind.KAFKA, spec.kafka, self.reading.kafkas[spec.kafka].problem))
         if cluster is not None:
             needs.append((IncidentKind.CLUSTER, cluster.conn_id, cluster.problem))
-        every = (explained(kind, self.memory.bad_at((kind, name)), problem, self.now) for kind, name, problem in needs)
-        return frozenset[IncidentKind]().union(*every)
+        failed = queries_failed(stream.snapshot.state)
+        every = (
+            explained(kind, self.memory.bad_at((kind, name)), problem, self.now, failed=failed)
+            for kind, name, problem in needs
+        )
+        unread = {IncidentKind.LAG_UNKNOWN} if self.reading.awaits_lag(spec.name) else ()
+        return frozenset(unread).union(*every)
 
     def _is_due(self, stream: Reading) -> bool:
         """Whether somebody has to bring the stream back now."""
@@ -146,8 +181,11 @@ class _Look:
     def _keep(self) -> None:
         """Write the samples; then it is known which streams cannot be watched."""
         self.reading.in_roots(self._write)
+        self.reading.not_reached |= self.unwritten
+        self.samples = {name: each for name, each in self.samples.items() if name not in self.unwritten}
         for url, root in self.reading.roots.items():
-            self._follow(Cause(IncidentKind.CONTROL, url, [spec.name for spec in root.specs], root.problem))
+            streams = [name for name, spec in self.folder.items() if spec.control == url]
+            self._follow(Cause(IncidentKind.CONTROL, url, streams, root.problem))
         for name, each in self.watched.items():
             failed, subject = self.reading.failed.get(name), (IncidentKind.WATCH, name)
             if failed and self.reading.roots[each.spec.control].problem:
@@ -156,15 +194,20 @@ class _Look:
             if problem:
                 says_so = f"The watch cannot look at it as it should. {problem}"
                 self.memory.judge(subject, Symptom(Health.FAIL, says_so, FAILING_SECONDS), self.now)
+            elif name in self.reading.not_reached and name not in self.samples:
+                continue  # nothing is known of it
             elif subject in self.memory.subjects:
                 self.memory.judge(subject, Symptom(Health.PASS), self.now)
 
     def _write(self, root: RootReads) -> None:
         mine = self.reading.of_root(root, self.samples)
         answers = root.each({name: partial(self._write_one, each) for name, each in mine.items()})
-        errors = {name: each for name, each in answers.items() if isinstance(each, Exception)}
-        self.reading.failed.update({name: says(each) for name, each in errors.items()})
-        root.judge_writes(errors)
+        for name, each in answers.items():
+            if isinstance(each, NotReached):
+                self.unwritten.add(name)
+            elif isinstance(each, Exception):
+                self.reading.failed[name] = says(each)
+        root.judge_writes(answers)
 
     def _write_one(self, stream: Reading) -> None:
         name = stream.spec.name
@@ -188,13 +231,13 @@ class _Look:
         state, cause = self.memory.subjects[subject].state, self.causes.get(subject)
         if cause is None:
             return Told(name, {kind: state}, self.now, recipients_of(self.watched[name].spec))
-        whom = recipients_of_all(self.watched[each].spec for each in cause.streams)
+        whom = recipients_of_all(self.folder[each] for each in cause.streams)
         return Told(cause.subject, {kind: state}, self.now, whom)
 
     def _clean_up(self, root: RootReads) -> None:
         due = {name: each for name, each in self.reading.of_root(root).items() if each.clean_up_is_due(self.now)}
         for name, error in root.each({name: partial(clean_up, each) for name, each in due.items()}).items():
-            if isinstance(error, Exception):
+            if isinstance(error, Exception) and not isinstance(error, NotReached):
                 log.warning("The folder of %s cannot be cleaned up now: %s", name, says(error))
 
     def _summary(self) -> dict[str, Any]:
@@ -206,7 +249,24 @@ class _Look:
             "unanswered": dict(failed[:SHOWN]) | ({"…": f"{len(failed) - SHOWN} more"} if failed[SHOWN:] else {}),
             "incidents": [*self.memory.open_incidents().values(), *theirs][:SHOWN],
             "never_deployed": self.reading.never_deployed[:SHOWN],
+            "not_reached": sorted(self.reading.not_reached)[:SHOWN],
         }
+
+    def _problem(self) -> str:
+        """Say for which streams there was no time for long, without those of a control root that people are told of."""
+        since = {
+            name: self.memory.not_reached[name]
+            for name in self.reading.not_reached
+            if not self.reading.roots[self.folder[name].control].problem
+        }
+        late = [name for name, at in since.items() if self.now - at >= TRANSIENT_SECONDS]
+        if not late:
+            return ""
+        return (
+            f"For {duration(self.now - min(since.values()))} its looks have had no time for {named(late)}. Their "
+            "folders or checkpoints are too slow, or the machine is too busy: give it more, or look more rarely "
+            "(`watch.schedule`)."
+        )
 
     @contextlib.contextmanager
     def _of(self, name: str) -> Iterator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -56,9 +56,14 @@ class Remembered:
 
 @dataclass
 class FolderMemory:
-    """By kind and name: what is, or was lately, wrong. What is well leaves nothing."""
+    """What looks hand to each other. What is well leaves nothing.
+
+    :param subjects: by kind and name, what is, or was lately, wrong.
+    :param not_reached: by stream, since when looks have had no time for it.
+    """
 
     subjects: dict[Subject, Remembered] = field(default_factory=dict)
+    not_reached: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, data: Any) -> FolderMemory:
@@ -71,10 +76,12 @@ class FolderMemory:
             found = {
                 (IncidentKind(kind), str(name)): Remembered.from_json(each) for kind, name, each in data["subjects"]
             }
+            # Versions before this one reached all streams, or said that they hang.
+            since = {str(name): float(check_time(at)) for name, at in data.get("not_reached", {}).items()}
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             log.warning("What the last look has left cannot be used; people may be told again: %s", error)
             return cls()
-        return cls(found)
+        return cls(found, since)
 
     def to_json(self, now: float) -> dict[str, Any]:
         """Return the memory as a JSON object, without what is well or was not looked at for a day."""
@@ -83,7 +90,23 @@ class FolderMemory:
             for (kind, name), each in self.subjects.items()
             if now - each.at < FORGOTTEN_SECONDS and each.matters
         ]
-        return {"version": VERSION, "subjects": kept}
+        since = {name: at for name, at in self.not_reached.items() if now - at < FORGOTTEN_SECONDS}
+        return {"version": VERSION, "subjects": kept, "not_reached": since}
+
+    def first(self, names: Iterable[str]) -> list[str]:
+        """Return these streams in the order in which to look at them: first those for which there was no time, and last
+        those that could not be looked at, which may hang again.
+        """
+        return sorted(
+            names, key=lambda name: (name not in self.not_reached, (IncidentKind.WATCH, name) in self.subjects)
+        )
+
+    def reached(self, names: Iterable[str], left_out: Collection[str], at: float) -> None:
+        """Keep for which of the streams of a look, `names`, there was no time."""
+        for name in names:
+            since = self.not_reached.pop(name, at)
+            if name in left_out:
+                self.not_reached[name] = since
 
     def judge(self, subject: Subject, symptom: Symptom, at: float) -> None:
         """Follow one subject with what a look says of it."""

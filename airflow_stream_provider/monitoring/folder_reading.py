@@ -12,7 +12,7 @@ from typing import Any
 from airflow_stream_provider.clusters import DriverView
 from airflow_stream_provider.hooks.connections import cluster_connection, kafka_extra
 from airflow_stream_provider.lag.committed_offsets import Committed
-from airflow_stream_provider.lag.guarded_reads import GuardedReads
+from airflow_stream_provider.lag.guarded_reads import GuardedReads, NotReached
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lifecycle.errors import StreamError
@@ -26,13 +26,14 @@ from airflow_stream_provider.spec.stream import StreamSpec
 log = logging.getLogger(__name__)
 
 # Seconds for each stage; whatever is asked there has a shorter deadline of its own.
-STAGE_SECONDS = 30.0
+STAGE_SECONDS = 40.0
+_NO_TIME = NotReached("There was no time left to read it.")
 
 
 class FolderReading:
     """The streams of a folder as one look finds them; Airflow's connections are read in the calling thread, each once.
 
-    :param specs: the streams, by name.
+    :param specs: the streams, by name, those first that must not be left out again.
     :param ahead: seconds by which the look's clock is ahead of this machine's.
     """
 
@@ -49,6 +50,8 @@ class FolderReading:
         # What was read of each stream that can be, and why not, of the others.
         self.streams: dict[str, Reading] = {}
         self.failed: dict[str, str] = {}
+        # Those for which a stage had no time: neither well nor failed, and the first ones of the next look.
+        self.not_reached: set[str] = set()
         # By stream: how far its queries are, and whether heartbeats have grown in the course of the look.
         self.committed: dict[str, Sequence[Committed] | Exception] = {}
         self.beaten: dict[str, Mapping[str, bool]] = {}
@@ -56,16 +59,18 @@ class FolderReading:
     @property
     def never_deployed(self) -> list[str]:
         """The streams that were never deployed."""
-        return sorted(self.specs.keys() - self.streams.keys() - self.failed.keys())
+        return sorted(self.specs.keys() - self.streams.keys() - self.failed.keys() - self.not_reached)
 
     def read(self) -> None:
         """Read control logs, heartbeats and last samples, while the Kafkas are connected to."""
         side_by_side([*(each.connect for each in self.kafkas.values()), *(each.read for each in self.roots.values())])
         found = {name: each for root in self.roots.values() for name, each in dict(root.found).items()}
         for name in self.specs:
-            each = found.get(name, TimeoutError())
+            each = found.get(name, _NO_TIME)
             if isinstance(each, Reading):
                 self.streams[name] = replace(each, snapshot=replace(each.snapshot, at=each.snapshot.at + self._ahead))
+            elif isinstance(each, NotReached):
+                self.not_reached.add(name)
             elif each is not None:
                 self.failed[name] = says(each)
         # Only now, as the log alone tells the cluster of a stream whose YAML does not.
@@ -75,6 +80,7 @@ class FolderReading:
     def measure(self) -> None:
         """Read how far the queries are, then ask the Kafkas and the clusters, and read doubtful heartbeats again."""
         self.in_roots(self._read_committed)
+        self.not_reached.update(name for name in self.streams if self.awaits_lag(name))
         side_by_side(
             [
                 *(partial(self._measure, kafka) for kafka in self.kafkas.values()),
@@ -82,6 +88,10 @@ class FolderReading:
                 *(partial(self._look_again, root) for root in self.roots.values()),
             ]
         )
+
+    def awaits_lag(self, name: str) -> bool:
+        """Whether there was no time to read how far a stream's queries are."""
+        return bool(self.specs[name].kafka) and isinstance(self.committed.get(name, _NO_TIME), NotReached)
 
     def in_roots(self, call: Callable[[RootReads], None]) -> None:
         """Call this with each control root, side by side."""
@@ -100,7 +110,7 @@ class FolderReading:
         kafka = self.kafkas[spec.kafka]
         if kafka.problem:
             return LagLook(at, None, kafka.problem)
-        offsets = self.committed.get(name, TimeoutError())
+        offsets = self.committed.get(name, _NO_TIME)
         found = offsets if isinstance(offsets, Exception) else kafka.reports.get(name, TimeoutError())
         if isinstance(found, LagReport):
             return LagLook.of(replace(found, at=found.at + self._ahead))
@@ -127,7 +137,7 @@ class FolderReading:
 
     def _read_committed(self, root: RootReads) -> None:
         mine = self.of_root(root, (name for name, spec in self.specs.items() if spec.kafka))
-        self.committed.update(root.each({name: partial(read_committed, each) for name, each in mine.items()}))
+        self.committed.update(root.checkpoints({name: partial(read_committed, each) for name, each in mine.items()}))
 
     def _measure(self, kafka: KafkaLook) -> None:
         offsets = {
@@ -148,6 +158,7 @@ class FolderReading:
             time.sleep(liveness.AGAIN_SECONDS)
             answers = root.each(asked)
             self.beaten.update({name: each for name, each in answers.items() if not isinstance(each, Exception)})
+            self.not_reached.update(name for name, each in answers.items() if isinstance(each, NotReached))
 
 
 def side_by_side(calls: Iterable[Callable[[], None]]) -> None:

@@ -8,19 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from airflow_stream_provider.control.root import check_root, local_folder
-from airflow_stream_provider.lag.guarded_reads import GuardedReads, ReadHangs
+from airflow_stream_provider.lag.guarded_reads import GuardedReads, NotReached, ReadHangs
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable
 from airflow_stream_provider.monitoring.seen_streams import seen
 from airflow_stream_provider.monitoring.stream_reading import Reading, read_stream
 from airflow_stream_provider.spec.stream import StreamSpec
 
-# Seconds that one stream, or the root itself, may take; and all streams of a root together, by what is done with them.
+# Seconds that one stream, or the root itself, may take; and after which no other stream of a root is begun with, by
+# what is done with them.
 EACH_SECONDS = 4.0
 READ_SECONDS = 20.0
 WRITE_SECONDS = 8.0
 # Side by side; more would only wait for each other in Python.
 WIDTH = 4
-# When so many streams of a root hang, no other one is tried: it is the root that hangs.
+# When so many streams of a root hang, no other one is tried.
 MOST_HANGING = 24
 
 
@@ -28,7 +29,7 @@ class RootReads:
     """One control root during one look. A stream that hangs once is left alone for the rest of the look.
 
     :param url: control URL.
-    :param specs: the streams that are looked at and have it.
+    :param specs: the streams that are looked at and have it, those first that must not be left out again.
     """
 
     def __init__(self, url: str, specs: Sequence[StreamSpec]) -> None:
@@ -39,6 +40,8 @@ class RootReads:
         # What was found of each stream: None for one that was never deployed, or why it cannot be read.
         self.found: dict[str, Reading | Exception | None] = {}
         self._reads: GuardedReads[str, Any] = GuardedReads(WIDTH, MOST_HANGING)
+        # Others than those of the root: where checkpoints hang, samples are written all the same.
+        self._checkpoints: GuardedReads[str, Any] = GuardedReads(WIDTH, MOST_HANGING)
 
     def read(self) -> None:
         """Read all streams."""
@@ -47,23 +50,29 @@ class RootReads:
             self.problem = str(known)
             self.found = {spec.name: known for spec in self.specs}
             return
-        self.found = self.each({spec.name: partial(read_stream, spec, known) for spec in self.specs}, READ_SECONDS)
+        calls = {spec.name: partial(read_stream, spec, known) for spec in self.specs}
+        self.found = self._reads.run(calls, READ_SECONDS, EACH_SECONDS)
         self._judge("read", self.found)
 
-    def each(self, calls: Mapping[str, Callable[[], Any]], seconds: float = WRITE_SECONDS) -> dict[str, Any]:
+    def each(self, calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
         """Call these, each by the name of its stream, in threads; return what they returned or raised."""
-        return self._reads.run(calls, seconds, EACH_SECONDS)
+        return self._reads.run(calls, WRITE_SECONDS, EACH_SECONDS)
 
-    def judge_writes(self, errors: Mapping[str, Exception]) -> None:
-        """Say that the root cannot be written when that is so of most streams; `errors`: by stream."""
+    def checkpoints(self, calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+        """Call these, which read checkpoints, as `each` does."""
+        return self._checkpoints.run(calls, WRITE_SECONDS, EACH_SECONDS)
+
+    def judge_writes(self, answers: Mapping[str, object]) -> None:
+        """Say that the root cannot be written when that is so of most streams; `answers`: by stream."""
         if not self.problem:
-            self._judge("written", errors)
+            self._judge("written", answers)
 
     def _judge(self, what: str, found: Mapping[str, object]) -> None:
-        away = [name for name, each in found.items() if out_of_reach(each)]
+        asked = [name for name, each in found.items() if not isinstance(each, NotReached)]
+        away = [name for name in asked if out_of_reach(found[name])]
         # Of one stream alone nobody knows: its own folder may be what hangs.
-        if len(away) > 1 and 2 * len(away) > len(self.specs):
-            self.problem = f"{len(away)} of {len(self.specs)} streams cannot be {what} there. {found[away[0]]}"
+        if len(away) > 1 and 2 * len(away) > len(asked):
+            self.problem = f"{len(away)} of {len(asked)} streams cannot be {what} there. {found[away[0]]}"
 
 
 def _open(root: Path) -> frozenset[str]:

@@ -120,7 +120,7 @@ class _Look:
             self._tell(f"The watch cannot look at its streams, and would not notice their end. {says}", folder)
             self._keep()
             raise
-        self._tell(_unknown(folder), folder)
+        self._tell(" ".join(filter(None, (_unknown(folder), found.problem))), folder)
         self._keep()
         self.ti.xcom_push(key=SUMMARY, value=dict(found.summary))
         return triggers
@@ -150,7 +150,9 @@ class _Look:
         watched = folder.streams
         if isinstance(self.streams, (str, Path)):
             watched = tuple(each for each in watched if is_due(each.spec, last, date))
-        return look_at_all(watched, self.memory.streams, self.context)
+        due = {each.spec.name for each in watched}
+        others = [e.spec for e in folder.streams if e.spec.name not in due and e.spec.watch.schedule is not None]
+        return look_at_all(watched, self.memory.streams, self.context, others=others)
 
     def _triggers(self, names: Sequence[str], folder: WatchedFolder) -> list[dict[str, Any]]:
         """Return the arguments of the triggers."""

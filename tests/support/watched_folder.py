@@ -56,7 +56,11 @@ class Folder:
         self.kafka = kafka
         self.notify: list[dict[str, Any]] = [{"call": f"{HERE}.receive"}]
         self.dead: set[str] = set()
+        # Those that are not looked at, as their schedule has not come round.
+        self.seldom: set[str] = set()
         self.problems: dict[str, str] = {}
+        # What the YAML of a stream says besides, by its name.
+        self.more: dict[str, dict[str, Any]] = {}
         self.memory: Mapping[str, Any] = {}
         self.looks = 0
         self.began = time.time()
@@ -79,8 +83,10 @@ class Folder:
         self.looks += 1
         # Whatever the test takes, a look is so many seconds after the first.
         self.beat(self.began + after)
-        watched = [Watched(self.spec(each), self.problems.get(each.name, "")) for each in self.streams]
-        found = look_at_all(watched, self.memory, {}, clock=lambda: self.began + after)
+        specs = [self.spec(each, **self.more.get(each.name, {})) for each in self.streams]
+        watched = [Watched(each, self.problems.get(each.name, "")) for each in specs if each.name not in self.seldom]
+        others = [each for each in specs if each.name in self.seldom]
+        found = look_at_all(watched, self.memory, {}, others=others, clock=lambda: self.began + after)
         self.memory = found.memory
         return found
 

@@ -6,7 +6,17 @@ import threading
 import time
 from pathlib import Path
 
-from airflow_stream_provider.lag.guarded_reads import MOST_HANGING, SLOW_SECONDS, WIDTH, GuardedReads, ReadHangs
+import pytest
+
+from airflow_stream_provider.lag import guarded_reads
+from airflow_stream_provider.lag.guarded_reads import (
+    MOST_HANGING,
+    SLOW_SECONDS,
+    WIDTH,
+    GuardedReads,
+    NotReached,
+    ReadHangs,
+)
 
 
 def test_each_place_has_its_own_answer() -> None:
@@ -48,7 +58,40 @@ def test_no_more_threads_hang_than_are_allowed() -> None:
         reads._start(number, {number: lambda: go.wait(60)}, {})
     found = reads.run({"one more": lambda: True}, 0.2)  # type: ignore[dict-item]
     go.set()
-    assert {type(each) for each in found.values()} == {ReadHangs}
+    assert {type(each) for each in found.values()} == {NotReached}
+
+
+def test_what_there_was_no_time_for_does_not_hang_and_what_was_begun_gets_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guarded_reads, "STALLED_SECONDS", 600.0)
+    reads: GuardedReads[str, int] = GuardedReads(1)
+    found = reads.run({"slow": lambda: time.sleep(0.6) or 1, "next": lambda: 2}, 0.2, 60.0)
+    assert (found["slow"], type(found["next"])) == (1, NotReached)
+
+
+def test_the_time_in_which_the_process_itself_stands_still_counts_against_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As it does on a machine that is suspended, or too busy to run it."""
+    stood_still, noticed = [0.0], threading.Event()
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + stood_still[0])
+    reads: GuardedReads[str, int] = GuardedReads()
+    wait = reads._wait
+
+    def waited(now: float, seconds: float) -> float:
+        late = wait(now, seconds)
+        if late > 50.0:
+            noticed.set()
+        return late
+
+    def read() -> int:
+        stood_still[0] = 100.0
+        return int(noticed.wait(60))
+
+    monkeypatch.setattr(reads, "_wait", waited)
+    assert reads.run({"one": read}, 5.0, 4.0) == {"one": 1}
 
 
 def test_a_read_that_hangs_does_not_keep_the_process_alive(tmp_path: Path) -> None:

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from airflow_stream_provider.lag.limits import Health
-from airflow_stream_provider.monitoring.causes import FAILING_SECONDS, RETURN_SECONDS, Cause, explained, named
+from airflow_stream_provider.monitoring.causes import (
+    FAILING_SECONDS,
+    RETURN_SECONDS,
+    Cause,
+    explained,
+    named,
+    queries_failed,
+)
 from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS
 from airflow_stream_provider.monitoring.incidents import IncidentKind
+from tests.support.story import OLD, RUNNING, failed, play, released
 
 KAFKA, CLUSTER, CONTROL = IncidentKind.KAFKA, IncidentKind.CLUSTER, IncidentKind.CONTROL
 MANY = [f"s{number:02d}" for number in range(12)]
@@ -27,17 +35,31 @@ def test_people_are_told_as_soon_as_of_a_stream() -> None:
     def patience(kind: IncidentKind, *down: str) -> float:
         return Cause(kind, "x", MANY, "It is away.", down).symptom.for_at_least
 
-    assert patience(KAFKA) == patience(KAFKA, "s00") == patience(CLUSTER) == TRANSIENT_SECONDS
-    assert patience(CLUSTER, "s00") == 0.0
+    assert patience(KAFKA) == patience(CLUSTER) == TRANSIENT_SECONDS
+    assert patience(KAFKA, "s00") == patience(CLUSTER, "s00") == 0.0
     assert patience(CONTROL) == FAILING_SECONDS
     assert Cause(CONTROL, "x", MANY).symptom.health is Health.PASS
 
 
 def test_it_explains_what_its_absence_does_and_for_a_while_that_streams_are_down() -> None:
     down, lag = IncidentKind.DOWN, IncidentKind.LAG_UNKNOWN
-    assert explained(KAFKA, None, "away", 0.0) >= {down, lag}
-    assert explained(CLUSTER, None, "away", 0.0) == {down}
-    assert explained(CONTROL, None, "away", 0.0) >= {down, IncidentKind.WATCH}
-    assert explained(KAFKA, None, "", 0.0) == frozenset()
-    assert explained(KAFKA, 100.0, "", 100.0 + RETURN_SECONDS - 1) == {down}
-    assert explained(KAFKA, 100.0, "", 100.0 + RETURN_SECONDS) == frozenset()
+    assert explained(KAFKA, None, "away", 0.0, failed=True) >= {down, lag}
+    assert explained(CLUSTER, None, "away", 0.0, failed=False) == {down}
+    assert explained(CONTROL, None, "away", 0.0, failed=False) >= {down, IncidentKind.WATCH}
+    assert explained(KAFKA, None, "", 0.0, failed=True) == frozenset()
+    assert explained(KAFKA, 100.0, "", 100.0 + RETURN_SECONDS - 1, failed=True) == {down}
+    assert explained(KAFKA, 100.0, "", 100.0 + RETURN_SECONDS, failed=True) == frozenset()
+
+
+def test_without_kafka_queries_fail_but_no_driver_falls_silent() -> None:
+    found = explained(KAFKA, 100.0, "away", 110.0, failed=False)
+    assert IncidentKind.DOWN not in found
+    assert found >= {IncidentKind.LAG, IncidentKind.LAG_UNKNOWN, IncidentKind.OFFSETS_GROUP}
+    assert explained(KAFKA, 100.0, "", 110.0, failed=False) == frozenset()
+
+
+def test_only_queries_that_have_failed_are_down_for_that() -> None:
+    records = (*RUNNING, failed(OLD))
+    assert queries_failed(play(records))
+    assert not queries_failed(play(RUNNING))
+    assert not queries_failed(play([*RUNNING, released(OLD, None, None)]))

@@ -19,7 +19,7 @@ from airflow_stream_provider.monitoring.folder_memory import FolderMemory
 from airflow_stream_provider.monitoring.sample_file import NAME
 from airflow_stream_provider.monitoring.samples import read
 from devstack.many_streams import StoredStream
-from tests.support.story import released, requested, write
+from tests.support.story import failed, released, requested, write
 from tests.support.watched_folder import HERE, OVER, RECEIVED, Folder
 
 
@@ -194,6 +194,70 @@ def test_a_connection_that_is_missing_is_told_of_once(tmp_path: Path, monkeypatc
     assert folder.sample(0).open_incidents == {}
 
 
+def test_what_streams_need_is_told_to_those_of_streams_that_are_not_looked_at_now(folder: Folder) -> None:
+    folder.seldom = {"s0002", "s0003"}
+    folder.more = {"s0003": {"notify": [{"call": f"{HERE}.receive", "arguments": {"name": "pager"}}]}}
+    folder.look(0.0)
+    marker = home(folder, 0).parent / MARKER
+    marker.rename(marker.with_name("hidden"))
+    for after in (60.0, 120.0):
+        folder.look(after)
+    assert folder.told() == folder.told("pager") == [(f"control root {folder.streams[0].control}", "control", True)]
+    assert "4 streams (s0000, s0001, s0002, s0003)" in RECEIVED["pager"][0].text
+
+
+def test_a_kafka_that_is_away_does_not_hide_that_a_driver_is_silent(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, 3, kafka="nowhere")
+    folder.look(0.0)
+    folder.dead = {"s0001"}
+    folder.look(60.0)
+    found = folder.look(125.0)
+    assert (found.revive, folder.told()) == (("s0001",), [("s0001", "down", True)])
+
+
+def test_queries_that_fail_while_their_kafka_is_away_are_told_of_at_once_and_with_it(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, 3, kafka="nowhere")
+    folder.look(0.0)
+    for stream in folder.streams[:2]:
+        write(stream.log, failed(stream.holder))
+    found = folder.look(60.0)
+    assert (found.revive, folder.told()) == (("s0000", "s0001"), [("Kafka nowhere", "kafka", True)])
+    assert "Down: 2 streams (s0000, s0001)." in RECEIVED[""][0].text
+
+
+def test_a_look_without_time_for_a_stream_says_nothing_of_it_and_the_next_begins_with_it(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [stream.name for stream in folder.streams]
+    folder.look(0.0)
+    folder.dead = {"s0001"}
+    with monkeypatch.context() as patched:
+        patched.setattr(root_reads, "READ_SECONDS", 0.0)
+        for after in (60.0, 120.0, 659.0):
+            found = folder.look(after)
+            assert (found.summary["looked"], found.summary["unanswered"], found.problem) == (0, {}, "")
+            assert (found.summary["not_reached"], found.summary["never_deployed"], found.revive) == (names, [], ())
+        found = folder.look(661.0)
+    assert "no time for 4 streams (s0000, s0001, s0002, s0003)" in found.problem
+    assert "For 10 min" in found.problem
+    assert folder.told() == []
+    assert folder.sample(0).at < folder.began + 1
+    found = folder.look(720.0)
+    assert (found.summary["looked"], found.summary["not_reached"], found.problem) == (4, [], "")
+    assert folder.told() == [("s0001", "down", True)]
+
+
+def test_a_sample_that_there_was_no_time_to_write_is_nobodys_failure(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(root_reads, "WRITE_SECONDS", 0.0)
+    folder.dead = {"s0001"}
+    for after in (0.0, 60.0, 130.0):
+        found = folder.look(after)
+    assert (found.summary["looked"], found.summary["unanswered"]) == (0, {})
+    assert (len(found.summary["not_reached"]), folder.told()) == (4, [])
+
+
 def test_streams_of_several_recipients_each_tell_their_own(folder: Folder) -> None:
     folder.look(0.0)
     folder.dead = {"s0000"}
@@ -265,4 +329,5 @@ def test_the_stages_of_a_look_end_within_a_minute() -> None:
     """However much hangs: the sum of what is waited for at most where something hangs in every stage."""
     each, alerts = root_reads.EACH_SECONDS, 10.0
     hung = root_reads.MOST_HANGING / root_reads.WIDTH * 2.0 + each
-    assert max(hung, kafka_look.CONNECT_SECONDS) + each + kafka_look.MEASURE_SECONDS + each + alerts < 60
+    checkpoints = min(hung, root_reads.WRITE_SECONDS + each)
+    assert max(hung, kafka_look.CONNECT_SECONDS) + checkpoints + kafka_look.MEASURE_SECONDS + each + alerts < 60

@@ -89,3 +89,18 @@ SUBJECT = ["kafka", "k", {"state": {}, "at": 1.0, "bad_at": None}]
 )
 def test_what_is_damaged_or_of_another_version_begins_anew(damaged: Any) -> None:
     assert FolderMemory.from_json(damaged).subjects == {}
+
+
+def test_the_next_look_begins_with_those_that_were_not_reached_and_ends_with_those_that_may_hang() -> None:
+    names, memory = ["a", "b", "c", "d"], FolderMemory()
+    memory.judge((IncidentKind.WATCH, "a"), BAD, 1000.0)
+    memory.reached(names, {"c", "d"}, 1000.0)
+    memory = handed_on(memory, 1000.0)
+    assert memory.first(names) == ["c", "d", "b", "a"]
+    memory.reached(["c", "b"], {"b", "c"}, 1060.0)
+    # Of a stream that was not looked at, it is still so.
+    assert memory.not_reached == {"c": 1000.0, "d": 1000.0, "b": 1060.0}
+    memory.reached(names, set(), 1120.0)
+    assert handed_on(memory, 1120.0).not_reached == {}
+    memory.reached(names, {"a"}, 1120.0)
+    assert handed_on(memory, 1120.0 + FORGOTTEN_SECONDS).not_reached == {}

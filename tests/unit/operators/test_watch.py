@@ -50,15 +50,22 @@ class Airflow:
         self.memories: list[Mapping[str, Any]] = []
         self.revive: tuple[str, ...] = ()
         self.fails: Exception | None = None
+        self.others: list[str] = []
+        self.problem = ""
 
     def look_at_all(
-        self, watched: Sequence[Watched], memory: Mapping[str, Any], context: Mapping[str, Any]
+        self,
+        watched: Sequence[Watched],
+        memory: Mapping[str, Any],
+        context: Mapping[str, Any],
+        others: Sequence[StreamSpec],
     ) -> FolderLook:
         if self.fails is not None:
             raise self.fails
-        self.asked = list(watched)
+        self.asked, self.others = list(watched), [each.name for each in others]
         self.memories.append(memory)
-        return FolderLook({"looks": memory.get("looks", 0) + 1}, self.revive, {"looked": len(watched)})
+        looks = {"looks": memory.get("looks", 0) + 1}
+        return FolderLook(looks, self.revive, {"looked": len(watched)}, self.problem)
 
     def pull(self, *, task_ids: str, key: str, include_prior_dates: bool, map_indexes: int) -> Any:
         assert (task_ids, include_prior_dates, map_indexes) == ("look", True, -1)
@@ -136,6 +143,8 @@ def test_a_stream_is_looked_at_when_it_is_due(airflow: Airflow) -> None:
         looks.append(airflow.names)
         assert airflow.names >= {"orders", "payments"}
         assert "never" not in airflow.names
+        # Who is to be told of what the folder's streams need.
+        assert airflow.names | {*airflow.others} == {"orders", "payments", "seldom"}
     assert sum("seldom" in names for names in looks) == 2
 
 
@@ -249,6 +258,15 @@ def test_a_look_that_fails_is_told_to_everybody_once_and_once_that_it_works_agai
     ]
     assert {alert.incident for _, alert in TOLD} == {opened.incident}
     assert airflow.memories[-2:] == [{"looks": 1}, {"looks": 2}], "a look that failed has forgotten nothing"
+
+
+def test_a_look_that_does_not_get_round_to_its_streams_is_told_once(airflow: Airflow) -> None:
+    airflow.look()
+    airflow.problem = "There is no time."
+    for _ in range(3):
+        airflow.look()
+    assert sorted(who for who, _ in TOLD) == ["orders", "payments"]
+    assert "There is no time." in TOLD[0][1].text
 
 
 def test_the_text_of_a_foreign_error_is_not_sent(airflow: Airflow) -> None:
