@@ -42,6 +42,9 @@ _TEXTS = tuple(
         r"(?P<keep>\bbearer\s+)[\w.~+/=-]{16,}",
         # Azure's shared access signatures, and Google's and Amazon's signed addresses.
         r"(?P<keep>[?&](?:sig|x-amz-signature|x-goog-signature)=)[^\s&\"']+",
+        # Addresses of webhooks: whoever knows one may post there.
+        r"(?P<keep>https://(?:hooks\.slack\.com/\w{1,20}|discord(?:app)?\.com/api/(?:v\d{1,3}/)?webhooks"
+        r"|[\w.-]{1,100}\.webhook\.office\.com|outlook\.office(?:365)?\.com/webhook)/)(?!\*\*\*)[^\s\"']+",
         # name=value, "name": "value", \"name\": \"value\", 'name': 'value', -Dname.more=value
         rf"(?P<keep>{_WORDS}[\w.-]{{0,64}}(?:\\*[\"']\s*:|\\*[\"']?\s*=>?)\s*){_VALUE}",
         rf"(?P<keep>credentials?(?:\\*[\"']\s*:|\\*[\"']?\s*=>?)\s*(?![\"']?{_PATH.pattern})){_VALUE}",

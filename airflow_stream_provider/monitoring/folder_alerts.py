@@ -15,31 +15,14 @@ from airflow_stream_provider.monitoring.delivery import Letter, deliver_all
 from airflow_stream_provider.monitoring.folder_reading import FolderReading, says
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentKind, IncidentState
 from airflow_stream_provider.monitoring.lag_alert import lag_alert
-from airflow_stream_provider.monitoring.recipients import ImportedRecipient, identity, named
+from airflow_stream_provider.monitoring.recipients import recipients_of
 from airflow_stream_provider.monitoring.root_reads import RootReads
 from airflow_stream_provider.monitoring.samples import LagSample
-from airflow_stream_provider.spec.stream import StreamSpec
 
 log = logging.getLogger(__name__)
 
 # Seconds for all alerts of a look. Who hangs is left behind, and is tried again at the next look.
-SECONDS = 10.0
-
-
-def write_to_log(alert: Alert) -> None:
-    """Write an alert to the log; it is a recipient of every one."""
-    log.warning("%s\n%s", alert.subject, alert.text)
-
-
-def recipients_of(spec: StreamSpec) -> dict[str, Any]:
-    """Return who is told of a stream, by name."""
-    return {"log": write_to_log} | named(ImportedRecipient(each.call, each.arguments) for each in spec.notify)
-
-
-def recipients_of_all(specs: Iterable[StreamSpec]) -> dict[str, Any]:
-    """Return who is told of what several streams need: whom any of them names, each once."""
-    every = (ImportedRecipient(each.call, each.arguments) for spec in specs for each in spec.notify)
-    return {"log": write_to_log} | {identity(each): each for each in every}
+SECONDS = 30.0
 
 
 @dataclass

@@ -16,12 +16,13 @@ from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.monitoring import liveness
 from airflow_stream_provider.monitoring.causes import FAILING_SECONDS, Cause, explained, named, queries_failed
-from airflow_stream_provider.monitoring.folder_alerts import FolderAlerts, Told, recipients_of, recipients_of_all
+from airflow_stream_provider.monitoring.folder_alerts import FolderAlerts, Told
 from airflow_stream_provider.monitoring.folder_memory import FolderMemory, Subject
 from airflow_stream_provider.monitoring.folder_reading import FolderReading, says
 from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
 from airflow_stream_provider.monitoring.metrics import emit
+from airflow_stream_provider.monitoring.recipients import recipients_of, recipients_of_all
 from airflow_stream_provider.monitoring.root_reads import RootReads
 from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.monitoring.stream_reading import Reading, clean_up, keep

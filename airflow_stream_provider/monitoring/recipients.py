@@ -5,16 +5,22 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
-import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import BaseNotifier
 
 from airflow_stream_provider.lifecycle.errors import SpecError
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.monitoring.alert import Alert
+    from airflow_stream_provider.spec.stream import StreamSpec
+
+log = logging.getLogger(__name__)
 
 _MARK = "takes_alerts"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -103,8 +109,32 @@ def identity(recipient: Any) -> str:
         return f"{getattr(recipient, '__qualname__', type(recipient).__qualname__)} {id(recipient)}"
     if not recipient.arguments:
         return recipient.path
-    arguments = json.dumps(recipient.arguments, sort_keys=True, default=repr)
-    return f"{recipient.path} {hashlib.sha256(arguments.encode()).hexdigest()[:8]}"
+    return f"{recipient.path} {hashlib.sha256(_ordered(recipient.arguments).encode()).hexdigest()[:8]}"
+
+
+def write_to_log(alert: Alert) -> None:
+    """Write an alert to the log; it is a recipient of every one."""
+    log.warning("%s\n%s", alert.subject, alert.text)
+
+
+def recipients_of(spec: StreamSpec) -> dict[str, Any]:
+    """Return who is told of a stream, by name."""
+    return {"log": write_to_log} | named(ImportedRecipient(each.call, each.arguments) for each in spec.notify)
+
+
+def recipients_of_all(specs: Iterable[StreamSpec]) -> dict[str, Any]:
+    """Return who is told of what several streams need: whom any of them names, each once, by `identity`."""
+    every = (ImportedRecipient(each.call, each.arguments) for spec in specs for each in spec.notify)
+    return {"log": write_to_log} | {identity(each): each for each in every}
+
+
+def _ordered(value: Any) -> str:
+    """Return the same text for equal values, whatever their kind: keys that cannot be compared have an order, too."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(sorted(f'{_ordered(key)}: {_ordered(part)}' for key, part in value.items()))}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_ordered, value))}]"
+    return repr(value)
 
 
 def _fits(path: str, what: Callable[..., Any], arguments: Mapping[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Iterable, Mapping
@@ -19,7 +18,7 @@ from airflow_stream_provider.monitoring.incidents import (
     Symptom,
     update_incidents,
 )
-from airflow_stream_provider.monitoring.recipients import ImportedRecipient, named
+from airflow_stream_provider.monitoring.recipients import recipients_of_all
 
 if TYPE_CHECKING:
     from airflow_stream_provider.spec.stream import StreamSpec
@@ -42,7 +41,7 @@ def tell_of_watch(
     if not problem and not before:
         return {}
     try:
-        return _tell(name, problem, _known(before), _recipients(specs), context)
+        return _tell(name, problem, _known(before), recipients_of_all(specs), context)
     except Exception as error:  # noqa: BLE001 - as said
         says = str(error) if isinstance(error, StreamError) else type(error).__name__
         log.error("People could not be told of the watch; the next look tries again: %s", says)
@@ -68,18 +67,3 @@ def _known(before: Mapping[str, Any]) -> dict[str, IncidentState]:
     except (KeyError, TypeError, ValueError, AttributeError):
         log.warning("What an earlier look said of the watch was left by another version; beginning anew.")
         return {}
-
-
-def _recipients(specs: Iterable[StreamSpec]) -> dict[str, Any]:
-    found = {
-        json.dumps([each.call, each.arguments], sort_keys=True, default=str): ImportedRecipient(
-            each.call, each.arguments
-        )
-        for spec in specs
-        for each in spec.notify
-    }
-    return {"log": _write_to_log, **named([found[key] for key in sorted(found)])}
-
-
-def _write_to_log(alert: Any) -> None:
-    log.warning("%s\n%s", alert.subject, alert.text)

@@ -19,9 +19,11 @@ RETRIES: Mapping[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=10)
 # A DAG id has 250 characters; a stream's name has 63, that of an unusable file 100.
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,100}")
 _MAX_TAG = 100
-# What makes the DAGs what they are. With the last two, one task that failed would stop all later runs.
+# What makes the DAGs what they are.
 _OURS = {"dag", "stream", "streams", "task_group", "task_id", "trigger_rule"}
-_OFF = {"depends_on_past", "wait_for_downstream"}
+# What may be said, but not otherwise. With the first two, one task that failed would stop all later runs; tasks find
+# each other's results in XCom, and what a look of the watch returns is what is brought back.
+_FIXED = {"depends_on_past": False, "wait_for_downstream": False, "do_xcom_push": True, "multiple_outputs": False}
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class DagOptions:
 
     def _check_default_args(self) -> None:
         for name, value in self.default_args.items():
-            if name in _OURS or (name in _OFF and value):
+            if name in _OURS or bool(value) != _FIXED.get(name, bool(value)):
                 raise _refused(
                     "default_args", f"{name!r} would change what the tasks do", "Remove it, or write a DAG of your own"
                 )

@@ -10,6 +10,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, Param
 from airflow.sdk.definitions.param import ParamsDict
 
+from airflow_stream_provider.operators.base import TRIGGER_GRACE_SECONDS
 from airflow_stream_provider.operators.revive import ReviveStreamOperator
 from airflow_stream_provider.operators.watch import WatchStreamsOperator
 from airflow_stream_provider.runbook.options import DagOptions
@@ -17,9 +18,12 @@ from airflow_stream_provider.spec.stream import StreamSpec
 
 # A look begins though the triggers of the run before still wait for a slot.
 RUNS = 5
-# A look has deadlines of its own for everything but the folder of the YAML files. One that hangs there must not keep
-# all later ones from theirs.
+# A look has deadlines of its own for all that may hang; this is for what nobody has thought of.
 LOOK_SECONDS = 300.0
+# A process that nothing can end, on a dead mount say, must not keep all later runs from theirs. Airflow counts from the
+# start of a run: one that waits in the queue of a paused DAG is not ended.
+WATCH_RUN_SECONDS = 3 * LOOK_SECONDS
+REVIVE_RUN_SECONDS = ReviveStreamOperator.WAIT_SECONDS + TRIGGER_GRACE_SECONDS + 600.0
 _ABOUT_WATCH = """\
 Looks after all streams of the folder {name}: measures lag and health, tells people of incidents, and triggers
 `NAME__revive` for a stream that has lost its driver. It never puts a new release in charge, and leaves alone a stream
@@ -52,6 +56,7 @@ def watch_dag(name: str, folder: Path, options: DagOptions, seconds: float | Non
         # Unpaused: a paused watch would be noticed only when a stream is already down.
         is_paused_upon_creation=False,
         max_active_runs=RUNS,
+        dagrun_timeout=timedelta(seconds=WATCH_RUN_SECONDS),
         tags=["stream"],
         doc_md=_ABOUT_WATCH.format(name=name),
     ) as dag:
@@ -82,6 +87,7 @@ def revive_with(operator: type[ReviveStreamOperator], name: str, options: DagOpt
         # Triggered by the watch: paused on creation, it would leave every stream down.
         is_paused_upon_creation=False,
         max_active_runs=1,
+        dagrun_timeout=timedelta(seconds=REVIVE_RUN_SECONDS),
         tags=["stream", name],
         doc_md=_ABOUT_REVIVE.format(name=name),
     ) as dag:

@@ -30,7 +30,7 @@ class StreamFile:
 
 
 def read_folder(folder: str | Path) -> list[StreamFile]:
-    """Read every ``*.yaml`` and ``*.yml`` of a folder, by file name.
+    """Read every ``*.yaml`` and ``*.yml`` of a folder, by file name; but none whose name begins with a dot.
 
     Of two files that describe the same stream the one that is named like it counts, or else the first by name; the
     other one cannot be used. No two files have the same `name`.
@@ -83,7 +83,9 @@ def _paths(folder: Path) -> list[Path]:
             next_step="Give stream_dags() the folder of the YAML files, relative to the DAG file or absolute.",
             folder=str(folder),
         )
-    return sorted(path for ending in _ENDINGS for path in folder.glob(f"*{ending}"))
+    found = (path for ending in _ENDINGS for path in folder.glob(f"*{ending}"))
+    # Those that begin with a dot are what editors and copying programs leave for a moment.
+    return sorted(path for path in found if not path.name.startswith("."))
 
 
 def _read(path: Path) -> StreamFile:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -100,6 +102,24 @@ def _sentence(check: Any) -> Any:
         return value
 
     return checked
+
+
+def _check_json(path: str, value: Any) -> None:
+    """Raise ValueError where a value cannot be kept as JSON: a name that is no text, a number that is none."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            if not isinstance(key, str):
+                where = f" of {path!r}" if path else ""
+                raise ValueError(
+                    f"the name {key}{where} is no text for YAML, but of type {type(key).__name__}: put it in quotes, "
+                    f'like "{key}" (yes, no, on and off stand for true and false)'
+                )
+            _check_json(f"{path}.{key}" if path else key, part)
+    elif isinstance(value, (list, tuple)):
+        for number, part in enumerate(value):
+            _check_json(f"{path}.{number}", part)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{path!r} is no finite number: put it in quotes")
 
 
 # Dates and times are made of durations, and 64 bits hold what Kafka and the state can count.
@@ -203,6 +223,7 @@ class NotifySpec(_Part):
     @field_validator("arguments")
     @classmethod
     def _no_secrets_in_arguments(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+        _check_json("", arguments)
         return dict(_sentence(refuse_secret_values)(arguments))
 
 

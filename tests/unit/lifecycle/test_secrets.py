@@ -31,6 +31,12 @@ from airflow_stream_provider.lifecycle.secrets import redact, redact_within
             "a -----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY----- b",
             "a *** b",
         ),
+        ("to https://hooks.slack.com/services/T0/B0/x1 failed", "to https://hooks.slack.com/services/*** failed"),
+        ("https://discord.com/api/webhooks/12/a-b", "https://discord.com/api/webhooks/***"),
+        ("https://discordapp.com/api/v10/webhooks/12/a", "https://discordapp.com/api/v10/webhooks/***"),
+        ("https://acme.webhook.office.com/webhookb2/a@b/I/c", "https://acme.webhook.office.com/***"),
+        ("https://outlook.office.com/webhook/a@b", "https://outlook.office.com/webhook/***"),
+        ("see https://discord.com/channels/1/2", "see https://discord.com/channels/1/2"),
         ("the number of tokens is 5", "the number of tokens is 5"),
     ],
 )
@@ -46,7 +52,17 @@ def test_every_text_within_a_value_is_redacted() -> None:
 
 def test_a_long_text_takes_no_long_time() -> None:
     """Each of these made a pattern that looks back and forth quadratic."""
-    for unit in ("://", "a:", '"', "secret", "--", "-----BEGIN PRIVATE KEY", "password='"):
+    for unit in (
+        "://",
+        "a:",
+        '"',
+        "secret",
+        "--",
+        "-----BEGIN PRIVATE KEY",
+        "password='",
+        "https://",
+        "https://discord",
+    ):
         redact(unit * (20_000 // len(unit)))
 
 

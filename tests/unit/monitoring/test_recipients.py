@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
 from airflow.sdk import BaseNotifier
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.monitoring.recipients import recipient, takes_alerts
+from airflow_stream_provider.monitoring.recipients import (
+    ImportedRecipient,
+    identity,
+    recipient,
+    recipients_of_all,
+    takes_alerts,
+)
+from airflow_stream_provider.spec.stream import StreamSpec
 
 HERE = __name__
 
@@ -70,3 +78,24 @@ def test_what_cannot_tell_anybody_is_refused(path: str, arguments: dict[str, Any
 def test_a_notifier_is_made_and_a_marked_function_gets_its_arguments() -> None:
     assert recipient(f"{HERE}.Letter", {"text": "x"}).text == "x"
     assert recipient(f"{HERE}.call", {"loudly": True})("fire") == "fire True"
+
+
+def test_equal_recipients_are_one_whatever_their_arguments_are() -> None:
+    odd: list[Any] = [{1: "a", "b": "c"}, {True: "a", "b": date(2026, 1, 1)}, {date(2026, 1, 1): 1, None: [2]}]
+    names = [identity(ImportedRecipient("a.b", {"extra": each})) for each in odd]
+    assert len(set(names)) == 3
+    assert names[0] == identity(ImportedRecipient("a.b", {"extra": {"b": "c", 1: "a"}}))
+    assert names[0] != identity(ImportedRecipient("a.b", {"extra": {"b": "c", "1": "a"}}))
+
+
+def test_whom_several_streams_name_is_told_once() -> None:
+    fields = {"application": "a.py", "version": "1", "cluster": "c", "control": "file:///d"}
+    notify = [{"call": "a.b", "arguments": {"who": who}} for who in ("anna", "bob")]
+    streams = [
+        StreamSpec.model_validate({**fields, "name": "a", "notify": notify}),
+        StreamSpec.model_validate({**fields, "name": "b", "notify": notify[1:]}),
+    ]
+    both = recipients_of_all(streams)
+    assert len(both) == 3
+    assert recipients_of_all(streams[1:]).keys() < both.keys(), "a name does not depend on who else is told"
+    assert not any("bob" in name for name in both)

@@ -53,6 +53,15 @@ def test_each_is_told_once_and_who_could_not_be_reached_again(caplog: pytest.Log
     assert "hunter2" not in caplog.text
 
 
+def test_who_comes_and_who_goes_changes_nothing_for_the_others() -> None:
+    first = tell("It fails.", {}, spec("a", "bob", "carl"))
+    second = tell("It fails.", first, spec("a", "carl", "dora"))
+    assert [who for who, _, _ in TOLD] == ["bob", "carl", "dora"]
+    TOLD.clear()
+    tell("", second, spec("a", "carl", "dora"))
+    assert sorted(who for who, _, _ in TOLD) == ["carl", "dora"]
+
+
 def test_where_nothing_is_wrong_nobody_is_told() -> None:
     assert tell("", {}, spec("a", "bob")) == {}
     assert TOLD == []

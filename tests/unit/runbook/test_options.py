@@ -22,7 +22,13 @@ def test_without_any_a_dag_has_what_we_say() -> None:
 
 def test_all_of_them_reach_dag_and_tasks() -> None:
     options = DagOptions(
-        {"retries": 5, "queue": "less", "execution_timeout": timedelta(hours=2), "depends_on_past": False},
+        {
+            "retries": 5,
+            "queue": "less",
+            "execution_timeout": timedelta(hours=2),
+            "depends_on_past": False,
+            "do_xcom_push": True,
+        },
         queue="streams",
         pool="slots",
         executor_config={"pod_override": 1},
@@ -59,6 +65,8 @@ def test_all_of_them_reach_dag_and_tasks() -> None:
         ({"default_args": [("retries", 3)]}, "`default_args` cannot be used: list is not a dict"),
         ({"default_args": {"retires": 3}}, "no task has an argument 'retires'. Perhaps 'retries' is meant."),
         ({"default_args": {"trigger_rule": "always"}}, "'trigger_rule' would change what the tasks do"),
+        ({"default_args": {"do_xcom_push": False}}, "'do_xcom_push' would change what the tasks do"),
+        ({"default_args": {"multiple_outputs": True}}, "'multiple_outputs' would change what the tasks do"),
         ({"default_args": {"depends_on_past": True}}, "'depends_on_past' would change"),
     ],
 )

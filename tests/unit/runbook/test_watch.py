@@ -24,6 +24,7 @@ def test_a_look_waits_neither_for_triggers_nor_for_another_look(tmp_path: Path) 
     look: Any = dag.get_task("look")
     assert (look.max_active_tis_per_dag, look.retries, look.streams, look.prefix) == (1, 0, tmp_path, "p.")
     assert look.execution_timeout == timedelta(minutes=5)
+    assert dag.dagrun_timeout == timedelta(minutes=15)
     revive: Any = dag.get_task("revive")
     assert isinstance(revive, MappedOperator)
     assert revive.operator_class is TriggerDagRunOperator
@@ -36,6 +37,8 @@ def test_a_stream_is_brought_back_by_one_run_at_a_time(tmp_path: Path) -> None:
     dag = revive_dag(spec, DagOptions(prefix="p."))
     schedule: Any = dag.schedule
     assert (dag.dag_id, schedule, dag.max_active_runs) == ("p.orders__revive", None, 1)
+    # Longer than any wait that goes on; a run that hangs does not keep the next ones from theirs.
+    assert dag.dagrun_timeout == timedelta(minutes=45)
     assert dag.is_paused_upon_creation is False
     task = dag.get_task("revive")
     assert isinstance(task, ReviveStreamOperator)

@@ -41,6 +41,13 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
             read(tmp_path / "nowhere")
 
 
+def test_what_begins_with_a_dot_is_no_stream(write: Write, tmp_path: Path) -> None:
+    write("orders.yaml")
+    write(".orders.yaml.yaml", text="[")
+    (tmp_path / ".#orders.yaml").symlink_to("somebody@example.1:2")
+    assert [file.name for file in read_folder(tmp_path)] == ["orders"]
+
+
 def test_of_two_files_the_one_that_is_named_like_the_stream_counts(write: Write, tmp_path: Path) -> None:
     """A copy whose name was forgotten must not put another control folder in the place of the stream's own."""
     write("a_copy.yaml", "orders", control="elsewhere")
