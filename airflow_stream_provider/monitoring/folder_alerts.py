@@ -11,7 +11,7 @@ from typing import Any
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.alert import Alert, pending_alerts
-from airflow_stream_provider.monitoring.delivery import Letter, deliver_all
+from airflow_stream_provider.monitoring.delivery import DELIVERY_SECONDS, Letter, deliver_all
 from airflow_stream_provider.monitoring.folder_reading import FolderReading, says
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentKind, IncidentState
 from airflow_stream_provider.monitoring.lag_alert import lag_alert
@@ -22,7 +22,7 @@ from airflow_stream_provider.monitoring.samples import LagSample
 log = logging.getLogger(__name__)
 
 # Seconds for all alerts of a look. Who hangs is left behind, and is tried again at the next look.
-SECONDS = 30.0
+SECONDS = DELIVERY_SECONDS
 
 
 @dataclass

@@ -18,6 +18,8 @@ VERSION = 1
 FORGOTTEN_SECONDS = 86400.0
 # For so long it is remembered that something was bad which is well again.
 LATELY_SECONDS = 600.0
+# Characters of a description that are kept. Each look that finds it again tells all of it.
+KEPT = 200
 
 Subject = tuple[IncidentKind, str]
 
@@ -42,7 +44,8 @@ class Remembered:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {"state": self.state.to_json(), "at": self.at, "bad_at": self.bad_at}
+        state = replace(self.state, description=self.state.description[:KEPT])
+        return {"state": state.to_json(), "at": self.at, "bad_at": self.bad_at}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Remembered:

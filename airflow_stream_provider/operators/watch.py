@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import BaseOperator, Context
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout
 from typing_extensions import override
 
-from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lag.guarded_reads import GuardedReads, ReadHangs
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.operators.moved_streams import moved, unsettled
 from airflow_stream_provider.operators.watch_memory import LookMemory, hash_of
 from airflow_stream_provider.spec.folder import read_folder
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -31,14 +33,23 @@ if TYPE_CHECKING:
 # XCom of a look: what the next one goes on from, and what it found.
 MEMORY = "memory"
 SUMMARY = "summary"
-# XCom: the good declarations by file name. Pushed when one has changed, and once a day, since `airflow db clean`
-# removes what is old.
+# XCom: the good declarations by file name. Pushed when one has changed, and once an hour, since Airflow removes
+# those of a look that is cleared.
 DECLARED = "declared"
-DECLARED_SECONDS = 86400.0
+DECLARED_SECONDS = 3600.0
 # XCom: the last good declarations of streams that are to be brought back and whose YAML cannot be used, by DAG name.
 LAST_GOOD = "last_good"
 # Runs of NAME__revive that one look triggers: Airflow maps a task at most 1,024 times, and each is a task of its own.
 MAX_REVIVED = 100
+# Seconds in which the YAML files must have been read.
+READ_SECONDS = 60.0
+# When more streams than these have a YAML that cannot be used, people are told once for all of them.
+MAX_BROKEN = 20
+# Files that an alert names.
+NAMED = 5
+
+
+T = TypeVar("T")
 
 
 class WatchStreamsOperator(BaseOperator):
@@ -51,9 +62,11 @@ class WatchStreamsOperator(BaseOperator):
 
     The streams are read when the task runs. One whose YAML cannot be used is looked at by its last good declaration,
     which the watch keeps in XCom; one whose file is gone is not watched any more. When the look itself fails, everybody
-    is told whom a stream of the last good look names, once, and once that it works again.
+    is told whom a stream of the last good look names, once, and once that it works again. A folder without any YAML
+    file, where the last look knew one, is such a failure: its mount is gone, most likely.
 
-    Skipped when a later run's look waits already, and when it was cleared: another look has been since.
+    Skipped when another look waits already, but never twice in a row; when it was cleared, as another look has been
+    since; and in a backfill.
 
     :param streams: the folder of the YAML files, whose streams are looked at as often as their `watch.schedule` says;
         or streams as read by `load_spec`, each of which is looked at by every run.
@@ -76,8 +89,8 @@ class WatchStreamsOperator(BaseOperator):
         ti: Any = context["ti"]
         if ti.try_number > 1:
             raise AirflowSkipException("This look was cleared. The next run looks; or trigger this DAG.")
-        if ti.get_ti_count(ti.dag_id, task_ids=[ti.task_id], states=["scheduled", "queued"]):
-            raise AirflowSkipException("A later look waits already; it finds all that this one would find.")
+        if context["dag_run"].run_type == "backfill":
+            raise AirflowSkipException("A look finds what is now, and nothing of another time.")
         return _Look(self, context).go()
 
 
@@ -104,6 +117,7 @@ class _Look:
 
     def go(self) -> list[dict[str, Any]]:
         """Look, tell people when that fails or works again, and return what is to be triggered."""
+        self._leave_to_others()
         date, scheduled = self._date()
         folder: WatchedFolder | None = None
         try:
@@ -114,16 +128,30 @@ class _Look:
             self._keep()
             self._declare(folder, date)
             triggers = self._triggers(found.revive, folder)
-        except Exception as error:
+        except (Exception, AirflowTaskTimeout) as error:
             # The text of a foreign error may hold what nobody should be sent.
             says = str(error) if isinstance(error, StreamError) else f"{type(error).__name__}; see the task's log."
             self._tell(f"The watch cannot look at its streams, and would not notice their end. {says}", folder)
             self._keep()
             raise
-        self._tell(" ".join(filter(None, (_unknown(folder), found.problem))), folder)
+        self._tell(found.problem, folder)
+        self._tell_of_files(folder)
         self._keep()
         self.ti.xcom_push(key=SUMMARY, value=dict(found.summary))
         return triggers
+
+    def _leave_to_others(self) -> None:
+        """Skip this look when another one waits, which finds all that this one would find.
+
+        But not after one that was skipped: where a task waits longer for its slot than a minute, another one always
+        waits. So neither when that cannot be kept.
+        """
+        if self.memory.skipped or not self._dated:
+            self.memory = replace(self.memory, skipped=False)
+        elif self.ti.get_ti_count(self.ti.dag_id, task_ids=[self.ti.task_id], states=["scheduled", "queued"]):
+            self.memory = replace(self.memory, skipped=True)
+            self._keep()
+            raise AirflowSkipException("Another look waits already; it finds all that this one would find.")
 
     def _date(self) -> tuple[float, bool]:
         """Return the date of the run, and whether it was scheduled: who triggers it wants to know of all streams."""
@@ -134,14 +162,30 @@ class _Look:
         if not isinstance(self.streams, (str, Path)):
             given = {spec.name: spec for spec in self.streams}
             return WatchedFolder(tuple(map(Watched, given.values())), {name: name for name in given}, {})
-        files = read_folder(self.streams)
+        files = _in_time(partial(read_folder, self.streams), self.streams)
+        if not files and self.declared:
+            raise SpecError(
+                f"There is no YAML file in {self.streams}, where the last look knew {len(self.declared)}.",
+                next_step="Mount or restore the folder. If no stream is wanted any more, remove its stream_dags().",
+                folder=str(self.streams),
+            )
         # Only then: it is large.
         broken = any(file.spec is None for file in files)
-        folder = watched_folder(files, self.declared if broken else {})
+        folder = _in_time(partial(watched_folder, files, self.declared if broken else {}), self.streams)
         for each in folder.streams:
             if each.problem:
                 self.log.warning("%s is watched by its last good declaration: %s", each.spec.name, each.problem)
-        return folder
+        return self._with_moved(folder)
+
+    def _with_moved(self, folder: WatchedFolder) -> WatchedFolder:
+        """Return the folder with a problem for each stream that has moved to another control root in silence."""
+        specs = {each.spec.name: each.spec for each in folder.streams}
+        changed = hash_of(folder.declared) != self.memory.declared
+        old = moved(specs.values(), self.declared.values() if changed else (), self.memory.moved)
+        says = unsettled(old, specs)
+        self.memory = replace(self.memory, moved={name: old[name] for name in says})
+        streams = (replace(each, problem=each.problem or says.get(each.spec.name, "")) for each in folder.streams)
+        return replace(folder, streams=tuple(streams))
 
     def _look(self, folder: WatchedFolder, last: float, date: float) -> FolderLook:
         # Imported here: parsing a DAG file needs neither hooks nor clients.
@@ -150,6 +194,8 @@ class _Look:
         watched = folder.streams
         if isinstance(self.streams, (str, Path)):
             watched = tuple(each for each in watched if is_due(each.spec, last, date))
+        if len(folder.broken) > MAX_BROKEN:
+            watched = tuple(replace(each, problem="") for each in watched)
         due = {each.spec.name for each in watched}
         others = [e.spec for e in folder.streams if e.spec.name not in due and e.spec.watch.schedule is not None]
         return look_at_all(watched, self.memory.streams, self.context, others=others)
@@ -180,8 +226,19 @@ class _Look:
 
         :param folder: None when it could not be read: told are those whom its streams named at the last look.
         """
-        if not problem and not self.memory.incident:
-            return
+        told = self._told(self.name, problem, self.memory.incident, folder)
+        self.memory = replace(self.memory, incident=told)
+
+    def _tell_of_files(self, folder: WatchedFolder) -> None:
+        """Tell people of files that cannot be used: an incident of its own, which hides no look that fails."""
+        told = self._told(f"{self.name}-files", _unusable(folder), self.memory.files, folder)
+        self.memory = replace(self.memory, files=told)
+
+    def _told(
+        self, name: str, problem: str, before: Mapping[str, Any], folder: WatchedFolder | None
+    ) -> Mapping[str, Any]:
+        if not problem and not before:
+            return {}
         # Imported here: parsing a DAG file needs no notifiers.
         from airflow_stream_provider.monitoring.watch_incident import tell_of_watch
 
@@ -190,11 +247,10 @@ class _Look:
         else:
             known = (declared_spec(Path(file), fields) for file, fields in self.declared.items())
             specs = [spec for spec in known if spec is not None]
-        told = tell_of_watch(self.name, problem, self.memory.incident, specs, self.context)
-        self.memory = replace(self.memory, incident=told)
+        return tell_of_watch(name, problem, before, specs, self.context)
 
     def _declare(self, folder: WatchedFolder, date: float) -> None:
-        """Keep the good declarations, if they have changed or are a day old."""
+        """Keep the good declarations, if they have changed or are an hour old."""
         found = hash_of(folder.declared)
         if found != self.memory.declared or date >= self.memory.declared_at + DECLARED_SECONDS:
             self._push(DECLARED, dict(folder.declared))
@@ -205,16 +261,42 @@ class _Look:
 
     def _push(self, key: str, value: Any) -> None:
         # Airflow orders the XCom of earlier runs by logical date: one without would be found for ever, or never.
-        if self.context["dag_run"].logical_date is not None:
+        if self._dated:
             self.ti.xcom_push(key=key, value=value)
+
+    @property
+    def _dated(self) -> bool:
+        return self.context["dag_run"].logical_date is not None
 
     def _earlier(self, key: str) -> Any:
         # Without a map index Airflow 3.3 orders what earlier runs left by map index only, and returns any of it.
         return self.ti.xcom_pull(task_ids=self.ti.task_id, key=key, include_prior_dates=True, map_indexes=-1)
 
 
-def _unknown(folder: WatchedFolder) -> str:
-    """Return a sentence on the files of whose streams nothing is known; empty when there are none."""
-    if not folder.unknown:
-        return ""
-    return f"Their streams are not watched, as nothing is known of them: {' '.join(folder.unknown)}"
+def _in_time(read: Callable[[], T], folder: str | Path) -> T:
+    """Return what reading a folder returns or raises; where its mount hangs, a SpecError after READ_SECONDS."""
+    found = GuardedReads[str, T]().run({"folder": read}, READ_SECONDS)["folder"]
+    if isinstance(found, ReadHangs):
+        raise SpecError(
+            f"The YAML files in {folder} could not be read within {READ_SECONDS:.0f} s.",
+            next_step="Look at the mount of this folder on the worker.",
+            folder=str(folder),
+        )
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _unusable(folder: WatchedFolder) -> str:
+    """Return sentences on the files of which no stream's own incident tells people; empty when there are none."""
+    says = []
+    if folder.unknown:
+        says.append(f"Their streams are not watched, as nothing is known of them: {_first(folder.unknown)}")
+    if len(folder.broken) > MAX_BROKEN:
+        says.append(f"{len(folder.broken)} streams have a YAML that cannot be used: {_first(folder.broken)}")
+    return " ".join(says)
+
+
+def _first(problems: Sequence[str]) -> str:
+    more = f" And {len(problems) - NAMED} more." if len(problems) > NAMED else ""
+    return " ".join(problems[:NAMED]) + more

@@ -21,6 +21,9 @@ class LookMemory:
     :param at: date of the last scheduled look that did not fail, seconds since 1970; 0: none.
     :param streams: what `look_at_all` left.
     :param incident: that the watch itself fails, as `tell_of_watch` left it.
+    :param files: that YAML files cannot be used, as `tell_of_watch` left it.
+    :param skipped: whether the last look left its work to one that waited.
+    :param moved: the control URLs that streams had before, of those that have moved without being told to.
     :param declared: hash of the good declarations that were kept last, and when: seconds since 1970.
     :param revived: the last stream that was to be brought back: the next look begins after it.
     """
@@ -31,6 +34,9 @@ class LookMemory:
     declared: str = ""
     declared_at: float = 0.0
     revived: str = ""
+    files: Mapping[str, Any] = field(default_factory=dict)
+    skipped: bool = False
+    moved: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lag.limits import Health
-from airflow_stream_provider.monitoring.folder_memory import FORGOTTEN_SECONDS, LATELY_SECONDS, FolderMemory
+from airflow_stream_provider.monitoring.folder_memory import FORGOTTEN_SECONDS, KEPT, LATELY_SECONDS, FolderMemory
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
 
 AWAY = (IncidentKind.KAFKA, "kafka_default")
@@ -104,3 +104,10 @@ def test_the_next_look_begins_with_those_that_were_not_reached_and_ends_with_tho
     assert handed_on(memory, 1120.0).not_reached == {}
     memory.reached(names, {"a"}, 1120.0)
     assert handed_on(memory, 1120.0 + FORGOTTEN_SECONDS).not_reached == {}
+
+
+def test_a_long_description_is_cut() -> None:
+    memory = FolderMemory()
+    memory.judge(AWAY, Symptom(Health.FAIL, "away " * 1000), 1000.0)
+    [(_, _, kept)] = memory.to_json(1000.0)["subjects"]
+    assert len(kept["state"]["description"]) == KEPT

@@ -5,7 +5,9 @@ What a look finds at a stream is tested in `monitoring`, the whole on a real Air
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,13 +15,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout
 
+from airflow_stream_provider.control import make_root
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.monitoring import folder_look
 from airflow_stream_provider.monitoring.folder_look import FolderLook
 from airflow_stream_provider.monitoring.recipients import takes_alerts
-from airflow_stream_provider.operators.watch import MAX_REVIVED, WatchStreamsOperator
+from airflow_stream_provider.operators import watch
+from airflow_stream_provider.operators.watch import MAX_BROKEN, MAX_REVIVED, WatchStreamsOperator
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from airflow_stream_provider.spec.watched import Watched
 
@@ -49,7 +53,7 @@ class Airflow:
         self.asked: list[Watched] = []
         self.memories: list[Mapping[str, Any]] = []
         self.revive: tuple[str, ...] = ()
-        self.fails: Exception | None = None
+        self.fails: BaseException | None = None
         self.others: list[str] = []
         self.problem = ""
 
@@ -164,9 +168,31 @@ def test_streams_that_are_given_are_all_looked_at(airflow: Airflow) -> None:
 
 
 def test_a_look_leaves_what_it_would_find_to_a_later_one(airflow: Airflow) -> None:
+    airflow.look()
     airflow.waiting = 1
-    with pytest.raises(AirflowSkipException, match="A later look waits"):
+    with pytest.raises(AirflowSkipException, match="Another look waits"):
         airflow.look()
+    assert airflow.pushed == {"memory": {**airflow.pushed["memory"], "skipped": True}}
+
+
+def test_no_two_looks_in_a_row_are_left_to_later_ones(airflow: Airflow) -> None:
+    """Where a task waits longer for its slot than a minute, another look always waits."""
+    airflow.waiting = 3
+    looked = 0
+    for _ in range(8):
+        with contextlib.suppress(AirflowSkipException):
+            airflow.look()
+            looked += 1
+    assert looked == 4
+    assert airflow.memories[-1] == {"looks": 3}, "what a look has left survives one that is skipped"
+    # Nothing tells the next one that this one was skipped.
+    airflow.look(run_type="manual", dated=False)
+    airflow.look(run_type="manual", dated=False)
+
+
+def test_nothing_is_looked_at_in_a_backfill(airflow: Airflow) -> None:
+    with pytest.raises(AirflowSkipException, match="nothing of another time"):
+        airflow.look(run_type="backfill")
     assert airflow.pushed == {}
 
 
@@ -194,13 +220,13 @@ def test_a_broken_file_is_watched_by_its_last_good_declaration(airflow: Airflow)
     assert "orders.yaml, line 2: this is not YAML" in orders.problem
 
 
-def test_the_declarations_are_kept_once_a_day_and_pulled_only_when_needed(airflow: Airflow) -> None:
+def test_the_declarations_are_kept_once_an_hour_and_pulled_only_when_needed(airflow: Airflow) -> None:
     airflow.look()
     airflow.look()
     assert airflow.pulled == ["memory"]
     assert set(airflow.pushed) == {"memory", "summary"}
-    assert len(json.dumps(airflow.pushed["memory"])) < 200
-    airflow.minute += 24 * 60
+    assert len(json.dumps(airflow.pushed["memory"])) < 300
+    airflow.minute += 60
     airflow.look()
     assert "declared" in airflow.pushed
 
@@ -267,6 +293,100 @@ def test_a_look_that_does_not_get_round_to_its_streams_is_told_once(airflow: Air
         airflow.look()
     assert sorted(who for who, _ in TOLD) == ["orders", "payments"]
     assert "There is no time." in TOLD[0][1].text
+
+
+def test_a_folder_without_any_file_is_one_that_is_gone(airflow: Airflow) -> None:
+    """An empty mount point must not be taken for a folder whose streams are not wanted any more."""
+    airflow.look()
+    full = airflow.folder.rename(airflow.folder.with_name("full"))
+    airflow.folder.mkdir()
+    for _ in range(2):
+        with pytest.raises(SpecError, match=r"There is no YAML file in .*, where the last look knew 2"):
+            airflow.look()
+        assert "declared" not in airflow.pushed
+    assert sorted(who for who, _ in TOLD) == ["orders", "payments"]
+    airflow.folder.rmdir()
+    full.rename(airflow.folder)
+    airflow.look()
+    assert [alert.open for _, alert in TOLD] == [True, True, False, False]
+
+
+def test_a_new_folder_may_be_empty(airflow: Airflow) -> None:
+    for name in ("orders", "payments"):
+        (airflow.folder / f"{name}.yaml").unlink()
+    assert airflow.look() == []
+
+
+def test_a_look_that_is_cut_off_is_told_and_forgets_nothing(airflow: Airflow) -> None:
+    airflow.look()
+    airflow.fails = AirflowTaskTimeout("Timeout")
+    with pytest.raises(AirflowTaskTimeout):
+        airflow.look()
+    assert airflow.pushed["memory"]["streams"] == {"looks": 1}
+    assert sorted(who for who, _ in TOLD) == ["orders", "payments"]
+    assert "AirflowTaskTimeout" in TOLD[0][1].text
+
+
+def test_a_folder_that_hangs_is_told(airflow: Airflow, monkeypatch: pytest.MonkeyPatch) -> None:
+    airflow.look()
+    free = threading.Event()
+    monkeypatch.setattr(watch, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(watch, "read_folder", lambda folder: free.wait())
+    with pytest.raises(SpecError, match="could not be read within"):
+        airflow.look()
+    free.set()
+    assert sorted(who for who, _ in TOLD) == ["orders", "payments"]
+
+
+def test_a_file_that_is_unknown_hides_no_look_that_fails(airflow: Airflow) -> None:
+    (airflow.folder / "kustomization.yaml").write_text("resources: []")
+    airflow.look()
+    assert [alert.stream for _, alert in TOLD] == ["streams-files"] * 2
+    airflow.fails = RuntimeError("x")
+    with pytest.raises(RuntimeError):
+        airflow.look()
+    assert [alert.stream for _, alert in TOLD[2:]] == ["streams"] * 2
+    airflow.fails = None
+    airflow.look()
+    assert [(alert.stream, alert.open) for _, alert in TOLD[4:]] == [("streams", False)] * 2
+    assert len({alert.incident for _, alert in TOLD}) == 2
+
+
+def test_many_files_that_cannot_be_used_are_one_incident(airflow: Airflow) -> None:
+    for number in range(MAX_BROKEN + 1):
+        airflow.write(f"s{number}", "versoin: v1\n")
+    airflow.look()
+    assert not any(each.problem for each in airflow.asked)
+    assert f"{MAX_BROKEN + 1} streams have a YAML that cannot be used" in TOLD[0][1].text
+    assert f"And {MAX_BROKEN + 1 - 5} more." in TOLD[0][1].text
+    (airflow.folder / "s0.yaml").unlink()
+    airflow.look()
+    assert sum(bool(each.problem) for each in airflow.asked) == MAX_BROKEN
+
+
+def test_a_stream_that_moves_though_it_runs_is_told_until_that_is_settled(airflow: Airflow, tmp_path: Path) -> None:
+    controls = {name: f"file://{tmp_path}/{name}" for name in ("a", "b")}
+    for control in controls.values():
+        make_root(control)
+
+    def look(control: str) -> str:
+        text = SPEC.format(name="orders").replace("file:///d", controls[control])
+        (airflow.folder / "orders.yaml").write_text(text)
+        airflow.look()
+        [orders] = [each for each in airflow.asked if each.spec.name == "orders"]
+        return orders.problem
+
+    (tmp_path / "a" / "orders").mkdir()
+    assert look("a") == ""
+    (tmp_path / "a" / "orders" / "log").mkdir()
+    (tmp_path / "a" / "orders" / "log" / f"{1:020}.json").write_text("[")
+    for _ in range(2):
+        assert "it was last watched under file://" in look("b")
+    assert look("a") == ""
+    assert look("b")
+    (tmp_path / "b" / "orders").mkdir()
+    assert look("b") == ""
+    assert airflow.pushed["memory"]["moved"] == {}
 
 
 def test_the_text_of_a_foreign_error_is_not_sent(airflow: Airflow) -> None:

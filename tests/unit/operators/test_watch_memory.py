@@ -7,7 +7,7 @@ from airflow_stream_provider.operators.watch_memory import LookMemory, hash_of
 
 
 def test_it_comes_back_as_it_was_left() -> None:
-    memory = LookMemory(7.0, {"a": [1]}, {"incident": None}, "0f", 6.0, "orders")
+    memory = LookMemory(7.0, {"a": [1]}, {"incident": None}, "0f", 6.0, "orders", {"a": 1}, True, {"a": "file:///d"})
     assert LookMemory.from_json(json.loads(json.dumps(memory.to_json()))) == memory
 
 

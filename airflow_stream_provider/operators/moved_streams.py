@@ -1,0 +1,62 @@
+"""Streams whose `control` was changed though they run under the one before: in silence nobody would watch them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.state import StreamPhase
+from airflow_stream_provider.spec.stream import StreamSpec
+
+# Seconds for looking at all of them.
+SECONDS = 10.0
+# So ended, a stream may be left behind.
+_ENDED = {StreamPhase.EMPTY, StreamPhase.STOPPED, StreamPhase.FINISHED}
+
+
+def moved(
+    specs: Iterable[StreamSpec], declared: Iterable[Mapping[str, Any]], before: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the control URLs that streams had, by stream, of those that have another one now.
+
+    :param declared: the declarations of the look before; see `spec.watched.declaration`.
+    :param before: what this returned then, without what is settled.
+    """
+    controls = {str(fields.get("name")): str(fields.get("control")) for fields in declared if fields.get("control")}
+    old = {**controls, **before}
+    return {spec.name: old[spec.name] for spec in specs if old.get(spec.name, spec.control) != spec.control}
+
+
+def unsettled(moved: Mapping[str, str], specs: Mapping[str, StreamSpec]) -> dict[str, str]:
+    """Return what people must be told of streams that have moved, by stream; one that is left out is settled.
+
+    Settled is a stream that was deployed under its new control root; and one that, under the old one, has no folder
+    (any more), was stopped, has finished or was never held.
+
+    :param moved: control URLs that they had.
+    """
+    from airflow_stream_provider.lag.guarded_reads import GuardedReads
+
+    reads = {name: partial(_is_left_alone, specs[name], old) for name, old in moved.items()}
+    # What cannot be read is not settled.
+    answers = GuardedReads[str, bool]().run(reads, SECONDS) if reads else {}
+    return {
+        name: f"{specs[name].source}: `control` is {specs[name].control} now, where {name} was never deployed; it was "
+        f"last watched under {moved[name]}, and nobody watches it there now. Correct `control`; or, to move it, stop "
+        f"it under the old one, or deploy it under the new one."
+        for name, answer in answers.items()
+        if answer is not True
+    }
+
+
+def _is_left_alone(spec: StreamSpec, old: str) -> bool:
+    from airflow_stream_provider.hooks.stream import StreamHook
+
+    with contextlib.suppress(ControlUnavailable):  # people are told of that root
+        if StreamHook(spec.name, spec.control, spec.cluster).exists():
+            return True
+    hook = StreamHook(spec.name, old, spec.cluster)
+    return not hook.exists() or hook.control_log.refresh().phase in _ENDED

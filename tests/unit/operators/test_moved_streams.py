@@ -1,0 +1,75 @@
+"""When a stream that has another control root now is told, and what settles it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.control import make_root
+from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
+from airflow_stream_provider.operators import moved_streams
+from airflow_stream_provider.operators.moved_streams import moved, unsettled
+from airflow_stream_provider.spec.stream import StreamSpec
+
+
+def spec(name: str, control: str) -> StreamSpec:
+    fields = {"application": "a.py", "version": "1", "cluster": "c"}
+    return StreamSpec.model_validate({**fields, "name": name, "control": control})
+
+
+@pytest.mark.parametrize(
+    ("declared", "before", "found"),
+    [
+        ("file:///new", {}, {}),
+        ("file:///old", {}, {"a": "file:///old"}),
+        ("file:///new", {"a": "file:///old"}, {"a": "file:///old"}),
+        ("file:///old", {"a": "file:///new"}, {}),
+        (None, {"gone": "file:///old"}, {}),
+    ],
+)
+def test_a_stream_has_moved_while_its_control_is_another(
+    declared: str | None, before: dict[str, str], found: dict[str, str]
+) -> None:
+    fields = {"name": "a"} if declared is None else {"name": "a", "control": declared}
+    assert moved([spec("a", "file:///new")], [fields], before) == found
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> tuple[str, str]:
+    old, new = (f"file://{tmp_path}/{name}" for name in ("old", "new"))
+    make_root(old)
+    make_root(new)
+    StreamHook("a", old, "c").create()
+    return old, new
+
+
+def test_a_stream_that_was_never_held_or_whose_folder_is_gone_may_be_left(roots: tuple[str, str]) -> None:
+    old, new = roots
+    specs = {"a": spec("a", new), "b": spec("b", new)}
+    assert unsettled({"a": old, "b": old}, specs) == {}
+
+
+@pytest.mark.parametrize("phase", [StreamPhase.RUNNING, StreamPhase.DOWN, StreamPhase.FAILED, StreamPhase.STOPPED])
+def test_one_that_runs_is_told_until_it_is_stopped_or_deployed_again(
+    roots: tuple[str, str], phase: StreamPhase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StreamState, "phase", phase)
+    old, new = roots
+    specs = {"a": spec("a", new)}
+    if phase is StreamPhase.STOPPED:
+        assert unsettled({"a": old}, specs) == {}
+        return
+    says = unsettled({"a": old}, specs)["a"]
+    assert new in says
+    assert old in says
+    StreamHook("a", new, "c").create()
+    assert unsettled({"a": old}, specs) == {}
+
+
+def test_what_cannot_be_read_is_not_settled(roots: tuple[str, str], tmp_path: Path) -> None:
+    old, new = roots
+    (tmp_path / "old" / ".control-root").unlink()
+    assert list(unsettled({"a": old}, {"a": spec("a", new)})) == ["a"]
+    assert moved_streams.unsettled({}, {}) == {}
