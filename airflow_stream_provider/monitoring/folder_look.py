@@ -185,6 +185,8 @@ class _Look:
         self.reading.not_reached |= self.unwritten
         self.samples = {name: each for name, each in self.samples.items() if name not in self.unwritten}
         for url, root in self.reading.roots.items():
+            if root.unclear and not root.problem:
+                continue  # a look that says nothing of the root ends no incident of it
             streams = [name for name, spec in self.folder.items() if spec.control == url]
             self._follow(Cause(IncidentKind.CONTROL, url, streams, root.problem))
         for name, each in self.watched.items():

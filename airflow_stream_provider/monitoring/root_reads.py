@@ -37,6 +37,8 @@ class RootReads:
         self.specs = specs
         # Why nothing of the root can be read; empty: it can.
         self.problem = ""
+        # One stream could not be reached, and too few others were asked to know whether that is the root's fault.
+        self.unclear = False
         # What was found of each stream: None for one that was never deployed, or why it cannot be read.
         self.found: dict[str, Reading | Exception | None] = {}
         self._reads: GuardedReads[str, Any] = GuardedReads(WIDTH, MOST_HANGING)
@@ -71,7 +73,9 @@ class RootReads:
         asked = [name for name, each in found.items() if not isinstance(each, NotReached)]
         away = [name for name in asked if out_of_reach(found[name])]
         # Of one stream alone nobody knows: its own folder may be what hangs.
-        if len(away) > 1 and 2 * len(away) > len(asked):
+        most = 2 * len(away) > len(asked)
+        self.unclear |= most and len(away) == 1
+        if most and len(away) > 1:
             self.problem = f"{len(away)} of {len(asked)} streams cannot be {what} there. {found[away[0]]}"
 
 

@@ -168,7 +168,7 @@ def test_a_cluster_that_does_not_answer_explains_that_streams_are_down(
     folder.look(0.0)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_HERE", json.dumps(away))
     folder.dead = {"s0001", "s0002"}
-    folder.look(60.0)
+    folder.look(40.0)  # not when they have just been silent for two leases: a busy machine would see that of one only
     found = folder.look(125.0)
     assert (found.revive, folder.told()) == ((), [("cluster spark_here", "cluster", True)])
     assert "Down: 2 streams (s0001, s0002)." in RECEIVED[""][0].text
@@ -204,6 +204,21 @@ def test_what_streams_need_is_told_to_those_of_streams_that_are_not_looked_at_no
         folder.look(after)
     assert folder.told() == folder.told("pager") == [(f"control root {folder.streams[0].control}", "control", True)]
     assert "4 streams (s0000, s0001, s0002, s0003)" in RECEIVED["pager"][0].text
+
+
+def test_a_look_at_one_stream_of_a_root_that_fails_does_not_end_what_is_known_of_the_root(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "no space")
+
+    seldom = {"s0001", "s0002", "s0003"}
+    folder.look(0.0)
+    monkeypatch.setattr(os, "write", full)
+    for minute in range(1, 7):
+        folder.seldom = set() if minute % 5 == 0 or minute == 1 else seldom
+        folder.look(60.0 * minute)
+    assert ("control root " + folder.streams[0].control, "control", True) in folder.told()
 
 
 def test_a_kafka_that_is_away_does_not_hide_that_a_driver_is_silent(tmp_path: Path) -> None:
