@@ -17,6 +17,7 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import DriverPhase, Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from chaos.batches import Batch
+from chaos.records import some
 from devstack.audit import end_offsets
 from devstack.commits import CommitWatcher
 
@@ -87,6 +88,8 @@ class Evidence:
         """The records of the control log, each with the time of its file."""
         self.sightings: dict[str, Sighting] = {}
         """What the heartbeats have said, by incarnation."""
+        self._data: list[bytes] = []
+        self._died: list[str] = []
         self._commits = CommitWatcher(self.checkpoints)
         self._planned: dict[str, dict[int, tuple[Mapping[int, int], float]]] = {q: {} for q in self.checkpoints}
         self._stopped = threading.Event()
@@ -110,6 +113,27 @@ class Evidence:
         self._look_at_log()
         self._look_at_heartbeats()
 
+    def gaps(self) -> list[str]:
+        """Return what was not recorded as it was, each as a sentence; after the `with` block.
+
+        These are records of the control log that nobody read or that have changed since, and looks that raised.
+        """
+        found, read = list(self._died), len(self._data)
+        folder = self.log.store.folder / "log"
+        there = {int(path.stem): path for path in folder.glob("*.json") if path.stem.isdecimal()}
+        self._look_at_log()  # the stream still runs: what is unread now was there before this look
+        last = max((*there, read))
+        if missing := [seq for seq in range(1, last + 1) if seq not in there]:
+            found.append(f"The control log has no record {some(missing)}, and goes to {last}. Find out who removed it.")
+        if unread := [seq for seq in there if seq > len(self._data)]:
+            found.append(
+                f"Nobody has read the records {some(unread)} of the control log, so nothing is judged by them."
+            )
+        changed = [seq for seq, data in enumerate(self._data, 1) if seq in there and there[seq].read_bytes() != data]
+        if changed:
+            found.append(f"The records {some(changed)} of the control log were changed. Find out who wrote them.")
+        return found
+
     def batches(self, query: str) -> list[Batch]:
         """Return what is known of a query's batches, oldest first."""
         commits = dict(self._commits.commits[query])
@@ -129,8 +153,12 @@ class Evidence:
 
     def _run(self, look: Callable[[], None]) -> None:
         while not self._stopped.wait(LOOK_SECONDS):
-            with contextlib.suppress(OSError, StreamError):
-                look()
+            try:
+                with contextlib.suppress(OSError, StreamError):
+                    look()
+            except Exception as error:
+                self._died.append(f"The recorder stopped looking ({look.__name__}): {error!r}. Mend it.")
+                raise
 
     def _look_at_checkpoints(self) -> None:
         for query, folder in self.checkpoints.items():
@@ -152,6 +180,7 @@ class Evidence:
             except FileNotFoundError:
                 return
             self.records.append((Record.read(data, seq), at))
+            self._data.append(data)
 
     def _look_at_heartbeats(self) -> None:
         for path in (self.log.store.folder / "heartbeats").glob("*.json"):

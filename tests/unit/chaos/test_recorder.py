@@ -124,6 +124,48 @@ def test_a_control_folder_that_hangs_hangs_neither_the_batches_nor_the_end(
         os.close(os.open(pipe, os.O_RDWR))  # lets go who waits there, and waits for nobody itself
 
 
+def test_a_log_that_was_read_whole_has_no_gaps(evidence: Evidence, log: ControlLog) -> None:
+    assert evidence.gaps() == []
+    write(log, *RUNNING)
+    evidence.look()
+    assert evidence.gaps() == []
+
+
+def test_a_hole_in_the_log_and_what_is_behind_it(evidence: Evidence, log: ControlLog) -> None:
+    write(log, *RUNNING)
+    (log.store.folder / "log" / f"{3:020d}.json").unlink()
+    evidence.look()
+    assert len(evidence.records) == 2
+    hole, behind = evidence.gaps()
+    assert hole == "The control log has no record 3, and goes to 6. Find out who removed it."
+    assert behind.startswith("Nobody has read the records 4, 5, 6 of the control log")
+
+
+def test_records_that_were_removed_or_changed_when_they_had_been_read(evidence: Evidence, log: ControlLog) -> None:
+    write(log, *RUNNING)
+    evidence.look()
+    folder = log.store.folder / "log"
+    (folder / f"{6:020d}.json").unlink()
+    changed = folder / f"{2:020d}.json"
+    data = changed.read_bytes()
+    changed.unlink()
+    changed.write_bytes(data + b" ")
+    assert evidence.gaps() == [
+        "The control log has no record 6, and goes to 6. Find out who removed it.",
+        "The records 2 of the control log were changed. Find out who wrote them.",
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_look_that_raised_is_told(evidence: Evidence, log: ControlLog, until: Until) -> None:
+    (log.store.folder / "heartbeats" / f"{OLD}.json").write_bytes(b"{}")
+    evidence.sightings = None  # type: ignore[assignment]
+    log.beat(OLD, Heartbeat(counter=1, phase="running"))
+    until(evidence.gaps)
+    [says] = evidence.gaps()
+    assert says.startswith("The recorder stopped looking (_look_at_heartbeats): AttributeError(")
+
+
 def sighting(*seen: tuple[int, str, float]) -> list[Span]:
     found = Sighting()
     for counter, phase, at in seen:
