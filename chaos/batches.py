@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 
 @dataclass(frozen=True)
@@ -29,16 +30,25 @@ class Batch:
 class Batches:
     """The batches of one query, to be searched by a record of the input.
 
-    :param found: in any order; some may be missing.
+    :param found: in any order; some may be missing. Who plans a batch has committed the one before it, so one whose
+        commit nobody saw was committed by the time of the next plan.
     """
 
     def __init__(self, found: Iterable[Batch]) -> None:
-        self._found = sorted(found, key=lambda batch: batch.number)
+        known = sorted(found, key=lambda batch: batch.number)
+        self._found = [
+            replace(batch, committed=after.planned) if batch.committed is None else batch
+            for batch, after in pairwise(known)
+        ] + known[-1:]
         numbers = [batch.number for batch in self._found]
         self.missing: tuple[int, ...] = tuple(
             sorted(set(range(numbers[0], numbers[-1])) - set(numbers)) if numbers else ()
         )
         """The numbers between the first and the last one that nobody has seen."""
+
+    def open_at(self, at: float) -> Batch | None:
+        """Return the batch that was planned last at a time; None when there was none."""
+        return max((batch for batch in self._found if batch.planned <= at), key=lambda each: each.number, default=None)
 
     def holding(self, partition: int, offset: int) -> Batch | None:
         """Return the batch that read a record of the input; None when that is not known."""

@@ -22,6 +22,7 @@ from chaos.recorder import INPUT, Evidence
 from chaos.records import Comparison, compare, some
 from chaos.report import Report
 from chaos.stillness import Stillness, longest_stillness
+from chaos.upgrades import wrong_holders
 from demo.history import max_holders
 from devstack.airflow_api import FINAL
 from devstack.audit import TopicRecord, final_totals, read_topic, wrong_totals
@@ -50,6 +51,7 @@ class Facts:
     :param spans: when each driver said that it ran the queries, by incarnation, as first and last time.
     :param leftovers: a sentence for everything that was left behind.
     :param unread: what the stream has not read; empty when it has read everything.
+    :param gaps: a sentence for everything that was not recorded as it was.
     """
 
     produced: Produced
@@ -61,6 +63,7 @@ class Facts:
     spans: Mapping[str, Sequence[tuple[float, float]]] | None = None
     leftovers: frozenset[str] = frozenset()
     unread: str = ""
+    gaps: Sequence[str] = ()
 
 
 def check(evidence: Evidence, journal: Journal, *, seed: int, minutes: float, commit: str) -> Report:
@@ -92,16 +95,18 @@ def collect(evidence: Evidence) -> Facts:
         spans={name: [(s.since, s.until) for s in seen.spans] for name, seen in evidence.sightings.items()},
         leftovers=found,
         unread=evidence.unread(),
+        gaps=evidence.gaps(),
     )
 
 
 def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: str) -> Report:
     """Return the report of these facts."""
-    compared = compare(facts.inputs, facts.outputs)
     held = holds(facts.records)
     state = fold(record for record, _ in facts.records)
     batches = {query: Batches(found) for query, found in (facts.batches or {}).items()}
-    doubled = explain(compared, batches.get(ENRICH, Batches(())), interruptions(journal, held), held)
+    enriching = batches.get(ENRICH, Batches(()))
+    compared = compare(facts.inputs, facts.outputs, enriching)
+    doubled = explain(compared, enriching, interruptions(journal, held), held)
     wrong = _wrong_totals(compared, facts.totals or {})
     holders, together = at_once(facts.spans or {})
     by_log = max_holders(record for record, _ in facts.records)
@@ -110,12 +115,14 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
     problems = [
         *(str(line["says"]) for line in journal if line["what"] == "problem"),
         *([f"The stream has not read everything: {facts.unread} Read its driver's log."] if facts.unread else []),
+        *facts.gaps,
         *_of_kafka(facts, compared),
         *_of_records(compared),
-        *(each.says for each in doubled if each.cause is None),
+        *(each.says for each in doubled if not each.explained),
         *_of_totals(wrong),
         *_of_batches(facts.batches or {}, batches, held),
         *_of_log(state),
+        *wrong_holders(journal, facts.records, held),
         *_of_holders(by_log, together),
         *_of_recovery(journal, recovered),
         *_of_stillness(still),
@@ -132,14 +139,14 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         produced=len(compared.produced),
         lost=len(compared.lost),
         doubled=sum(compared.doubled.values()),
-        doubled_unexplained=sum(sum(each.copies.values()) for each in doubled if each.cause is None),
+        doubled_unexplained=sum(sum(each.copies.values()) for each in doubled if not each.explained),
         max_holders=max(holders, by_log),
         illegal_records=state.illegal_count,
         wrong_totals=len(wrong),
         longest_recovery_seconds=round(max(still.seconds, *recovered, 0.0), 1),
         leftovers=len(facts.leftovers),
         problems=tuple(problems),
-        explained=tuple(each.says for each in doubled if each.cause is not None),
+        explained=tuple(each.says for each in doubled if each.explained),
     )
 
 

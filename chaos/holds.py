@@ -38,6 +38,10 @@ class Hold:
             return False
         return self.end.kind != Kind.RELEASED or (self.open_ended and self.end.get("request") is None)
 
+    def ran(self, batch: Batch) -> bool:
+        """Whether the hold and the time in which a batch was open have a moment in common."""
+        return batch.planned <= self.until and (batch.committed is None or self.since <= batch.committed)
+
     @property
     def open_ended(self) -> bool:
         """Whether its driver said that something of it may still write."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +12,8 @@ from chaos.holds import Hold
 # A fault is noted when it has happened.
 NOTED_WITHIN = 1.0
 # How long the cluster reacts after one of its parts is back: a master has executors killed that it does not know, a
-# broker takes what had timed out meanwhile.
-SETTLE_SECONDS = 30.0
+# worker that was given up is told to kill its own. A broker only takes what waited for it.
+SETTLE_SECONDS = {"worker": 30.0, "master": 30.0, "broker": 10.0}
 
 DRIVERS = ("holder", "standby", "holder_python", "standby_python")
 """Targets that are one driver; the fault's `incarnation` says which."""
@@ -32,12 +31,14 @@ class Interruption:
     :param until: when its effects were over.
     :param incarnation: whose batches it cuts off; empty: those of whoever ran then.
     :param says: what happened, as half a sentence.
+    :param of_hold: whether it is the end of that driver's hold, after which it runs nothing again.
     """
 
     since: float
     until: float
     incarnation: str
     says: str
+    of_hold: bool = False
 
 
 def interruptions(journal: Sequence[Mapping[str, Any]], found: Sequence[Hold]) -> list[Interruption]:
@@ -48,7 +49,7 @@ def interruptions(journal: Sequence[Mapping[str, Any]], found: Sequence[Hold]) -
     """
     healed = {line["id"]: line["at"] for line in journal if line["what"] == "healed"}
     ended = [
-        Interruption(h.until, h.until, h.incarnation, f"the hold of {h.incarnation} ended as {h.end.kind}")
+        Interruption(h.until, h.until, h.incarnation, f"the hold of {h.incarnation} ended as {h.end.kind}", True)
         for h in found
         if h.end is not None and h.cut_off
     ]
@@ -56,14 +57,19 @@ def interruptions(journal: Sequence[Mapping[str, Any]], found: Sequence[Hold]) -
     return sorted((*ended, *(each for each in faults if each)), key=lambda each: each.since)
 
 
-def explanation(batch: Batch, among: Sequence[Interruption], found: Sequence[Hold]) -> Interruption | None:
-    """Return what cut this batch off: it was open then, and ran in the driver that was struck. None: nothing did."""
-    for each in among:
-        if each.incarnation and not any(h.incarnation == each.incarnation and _ran(batch, h) for h in found):
-            continue
-        if batch.open_within(each.since, each.until):
-            return each
-    return None
+def explanations(batch: Batch, among: Sequence[Interruption], found: Sequence[Hold]) -> list[Interruption]:
+    """Return what cut this batch off: it was open then, and ran in the driver that was struck. Empty: nothing did.
+
+    The end of a hold is left out when a fault on its driver is among them, whose consequence it may be.
+    """
+    cuts = [
+        each
+        for each in among
+        if not each.incarnation or any(h.incarnation == each.incarnation and h.ran(batch) for h in found)
+        if batch.open_within(each.since, each.until)
+    ]
+    struck = {each.incarnation for each in cuts if not each.of_hold}
+    return [each for each in cuts if not each.of_hold or each.incarnation not in struck]
 
 
 def _of_fault(fault: Mapping[str, Any], healed: float | None) -> Interruption | None:
@@ -76,12 +82,6 @@ def _of_fault(fault: Mapping[str, Any], healed: float | None) -> Interruption | 
     if kind == "freeze":
         over = max(healed or at, at + fault["seconds"])
     if target in CLUSTER:
-        over = max(over, healed or at) + SETTLE_SECONDS
+        over = max(over, healed or at) + SETTLE_SECONDS[target]
     struck = fault["incarnation"] if target in DRIVERS else ""
     return Interruption(at - NOTED_WITHIN, over, struck, f"fault {fault['id']} ({kind} of {target})")
-
-
-def _ran(batch: Batch, hold: Hold) -> bool:
-    """Whether the hold and the time in which the batch was open have a moment in common."""
-    committed = math.inf if batch.committed is None else batch.committed
-    return batch.planned <= hold.until and hold.since <= committed

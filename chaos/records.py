@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from chaos.batches import Batch, Batches
 from devstack.audit import TopicRecord
 from devstack.workload import Total, order
 
@@ -24,8 +25,11 @@ class Comparison:
     """What became of the orders.
 
     :param produced: by number of the order, where it is in the input: once, or more often if Kafka took it twice.
-    :param delivered: how often each order is in the output.
-    :param lost: orders of the input that are not in the output, or not as often.
+    :param written: by number of the order, from when on each copy can have been in the output: in seconds since
+        1970, and not before what stands before it in its partition. A record says when its producer took it, and may
+        have waited there.
+    :param lost: orders of the input that are not in the output, or not as often; one that Kafka took twice must be
+        there from each of its batches.
     :param doubled: orders that are in the output too often, each with the number of copies too many.
     :param reordered: orders whose first copy comes after one of the same customer that is behind it in the input, in
         one partition of the output. A later copy is doubled, and so explained or not with its batch.
@@ -33,7 +37,7 @@ class Comparison:
     """
 
     produced: dict[int, list[Place]] = field(default_factory=dict)
-    delivered: Counter[int] = field(default_factory=Counter)
+    written: dict[int, tuple[float, ...]] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
     doubled: dict[int, int] = field(default_factory=dict)
     reordered: list[int] = field(default_factory=list)
@@ -51,34 +55,56 @@ class Comparison:
         return found
 
 
-def compare(inputs: Iterable[TopicRecord], outputs: Iterable[TopicRecord]) -> Comparison:
-    """Compare the input with the output, both ordered within each partition."""
+def compare(
+    inputs: Iterable[TopicRecord], outputs: Iterable[TopicRecord], batches: Batches | None = None
+) -> Comparison:
+    """Compare the input with the output, both ordered within each partition.
+
+    :param batches: those of the query that writes the output; they tell apart the copies of what Kafka took twice.
+    """
     found = Comparison()
     for record in inputs:
         number = json.loads(record.value)["id"]
         found.produced.setdefault(number, []).append(Place(record.partition, record.offset))
     # By partition of the output and customer: the largest place in the input so far.
     last: dict[tuple[int, object], Place] = {}
+    latest: dict[int, float] = {}
     for record in outputs:
         row = _row(record)
         number = row.get("id")
         if number not in found.produced or any(row.get(name) != value for name, value in order(number).items()):
             found.wrong.append(record)
             continue
-        found.delivered[number] += 1
-        if found.delivered[number] == 1:
+        at = latest[record.partition] = max(record.at, latest.get(record.partition, 0.0))
+        found.written[number] = (*found.written.get(number, ()), at)
+        if len(found.written[number]) == 1:
             key, place = (record.partition, row["customer"]), found.produced[number][0]
             if place < last.get(key, place):
                 found.reordered.append(number)
             else:
                 last[key] = place
     for number, places in found.produced.items():
-        extra = found.delivered[number] - len(places)
-        if extra < 0:
+        missing, extra = _off(places, found.written.get(number, ()), batches or Batches(()))
+        if missing:
             found.lost.append(number)
-        elif extra > 0:
+        if extra:
             found.doubled[number] = extra
     return found
+
+
+def _off(places: Sequence[Place], written: Sequence[float], batches: Batches) -> tuple[int, int]:
+    """Return how many copies of an order are missing, and how many are too many."""
+    off = [len(places) - len(written)]
+    if len(places) > 1:
+        read = Counter(_number(batches.holding(*place)) for place in places)
+        if None not in read and len(read) > 1:
+            wrote = Counter(_number(batches.open_at(at)) for at in written)
+            off = [read[batch] - wrote[batch] for batch in {*read, *wrote}]
+    return sum(max(each, 0) for each in off), sum(max(-each, 0) for each in off)
+
+
+def _number(batch: Batch | None) -> int | None:
+    return batch.number if batch else None
 
 
 def _row(record: TopicRecord) -> dict[str, Any]:

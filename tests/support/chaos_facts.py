@@ -16,7 +16,7 @@ from chaos.records import compare
 from chaos.report import Report
 from devstack.audit import TopicRecord
 from devstack.workload import CUSTOMERS, encode, order
-from tests.support.story import OLD, RUNNING
+from tests.support.story import NEW, OLD, PREPARED, RUNNING, acquired, fenced, ready, requested
 
 # Every customer has two: number n, and n + 997.
 NUMBERS = [*range(30), *range(CUSTOMERS, CUSTOMERS + 30)]
@@ -36,11 +36,21 @@ def inputs(numbers: Iterable[int] = NUMBERS) -> list[TopicRecord]:
     return found
 
 
-def outputs(numbers: Iterable[int] = NUMBERS) -> list[TopicRecord]:
-    """Return the enriched orders, in this order, in one partition."""
+def outputs(numbers: Iterable[int] = NUMBERS, times: Sequence[float] = ()) -> list[TopicRecord]:
+    """Return the enriched orders, in this order, in one partition.
+
+    :param times: when each was written; by default a second after the batch was planned to which so many belong.
+    """
     rows = [{**order(number), "euros": 1.0} for number in numbers]
     return [
-        TopicRecord(0, at, str(row["id"]).encode(), json.dumps(row).encode(), at=PLANNED) for at, row in enumerate(rows)
+        TopicRecord(
+            0,
+            offset,
+            str(row["id"]).encode(),
+            json.dumps(row).encode(),
+            at=times[offset] if times else PLANNED + EVERY * (offset // (2 * IN_A_BATCH)) + 1,
+        )
+        for offset, row in enumerate(rows)
     ]
 
 
@@ -99,3 +109,17 @@ RECOVERED = {"at": 160.0, "what": "recovered", "fault": "f1", "seconds": 12.0}
 def judged(facts: Facts, *journal: dict[str, Any]) -> Report:
     """Return the report of these facts."""
     return judge(facts, journal, seed=1, minutes=1.0, commit="abc")
+
+
+def in_two_holds(end: Record, *copies: float) -> Facts:
+    """Return the facts of a run in which OLD's hold ended at 112, inside batch 1, and NEW held from 113 at the latest.
+
+    :param copies: when each copy of order 20 was written, oldest first; NEW has written the rest of the batch at 114.
+    """
+    must = [fenced(OLD)] if end.get("boundary") == "interrupted" else []
+    more = [end, *must, requested("again", NEW), ready("again", NEW), acquired(NEW, "again", 2)]
+    log = later(timed(PREPARED), *((each, 112.0 + 0.25 * n) for n, each in enumerate(more)))
+    numbers = [*NUMBERS[:20], *[20] * len(copies), *NUMBERS[21:]]
+    times = [*[101.0] * 20, *copies, *[114.95] * 19, *[121.0] * 20]
+    spans = {OLD: [(HELD_SINCE, 112.0)], NEW: [(113.0, 130.0)]}
+    return good(outputs=outputs(numbers, times), records=log, spans=spans)

@@ -40,3 +40,17 @@ def test_a_batch_is_open_from_its_plan_to_its_commit() -> None:
         False,
     ]
     assert Batch(1, {}, 100.0).open_within(500.0, 501.0)
+
+
+def test_a_batch_whose_commit_nobody_saw_was_over_when_the_next_one_was_planned() -> None:
+    batches = Batches([Batch(0, {0: 10}, 100.0), Batch(1, {0: 20}, 110.0)])
+    first, last = batches.holding(0, 0), batches.holding(0, 10)
+    assert first is not None
+    assert last is not None
+    assert (first.committed, last.committed) == (110.0, None)
+
+
+def test_the_batch_that_was_open_at_a_time_is_the_last_one_planned_until_then() -> None:
+    batches = Batches(FOUND)
+    assert batches.open_at(99.9) is None
+    assert [batches.open_at(at) for at in (100.0, 101.9, 500.0)] == [FOUND[0], FOUND[1], FOUND[3]]

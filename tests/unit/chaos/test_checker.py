@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_stream_provider.lifecycle.record import Record
 from chaos.checker import Facts, judge
 from chaos.producer import Produced
 from devstack.audit import TopicRecord
@@ -19,6 +20,7 @@ from tests.support.chaos_facts import (
     batches,
     fault,
     good,
+    in_two_holds,
     inputs,
     judged,
     later,
@@ -141,14 +143,30 @@ def test_a_freeze_explains_what_was_open_at_any_moment_of_it() -> None:
         (fenced(OLD), 0),
         (failed(OLD), 0),
         (released(OLD, None, None, "interrupted"), 0),
-        (released(OLD, None, None), 4),
+        (released(OLD, None, None), 1),
     ],
 )
-def test_a_hold_that_was_cut_off_in_the_batch_explains_it(end: object, unexplained: int) -> None:
-    log = later(timed(RUNNING), (end, 112.0))  # type: ignore[arg-type]
-    known = {"enrich": [replace(b, committed=None) if b.number else b for b in batches()], "totals": batches(1)}
-    report = judged(good(outputs=outputs(doubled(1)), records=log, batches=known))
-    assert report.doubled_unexplained == unexplained
+def test_a_hold_that_was_cut_off_in_the_batch_explains_it(end: Record, unexplained: int) -> None:
+    report = judged(in_two_holds(end, 111.0, 114.0))
+    assert (report.doubled, report.doubled_unexplained) == (1, unexplained)
+
+
+def test_a_kill_long_after_a_batch_whose_commit_nobody_saw_explains_nothing() -> None:
+    known = {"enrich": [replace(b, committed=None) if b.number == 1 else b for b in batches()]}
+    report = judged(good(outputs=outputs(doubled(1)), batches=known), fault(123.0), RECOVERED)
+    assert report.doubled_unexplained == 4
+
+
+def test_what_was_not_recorded_is_a_problem() -> None:
+    assert judged(good(gaps=("Record 3 is away.",))).problems == ("Record 3 is away.",)
+
+
+def test_a_release_that_was_to_be_refused_and_held() -> None:
+    facts = in_two_holds(fenced(OLD), 114.0)
+    declared = [(replace(r, by="airflow:up/run/submit") if r.seq == 7 else r, at) for r, at in facts.records]
+    ended = {"at": 130.0, "what": "upgrade", "kind": "refused", "run": "run", "expected": "failed", "ended": "failed"}
+    [says] = judged(replace(facts, records=declared), {**ended, "seconds": 40.0}).problems
+    assert says.startswith(f"{NEW} acquired, though its release was to be refused (run run).")
 
 
 def test_a_hand_over_may_not_double_even_if_the_holder_says_that_it_was_interrupted() -> None:

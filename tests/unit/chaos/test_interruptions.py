@@ -4,7 +4,7 @@ import pytest
 
 from chaos.batches import Batch
 from chaos.holds import holds
-from chaos.interruptions import NOTED_WITHIN, SETTLE_SECONDS, explanation, interruptions
+from chaos.interruptions import NOTED_WITHIN, SETTLE_SECONDS, explanations, interruptions
 from tests.support.chaos_facts import fault, later, timed
 from tests.support.story import HANDED_OVER, NEW, OLD, RUNNING, fenced
 
@@ -19,8 +19,8 @@ HEALED = {"at": 130.0, "what": "healed", "id": "f1"}
         (fault(110.0, kind="clock_jump"), 110.0, 110.0, OLD),
         (fault(110.0, kind="freeze", seconds=5.0), 110.0, 130.0, OLD),
         (fault(110.0, target="executor"), 110.0, 110.0, ""),
-        (fault(110.0, target="broker"), 110.0, 130.0 + SETTLE_SECONDS, ""),
-        (fault(110.0, kind="freeze", target="worker", seconds=60.0), 110.0, 170.0 + SETTLE_SECONDS, ""),
+        (fault(110.0, target="broker"), 110.0, 130.0 + SETTLE_SECONDS["broker"], ""),
+        (fault(110.0, kind="freeze", target="worker", seconds=60.0), 110.0, 170.0 + SETTLE_SECONDS["worker"], ""),
     ],
 )
 def test_when_and_whom_a_fault_strikes(struck: dict[str, object], since: float, until: float, whose: str) -> None:
@@ -46,16 +46,32 @@ def test_the_batch_must_have_run_in_the_driver_that_was_struck() -> None:
     held = holds(timed(HANDED_OVER, end=100.0))
     of_new, of_old = Batch(9, {}, 105.0, 110.0), Batch(8, {}, 96.0, 98.0)
     struck = interruptions([fault(107.0), fault(97.0, incarnation=NEW)], held)
-    assert explanation(of_new, struck, held) is None
-    assert explanation(of_old, struck, held) is None
+    assert explanations(of_new, struck, held) == []
+    assert explanations(of_old, struck, held) == []
     right = interruptions([fault(107.0, incarnation=NEW)], held)
-    assert explanation(of_new, right, held) is not None
+    assert explanations(of_new, right, held) == right
 
 
 def test_a_fence_explains_the_batch_that_the_next_holder_committed() -> None:
     held = holds(later(timed(RUNNING), (fenced(OLD), 112.0)))
     [found] = interruptions([], held)
     assert found.says == f"the hold of {OLD} ended as fenced"
-    assert explanation(Batch(3, {}, 105.0, 120.0), [found], held) is found
-    assert explanation(Batch(4, {}, 113.0, 120.0), [found], held) is None
-    assert explanation(Batch(2, {}, 100.0, 105.0), [found], held) is None
+    assert explanations(Batch(3, {}, 105.0, 120.0), [found], held) == [found]
+    assert explanations(Batch(4, {}, 113.0, 120.0), [found], held) == []
+    assert explanations(Batch(2, {}, 100.0, 105.0), [found], held) == []
+
+
+def test_a_kill_and_the_fence_that_follows_it_are_one_cut_and_two_kills_are_two() -> None:
+    held = holds(later(timed(RUNNING), (fenced(OLD), 112.0)))
+    batch = Batch(3, {}, 105.0, 120.0)
+    kill, again = fault(110.0), fault(111.0, id="f2")
+    assert [each.of_hold for each in explanations(batch, interruptions([kill], held), held)] == [False]
+    assert len(explanations(batch, interruptions([kill, again], held), held)) == 2
+    assert [each.of_hold for each in explanations(batch, interruptions([], held), held)] == [True]
+
+
+def test_a_broker_that_has_been_back_for_long_cuts_nothing_off() -> None:
+    back = {"at": 86.0, "what": "healed", "id": "f1"}
+    struck = interruptions([fault(85.0, target="broker", incarnation=""), back], [])
+    assert explanations(Batch(3, {}, 110.0, 115.0), struck, []) == []
+    assert explanations(Batch(2, {}, 84.0, 115.0), struck, []) == struck
