@@ -32,12 +32,7 @@ def needed(snapshot: Snapshot) -> tuple[str, ...]:
 
 def doubtful(snapshot: Snapshot) -> tuple[str, ...]:
     """Return those of them whose last heartbeat is not of the last seconds."""
-
-    def fresh(name: str) -> bool:
-        beat = snapshot.heartbeats.get(name)
-        return beat is not None and 0.0 <= snapshot.at - beat.at < FRESH_SECONDS
-
-    return tuple(name for name in needed(snapshot) if not fresh(name))
+    return tuple(name for name in needed(snapshot) if not _fresh(snapshot, name))
 
 
 def alive(
@@ -51,7 +46,8 @@ def alive(
     A clock of another machine may be wrong: by it alone no driver that beats is taken for lost.
 
     :param before: the sample of the look before.
-    :param again: by incarnation, whether its counter has grown between two reads of this look.
+    :param again: by incarnation, whether its counter has grown between two reads of this look; without those that are
+        not doubtful, and those whose second read did not answer.
     :param drivers: by deployment, the state of its driver as the cluster says.
     """
     state = snapshot.state
@@ -59,6 +55,11 @@ def alive(
     if state.holder is None:
         found |= {d.id: False for d in coming_up(state) if d.id in drivers and drivers[d.id].terminal}
     return found
+
+
+def _fresh(snapshot: Snapshot, name: str) -> bool:
+    beat = snapshot.heartbeats.get(name)
+    return beat is not None and 0.0 <= snapshot.at - beat.at < FRESH_SECONDS
 
 
 def _alive(
@@ -69,14 +70,15 @@ def _alive(
     drivers: Mapping[str, DriverState],
 ) -> bool | None:
     beat, counter = snapshot.heartbeats.get(name), snapshot.counter(name)
-    if again or (beat is not None and again is None):
-        return True  # it has just beaten, or its heartbeat is of the last seconds
+    if again or _fresh(snapshot, name):
+        return True
     driver = drivers.get(deployment_of(name))
     dead = driver is not None and driver.terminal
     lease = snapshot.policy(deployment_of(name)).lease_seconds
     since = silent_since(before, name, counter)
-    limit = lease if dead else silence_limit(lease)
-    seen_silent = since is not None and snapshot.at - since >= limit
-    if beat is None or dead or seen_silent or snapshot.at - beat.at >= lease:
+    seen_silent = since is not None and snapshot.at - since >= silence_limit(lease)
+    # The clocks tell something only of a counter that was seen to stand still.
+    late = beat is not None and again is not None and snapshot.at - beat.at >= lease
+    if beat is None or dead or seen_silent or late:
         return False
     return None

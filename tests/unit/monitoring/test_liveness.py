@@ -80,6 +80,23 @@ def test_who_stands_still_between_two_reads_is_taken_for_lost_when_more_is_known
     assert alive(found(age), looked, {OLD: False}, {OLD_DEPLOYMENT: driver}) == {OLD: lives}
 
 
+@pytest.mark.parametrize(
+    ("age", "looked", "driver", "lives"),
+    [
+        (10.0, None, DriverState.FAILED, False),
+        (3000.0, before(3000.0, 9), DriverState.RUNNING, False),
+        (-3600.0, before(3000.0, 9), DriverState.RUNNING, False),
+        (3000.0, None, DriverState.RUNNING, None),  # its clock may be wrong
+        (3000.0, before(3000.0, 8), DriverState.RUNNING, None),
+    ],
+)
+def test_a_second_read_that_does_not_answer_is_no_sign_of_life(
+    age: float, looked: LagSample | None, driver: DriverState, lives: bool | None
+) -> None:
+    """Found by a review: a dead driver of a stream that hangs counted as alive, and was never brought back."""
+    assert alive(found(age), looked, {}, {OLD_DEPLOYMENT: driver}) == {OLD: lives}
+
+
 def test_what_comes_up_and_has_ended_on_the_cluster_is_lost() -> None:
     release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
     again = record("declared", deployment="orders-1-ffff", release=release, policy={}, again=OLD_DEPLOYMENT, reason="")
