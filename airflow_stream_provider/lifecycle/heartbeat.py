@@ -49,7 +49,8 @@ class QueryProgress:
     :param checkpoint: its checkpoint location, as the script gave it.
     :param sink: kind of its sink, such as ``kafka`` or ``foreachBatch``.
     :param id: Spark's id of the query; empty before its first progress.
-    :param batch: number of the last committed batch; None before the first one in this driver.
+    :param batch: number of the last committed batch, also while the query is started again; None before the first one
+        since this driver took over.
     :param batch_seconds: how long that batch took (``durationMs.triggerExecution``); None when it is not known.
     :param input_rows: rows that it read.
     :param rows_per_second: ``processedRowsPerSecond``; None when it is not known.

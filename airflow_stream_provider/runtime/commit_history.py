@@ -1,4 +1,4 @@
-"""Remembers the last commits of each query, for the heartbeat.
+"""Remembers the last progress and the last commits of each query, for the heartbeat.
 
 Whoever measures the lag and cannot read a query's checkpoint judges by them whether it keeps up. They must stay small,
 because a heartbeat is replaced once a second.
@@ -23,29 +23,37 @@ PARTITIONS = 200
 
 
 class CommitHistory:
-    """The last commits of queries that run in this driver, oldest first, by the query's name."""
+    """The last progress and the last commits, oldest first, of queries that run in this driver, by the query's name."""
 
     def __init__(self) -> None:
-        self._batches: dict[str, int] = {}
+        self._last: dict[str, QueryProgress] = {}
         self._commits: dict[str, tuple[Commit, ...]] = {}
 
     def add(self, queries: Sequence[QueryProgress], now: float) -> tuple[QueryProgress, ...]:
         """Return the progress of the queries, each with its last commits; call it once a second.
 
+        Of a query that was started again Spark says nothing before its next batch: it is where it was.
+
         :param now: seconds since 1970.
         """
-        return tuple(replace(query, commits=self._noted(query, now)) for query in queries)
+        return tuple(replace(self._known(query), commits=self._noted(query, now)) for query in queries)
 
     def forget(self) -> None:
         """Begin anew: another driver may commit from now on."""
-        self._batches.clear()
+        self._last.clear()
         self._commits.clear()
 
+    def _known(self, query: QueryProgress) -> QueryProgress:
+        last = self._last.get(query.name)
+        return query if query.batch is not None or last is None else replace(last, ended=query.ended)
+
     def _noted(self, query: QueryProgress, now: float) -> tuple[Commit, ...]:
-        commits, before = self._commits.get(query.name, ()), self._batches.get(query.name)
-        if query.batch is None or query.batch == before:
+        commits, before = self._commits.get(query.name, ()), self._last.get(query.name)
+        if query.batch is None:
             return commits
-        self._batches[query.name] = query.batch
+        self._last[query.name] = query
+        if before is not None and query.batch == before.batch:
+            return commits
         at = _committed_at(query)
         if at is None and before is None:
             return ()  # the batch of an earlier driver: nobody here knows when it was committed

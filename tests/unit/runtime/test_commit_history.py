@@ -61,6 +61,16 @@ def test_queries_are_kept_apart_and_forgotten_together() -> None:
     assert after(history, ran(1, {"t": {"0": 1}}, seconds=None)) == ()
 
 
+def test_a_query_of_which_spark_tells_nothing_yet_is_where_it_was() -> None:
+    history, done = CommitHistory(), ran(7, {"t": {"0": 7}})
+    [before] = history.add([done], 5.0)
+    assert history.add([QueryProgress("out")], 6.0) == (before,)
+    [ended] = history.add([QueryProgress("out", ended=True)], 7.0)
+    assert (ended.batch, ended.ended) == (7, True)
+    history.forget()
+    assert history.add([QueryProgress("out")], 8.0) == (QueryProgress("out"),)
+
+
 def test_of_very_many_partitions_only_the_last_time_is_kept() -> None:
     many, few = ({"t": {str(n): 10**12 + n for n in range(count)}} for count in (PARTITIONS + 1, PARTITIONS))
     history = CommitHistory()

@@ -8,9 +8,12 @@ import pytest
 
 from airflow_stream_provider.lifecycle.heartbeat import Commit, DriverPhase, QueryProgress
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning.recover import unproven
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
 from tests.support.fake_driver import FakeClock, FakeProcess, FakeQueries
+from tests.support.snapshots import snapshot
+from tests.support.story import HANDED_OVER, NEW, failed
 
 STATE = StreamState(seq=12, epoch=3)
 
@@ -58,6 +61,24 @@ def test_the_commits_of_the_queries_are_carried_until_another_driver_may_commit(
     assert len(look(2)) == 2
     assert len(writer.next(STATE, running=False).queries[0].commits) == 2, "what ran last is said still"
     assert len(look(9)) == 1
+
+
+def test_a_query_that_is_started_again_has_committed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a review: in an outage the release counted as one that never committed, and an older one followed."""
+    writer = Writer()
+
+    def look(batch: int | None) -> int | None:
+        monkeypatch.setattr(writer.fake, "progress", lambda: [QueryProgress("a", batch=batch)])
+        writer.clock.now += 1.0
+        return writer.next(STATE, running=True).queries[0].batch
+
+    assert [look(None), look(999), look(None), look(1000)] == [None, 999, 999, 1000]
+    look(None)
+    last = writer.next(STATE, running=False)
+    assert last.queries[0].batch == 1000, "it has failed meanwhile"
+    story = snapshot(*HANDED_OVER, failed(NEW))
+    assert unproven(replace(story, heartbeats={NEW: last})) == frozenset()
+    assert look(None) is None, "it has taken over anew"
 
 
 def test_progress_is_asked_for_once_a_second_and_only_while_the_queries_run() -> None:
