@@ -169,20 +169,24 @@ class Acts:
 
     def start(self, state: StreamState) -> None:
         """Start all queries in the background; this driver holds the stream."""
+        request = next(reversed(list(state.requests.values())), None)
+        handed_over = request is not None and bool(request.ends)
+        # After a stop, SIGTERM or a failure, too, this machine may not see the last commits yet.
+        ends = request.ends if request is not None and handed_over else state.ends
+        # Drivers of older versions do not name the checkpoint, and what others wrote may be anything.
+        named = (end for end in ends.values() if isinstance(end, Mapping) and isinstance(end.get("checkpoint"), str))
+        known = [end for end in named if isinstance(end.get("batch"), int)]
+        committed = {end["checkpoint"]: end["batch"] for end in known}
         queries = self._queries.hold()
         self.running = True
         self._heartbeat.phase = DriverPhase.RUNNING
         self.released_at = None
         self._heartbeat.started_at = self._clock.time()
-        request = next(reversed(list(state.requests.values())), None)
-        handed_over = request is not None and bool(request.ends)
-        # After a stop, SIGTERM or a failure, too, this machine may not see the last commits yet.
-        ends = request.ends if request is not None and handed_over else state.ends
-        # Drivers of older versions do not name the checkpoint.
-        named = (end for end in ends.values() if isinstance(end, Mapping) and end.get("checkpoint"))
-        known = [end for end in named if isinstance(end.get("batch"), int)]
-        committed = {end["checkpoint"]: end["batch"] for end in known}
-        self._in_background(lambda: self._queries.start(queries, committed, required=handed_over))
+        try:
+            self._in_background(lambda: self._queries.start(queries, committed, required=handed_over))
+        except Exception as error:  # noqa: BLE001 - such as of a machine that has no thread left
+            # By `running` the start is under way and nobody tries it again. In this thread: there is no other.
+            self.fail("The queries could not be started", error)
 
     def release(self, state: StreamState) -> None:
         """Stop all queries in the background and append `released`; abort a request that has expired instead."""

@@ -281,6 +281,7 @@ def test_the_next_holder_is_told_where_the_one_before_stopped() -> None:
         "a": {"batch": 7, "boundary": "completed", "checkpoint": "/a"},
         "never committed": {"batch": None, "boundary": "completed", "checkpoint": "/b"},
         "by an older version": {"batch": 7, "boundary": "completed"},
+        "by an unknown version": {"batch": 7, "boundary": "completed", "checkpoint": ["/c"]},
     }
     stopped = record("released", incarnation=OLD, request="up", to=NEW, boundary="completed", ends=ends)
     driver = FakeDriver(NEW, [*READY, stopped])
@@ -351,6 +352,23 @@ def test_a_hand_over_does_not_cut_off_a_query_that_has_no_boundary() -> None:
     driver.queries.missed = BoundaryMissed("It has no batch boundaries.", never=True)
     hand_over(driver)
     assert driver.did == ["let go", STOP, "restart in place", "aborted"]
+
+
+def test_a_holder_that_gets_no_thread_to_start_its_queries_in_ends_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a review: it held the stream, beat, and ran nothing for ever."""
+    driver = FakeDriver(OLD, RUNNING)
+
+    def spawn(work: Callable[[], None]) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(driver.agent._acts, "_spawn", spawn)
+    driver.turn()
+    assert driver.did == ["hold", *CUT, "failed", "halt"]
+    said = driver.record()
+    assert (said["reason"], said["error"]) == (
+        "The queries could not be started",
+        "RuntimeError: can't start new thread",
+    )
 
 
 def test_one_work_at_a_time() -> None:
