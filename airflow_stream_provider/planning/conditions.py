@@ -296,7 +296,7 @@ class SignsOfLife(Condition):
         """Ask the cluster about drivers that have been silent for half a lease."""
         if snapshot is None:
             return Needs()
-        silent = (i for i in self.counters if seen.ages.seconds(snapshot, i) > self.lease / 2)
+        silent = (i for i in self.counters if self._silent(seen.ages.seconds(snapshot, i)))
         return Needs(drivers=tuple(deployment_of(i) for i in silent))
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
@@ -318,9 +318,13 @@ class SignsOfLife(Condition):
         }
 
     def _alive(self, snapshot: Snapshot, incarnation: str, silent: float) -> bool | None:
-        if snapshot.counter(incarnation) > self.counters[incarnation]:
+        # One that has beaten while another was waited for may have died since.
+        if snapshot.counter(incarnation) > self.counters[incarnation] and not self._silent(silent):
             return True
         return False if _lost(snapshot, incarnation, silent, self.lease) else None
+
+    def _silent(self, seconds: float) -> bool:
+        return seconds > self.lease / 2
 
 
 @dataclass(frozen=True)

@@ -318,6 +318,18 @@ def test_a_driver_lives_when_it_has_beaten_since_and_is_dead_after_two_leases() 
     assert condition.check(seen(BOTH, {OLD: 9, NEW: 2}), watch.seen).evidence == {OLD: True, NEW: True}  # type: ignore[union-attr]
 
 
+def test_one_that_beat_and_fell_silent_while_another_was_waited_for_is_not_called_alive() -> None:
+    condition, watch = SignsOfLife({OLD: 1, NEW: 1}, 30.0), Watch()
+    assert condition.check(seen(BOTH, {OLD: 2, NEW: 1}), watch.seen) is None
+    watch.now = 20.0
+    assert condition.check(seen(BOTH, {OLD: 2, NEW: 2}), watch.seen) is None, "the first one is silent by now"
+    assert condition.needs(seen(BOTH, {OLD: 2, NEW: 2}), watch.seen).drivers == (OLD_DEPLOYMENT,)
+    watch.now = 61.0
+    found = condition.check(seen(BOTH, {OLD: 2, NEW: 9}), watch.seen)
+    assert found is not None
+    assert (found.evidence, found.counters) == ({OLD: False, NEW: True}, {OLD: 2})
+
+
 def test_a_phase_can_be_waited_for_with_its_release() -> None:
     assert InPhase(("running",), "1").check(seen(RUNNING, {}), Observations()) is not None
     assert InPhase(("running",), "2").check(seen(RUNNING, {}), Observations()) is None
