@@ -59,6 +59,18 @@ def test_one_that_may_be_dead_is_watched_first(spec: StreamSpec, log: ControlLog
     assert not any(record.kind == "fenced" for record in log.records())
 
 
+@pytest.mark.parametrize("age", [3600.0, -3600.0])
+def test_one_that_has_beaten_since_a_look_of_long_ago_is_watched_first(
+    spec: StreamSpec, log: ControlLog, age: float
+) -> None:
+    """Found by a review: it may have been silent for most of that time."""
+    write(log, *RUNNING)
+    append(log.store, LagSample(time.time() - age, counters={OLD: 1}))
+    beat(log, 2)
+    with pytest.raises(TaskDeferred):
+        revive(spec)
+
+
 def test_one_that_somebody_stopped_is_left_alone(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *STOPPED)
     with pytest.raises(AirflowSkipException, match="Nobody is to run it"):
