@@ -179,8 +179,10 @@ class Agent:
         works = self._acts.work is not None and self._acts.work.is_alive()
         over = silent >= self._policy.lease_seconds + self._policy.pause_seconds
         finished = self._finished(self._control.state)
-        # One that has cut its queries off inside a batch, and cannot say so, still holds for everybody else.
-        holds = self._control.state.holder == self._control.incarnation
+        # One that has cut its queries off inside a batch, and cannot say so, still holds for everybody else; tasks
+        # of one that has said so may write on.
+        state, me = self._control.state, self._control.incarnation
+        holds = state.holder == me or me in state.must_fence
         if (self._acts.running or holds) and over and not finished:
             log.error("The control log has been out of reach for %.0f s: halting.", silent)
             self._process.halt()

@@ -18,6 +18,7 @@ from tests.support.story import (
     STARTED,
     fenced,
     record,
+    released,
     write,
 )
 
@@ -214,6 +215,23 @@ def test_a_holder_that_cannot_say_that_its_queries_have_stopped_ends_then_too() 
     driver.clock.now += 10.0
     driver.turn()
     assert driver.did == ["halt"]
+
+
+def test_a_driver_that_has_said_that_it_cut_its_queries_off_ends_then_too() -> None:
+    """Found by the simulation: its tasks may write on, and on a lost machine it is taken for ended by then."""
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.turn()
+    driver.agent._acts.running = False
+    write(driver.log, released(OLD, None, None, "interrupted"))
+    driver.agent._control._log.refresh()
+    driver.store.away = True
+    for _ in range(62):
+        driver.clock.now += 10.0
+        driver.turn()
+    assert driver.did == ["released"]
+    driver.clock.now += 10.0
+    driver.turn()
+    assert driver.did == ["released", "halt"]
 
 
 def test_a_paused_driver_whose_turns_come_late_is_ended_by_its_timer_when_the_pause_is_over() -> None:
