@@ -261,8 +261,8 @@ class ShortHeartbeat(Heartbeat):
         queries = b",".join(
             b'{"name": "%s", "batch": %d}' % (each.name.encode(), each.batch or 0) for each in self.queries
         )
-        text = b'{"counter": %d, "submission": "%s", "seq": %d, "epoch": %d, "queries": [%s]}'
-        return text % (self.counter, self.submission.encode(), self.seq, self.epoch, queries)
+        text = b'{"counter": %d, "at": %.1f, "submission": "%s", "seq": %d, "epoch": %d, "queries": [%s]}'
+        return text % (self.counter, self.at, self.submission.encode(), self.seq, self.epoch, queries)
 
 
 class Jvm:

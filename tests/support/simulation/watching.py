@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Mapping
 
+from airflow_stream_provider.clusters import DriverState
+from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lifecycle.errors import ClusterError, ControlUnavailable, RuleBroken, SeqTaken
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.monitoring import liveness
+from airflow_stream_provider.monitoring.watch_look import sample_of
 from airflow_stream_provider.planning.conditions import Needs
 from airflow_stream_provider.planning.recover import drivers_of_interest, recover
-from airflow_stream_provider.planning.recovery_decision import RecoveryStep, recovery_step
+from airflow_stream_provider.planning.recovery_decision import RecoveryStep, coming_up, recovery_step
+from airflow_stream_provider.planning.revival import revival_is_due
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Done, Skip, Step
-from airflow_stream_provider.planning.steps import GiveUp as GivenUp
+from airflow_stream_provider.planning.steps import Step
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 from tests.support.simulation.airflow import Airflow, Task
@@ -24,24 +27,27 @@ from tests.support.simulation.world import World
 
 REQUEST_SECONDS = 60.0
 LOOK_SECONDS = 20.0  # a minute in Airflow
+LIMITS = LagLimits()
 
 
 class Revive(Task):
     """A run of NAME__revive: what a look found to be due is carried out."""
 
-    def __init__(self, world: World, name: str, before: Mapping[str, int]) -> None:
+    def __init__(self, world: World, name: str) -> None:
+        sample = world.sample
+
         def plan(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
             # Another process goes on after each wait, and does not know what the look has seen.
-            return recover(snapshot, identity, outcome, before if outcome is None else {})
+            return recover(snapshot, identity, outcome, sample.counters if sample and outcome is None else {})
 
         super().__init__(world, TaskIdentity(REVIVE, name, "revive"), plan)
-        self._name, self._before = name, before
+        self._name = name
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         return Needs(drivers=drivers_of_interest(snapshot))
 
     def again(self) -> Revive:
-        return Revive(self.world, self._name, self._before)
+        return Revive(self.world, self._name)
 
 
 class Runs(Airflow):
@@ -52,18 +58,46 @@ class Runs(Airflow):
         self._name = name
 
     def run(self) -> None:
-        before: dict[str, int] = {}
         for number in itertools.count():
             self.point(LOOK_SECONDS, "look")
             with contextlib.suppress(ControlUnavailable):
-                state, beats = self.log.refresh(), self.log.heartbeats()
-                name = f"{self._name}-{number}"
-                snapshot = Snapshot("orders", self.now, state, self.log.history(), beats)
-                step = recover(snapshot, TaskIdentity(REVIVE, name, "revive"), None, before)
+                due = self._look()
                 running = any(isinstance(actor, Revive) and not actor.over for actor in self.world.actors)
-                if not running and not isinstance(step, (Done, Skip, GivenUp)):
-                    Revive(self.world, name, before)
-                before = {name: beat.counter for name, beat in beats.items()}
+                if due and not running:
+                    Revive(self.world, f"{self._name}-{number}")
+
+    def _look(self) -> bool:
+        """As `monitoring/folder_look.py`: read, read the doubtful again, ask the cluster, decide, keep the sample."""
+        before = self.world.sample
+        snapshot = Snapshot("orders", self.now, self.log.refresh(), (), self.log.heartbeats())
+        beaten = self._again(snapshot)
+        drivers = self._ask(snapshot)
+        alive = liveness.alive(snapshot, before, beaten, drivers or {})
+        self.world.sample = sample_of(snapshot, None, before, LIMITS, {})
+        return revival_is_due(snapshot, alive, cluster_answers=drivers is not None)
+
+    def _again(self, snapshot: Snapshot) -> dict[str, bool]:
+        """Whether those beat of which it is doubtful; nothing when that cannot be read in time."""
+        doubtful = liveness.doubtful(snapshot)
+        if not doubtful:
+            return {}
+        self.point(liveness.AGAIN_SECONDS, "look again")
+        try:
+            if self.world.second_reads_hang:
+                raise ControlUnavailable("It has not answered.")
+            beats = {name: self.log.heartbeat(name) for name in doubtful}
+        except ControlUnavailable:
+            return {}
+        return {name: beat is not None and beat.counter > snapshot.counter(name) for name, beat in beats.items()}
+
+    def _ask(self, snapshot: Snapshot) -> dict[str, DriverState] | None:
+        """What the cluster says of the drivers that matter; None when it does not answer."""
+        if self.world.cluster_down or self.cut:
+            return None
+        state = snapshot.state
+        wanted = {deployment_of(state.last_holder or ""), *(() if state.holder else (d.id for d in coming_up(state)))}
+        known = {name: snapshot.submission(name) for name in sorted(wanted) if name in state.deployments}
+        return {name: self.cluster.status(submission) for name, submission in known.items() if submission}
 
 
 class Watch(Airflow):

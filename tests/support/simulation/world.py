@@ -11,6 +11,7 @@ import greenlet
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken
 from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.monitoring.samples import LagSample
 
 if TYPE_CHECKING:
     from tests.support.simulation.data import Data
@@ -109,6 +110,10 @@ class World:
         # Seconds that a call takes.
         self.store_slow = 0.0
         self.cluster_down = False
+        # What the watch reads once more, later in the same look, gives no answer.
+        self.second_reads_hang = False
+        # What the last look of the watch has kept.
+        self.sample: LagSample | None = None
         # Records that the disk, or somebody, has damaged, and what the back-up has in their place; None: nothing.
         self.damaged: dict[int, bytes | None] = {}
         # What an actor found wrong in its own thread, where an error would be caught.
