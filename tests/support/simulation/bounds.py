@@ -11,19 +11,20 @@ from tests.support.simulation.watching import LOOK_SECONDS
 # Short leases and pauses: time costs turns.
 POLICY = Policy(lease_seconds=6.0, pause_seconds=8.0, take_back_seconds=3.0, boundary_seconds=5.0)
 # From the end of the faults until a driver holds and commits, in virtual seconds. At worst a look of the watch finds a
-# dead driver appointed, its request has to expire, it is fenced on a lost machine, the watch waits as long as it ever
-# does before it declares the release again, and must find that a task had declared another one and died.
-BOUND = (
+# dead driver appointed, its request has to expire, and it is fenced on a lost machine.
+PROMPT = (
     3 * LOOK_SECONDS
     + 2 * (POLICY.boundary_seconds + ANSWER_SECONDS)
     + 6 * POLICY.lease_seconds
     + 2 * POLICY.pause_seconds
-    + MAX_PAUSE_SECONDS
-    + ADOPT_SECONDS
 )
+# Only where the watch really pauses before another try, or a task has declared a deployment and died.
+BOUND = PROMPT + MAX_PAUSE_SECONDS + ADOPT_SECONDS
 # From `released`, while the log can be had, until the releaser has taken the stream back when the other does not come.
 TAKE_BACK_BOUND = POLICY.take_back_seconds + POLICY.lease_seconds
 PHASES = 3
+# By how much the clocks of two machines of Airflow differ.
+CLOCKS_SECONDS = 40.0
 # Nobody holds then, so no query runs.
 CANNOT_HAPPEN = frozenset(
     (state, fault)

@@ -16,7 +16,8 @@ from random import Random
 from typing import TypeVar
 
 from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase
-from tests.support.simulation.bounds import BOUND, PHASES, POLICY, TAKE_BACK_BOUND, WHEN
+from airflow_stream_provider.planning.recover import next_try
+from tests.support.simulation.bounds import BOUND, CLOCKS_SECONDS, PHASES, POLICY, PROMPT, TAKE_BACK_BOUND, WHEN
 from tests.support.simulation.data import Data
 from tests.support.simulation.faults import FAULTS, Heal
 from tests.support.simulation.invariants import Broken, expect
@@ -135,18 +136,30 @@ class Simulation:
     def _quiet(self) -> None:
         healed = self.world.now
         committed = self._data.committed
-        self._go(healed + BOUND, lambda: self._runs(committed) or self._rests())
+        self._go_for(healed, lambda: self._runs(committed) or self._rests())
         if not self._runs(committed) and self._rests():
             self.say("-- it rests; a person starts it again")
             healed = self.world.now
             self.people.upgrade()
-            self._go(healed + BOUND, lambda: self._runs(committed))
+            self._go_for(healed, lambda: self._runs(committed))
             if not self._runs(committed) and self._rests():
                 return  # somebody has stopped it again, or what was started did not come up
-        expect(self._runs(committed), "runs-again", f"{self.oracle.state.phase.value} after {BOUND:.0f} s")
         took = self.world.now - healed
+        expect(self._runs(committed), "runs-again", f"{self.oracle.state.phase.value} after {took:.0f} s")
         self.result.longest_recovery = max(self.result.longest_recovery, took)
         self.say(f"-- runs again after {took:.0f} s")
+
+    def _go_for(self, healed: float, enough: Callable[[], bool]) -> None:
+        """Go on until it is enough, for PROMPT seconds; for BOUND when the watch has to wait by its own rules."""
+        self._go(healed + PROMPT, enough)
+        if not enough() and self._waits_by_rule(healed):
+            self._go(healed + BOUND, enough)
+
+    def _waits_by_rule(self, since: float) -> bool:
+        """Whether the watch paused before a try since then, or has to take over what nobody has submitted."""
+        state = self.oracle.state
+        unsubmitted = any(not d.submission and not d.ended for d in state.deployments.values())
+        return unsubmitted or next_try(state, since - CLOCKS_SECONDS)[1] > 0.0
 
     def _taken_back(self) -> None:
         """Nobody but the drivers is needed to end what was released, once log and releaser are well."""
