@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any, cast
@@ -19,13 +20,18 @@ from airflow_stream_provider.planning import stand_by as standing_by
 from airflow_stream_provider.planning import stop as stopping
 from airflow_stream_provider.planning import take_over as taking_over
 from airflow_stream_provider.planning.conditions import Condition, Needs, Observations
+from airflow_stream_provider.planning.fence import fence, may_fence
 from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
 from airflow_stream_provider.planning.step_loop import carry_out
-from airflow_stream_provider.planning.steps import Declare, Kill, Skip, Step, Wait
+from airflow_stream_provider.planning.steps import Append, Declare, Kill, Skip, Step, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.wait_outcome import Ended as WaitEnded
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 from tests.support.simulation.cluster import Reach
+from tests.support.simulation.invariants import expect
+from tests.support.simulation.oracle import PERSON
+from tests.support.simulation.wishes import Ended, Plan, Wish, handed_over, retired, rolled_back, stopped
 from tests.support.simulation.world import Actor, Wire, World
 from tests.support.story import hash_of
 
@@ -34,7 +40,6 @@ log = logging.getLogger(__name__)
 WAIT_SECONDS = 900.0
 RETRY_SECONDS = 5.0
 
-Plan = Callable[[Snapshot, TaskIdentity, "WaitOutcome | None"], Step]
 LookFor = Callable[[Snapshot, TaskIdentity], Needs]
 
 
@@ -107,10 +112,17 @@ class Task(Airflow):
                     outcome = self._wait(step.condition, deadline)
                 else:
                     self.ended = step
+                    self._judge(step)
                     return
             except (ControlUnavailable, ClusterError, RuleBroken):
                 outcome = None  # the task fails; Airflow tries it again
                 self.point(RETRY_SECONDS, "retry")
+
+    def _judge(self, step: Step) -> None:
+        """What the task was for must be so by the log that it has read."""
+        if isinstance(self.plan, Wish):
+            ended = Ended(step, self.by, self.log.state, self.log.history())
+            expect(self.plan.met(ended), "as-asked", f"{self.by}: {step}")
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         return self._needs(snapshot, identity)
@@ -183,7 +195,10 @@ def stand_by(deployment: str, release: str) -> Plan:
 
 def take_over(deployment: str) -> Plan:
     """As HandOverOperator."""
-    return lambda snapshot, identity, outcome: taking_over.take_over(snapshot, identity, deployment, outcome, "wanted")
+    return Wish(
+        lambda snapshot, identity, outcome: taking_over.take_over(snapshot, identity, deployment, outcome, "wanted"),
+        handed_over(deployment),
+    )
 
 
 def roll_back(deployment: str) -> Plan:
@@ -194,17 +209,41 @@ def roll_back(deployment: str) -> Plan:
             return Skip("Nothing to roll back.")
         return rolling_back.roll_back(snapshot, identity, deployment, outcome, "it is bad")
 
-    return plan
+    return Wish(plan, rolled_back(deployment))
 
 
 def stop() -> Plan:
     """As StopStreamOperator."""
-    return lambda snapshot, identity, outcome: stopping.stop(snapshot, identity, outcome, "wanted")
+    return Wish(lambda snapshot, identity, outcome: stopping.stop(snapshot, identity, outcome, "wanted"), stopped)
 
 
 def retire(deployment: str) -> Plan:
     """As RetireOperator."""
-    return lambda snapshot, identity, outcome: retiring.retire(snapshot, deployment, outcome, "not needed")
+    return Wish(
+        lambda snapshot, identity, outcome: retiring.retire(snapshot, deployment, outcome, "not needed"),
+        retired(deployment),
+    )
+
+
+class SaysDead(Airflow):
+    """A person says that a driver is dead, as with `FenceOperator(confirmed_by=...)`, though it lives."""
+
+    def __init__(self, world: World, incarnation: str) -> None:
+        super().__init__(world, PERSON)
+        self._incarnation = incarnation
+
+    def run(self) -> None:
+        outcome = WaitOutcome(WaitEnded.DEAD, self._incarnation, evidence={"person": PERSON})
+
+        def build(now: StreamState) -> Record | None:
+            snapshot = Snapshot("orders", self.now, now)
+            if not may_fence(snapshot, self._incarnation):
+                return None
+            step = fence(snapshot, self._incarnation, outcome, "It is dead.")
+            return self.record(step.kind, **step.fields) if isinstance(step, Append) else None
+
+        with contextlib.suppress(ControlUnavailable):
+            self.log.propose(build)
 
 
 class GiveUp(Airflow):

@@ -66,9 +66,8 @@ class Data:
             self.batches.append(Batch(begins, self.end_of(begins, now)))
         batch = self.batches[number]
         for earlier in batch.runs:
-            expect(
-                earlier.cut, "no-double", f"batch {number} by {driver.incarnation} after {earlier.driver.incarnation}"
-            )
+            over = earlier.cut or earlier.driver.said_dead
+            expect(over, "no-double", f"batch {number} by {driver.incarnation} after {earlier.driver.incarnation}")
             self.doubled += earlier.wrote
         expect(batch.committed_at is None, "no-double", f"batch {number} is committed already")
         batch.runs.append(Run(number, driver))

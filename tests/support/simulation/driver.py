@@ -62,6 +62,8 @@ class Driver(Actor):
         # Whether the cluster has lost its machine.
         self.lost = False
         self.points = 0
+        # Whether a person has said in the log that it is dead, and whether it knew that before its last turn.
+        self.said_dead = self.knew = False
         self.log = ControlLog(Wire(self), "orders")
         self.jvm = Jvm(self)
         self.queries = Queries(self)
@@ -72,6 +74,11 @@ class Driver(Actor):
     def lives(self) -> bool:
         """Whether an observer sees its heartbeat move."""
         return not (self.over or self.frozen or self.cut)
+
+    @property
+    def excused(self) -> bool:
+        """Whether it cannot know yet that it has lost the stream by a person's fault, or has ended for it."""
+        return self.said_dead and (self.over or not self.knew)
 
     @property
     def running(self) -> bool:
@@ -184,6 +191,7 @@ class Driver(Actor):
             self.agent.terminate()
         while True:
             points, began = self.points, self.clock
+            self.knew = self._reads_fenced
             self.agent.turn()
             self._look(began)
             if self.world.data is not None:
@@ -209,6 +217,11 @@ class Driver(Actor):
     def _renewed(self) -> float:
         return 0.0 if self.agent is None else self.agent._renewed
 
+    @property
+    def _reads_fenced(self) -> bool:
+        found = self.log.state.incarnations.get(self.incarnation)
+        return found is not None and found.state is IncarnationState.FENCED
+
     def _look(self, began: float) -> None:
         """Rule 2, after a turn that began at this time: half a lease without the log, and the queries are paused.
 
@@ -221,6 +234,8 @@ class Driver(Actor):
         policy = self.world.policy
         pause_over = self.running and not ended and silent >= policy.lease_seconds + policy.pause_seconds
         expect(not pause_over, "pause-bounded", self.incarnation)
+        heeds = not (self.running and self._reads_fenced and self._renewed >= began)
+        expect(heeds, "heeds-the-fence", self.incarnation)
         unexpected = self.agent.unexpected
         expect(unexpected is None or isinstance(unexpected, StreamError), "no-surprise", repr(unexpected))
         work = self.agent._acts.work

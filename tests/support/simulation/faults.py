@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from airflow_stream_provider.lifecycle.record import Kind, Record
-from tests.support.simulation.airflow import Task
+from tests.support.simulation.airflow import SaysDead, Task
 from tests.support.simulation.cluster import boot
 from tests.support.simulation.driver import Driver
 from tests.support.simulation.oracle import FORGER
@@ -129,6 +129,15 @@ def hang(sim: Simulation) -> Heal | None:
         actor.hangs_until = 0.0
 
     return heal
+
+
+def second_read_hangs(sim: Simulation) -> Heal | None:
+    """What a look reads once more gives no answer any more: a person finds that in hours."""
+    if sim.world.second_reads_hang:
+        return None
+    sim.world.second_reads_hang = True
+    sim.later(sim.rng.uniform(300.0, 900.0), lambda: setattr(sim.world, "second_reads_hang", False))
+    return sim.nothing
 
 
 def stall(sim: Simulation) -> Heal | None:
@@ -255,6 +264,16 @@ def person_gives_up(sim: Simulation) -> Heal | None:
     return sim.nothing
 
 
+def person_errs(sim: Simulation) -> Heal | None:
+    """A person says that a driver is dead, and it lives."""
+    driver, state = _a_driver(sim), sim.oracle.state
+    found = None if driver is None else state.incarnations.get(driver.incarnation)
+    if driver is None or found is None or found.state.terminal or not driver.lives or driver.said_dead:
+        return None
+    SaysDead(sim.world, driver.incarnation)
+    return sim.nothing
+
+
 FAULTS: dict[str, Callable[[Simulation], Heal | None]] = {
     "kill": kill,
     "freeze": freeze,
@@ -263,6 +282,7 @@ FAULTS: dict[str, Callable[[Simulation], Heal | None]] = {
     "machine lost": machine_lost,
     "clock jump": clock_jump,
     "hang": hang,
+    "second read hangs": second_read_hangs,
     "stall": stall,
     "slow checkpoint": slow_checkpoint,
     "store away": _everywhere("store_down", True, False),
@@ -285,4 +305,5 @@ FAULTS: dict[str, Callable[[Simulation], Heal | None]] = {
     "script fails": script_fails,
     "relaunch": relaunch,
     "person gives up": person_gives_up,
+    "person errs": person_errs,
 }

@@ -23,7 +23,6 @@ from airflow_stream_provider.planning.task_identity import TaskIdentity
 from tests.support.simulation.airflow import (
     GiveUp,
     LookFor,
-    Plan,
     Task,
     only,
     retire,
@@ -40,6 +39,7 @@ from tests.support.simulation.oracle import FORGER, Oracle
 from tests.support.simulation.queries import Luck
 from tests.support.simulation.recovery import Recovery
 from tests.support.simulation.watching import Runs, Watch
+from tests.support.simulation.wishes import Plan
 from tests.support.simulation.world import LONG, Actor, Fault, MemoryStore, World
 
 some = st.integers(0, 11)

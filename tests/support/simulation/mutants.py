@@ -111,6 +111,16 @@ def lease_renewed_without_the_log(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Agent, "_unreachable", lambda self, error: self._renew(self._clock.monotonic()))
 
 
+@found_as("heeds-the-fence")
+def goes_on_though_fenced(patch: pytest.MonkeyPatch) -> None:
+    def goes_on(state: StreamState, me: DriverView, seconds: float) -> Action:
+        action = decide(state, me, seconds)
+        return Action.WAIT if action is Action.HALT else action
+
+    patch.setattr(Agent, "_lost", lambda self, state: False)
+    patch.setattr(agent, "decide", goes_on)
+
+
 @found_as("good-end")
 def a_good_run_is_halted(patch: pytest.MonkeyPatch) -> None:
     def without_finished(state: StreamState, me: DriverView, take_back_seconds: float) -> Action:

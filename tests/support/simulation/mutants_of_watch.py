@@ -11,13 +11,25 @@ import pytest
 from airflow_stream_provider.hooks import submit
 from airflow_stream_provider.lifecycle import fold as folding
 from airflow_stream_provider.lifecycle import rules
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
-from airflow_stream_provider.planning import descent, fence, recover, recovery_decision
+from airflow_stream_provider.planning import (
+    descent,
+    fence,
+    recover,
+    recovery_decision,
+    retire,
+    revival,
+    roll_back,
+    stop,
+    take_over,
+)
 from airflow_stream_provider.planning.conditions import Dead, Observations
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, recovery_step
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Append
+from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip
+from tests.support.simulation import watching
 from tests.support.simulation.mutants import MUTANTS, everywhere, found_as
 
 
@@ -48,7 +60,7 @@ def the_watch_starts_what_was_stopped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recover, "StreamPhase", Down)
 
 
-@found_as("confirmed-kill", "silent-first")
+@found_as("confirmed-kill", "silent-first", "intent-first")
 def fenced_without_a_confirmation(patch: pytest.MonkeyPatch) -> None:
     def at_once(snapshot: Snapshot, incarnation: str, outcome: Any, reason: str) -> Append:
         return Append(Kind.FENCED, {"incarnation": incarnation, "reason": reason, "evidence": {"driver": "silent"}})
@@ -79,6 +91,59 @@ def the_watch_appoints_the_dead(patch: pytest.MonkeyPatch) -> None:
         return recovery_step(state, {**dict.fromkeys(state.incarnations, True), **holder}, now, **more)
 
     everywhere(patch, recovery_step, all_live)
+
+
+@found_as("runs-again")
+def the_watch_finds_nothing_due(patch: pytest.MonkeyPatch) -> None:
+    everywhere(patch, revival.revival_is_due, lambda snapshot, alive, *, cluster_answers: False)
+    patch.setattr(watching, "revival_is_due", lambda snapshot, alive, *, cluster_answers: False)
+
+
+@found_as("as-asked")
+def a_stop_does_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(stop, "stop", lambda snapshot, identity, outcome, reason: Done({}))
+
+
+@found_as("as-asked")
+def a_stop_retires_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(stop, "retire_all", lambda snapshot, deployments, outcome, reason: None)
+
+
+@found_as("as-asked")
+def a_hand_over_is_done_while_another_holds(patch: pytest.MonkeyPatch) -> None:
+    plan = take_over.take_over
+
+    def soon(snapshot: Snapshot, *rest: Any, **more: Any) -> Any:
+        return Done({}) if snapshot.holding else plan(snapshot, *rest, **more)
+
+    patch.setattr(take_over, "take_over", soon)
+
+
+@found_as("as-asked")
+def a_roll_back_always_skips(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(roll_back, "roll_back", lambda *rest, **more: Skip("Nothing to do."))
+
+
+@found_as("as-asked", "rolled-back-stays")
+def a_roll_back_leaves_the_bad_one_warm(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(roll_back, "_put_aside", lambda snapshot, bads, outcome, reason: None)
+
+
+@found_as("as-asked")
+def a_retirement_does_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(retire, "retire", lambda snapshot, deployment, outcome, reason: Done({}))
+
+
+@found_as("intent-first")
+def fenced_without_an_intent(patch: pytest.MonkeyPatch) -> None:
+    def at_once(snapshot: Snapshot, incarnation: str, outcome: Any, reason: str) -> Any:
+        step = whole(snapshot, incarnation, outcome, reason)
+        policy = snapshot.policy(deployment_of(incarnation))
+        then = Dead(incarnation, policy.lease_seconds, policy.pause_seconds)
+        return Kill(deployment_of(incarnation), then) if getattr(step, "kind", "") == Kind.FENCING else step
+
+    whole = fence.fence
+    everywhere(patch, fence.fence, at_once)
 
 
 @found_as("no-downgrade")

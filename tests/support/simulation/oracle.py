@@ -14,6 +14,8 @@ from tests.support.simulation.world import World
 
 # Whoever writes to the control folder past the rules.
 FORGER = "somebody"
+# Who says that a driver is dead, and may be wrong.
+PERSON = "on-call"
 # The DAG of the runs that bring the stream back.
 REVIVE = "orders__revive"
 # Between two looks of the watch, with what holds up the second, and the process that acts upon it.
@@ -50,6 +52,7 @@ class Oracle:
         self.free_since = 0.0
         self.proven: set[str] = set()
         self.failed_last = False
+        self.to_be_fenced: set[str] = set()
 
     def look(self) -> None:
         damaged, stored = self.world.damaged, getattr(self.world.store, "stored", {})
@@ -76,7 +79,8 @@ class Oracle:
         world = self.world
         if world.violation is not None:
             raise world.violation
-        writers = [name for name, driver in world.drivers.items() if driver.writing]
+        # What one writes that a person has taken for dead, until it reads that, is the person's fault.
+        writers = [name for name, driver in world.drivers.items() if driver.writing and not driver.excused]
         if len(writers) > 1:
             raise Broken("one-writer", writers)
         # Even before anybody else starts: what writes is known to the log as the holder or as one to be fenced.
@@ -193,10 +197,17 @@ class Oracle:
         driver = self.world.drivers[r["incarnation"]]
         # On a machine that the cluster has lost, a standby may wait on for the log; it reads there that it has ended.
         waits = driver.lost and not driver.running
+        self.torn.discard(r["incarnation"])
+        if r.by == PERSON:
+            driver.said_dead = True
+            return
         expect((driver.over or waits) and not driver.writing, "confirmed-kill", r)
         silent = self.world.now - driver.beat_at
         expect(not self.world.data or silent >= self.world.policy.lease_seconds, "silent-first", silent)
-        self.torn.discard(r["incarnation"])
+        expect(r["incarnation"] in self.to_be_fenced, "intent-first", r)
+
+    def _fencing(self, r: Record) -> None:
+        self.to_be_fenced.add(r["incarnation"])
 
     def _failed(self, r: Record) -> None:
         error = r.get("error", "")

@@ -10,7 +10,6 @@ from airflow_stream_provider.planning.task_identity import TaskIdentity
 from tests.support.simulation.airflow import (
     GiveUp,
     LookFor,
-    Plan,
     Task,
     only,
     retire,
@@ -20,6 +19,7 @@ from tests.support.simulation.airflow import (
     stopped_ones,
     take_over,
 )
+from tests.support.simulation.wishes import Plan
 
 if TYPE_CHECKING:
     from tests.support.simulation.seeds import Simulation

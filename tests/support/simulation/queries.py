@@ -162,7 +162,12 @@ class Queries:
         return self.run is None
 
     def _rests(self) -> bool:
-        return self.paused or self.stopping or bool(self._driver.mishap)
+        return self.paused or self.stopping or bool(self._driver.mishap) or self._errs()
+
+    def _errs(self) -> bool:
+        """Whether it goes on though a person has given the stream away: what it wrote would be the person's fault."""
+        data, driver = self._driver.world.data, self._driver
+        return driver.excused and data is not None and data.holder != driver.incarnation
 
     def _batches(self) -> None:
         driver = self._driver
@@ -182,7 +187,7 @@ class Queries:
                 driver.mishap = "failed"
                 continue
             here.point(0.0, "commit")
-            while self.paused:
+            while self.paused or self._errs():
                 here.point(0.2)
             data.commit(run)
             self.run, self.batch = None, number
