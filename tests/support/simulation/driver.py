@@ -96,7 +96,7 @@ class Driver(Actor):
             self.clock += seconds
         if self.over or self.frozen:
             return
-        if self.clock >= self.jvm.deadline or self.world.now + self.skew >= self.jvm.wall_deadline:
+        if not self.jvm.in_time:
             self.crash()
         elif self.running and self.clock - self._renewed >= self.world.policy.lease_seconds:
             expect(self.queries.paused, "lease", self.incarnation)
@@ -296,7 +296,7 @@ class Jvm:
 
     def postpone(self, sent: float) -> None:
         driver = self._driver
-        if driver.clock >= self.deadline or driver.world.now + driver.skew >= self.wall_deadline:
+        if not self.in_time:
             raise LeaseOver("The lease had run out.")
         self.arm(max(self.deadline - driver.world.policy.lease_seconds, sent))
         driver.here.point()  # what it does now may rest on what it saw long ago
@@ -308,11 +308,16 @@ class Jvm:
 
     def halt(self) -> None:
         found = self._driver.log.state.incarnations.get(self._driver.incarnation)
-        # One that was frozen for a lease on its way out is ended by the timer in any case.
-        in_time = self._driver.clock < self.deadline
-        if in_time and found is not None and found.state is IncarnationState.FINISHED:
+        # One that was frozen for a lease on its way out, by either clock, is ended by the timer in any case.
+        if self.in_time and found is not None and found.state is IncarnationState.FINISHED:
             self._driver.world.violation = Broken("good-end", self._driver.incarnation)
         self._driver.end()
+
+    @property
+    def in_time(self) -> bool:
+        """Whether the lease lasts by both clocks."""
+        driver = self._driver
+        return driver.clock < self.deadline and driver.world.now + driver.skew < self.wall_deadline
 
 
 class Clock:
