@@ -27,6 +27,7 @@ class Observations:
     ages: HeartbeatAges = field(default_factory=HeartbeatAges)
     samples: list[SoakLook] = field(default_factory=list)
     over: bool = False  # at the last look the soak's time was over
+    began: float | None = None  # the first look of a wait for a death, by this machine's clock
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,9 @@ class Dead(Condition):
     """An incarnation is confirmed dead: the cluster says that its driver and executors are gone, and its heartbeat has
     stood still for a lease. When they were on a machine that the cluster has lost, for a lease and a pause.
 
+    The wait is over, too, when it has ended by the log, and when something of its deployment is still there two leases
+    after the kill: that did not arrive, as on a machine that was away, or another driver has come up since.
+
     :param lease: seconds.
     :param pause: seconds for which the driver may outlive its lease with paused queries (`Policy.pause_seconds`).
     """
@@ -145,10 +149,20 @@ class Dead(Condition):
         return Needs(drivers=(deployment_of(self.incarnation),))
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return DEAD, with the evidence."""
+        """Return DEAD, with the evidence; REACHED when it has ended by the log; EXPIRED to kill it again."""
+        found = snapshot.state.incarnations.get(self.incarnation)
+        if found is not None and found.state.terminal and self.incarnation not in snapshot.state.must_fence:
+            return WaitOutcome(Ended.REACHED, self.incarnation, "it has ended by the log")
+        seen.began = snapshot.at if seen.began is None else seen.began
         silent = seen.ages.seconds(snapshot, self.incarnation)
         driver = snapshot.drivers.get(deployment_of(self.incarnation))
-        if driver is None or not driver.out_of_sight or silent < self.lease + (0.0 if driver.gone else self.pause):
+        if driver is None:
+            return None
+        if not driver.out_of_sight:
+            # A cluster that does not answer (UNKNOWN) cannot be asked to kill, either.
+            late = snapshot.at > seen.began + silence_limit(self.lease) and driver.state.value != "unknown"
+            return WaitOutcome(Ended.EXPIRED, self.incarnation, "it is still there after the kill") if late else None
+        if silent < self.lease + (0.0 if driver.gone else self.pause):
             return None
         evidence = {"driver": driver.state.value, "submission": driver.submission, "silent_seconds": round(silent, 1)}
         why = "killed and confirmed gone" if driver.gone else "its machine is lost, and it must have halted by now"

@@ -135,6 +135,45 @@ def test_a_driver_on_a_lost_machine_is_dead_only_when_it_must_have_halted() -> N
     assert "machine is lost" in confirmed.reason
 
 
+@pytest.mark.parametrize("state", [DriverState.RUNNING, DriverState.QUEUED, DriverState.KILLED])
+def test_what_is_still_there_two_leases_after_its_kill_must_be_killed_again(state: DriverState) -> None:
+    condition, watch = Dead(OLD, 30.0), Watch()
+    there = {OLD_DEPLOYMENT: driver(state)}
+    # The machine was away when the kill came, or another driver of the deployment has come up since.
+    assert condition.check(seen(RUNNING, {OLD: 7}, there, at=110.0), watch.seen) is None
+    assert condition.check(seen(RUNNING, {OLD: 8}, there, at=169.0), watch.seen) is None
+    late = condition.check(seen(RUNNING, {OLD: 9}, there, at=171.0), watch.seen)
+    assert late is not None
+    assert late.about(Ended.EXPIRED, OLD)
+
+
+def test_a_cluster_that_does_not_answer_is_not_asked_to_kill_again() -> None:
+    condition, watch = Dead(OLD, 30.0), Watch()
+    unknown = {OLD_DEPLOYMENT: driver(DriverState.UNKNOWN)}
+    for at in (110.0, 171.0):
+        assert condition.check(seen(RUNNING, {OLD: 7}, unknown, at=at), watch.seen) is None
+
+
+def test_nobody_waits_for_the_death_of_a_driver_that_another_has_fenced() -> None:
+    # Another driver of its deployment may run on for ever.
+    there = {OLD_DEPLOYMENT: driver(DriverState.RUNNING)}
+    over = Dead(OLD, 30.0).check(seen([*RUNNING, fenced(OLD)], {OLD: 7}, there), Observations())
+    assert over is not None
+    assert over.about(Ended.REACHED, OLD)
+
+
+def test_one_that_stopped_inside_a_batch_is_waited_for_though_it_has_ended() -> None:
+    torn = [*RUNNING, failed(OLD, boundary="interrupted")]
+    assert snapshot(*torn).state.must_fence == (OLD,)
+    gone = {OLD_DEPLOYMENT: driver(DriverState.KILLED, gone=True)}
+    condition, watch = Dead(OLD, 30.0), Watch()
+    assert condition.check(seen(torn, {OLD: 7}, gone), watch.seen) is None
+    watch.now = 31.0
+    found = condition.check(seen(torn, {OLD: 7}, gone), watch.seen)
+    assert found is not None
+    assert found.about(Ended.DEAD, OLD)
+
+
 def test_a_driver_that_does_not_hold_need_not_be_waited_for_on_a_lost_machine() -> None:
     lost = {NEW_DEPLOYMENT: DriverFacts("driver-1", DriverState.FAILED, lost=True)}
     over = DriversGone(NEW_DEPLOYMENT, 200.0).check(seen(BOTH, {}, lost), Observations())
