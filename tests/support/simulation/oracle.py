@@ -195,8 +195,9 @@ class Oracle:
 
     def _fenced(self, r: Record) -> None:
         driver = self.world.drivers[r["incarnation"]]
-        # On a machine that the cluster has lost, a standby may wait on for the log; it reads there that it has ended.
-        waits = driver.lost and not driver.running
+        # On a machine that the cluster had lost at that look, a standby may wait on for the log, or its machine may be
+        # back since; it reads in the log that it has ended.
+        waits = (driver.lost or _saw_it_lost(r)) and not driver.running
         self.torn.discard(r["incarnation"])
         if r.by == PERSON:
             driver.said_dead = True
@@ -249,6 +250,11 @@ class Oracle:
         expect(self.holder is None or deployment_of(self.holder) != r["deployment"], "one-holder", r)
         self._give_up(r["deployment"])
         self.ended.add(r["deployment"])
+
+
+def _saw_it_lost(record: Record) -> bool:
+    evidence = record.get("evidence")
+    return isinstance(evidence, dict) and evidence.get("driver") == "lost"
 
 
 def _by_watch(record: Record) -> bool:
