@@ -46,8 +46,8 @@ class Oracle:
         # By deployment: the hash of its release, and of which it was declared to be another try.
         self.hashes: dict[str, str] = {}
         self.again: dict[str, str] = {}
-        # What was put aside by a roll-back, and what was declared in its place.
-        self.aside: dict[str, str] = {}
+        # What was put aside by roll-backs, and what they declared in its place.
+        self.aside: dict[str, set[str]] = {}
         self.last: str | None = None
         self.free_since = 0.0
         self.proven: set[str] = set()
@@ -123,14 +123,14 @@ class Oracle:
         if _by_watch(r):
             expect(not self._put_aside(r.get("again") or ""), "rolled-back-stays", r)
         if r.get("instead_of"):
-            self.aside[r["instead_of"]] = deployment
+            self.aside.setdefault(r["instead_of"], set()).add(deployment)
 
     def _put_aside(self, deployment: str) -> bool:
         """Whether a roll-back from this deployment, or what it is another try of, to another release is under way."""
         seen, release = set(), self.hashes.get(deployment)
         while deployment and deployment not in seen:
             seen.add(deployment)
-            if deployment in self.aside and self.hashes[self.aside[deployment]] != release:
+            if any(self.hashes[instead] != release for instead in self.aside.get(deployment, ())):
                 return True
             deployment = self.again.get(deployment, "")
         return False
@@ -236,7 +236,8 @@ class Oracle:
     def _give_up(self, deployment: str) -> None:
         """A roll-back is given up when what it declared ends while somebody holds."""
         if self.holder is not None:
-            self.aside = {bad: instead for bad, instead in self.aside.items() if instead != deployment}
+            left = {bad: instead - {deployment} for bad, instead in self.aside.items()}
+            self.aside = {bad: instead for bad, instead in left.items() if instead}
 
     def _stopped(self, r: Record) -> None:
         expect(self.holder is None, "one-holder", r)
