@@ -35,6 +35,7 @@ from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.settings import client_settings
 from airflow_stream_provider.operators.audit import AuditFailed, KafkaTopicAuditOperator
 from airflow_stream_provider.spec.stream import load_spec
+from devstack.drivers import wait_for
 from devstack.kafka_cluster import USERS, Certificates, KafkaCluster
 from devstack.kafka_tools import KafkaTools
 from devstack.kafka_writes import commit_group
@@ -324,8 +325,13 @@ def test_a_broker_that_does_not_answer_loses_only_its_own_sizes(cluster: KafkaCl
         partitions = [TopicPartition("partly", number) for number in range(3)]
         answers = client.log_folders(partitions, [1, 2, 99])
         assert sorted(answers) == [1, 2]
+
+        def sizes() -> set[int]:
+            known = client.log_folders(partitions, [1, 2, 99])
+            return {tp.partition for folders in known.values() for each in folders for tp in each.sizes}
+
         assert answers.problems[99].reason.startswith("Broker 99 does not answer")
-        assert {tp.partition for folders in answers.values() for each in folders for tp in each.sizes} == {0, 1}
+        wait_for("the brokers to make their folders", lambda: sizes() == {0, 1})
         configs = client.configs(brokers=[1, 99], topics=["partly"])
         assert set(configs) == {1, "partly"}
         assert set(configs.problems) == {99}

@@ -288,7 +288,7 @@ def test_the_command_line_shows_a_lag_and_tells_it_by_its_exit_code(stack: Local
     assert (typo.returncode, "There is no stream order" in typo.stderr) == (3, True)
     # Its driver has never given a sign of life.
     assert status.returncode == 2, status.stderr
-    assert (history.returncode, "The watch of orders has no sample yet" in history.stdout) == (3, True), history.stderr
+    assert (history.returncode, "The watch has no sample of orders yet" in history.stdout) == (3, True), history.stderr
     stream.commit()
     (well,) = airflow(stack, "lag orders")
     assert (well.returncode, "PASS" in well.stdout) == (0, True), well.stderr

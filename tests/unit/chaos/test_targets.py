@@ -51,7 +51,7 @@ def events(tmp_path: Path) -> Events:
 def start(stack: NamedStack, name: str, title: str = "", program: str = "sleep 600") -> Process:
     command = ["bash", "-c", f'exec -a "$0" {program}', title or name]
     process = stack.processes.start(name, command, env={}, folder=stack.processes.logs)
-    stack.processes.wait_for("its title", lambda: "exec" not in _line(process), 60, process)
+    stack.processes.wait_for("its title", lambda: _line(process).startswith(title or name), 60, process)
     return process
 
 
