@@ -8,13 +8,10 @@ from functools import partial
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
-from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # Seconds for looking at all of them.
 SECONDS = 10.0
-# So ended, a stream may be left behind.
-_ENDED = {StreamPhase.EMPTY, StreamPhase.STOPPED, StreamPhase.FINISHED}
 
 
 def moved(
@@ -54,9 +51,10 @@ def unsettled(moved: Mapping[str, str], specs: Mapping[str, StreamSpec]) -> dict
 
 def _is_left_alone(spec: StreamSpec, old: str) -> bool:
     from airflow_stream_provider.hooks.stream import StreamHook
+    from airflow_stream_provider.planning.stream_health import RESTING
 
     with contextlib.suppress(ControlUnavailable):  # people are told of that root
         if StreamHook(spec.name, spec.control, spec.cluster).exists():
             return True
     hook = StreamHook(spec.name, old, spec.cluster)
-    return not hook.exists() or hook.control_log.refresh().phase in _ENDED
+    return not hook.exists() or hook.control_log.refresh().phase in RESTING

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,13 +9,12 @@ import pytest
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from chaos.store_faults import ControlFolder
 from tests.support.control_root import new_log
-from tests.support.namespaces import COMMAND, needs_namespaces
+from tests.support.namespaces import COMMAND, needs_fuse
 
 ROOT = Path(__file__).parents[3]
 
 
-@needs_namespaces
-@pytest.mark.skipif(not os.access("/dev/fuse", os.W_OK), reason="no FUSE here")
+@needs_fuse
 @pytest.mark.parametrize("kind", ["hang", "full", "read_only", "away"])
 def test_it_fails_for_all_but_the_second_path_and_is_well_again(tmp_path: Path, kind: str) -> None:
     command = [*COMMAND, sys.executable, "-m", "tests.support.failing_control", str(tmp_path), kind]
