@@ -68,3 +68,8 @@ class HandOverFailed(StreamError):
 
 class ClusterError(StreamError):
     """The cluster refused, did not answer, or has no room; `fields` hold what is free and what was asked for."""
+
+
+def says(error: BaseException) -> str:
+    """Return what people may read of an error: the text of a foreign one may hold what nobody should be sent."""
+    return str(error) if isinstance(error, StreamError) else f"{type(error).__name__}; see the task's log."

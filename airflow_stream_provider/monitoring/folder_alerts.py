@@ -9,10 +9,11 @@ from functools import partial
 from typing import Any
 
 from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lifecycle.errors import says
 from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.alert import Alert, pending_alerts
 from airflow_stream_provider.monitoring.delivery import DELIVERY_SECONDS, Letter, deliver_all
-from airflow_stream_provider.monitoring.folder_reading import FolderReading, says
+from airflow_stream_provider.monitoring.folder_reading import FolderReading
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentKind, IncidentState
 from airflow_stream_provider.monitoring.lag_alert import lag_alert
 from airflow_stream_provider.monitoring.recipients import recipients_of

@@ -14,11 +14,12 @@ from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lag.guarded_reads import NotReached
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
+from airflow_stream_provider.lifecycle.errors import says
 from airflow_stream_provider.monitoring import liveness
 from airflow_stream_provider.monitoring.causes import FAILING_SECONDS, Cause, explained, named, queries_failed
 from airflow_stream_provider.monitoring.folder_alerts import FolderAlerts, Told
 from airflow_stream_provider.monitoring.folder_memory import FolderMemory, Subject
-from airflow_stream_provider.monitoring.folder_reading import FolderReading, says
+from airflow_stream_provider.monitoring.folder_reading import FolderReading
 from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
 from airflow_stream_provider.monitoring.metrics import emit

@@ -15,7 +15,7 @@ from airflow_stream_provider.lag.committed_offsets import Committed
 from airflow_stream_provider.lag.guarded_reads import GuardedReads, NotReached
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import LagReport
-from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.errors import StreamError, says
 from airflow_stream_provider.monitoring import liveness
 from airflow_stream_provider.monitoring.cluster_look import ClusterLook
 from airflow_stream_provider.monitoring.kafka_look import KafkaLook
@@ -167,11 +167,6 @@ def side_by_side(calls: Iterable[Callable[[], None]]) -> None:
     for error in GuardedReads[int, None](max(1, len(each))).run(each, STAGE_SECONDS).values():
         if isinstance(error, Exception):
             log.error("A part of this look failed: %s", says(error), exc_info=error)
-
-
-def says(error: Exception) -> str:
-    """Return what people may read of an error: the text of a foreign one may hold what nobody should be sent."""
-    return str(error) if isinstance(error, StreamError) else f"{type(error).__name__}; see the task's log."
 
 
 def _tried(read: Callable[[str], Any], conn_id: str) -> Any:

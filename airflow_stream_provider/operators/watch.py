@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout
 from typing_extensions import override
 
 from airflow_stream_provider.lag.guarded_reads import GuardedReads, ReadHangs
-from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.errors import SpecError, says
 from airflow_stream_provider.operators.moved_streams import moved, unsettled
 from airflow_stream_provider.operators.watch_memory import LookMemory, hash_of
 from airflow_stream_provider.spec.folder import read_folder
@@ -129,9 +129,7 @@ class _Look:
             self._declare(folder, date)
             triggers = self._triggers(found.revive, folder)
         except (Exception, AirflowTaskTimeout) as error:
-            # The text of a foreign error may hold what nobody should be sent.
-            says = str(error) if isinstance(error, StreamError) else f"{type(error).__name__}; see the task's log."
-            self._tell(f"The watch cannot look at its streams, and would not notice their end. {says}", folder)
+            self._tell(f"The watch cannot look at its streams, and would not notice their end. {says(error)}", folder)
             self._keep()
             raise
         self._tell(found.problem, folder)
