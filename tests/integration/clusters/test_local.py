@@ -156,6 +156,7 @@ def test_an_overview_shows_each_driver_as_its_status_and_links_do(tmp_path: Path
     Path(alive, "log").symlink_to("/logs/alive.log")
     process = subprocess.Popen(["sleep", "600"], env={**os.environ, processes.MARK: alive})
     try:
+        wait_for("the process to show its mark", lambda: processes.of(alive))  # none until its exec is done
         found = cluster.overview([*drivers, alive, elsewhere, never])
         assert {name: view.state for name, view in found.items()} == {
             **drivers,

