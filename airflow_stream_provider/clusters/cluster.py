@@ -31,6 +31,11 @@ class DriverState(StrEnum):
         return self not in (DriverState.QUEUED, DriverState.RUNNING, DriverState.UNKNOWN)
 
     @property
+    def known(self) -> bool:
+        """Whether the cluster has answered."""
+        return self is not DriverState.UNKNOWN
+
+    @property
     def description(self) -> str:
         """The state in one sentence, for logs and error messages."""
         return _DESCRIPTIONS[self]
@@ -71,7 +76,7 @@ class Remains:
     :param alive: what the cluster lists, or cannot rule out now.
     :param lost: what ran on a machine that the cluster has lost. Nobody can be asked whether it still runs: it may be
         without power, or only cut off. It counts as gone when its heartbeat has stood still for the lease and
-        `Policy.pause_seconds`, after which it has halted itself.
+        `Policy.pause_seconds`, after which the driver has halted itself, and another lease, for its executors.
     """
 
     alive: tuple[str, ...] = ()

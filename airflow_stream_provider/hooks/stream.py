@@ -30,7 +30,7 @@ from airflow_stream_provider.lifecycle.ids import check_stream_name, deployment_
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.conditions import Needs
+from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot, submission_of
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from airflow_stream_provider.links.stream import DriverLogLink, SparkUiLink, key
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
-    from airflow_stream_provider.planning.conditions import Condition, Needs
+    from airflow_stream_provider.planning.condition import Condition, Needs
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.step_loop import End
     from airflow_stream_provider.planning.steps import Declare, Step
@@ -85,7 +85,7 @@ class StreamOperator(BaseOperator):
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         """Return what `plan` needs beyond the control log and the heartbeats of the snapshot."""
-        from airflow_stream_provider.planning.conditions import Needs
+        from airflow_stream_provider.planning.condition import Needs
 
         return Needs()
 

@@ -9,7 +9,7 @@ from typing_extensions import override
 from airflow_stream_provider.operators.base import StreamOperator
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.planning.conditions import Needs
+    from airflow_stream_provider.planning.condition import Needs
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.steps import Step
     from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -30,7 +30,7 @@ class MakeRoomOperator(StreamOperator):
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         """Ask the cluster which of their drivers are gone."""
-        from airflow_stream_provider.planning.conditions import Needs
+        from airflow_stream_provider.planning.condition import Needs
         from airflow_stream_provider.planning.retire import leftovers
 
         return Needs(drivers=leftovers(snapshot, identity))

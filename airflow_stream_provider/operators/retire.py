@@ -9,7 +9,7 @@ from typing_extensions import override
 from airflow_stream_provider.operators.base import StreamOperator
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.planning.conditions import Needs
+    from airflow_stream_provider.planning.condition import Needs
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.steps import Step
     from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -30,6 +30,6 @@ class RetireOperator(StreamOperator):
 
     @override
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        from airflow_stream_provider.planning.conditions import Needs
+        from airflow_stream_provider.planning.condition import Needs
 
         return Needs(drivers=(self.deployment,) if self.deployment in snapshot.state.deployments else ())

@@ -15,7 +15,7 @@ from airflow_stream_provider.operators.base import StreamOperator
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
-    from airflow_stream_provider.planning.conditions import Needs
+    from airflow_stream_provider.planning.condition import Needs
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.steps import Step
     from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -74,7 +74,7 @@ class ReviveStreamOperator(StreamOperator):
 
     @override
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
-        from airflow_stream_provider.planning.conditions import Needs
+        from airflow_stream_provider.planning.condition import Needs
         from airflow_stream_provider.planning.recover import drivers_of_interest
 
         return Needs(drivers=drivers_of_interest(snapshot))

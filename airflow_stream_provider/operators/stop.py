@@ -11,7 +11,7 @@ from typing_extensions import override
 from airflow_stream_provider.operators.base import StreamOperator
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.planning.conditions import Needs
+    from airflow_stream_provider.planning.condition import Needs
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.steps import Step
     from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -36,7 +36,7 @@ class StopStreamOperator(StreamOperator):
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         """Ask the cluster which drivers are gone, once nobody holds."""
-        from airflow_stream_provider.planning.conditions import Needs
+        from airflow_stream_provider.planning.condition import Needs
         from airflow_stream_provider.planning.stop import stoppable
 
         return Needs(drivers=() if snapshot.holding else stoppable(snapshot, identity))

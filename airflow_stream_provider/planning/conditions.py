@@ -3,57 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from airflow_stream_provider.lag.limits import Health
-from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.state import RequestStage
-from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges, silence_limit
+from airflow_stream_provider.planning.condition import Condition, Needs, Observations
+from airflow_stream_provider.planning.deaths import Dead, DriversGone
+from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.soak import SoakLimits, SoakLook, SoakResult, judge_soak, lag_known, soak_look
-from airflow_stream_provider.planning.wait_loop import WaitCondition
+from airflow_stream_provider.planning.soak import SoakLimits, SoakResult, judge_soak, lag_known, soak_look
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
-
-
-@dataclass
-class Observations:
-    """What one observer of a stream has seen so far."""
-
-    ages: HeartbeatAges = field(default_factory=HeartbeatAges)
-    samples: list[SoakLook] = field(default_factory=list)
-    over: bool = False  # at the last look the soak's time was over
-    began: float | None = None  # the first look of a wait for a death, by this machine's clock
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What a look must include besides the control log and the heartbeats.
-
-    :param drivers: deployments whose driver the cluster is asked about.
-    :param lag: what the lag report must say exactly; None: the lag is not measured.
-    """
-
-    drivers: tuple[str, ...] = ()
-    lag: Moments | None = None
-
-
-class Condition(WaitCondition[Snapshot, Observations]):
-    """Base of the conditions on a stream. `pace`: seconds between two looks."""
-
-    pace: ClassVar[float] = 2.0
-
-    def new_memory(self) -> Observations:
-        """Return observations without any look."""
-        return Observations()
-
-    def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
-        """Return what the next look must include, from the last one."""
-        return Needs()
 
 
 @dataclass(frozen=True)
@@ -124,75 +87,6 @@ class RequestOver(Condition):
     def _ended(self, snapshot: Snapshot, incarnation: str) -> bool:
         found = snapshot.state.incarnations.get(incarnation)
         return found is not None and found.state.terminal
-
-
-@dataclass(frozen=True)
-class Dead(Condition):
-    """An incarnation is confirmed dead: the cluster says that its driver and executors are gone, and its heartbeat has
-    stood still for a lease. When they were on a machine that the cluster has lost, for a lease and a pause.
-
-    The wait is over, too, when it has ended by the log, and when something of its deployment is still there two leases
-    after the kill: that did not arrive, as on a machine that was away, or another driver has come up since.
-
-    :param lease: seconds.
-    :param pause: seconds for which the driver may outlive its lease with paused queries (`Policy.pause_seconds`).
-    """
-
-    incarnation: str
-    lease: float
-    pause: float = Policy.pause_seconds
-
-    WAITS_FOR: ClassVar[str] = "the cluster to confirm that {incarnation} is gone, and its heartbeat to stand still"
-
-    def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
-        """Ask the cluster about its driver and executors."""
-        return Needs(drivers=(deployment_of(self.incarnation),))
-
-    def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return DEAD, with the evidence; REACHED when it has ended by the log; EXPIRED to kill it again."""
-        found = snapshot.state.incarnations.get(self.incarnation)
-        if found is not None and found.state.terminal and self.incarnation not in snapshot.state.must_fence:
-            return WaitOutcome(Ended.REACHED, self.incarnation, "it has ended by the log")
-        seen.began = snapshot.at if seen.began is None else seen.began
-        silent = seen.ages.seconds(snapshot, self.incarnation)
-        driver = snapshot.drivers.get(deployment_of(self.incarnation))
-        if driver is None:
-            return None
-        if not driver.out_of_sight:
-            # A cluster that does not answer (UNKNOWN) cannot be asked to kill, either.
-            late = snapshot.at > seen.began + silence_limit(self.lease) and driver.state.value != "unknown"
-            return WaitOutcome(Ended.EXPIRED, self.incarnation, "it is still there after the kill") if late else None
-        if silent < self.lease + (0.0 if driver.gone else self.pause):
-            return None
-        evidence = {"driver": driver.state.value, "submission": driver.submission, "silent_seconds": round(silent, 1)}
-        why = "killed and confirmed gone" if driver.gone else "its machine is lost, and it must have halted by now"
-        still = {self.incarnation: snapshot.counter(self.incarnation)}
-        return WaitOutcome(Ended.DEAD, self.incarnation, why, evidence, counters=still)
-
-
-@dataclass(frozen=True)
-class DriversGone(Condition):
-    """The driver and executors of a deployment that does not hold are gone, or were on a machine that the cluster has
-    lost: the driver reads there that it has ended. `grace_until`: seconds since 1970.
-    """
-
-    deployment: str
-    grace_until: float
-
-    WAITS_FOR: ClassVar[str] = "the driver of {deployment} to exit"
-
-    def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
-        """Ask the cluster about its driver and executors."""
-        return Needs(drivers=(self.deployment,))
-
-    def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return REACHED, or EXPIRED when they are still there after the grace time and must be killed."""
-        driver = snapshot.drivers.get(self.deployment)
-        if driver is None or driver.out_of_sight:
-            return WaitOutcome(Ended.REACHED, self.deployment)
-        if snapshot.at > self.grace_until:
-            return WaitOutcome(Ended.EXPIRED, self.deployment, "it did not exit by itself")
-        return None
 
 
 @dataclass(frozen=True)
@@ -371,3 +265,17 @@ def _lost(snapshot: Snapshot, incarnation: str, silent: float, lease: float) -> 
     # A driver that pauses while the control folder is away is alive: only the cluster's word shortens this time.
     dead = driver is not None and driver.state.terminal
     return silent > (lease if dead else silence_limit(lease))
+
+
+# What a trigger may carry.
+CONDITIONS: tuple[type[Condition], ...] = (
+    StandbyUp,
+    RequestOver,
+    Dead,
+    DriversGone,
+    Pause,
+    FirstCommits,
+    Soaked,
+    SignsOfLife,
+    InPhase,
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.planning.conditions import Dead
+from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Kill, Step
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome

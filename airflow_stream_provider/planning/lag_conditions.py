@@ -115,3 +115,7 @@ class CaughtUp(LagCondition):
         if report is None or report.at < self.moment or report.unread_before(self.moment) is not False:
             return None
         return WaitOutcome(Ended.REACHED, reason=f"behind by {count(report.records, 'record')}")
+
+
+# What a trigger may carry.
+LAG_CONDITIONS: tuple[type[LagCondition], ...] = (Measured, WithinLimits, CaughtUp)

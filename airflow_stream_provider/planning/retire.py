@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.planning.conditions import DriversGone
+from airflow_stream_provider.planning.deaths import DriversGone
 from airflow_stream_provider.planning.requests import follow
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Step, Wait

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple, Protocol
 
-from airflow_stream_provider.planning.conditions import Needs
+from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import ask_again, nobody_else_submitted
 from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Kill, Skip, Step, Submit, Wait

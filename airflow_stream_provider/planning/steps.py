@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.planning.conditions import Condition
+from airflow_stream_provider.planning.condition import Condition
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
@@ -56,14 +56,14 @@ class WaitCondition(Generic[Look, Memory]):
 C = TypeVar("C", bound=WaitCondition[Any, Any])
 
 
-def condition_from_json(data: Mapping[str, Any], kind: type[C]) -> C:
+def condition_from_json(data: Mapping[str, Any], kinds: Sequence[type[C]]) -> C:
     """Return the condition that a trigger carries.
 
-    :param kind: base class of the conditions that are accepted.
+    :param kinds: the conditions that are accepted.
     :raises StreamError: it is none of them, or has other fields.
     """
     fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
-    known: dict[str, type[C]] = {each.__name__: each for each in kind.__subclasses__()}
+    known: dict[str, type[C]] = {each.__name__: each for each in kinds}
     try:
         return known[fields.pop("condition")](**fields)
     except (KeyError, TypeError) as error:

@@ -14,7 +14,7 @@ from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.planning.lag_conditions import LagCondition
+from airflow_stream_provider.planning.lag_conditions import LAG_CONDITIONS
 from airflow_stream_provider.planning.wait_loop import Looks, condition_from_json, wait
 from airflow_stream_provider.triggers.shared_reader import SharedReader, next_tick, shared_reader
 
@@ -64,7 +64,7 @@ class LagTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event: the WaitOutcome."""
         target = LagTarget(**self.target)
-        condition = condition_from_json(self.condition, LagCondition)
+        condition = condition_from_json(self.condition, LAG_CONDITIONS)
         # The reader is left before the event: code after a yield may never run.
         async with shared_reader(target.kafka) as reader:
             looks = _LagLooks(reader, target, condition.moments, self.interval, self.deadline)

@@ -11,7 +11,8 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_stream_provider.control.daemon_thread import DaemonThread
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.planning.conditions import Condition, Observations
+from airflow_stream_provider.planning.condition import Condition, Observations
+from airflow_stream_provider.planning.conditions import CONDITIONS
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.wait_loop import Looks, condition_from_json, wait
 from airflow_stream_provider.planning.wait_outcome import Ended
@@ -52,7 +53,7 @@ class StreamTrigger(BaseTrigger):
         # Imported here: operators import this module, and parsing a DAG file needs no hook.
         from airflow_stream_provider.hooks.stream import StreamHook
 
-        condition = condition_from_json(self.condition, Condition)
+        condition = condition_from_json(self.condition, CONDITIONS)
         hook = StreamHook(**self.address)
         looks = _StreamLooks(hook, condition)
         try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow_stream_provider.hooks.stream import StreamHook
-from airflow_stream_provider.planning.conditions import Needs
+from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.retire import retire
 from airflow_stream_provider.planning.roll_back import roll_back
 from airflow_stream_provider.planning.snapshot import Snapshot

@@ -19,7 +19,7 @@ from airflow_stream_provider.planning import roll_back as rolling_back
 from airflow_stream_provider.planning import stand_by as standing_by
 from airflow_stream_provider.planning import stop as stopping
 from airflow_stream_provider.planning import take_over as taking_over
-from airflow_stream_provider.planning.conditions import Condition, Needs, Observations
+from airflow_stream_provider.planning.condition import Condition, Needs, Observations
 from airflow_stream_provider.planning.fence import fence, may_fence
 from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot

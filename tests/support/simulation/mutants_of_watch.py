@@ -25,7 +25,8 @@ from airflow_stream_provider.planning import (
     stop,
     take_over,
 )
-from airflow_stream_provider.planning.conditions import Dead, Observations
+from airflow_stream_provider.planning.condition import Observations
+from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, recovery_step
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip

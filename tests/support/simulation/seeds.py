@@ -247,7 +247,7 @@ class Simulation:
         for name, driver in self.world.drivers.items():
             if driver.writing and name not in self._ending and driver.over:
                 self._ending.add(name)
-                self.later(self.rng.uniform(0.0, POLICY.pause_seconds), partial(setattr, driver, "writing", False))
+                self.later(self.rng.uniform(0.0, POLICY.lease_seconds), partial(setattr, driver, "writing", False))
         while self.world.late:
             seq, data = self.world.late.pop()
             self.later(self.rng.uniform(0.0, 12.0), partial(self._late, seq, data))

@@ -13,7 +13,7 @@ from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.monitoring import liveness
 from airflow_stream_provider.monitoring.watch_look import sample_of
-from airflow_stream_provider.planning.conditions import Needs
+from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.recover import drivers_of_interest, recover
 from airflow_stream_provider.planning.recovery_decision import RecoveryStep, coming_up, recovery_step
 from airflow_stream_provider.planning.revival import revival_is_due

@@ -31,7 +31,7 @@ from airflow_stream_provider.lifecycle.errors import (
 )
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.saved_state import load
-from airflow_stream_provider.planning.conditions import Needs
+from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.checkpoint_trees import commit, kafka, new, plan

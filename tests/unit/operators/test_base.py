@@ -16,7 +16,9 @@ from airflow_stream_provider.operators.fence import FenceOperator
 from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
 from airflow_stream_provider.operators.soak import SoakOperator
 from airflow_stream_provider.operators.stop import StopStreamOperator
-from airflow_stream_provider.planning.conditions import Dead, InPhase, Needs
+from airflow_stream_provider.planning.condition import Needs
+from airflow_stream_provider.planning.conditions import InPhase
+from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Kill, Skip, Step, Submit, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity

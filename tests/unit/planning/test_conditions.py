@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,27 +9,26 @@ from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.planning.condition import Condition, Observations
 from airflow_stream_provider.planning.conditions import (
-    Condition,
-    Dead,
-    DriversGone,
+    CONDITIONS,
     FirstCommits,
     InPhase,
-    Observations,
     Pause,
     RequestOver,
     SignsOfLife,
     Soaked,
     StandbyUp,
 )
-from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
-from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot
+from airflow_stream_provider.planning.deaths import Dead, DriversGone
+from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.soak import SoakLimits
 from airflow_stream_provider.planning.wait_loop import condition_from_json
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
-from tests.support.snapshots import ASKED, BOTH, RUNNING, UPGRADED, snapshot
+from tests.support.looks import Watch, driver, seen
+from tests.support.snapshots import ASKED, BOTH, RUNNING, UPGRADED
 from tests.support.story import (
     NEW,
     NEW_DEPLOYMENT,
@@ -60,36 +58,20 @@ ALL: list[Condition] = [
 ]
 
 
+def test_a_trigger_may_carry_each_condition() -> None:
+    assert [type(condition) for condition in ALL] == list(CONDITIONS)
+
+
 @pytest.mark.parametrize("condition", ALL, ids=lambda condition: type(condition).__name__)
 def test_a_condition_survives_the_metadata_database(condition: Condition) -> None:
-    assert condition_from_json(condition.to_json(), Condition) == condition
+    assert condition_from_json(condition.to_json(), CONDITIONS) == condition
     assert condition.description
 
 
 @pytest.mark.parametrize("data", [{}, {"condition": "Nothing"}, {"condition": "StandbyUp", "unknown": 1}])
 def test_what_is_no_condition_is_refused(data: dict[str, Any]) -> None:
     with pytest.raises(StreamError):
-        condition_from_json(data, Condition)
-
-
-class Watch:
-    """A memory whose clock the test turns."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.seen = Observations(HeartbeatAges(lambda: self.now))
-
-
-def seen(
-    story: list[Any], counters: Mapping[str, int], drivers: Mapping[str, DriverFacts] | None = None, **fields: Any
-) -> Snapshot:
-    found = snapshot(*story, at=fields.pop("at", 110.0))
-    beats = {name: Heartbeat(counter=counter) for name, counter in counters.items()}
-    return Snapshot(found.stream, found.at, found.state, found.records, beats, drivers or {}, **fields)
-
-
-def driver(state: DriverState, *, gone: bool = False) -> DriverFacts:
-    return DriverFacts("driver-1", state, gone)
+        condition_from_json(data, CONDITIONS)
 
 
 def test_standing_by_is_over_when_the_driver_is_up_or_dead() -> None:
@@ -104,100 +86,6 @@ def test_standing_by_is_over_when_the_driver_is_up_or_dead() -> None:
     up = condition.check(seen(BOTH, {}), Observations())
     assert up is not None
     assert up.ended is Ended.REACHED
-
-
-def test_a_driver_is_dead_only_when_both_the_cluster_and_the_heartbeat_say_so() -> None:
-    condition, watch = Dead(OLD, 30.0), Watch()
-    gone, there = {OLD_DEPLOYMENT: driver(DriverState.KILLED, gone=True)}, {OLD_DEPLOYMENT: driver(DriverState.KILLED)}
-    assert condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen) is None
-    watch.now = 29.0
-    assert condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen) is None
-    watch.now = 31.0
-    assert condition.check(seen(RUNNING, {OLD: 7}, there), watch.seen) is None
-    assert condition.check(seen(RUNNING, {OLD: 7}), watch.seen) is None
-    confirmed = condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen)
-    assert confirmed is not None
-    assert confirmed.about(Ended.DEAD, OLD)
-    assert confirmed.evidence == {"driver": "killed", "submission": "driver-1", "silent_seconds": 31.0}
-    assert confirmed.counters == {OLD: 7}
-
-
-def test_a_driver_on_a_lost_machine_is_dead_only_when_it_must_have_halted() -> None:
-    condition, watch = Dead(OLD, 30.0, 600.0), Watch()
-    lost = {OLD_DEPLOYMENT: DriverFacts("driver-1", DriverState.FAILED, lost=True)}
-    for now in (0.0, 31.0, 629.0):
-        watch.now = now
-        assert condition.check(seen(RUNNING, {OLD: 7}, lost), watch.seen) is None
-    watch.now = 631.0
-    confirmed = condition.check(seen(RUNNING, {OLD: 7}, lost), watch.seen)
-    assert confirmed is not None
-    assert confirmed.about(Ended.DEAD, OLD)
-    assert "machine is lost" in confirmed.reason
-
-
-@pytest.mark.parametrize("state", [DriverState.RUNNING, DriverState.QUEUED, DriverState.KILLED])
-def test_what_is_still_there_two_leases_after_its_kill_must_be_killed_again(state: DriverState) -> None:
-    condition, watch = Dead(OLD, 30.0), Watch()
-    there = {OLD_DEPLOYMENT: driver(state)}
-    # The machine was away when the kill came, or another driver of the deployment has come up since.
-    assert condition.check(seen(RUNNING, {OLD: 7}, there, at=110.0), watch.seen) is None
-    assert condition.check(seen(RUNNING, {OLD: 8}, there, at=169.0), watch.seen) is None
-    late = condition.check(seen(RUNNING, {OLD: 9}, there, at=171.0), watch.seen)
-    assert late is not None
-    assert late.about(Ended.EXPIRED, OLD)
-
-
-def test_a_cluster_that_does_not_answer_is_not_asked_to_kill_again() -> None:
-    condition, watch = Dead(OLD, 30.0), Watch()
-    unknown = {OLD_DEPLOYMENT: driver(DriverState.UNKNOWN)}
-    for at in (110.0, 171.0):
-        assert condition.check(seen(RUNNING, {OLD: 7}, unknown, at=at), watch.seen) is None
-
-
-def test_nobody_waits_for_the_death_of_a_driver_that_another_has_fenced() -> None:
-    # Another driver of its deployment may run on for ever.
-    there = {OLD_DEPLOYMENT: driver(DriverState.RUNNING)}
-    over = Dead(OLD, 30.0).check(seen([*RUNNING, fenced(OLD)], {OLD: 7}, there), Observations())
-    assert over is not None
-    assert over.about(Ended.REACHED, OLD)
-
-
-def test_one_that_stopped_inside_a_batch_is_waited_for_though_it_has_ended() -> None:
-    torn = [*RUNNING, failed(OLD, boundary="interrupted")]
-    assert snapshot(*torn).state.must_fence == (OLD,)
-    gone = {OLD_DEPLOYMENT: driver(DriverState.KILLED, gone=True)}
-    condition, watch = Dead(OLD, 30.0), Watch()
-    assert condition.check(seen(torn, {OLD: 7}, gone), watch.seen) is None
-    watch.now = 31.0
-    found = condition.check(seen(torn, {OLD: 7}, gone), watch.seen)
-    assert found is not None
-    assert found.about(Ended.DEAD, OLD)
-
-
-def test_a_driver_that_does_not_hold_need_not_be_waited_for_on_a_lost_machine() -> None:
-    lost = {NEW_DEPLOYMENT: DriverFacts("driver-1", DriverState.FAILED, lost=True)}
-    over = DriversGone(NEW_DEPLOYMENT, 200.0).check(seen(BOTH, {}, lost), Observations())
-    assert over is not None
-    assert over.ended is Ended.REACHED
-
-
-def test_one_beat_starts_the_lease_anew() -> None:
-    condition, watch = Dead(OLD, 30.0), Watch()
-    gone = {OLD_DEPLOYMENT: driver(DriverState.KILLED, gone=True)}
-    condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen)
-    watch.now = 31.0
-    assert condition.check(seen(RUNNING, {OLD: 8}, gone), watch.seen) is None
-    watch.now = 60.0
-    assert condition.check(seen(RUNNING, {OLD: 8}, gone), watch.seen) is None
-
-
-def test_an_observer_that_could_not_look_forgets() -> None:
-    condition, watch = Dead(OLD, 30.0), Watch()
-    gone = {OLD_DEPLOYMENT: driver(DriverState.KILLED, gone=True)}
-    condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen)
-    watch.seen.ages = HeartbeatAges(lambda: watch.now)
-    watch.now = 31.0
-    assert condition.check(seen(RUNNING, {OLD: 7}, gone), watch.seen) is None
 
 
 def test_a_request_is_watched_for_silence_and_expiry() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.conditions import Dead
+from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.fence import fence, fence_first, may_fence
 from airflow_stream_provider.planning.steps import Append, Kill
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome

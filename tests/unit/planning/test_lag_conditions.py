@@ -11,7 +11,13 @@ from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
 from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.planning.lag_conditions import CaughtUp, LagCondition, Measured, Unknown, WithinLimits
+from airflow_stream_provider.planning.lag_conditions import (
+    LAG_CONDITIONS,
+    CaughtUp,
+    Measured,
+    Unknown,
+    WithinLimits,
+)
 from airflow_stream_provider.planning.wait_loop import condition_from_json
 from airflow_stream_provider.planning.wait_outcome import Ended
 from tests.support.lag_reports import partition, report
@@ -89,12 +95,12 @@ def test_a_moment_that_has_not_come_is_waited_for() -> None:
 
 @pytest.mark.parametrize("condition", [Measured(LIMITS), WithinLimits(LIMITS, 5.0, "skip"), CaughtUp(LIMITS, 7.0)])
 def test_conditions_survive_the_metadata_database(condition: Any) -> None:
-    assert condition_from_json(json.loads(json.dumps(condition.to_json())), LagCondition) == condition
+    assert condition_from_json(json.loads(json.dumps(condition.to_json())), LAG_CONDITIONS) == condition
 
 
 def test_a_condition_of_another_version_is_refused_with_what_to_do() -> None:
     with pytest.raises(StreamError, match="Clear the task"):
-        condition_from_json({"condition": "Faster"}, LagCondition)
+        condition_from_json({"condition": "Faster"}, LAG_CONDITIONS)
 
 
 def test_the_evidence_is_the_report_with_alarms_by_the_conditions_own_ceilings() -> None:

@@ -11,7 +11,8 @@ from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.conditions import Dead, RequestOver, SignsOfLife, StandbyUp
+from airflow_stream_provider.planning.conditions import RequestOver, SignsOfLife, StandbyUp
+from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.recover import ADOPT_SECONDS, drivers_of_interest, recover
 from airflow_stream_provider.planning.snapshot import DriverFacts
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Kill, Skip, Submit, Wait

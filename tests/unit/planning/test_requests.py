@@ -10,7 +10,8 @@ import pytest
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import Request
-from airflow_stream_provider.planning.conditions import Dead, RequestOver
+from airflow_stream_provider.planning.conditions import RequestOver
+from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.requests import ANSWER_SECONDS, ask, follow
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Kill, Step, Wait

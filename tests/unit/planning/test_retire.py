@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_stream_provider.planning.conditions import DriversGone
+from airflow_stream_provider.planning.deaths import DriversGone
 from airflow_stream_provider.planning.retire import leftovers, retire
 from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.conditions import Dead, RequestOver
+from airflow_stream_provider.planning.conditions import RequestOver
+from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.recover import recover
 from airflow_stream_provider.planning.roll_back import roll_back
 from airflow_stream_provider.planning.steps import Append, GiveUp, Kill, Skip, Submit, Wait

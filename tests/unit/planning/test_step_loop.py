@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.planning.conditions import Needs, Pause
+from airflow_stream_provider.planning.condition import Needs
+from airflow_stream_provider.planning.conditions import Pause
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.step_loop import carry_out
 from airflow_stream_provider.planning.steps import Append, Declare, Skip, Step, Submit, Wait

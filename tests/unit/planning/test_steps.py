@@ -7,7 +7,8 @@ from typing import get_args
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
-from airflow_stream_provider.planning.conditions import Dead, StandbyUp
+from airflow_stream_provider.planning.conditions import StandbyUp
+from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Kill, Skip, Step, Submit, Wait
 
 UP, DEAD = StandbyUp("orders-2"), Dead("orders-1.00000001", 30.0)

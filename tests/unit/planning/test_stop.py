@@ -6,7 +6,7 @@ import pytest
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.conditions import DriversGone
+from airflow_stream_provider.planning.deaths import DriversGone
 from airflow_stream_provider.planning.recover import recover
 from airflow_stream_provider.planning.snapshot import DriverFacts
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Skip, Wait

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.conditions import Dead, FirstCommits, RequestOver
+from airflow_stream_provider.planning.conditions import FirstCommits, RequestOver
+from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.retire import retire
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Kill, Wait
 from airflow_stream_provider.planning.take_over import take_over

@@ -136,6 +136,6 @@ def test_a_timeout_of_the_look_itself_is_an_error() -> None:
 
 def test_only_conditions_of_the_wanted_kind_are_read() -> None:
     condition = SeenTwice(7, ("a", "b"))
-    assert condition_from_json({**condition.to_json(), "names": ["a", "b"]}, NumberCondition) == condition
+    assert condition_from_json({**condition.to_json(), "names": ["a", "b"]}, [SeenTwice]) == condition
     with pytest.raises(StreamError, match="is not a condition that this version knows"):
-        condition_from_json({"condition": "CaughtUp", "moment": 1.0}, NumberCondition)
+        condition_from_json({"condition": "CaughtUp", "moment": 1.0}, [SeenTwice])

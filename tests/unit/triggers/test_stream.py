@@ -11,7 +11,8 @@ import pytest
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from airflow_stream_provider.planning.conditions import Condition, InPhase, Needs, StandbyUp
+from airflow_stream_provider.planning.condition import Condition, Needs
+from airflow_stream_provider.planning.conditions import InPhase, StandbyUp
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.triggers.stream import StreamTrigger
 from tests.support.control_root import new_log

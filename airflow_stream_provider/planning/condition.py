@@ -1,0 +1,48 @@
+"""The base of what a task can wait for that has to do with a stream. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from airflow_stream_provider.lag.moments import Moments
+from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.soak import SoakLook
+from airflow_stream_provider.planning.wait_loop import WaitCondition
+
+
+@dataclass
+class Observations:
+    """What one observer of a stream has seen so far."""
+
+    ages: HeartbeatAges = field(default_factory=HeartbeatAges)
+    samples: list[SoakLook] = field(default_factory=list)
+    over: bool = False  # at the last look the soak's time was over
+    began: float | None = None  # the first look of a wait for a death, by this machine's clock
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a look must include besides the control log and the heartbeats.
+
+    :param drivers: deployments whose driver the cluster is asked about.
+    :param lag: what the lag report must say exactly; None: the lag is not measured.
+    """
+
+    drivers: tuple[str, ...] = ()
+    lag: Moments | None = None
+
+
+class Condition(WaitCondition[Snapshot, Observations]):
+    """Base of the conditions on a stream. `pace`: seconds between two looks."""
+
+    pace: ClassVar[float] = 2.0
+
+    def new_memory(self) -> Observations:
+        """Return observations without any look."""
+        return Observations()
+
+    def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
+        """Return what the next look must include, from the last one."""
+        return Needs()

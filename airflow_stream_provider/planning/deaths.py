@@ -1,0 +1,84 @@
+"""Waits for the end of a driver: of one that is killed, or that is to exit by itself. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.planning.condition import Condition, Needs, Observations
+from airflow_stream_provider.planning.heartbeat_age import silence_limit
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+
+
+@dataclass(frozen=True)
+class Dead(Condition):
+    """An incarnation is confirmed dead: the cluster says that its driver and executors are gone, and its heartbeat has
+    stood still for a lease. When they were on a machine that the cluster has lost, for a lease and a pause, after which
+    the driver has halted, and another lease, in which its executors notice (Spark's CoarseGrainedExecutorBackend exits
+    when it loses its driver).
+
+    The wait is over, too, when it has ended by the log, and when something of its deployment is still there two leases
+    after the kill: that did not arrive, as on a machine that was away, or another driver has come up since.
+
+    :param lease: seconds.
+    :param pause: seconds for which the driver may outlive its lease with paused queries (`Policy.pause_seconds`).
+    """
+
+    incarnation: str
+    lease: float
+    pause: float = Policy.pause_seconds
+
+    WAITS_FOR: ClassVar[str] = "the cluster to confirm that {incarnation} is gone, and its heartbeat to stand still"
+
+    def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
+        """Ask the cluster about its driver and executors."""
+        return Needs(drivers=(deployment_of(self.incarnation),))
+
+    def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
+        """Return DEAD, with the evidence; REACHED when it has ended by the log; EXPIRED to kill it again."""
+        found = snapshot.state.incarnations.get(self.incarnation)
+        if found is not None and found.state.terminal and self.incarnation not in snapshot.state.must_fence:
+            return WaitOutcome(Ended.REACHED, self.incarnation, "it has ended by the log")
+        seen.began = snapshot.at if seen.began is None else seen.began
+        silent = seen.ages.seconds(snapshot, self.incarnation)
+        driver = snapshot.drivers.get(deployment_of(self.incarnation))
+        if driver is None:
+            return None
+        if not driver.out_of_sight:
+            # A cluster that does not answer cannot be asked to kill, either.
+            late = snapshot.at > seen.began + silence_limit(self.lease) and driver.state.known
+            return WaitOutcome(Ended.EXPIRED, self.incarnation, "it is still there after the kill") if late else None
+        if silent < (self.lease if driver.gone else 2 * self.lease + self.pause):
+            return None
+        evidence = {"driver": driver.state.value, "submission": driver.submission, "silent_seconds": round(silent, 1)}
+        why = "killed and confirmed gone" if driver.gone else "its machine is lost, and it must have ended by now"
+        still = {self.incarnation: snapshot.counter(self.incarnation)}
+        return WaitOutcome(Ended.DEAD, self.incarnation, why, evidence, counters=still)
+
+
+@dataclass(frozen=True)
+class DriversGone(Condition):
+    """The driver and executors of a deployment that does not hold are gone, or were on a machine that the cluster has
+    lost: the driver reads there that it has ended. `grace_until`: seconds since 1970.
+    """
+
+    deployment: str
+    grace_until: float
+
+    WAITS_FOR: ClassVar[str] = "the driver of {deployment} to exit"
+
+    def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
+        """Ask the cluster about its driver and executors."""
+        return Needs(drivers=(self.deployment,))
+
+    def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
+        """Return REACHED, or EXPIRED when they are still there after the grace time and must be killed."""
+        driver = snapshot.drivers.get(self.deployment)
+        if driver is None or driver.out_of_sight:
+            return WaitOutcome(Ended.REACHED, self.deployment)
+        if snapshot.at > self.grace_until:
+            return WaitOutcome(Ended.EXPIRED, self.deployment, "it did not exit by itself")
+        return None
