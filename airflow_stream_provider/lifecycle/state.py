@@ -258,6 +258,10 @@ class StreamState:
         """Incarnations that stopped inside a batch and are not yet confirmed dead (rule 6)."""
         return tuple(i.id for i in self.incarnations.values() if i.state is IncarnationState.INTERRUPTED)
 
+    def may_write(self, incarnation: str) -> bool:
+        """Whether something of an incarnation may still write: it holds, or it stopped inside a batch."""
+        return incarnation == self.holder or incarnation in self.must_fence
+
     @property
     def holding_deployment(self) -> Deployment | None:
         """The deployment of the present holder, or None."""

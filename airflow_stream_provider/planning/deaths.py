@@ -12,13 +12,17 @@ from airflow_stream_provider.planning.heartbeat_age import silence_limit
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
+# In the evidence about a driver on a lost machine: whether it could write when it was found dead.
+MAY_WRITE = "may_write"
+
 
 @dataclass(frozen=True)
 class Dead(Condition):
     """An incarnation is confirmed dead: the cluster says that its driver and executors are gone, and its heartbeat has
-    stood still for a lease. When they were on a machine that the cluster has lost, for a lease and a pause, after which
-    the driver has halted, and another lease, in which its executors notice (Spark's CoarseGrainedExecutorBackend exits
-    when it loses its driver).
+    stood still for a lease. Of a machine that the cluster has lost nobody can say so. There a driver that may write
+    must have been still for a lease and a pause, after which it has halted, and another lease, in which its executors
+    notice (Spark's CoarseGrainedExecutorBackend exits when it loses its driver). One that may not write is not waited
+    for: before it could, it would read in the log that it was fenced.
 
     The wait is over, too, when it has ended by the log, and when something of its deployment is still there two leases
     after the kill: that did not arrive, as on a machine that was away, or another driver has come up since.
@@ -51,10 +55,15 @@ class Dead(Condition):
             # A cluster that does not answer cannot be asked to kill, either.
             late = snapshot.at > seen.began + silence_limit(self.lease) and driver.state.known
             return WaitOutcome(Ended.EXPIRED, self.incarnation, "it is still there after the kill") if late else None
-        if silent < (self.lease if driver.gone else 2 * self.lease + self.pause):
+        writes = snapshot.state.may_write(self.incarnation)
+        if silent < (2 * self.lease + self.pause if writes and not driver.gone else self.lease):
             return None
         evidence = {"driver": driver.state.value, "submission": driver.submission, "silent_seconds": round(silent, 1)}
-        why = "killed and confirmed gone" if driver.gone else "its machine is lost, and it must have ended by now"
+        if driver.gone:
+            why = "killed and confirmed gone"
+        else:
+            why = f"its machine is lost, and it {'must have ended by now' if writes else 'may not write'}"
+            evidence[MAY_WRITE] = writes
         still = {self.incarnation: snapshot.counter(self.incarnation)}
         return WaitOutcome(Ended.DEAD, self.incarnation, why, evidence, counters=still)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.planning.deaths import Dead
+from airflow_stream_provider.planning.deaths import MAY_WRITE, Dead
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Kill, Step
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
@@ -35,8 +35,11 @@ def fence_first(snapshot: Snapshot, outcome: WaitOutcome | None) -> Step | None:
 
 
 def _is_dead(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome | None) -> bool:
-    found = outcome is not None and outcome.about(Ended.DEAD, incarnation)
-    return outcome is not None and found and not outcome.outdated(incarnation, snapshot.counter(incarnation))
+    if outcome is None or not outcome.about(Ended.DEAD, incarnation):
+        return False
+    # What counted as dead because it could not write may have been back, and have acquired, since.
+    writes = snapshot.state.may_write(incarnation) and outcome.evidence.get(MAY_WRITE) is False
+    return not writes and not outcome.outdated(incarnation, snapshot.counter(incarnation))
 
 
 def may_fence(snapshot: Snapshot, incarnation: str) -> bool:

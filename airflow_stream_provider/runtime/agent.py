@@ -174,15 +174,20 @@ class Agent:
 
         Not for ever: an observer that has seen this driver still for lease and pause may count on its end.
         """
+        state, me = self._control.state, self._control.incarnation
+        finished = self._finished(state)
+        found = state.incarnations.get(me)
+        if self._acts.running and found is not None and found.state.terminal and not finished:
+            # The log could be read, but not be told that this driver lives.
+            self._acts.halt(state)
+            return
         self._say(str(error))
         silent = self._clock.monotonic() - self._renewed
         works = self._acts.work is not None and self._acts.work.is_alive()
         over = silent >= self._policy.lease_seconds + self._policy.pause_seconds
-        finished = self._finished(self._control.state)
         # One that has cut its queries off inside a batch, and cannot say so, still holds for everybody else; tasks
         # of one that has said so may write on.
-        state, me = self._control.state, self._control.incarnation
-        holds = state.holder == me or me in state.must_fence
+        holds = state.may_write(me)
         if (self._acts.running or holds) and over and not finished:
             log.error("The control log has been out of reach for %.0f s: halting.", silent)
             self._process.halt()

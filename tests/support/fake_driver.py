@@ -33,11 +33,11 @@ class Waits(BaseException):
 
 
 class NotingStore(MemoryStore):
-    """Notes the kinds of records; cannot be reached while `away`."""
+    """Notes the kinds of records; cannot be reached while `away`, and takes no heartbeat while `full`."""
 
     def __init__(self, did: list[str]) -> None:
         super().__init__()
-        self.away = False
+        self.away = self.full = False
         self._did = did
 
     def create(self, seq: int, data: bytes) -> None:
@@ -48,6 +48,11 @@ class NotingStore(MemoryStore):
         if self.away:
             raise ControlUnavailable("The store is out of reach.")
         return super().read(seq)
+
+    def put_heartbeat(self, incarnation: str, data: bytes) -> None:
+        if self.full:
+            raise ControlUnavailable("The store is full.")
+        super().put_heartbeat(incarnation, data)
 
 
 class FakeClock:

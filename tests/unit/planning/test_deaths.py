@@ -10,7 +10,7 @@ from airflow_stream_provider.planning.snapshot import DriverFacts
 from airflow_stream_provider.planning.wait_outcome import Ended
 from tests.support.looks import Watch, driver, seen
 from tests.support.snapshots import BOTH, RUNNING, snapshot
-from tests.support.story import NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, failed, fenced
+from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, failed, fenced
 
 
 def test_a_driver_is_dead_only_when_both_the_cluster_and_the_heartbeat_say_so() -> None:
@@ -40,6 +40,17 @@ def test_a_driver_on_a_lost_machine_is_dead_only_when_it_and_its_executors_must_
     assert confirmed is not None
     assert confirmed.about(Ended.DEAD, OLD)
     assert "machine is lost" in confirmed.reason
+
+
+def test_a_driver_that_may_not_write_is_not_waited_for_on_a_lost_machine() -> None:
+    condition, watch = Dead(NEW, 30.0, 600.0), Watch()
+    lost = {NEW_DEPLOYMENT: DriverFacts("driver-1", DriverState.LOST, lost=True)}
+    assert condition.check(seen(BOTH, {NEW: 7}, lost), watch.seen) is None
+    watch.now = 31.0
+    confirmed = condition.check(seen(BOTH, {NEW: 7}, lost), watch.seen)
+    assert confirmed is not None
+    assert confirmed.about(Ended.DEAD, NEW)
+    assert confirmed.evidence["may_write"] is False
 
 
 @pytest.mark.parametrize("state", [DriverState.RUNNING, DriverState.QUEUED, DriverState.KILLED])

@@ -64,6 +64,15 @@ def test_a_driver_that_has_beaten_since_it_was_found_dead_is_not_fenced() -> Non
     assert fence_first(still, dead) == Append("fenced", {"incarnation": OLD, "reason": "", "evidence": GONE})
 
 
+def test_one_that_was_lost_as_a_standby_and_holds_since_is_not_fenced_as_a_standby() -> None:
+    lost = WaitOutcome(Ended.DEAD, NEW, evidence={"may_write": False}, counters={NEW: 3})
+    still = {NEW: Heartbeat(counter=3)}
+    fenced_as = Append("fenced", {"incarnation": NEW, "reason": "", "evidence": {"may_write": False}})
+    assert fence_first(replace(snapshot(*PREPARED), heartbeats=still), lost) == fenced_as
+    # It was back and has acquired between the two looks, and its next heartbeat is not there yet.
+    assert fence_first(replace(snapshot(*HANDED_OVER), heartbeats=still), lost) is None
+
+
 def test_the_record_carries_the_evidence_and_the_reason() -> None:
     step = fence(snapshot(*RUNNING), OLD, WaitOutcome(Ended.DEAD, OLD, evidence=GONE), "why")
     assert step == Append("fenced", {"incarnation": OLD, "reason": "why", "evidence": GONE})

@@ -64,6 +64,18 @@ def test_a_paused_holder_that_was_fenced_halts() -> None:
     assert driver.did == ["halt"]
 
 
+def test_a_driver_that_reads_that_it_was_fenced_halts_though_it_can_write_no_heartbeat() -> None:
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.turn()
+    driver.store.full = True
+    driver.turn()
+    assert driver.did == []
+    write(driver.log, fenced(OLD))
+    driver.did.clear()
+    driver.turn()
+    assert driver.did == ["halt"]
+
+
 def test_a_holder_whose_last_record_is_damaged_pauses_says_why_and_goes_on_once_it_is_restored() -> None:
     driver = FakeDriver(OLD, RUNNING).running()
     driver.turn()
