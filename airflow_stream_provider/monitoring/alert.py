@@ -117,7 +117,10 @@ class Alert:
         lasted, reasons = duration(self.at - self.since), " ".join(self.reasons)
         if self.kind == IncidentKind.UPGRADE:
             return [reasons]
-        return [reasons, f"For {lasted}."] if self.open else [f"It is over, after {lasted}: {reasons}"]
+        if not self.open:
+            return [f"It is over, after {lasted}: {reasons}"]
+        # Of a stream that was found down just now nobody knows since when; the reason says how old its last sign is.
+        return [reasons, f"For {lasted}."] if self.at > self.since else [reasons]
 
     @property
     def _lag_subject(self) -> str:

@@ -117,6 +117,11 @@ def test_the_message_about_another_kind_says_what_and_since_when() -> None:
     assert over.text.splitlines()[0] == "It is over, after 1 min 30 s: Nobody runs it."
 
 
+def test_of_what_was_found_just_now_nobody_is_told_that_it_has_lasted_no_time() -> None:
+    opened = Alert("orders", IncidentKind.DOWN, "orders-down-1", True, AT, AT, ("Nobody runs it.",))
+    assert opened.text.splitlines()[:2] == ["Nobody runs it.", "Look: airflow streams history orders"]
+
+
 def test_the_example_of_the_page_is_what_is_sent() -> None:
     since = datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp()
     sent = Alert(
