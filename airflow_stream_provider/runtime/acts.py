@@ -285,7 +285,7 @@ class Acts:
         """
         if not self.terminating:
             self._offsets.flush(self._queries.progress, FLUSH_SECONDS)
-        ends = {each.name: {"batch": each.batch, "checkpoint": each.checkpoint} for each in self._queries.progress()}
+        ends = _described(self._queries.ended())
         record = self._control.record(Kind.FINISHED, incarnation=self._incarnation, ends=ends)
 
         def build(state: StreamState) -> Record | None:
@@ -295,7 +295,11 @@ class Acts:
 
     def end_as_failed(self, reason: str, error: BaseException) -> None:
         """`fail` in the background: the agent goes on renewing the lease, however long stop and log take."""
-        self._in_background(lambda: self.fail(reason, error))
+        try:
+            self._in_background(lambda: self.fail(reason, error))
+        except RuntimeError:
+            # A machine that has no thread left: rather here, and within the lease, than never.
+            self.fail(reason, error)
 
     def fail(self, reason: str, error: BaseException) -> None:
         """Stop everything, append `failed`, halt the process with code 50."""

@@ -111,10 +111,10 @@ class Agent:
 
     def turn(self) -> None:
         """Renew the lease, decide and act once; an unexpected error ends a driver as `failed` that runs no queries."""
-        # Paused queries cannot be stopped: they go on first, once the log is back and this driver still holds.
-        if self._failure is not None and not self._acts.starts_or_stops and not self._queries.paused:
-            self._acts.end_as_failed(*self._failure)
         try:
+            # Paused queries cannot be stopped: they go on first, once the log is back and this driver still holds.
+            if self._failure is not None and not self._acts.starts_or_stops and not self._queries.paused:
+                self._acts.end_as_failed(*self._failure)
             self._renew_and_act()
         except LeaseOver:
             self._process.halt()

@@ -95,6 +95,9 @@ class Queries(Protocol):
     def progress(self) -> Sequence[QueryProgress]:
         """Ask how far each query is."""
 
+    def ended(self) -> Mapping[str, QueryEnd]:
+        """Return by label where the queries stopped, all of which have ended; without those of unreadable logs."""
+
     def hold(self) -> Sequence[Any]:
         """Start at once what the script adds from now on, and return the queries to `start`."""
 

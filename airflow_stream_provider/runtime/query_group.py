@@ -6,12 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_stream_provider import checkpoint as checkpoints
-from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.runtime.boundary import progress_lock, stop_at_boundary
 from airflow_stream_provider.runtime.describe import describe, progress
@@ -103,6 +103,18 @@ class QueryGroup:
     def progress(self) -> tuple[QueryProgress, ...]:
         """Ask Spark how far each query is."""
         return tuple(progress(query) for query in self._gate.queries)
+
+    def ended(self) -> dict[str, QueryEnd]:
+        """Read in the checkpoints where the queries, all of which have ended, stopped.
+
+        Spark's last progress may be older: it is made after the commit, and none is of a run that had nothing to do.
+        """
+        found: dict[str, QueryEnd] = {}
+        for query in self._gate.queries:
+            with suppress(CheckpointError):
+                logs = checkpoints.boundary(query.checkpoint)
+                found[query.label] = QueryEnd(logs.completed, logs.commit, checkpoint=query.checkpoint)
+        return found
 
     def hold(self) -> list[ManagedQuery]:
         """Start at once what the script adds from now on, and return the queries to `start`."""

@@ -99,6 +99,9 @@ class FakeQueries:
         self.asked += 1
         return [QueryProgress("a", batch=7)]
 
+    def ended(self) -> Mapping[str, QueryEnd]:
+        return self.ends
+
     def hold(self) -> Sequence[Any]:
         self._did.append("hold")
         return [self]

@@ -56,6 +56,9 @@ class Queries:
             return ()
         return (QueryProgress(self.label, checkpoint=CHECKPOINT, batch=self.batch),)
 
+    def ended(self) -> dict[str, QueryEnd]:
+        return {} if self.batch is None else {self.label: QueryEnd(True, self.batch, checkpoint=CHECKPOINT)}
+
     def hold(self) -> Sequence[Queries]:
         return [self]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from airflow_stream_provider.lifecycle.errors import RehearsalRefused
+from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, RehearsalRefused
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from tests.support.fake_driver import QUICK_STOP, STOP, FakeDriver, Waits, look_again, lose, work
@@ -312,9 +312,10 @@ def test_a_holder_that_fails_or_finishes_says_what_it_has_committed() -> None:
     lose(driver)
     assert driver.record()["ends"] == {"a": {"batch": 7, "boundary": "interrupted", "checkpoint": "/a"}}
     driver = FakeDriver(OLD, RUNNING).running()
+    # Spark's last progress, of batch 7, is older than the last commit.
+    driver.queries.ends = {"a": QueryEnd(completed=True, batch=8, checkpoint="/a")}
     driver.agent.script_finished()
-    said = {each.name: {"batch": each.batch, "checkpoint": each.checkpoint} for each in driver.queries.progress()}
-    assert driver.record()["ends"] == said
+    assert driver.record()["ends"] == {"a": {"batch": 8, "boundary": "completed", "checkpoint": "/a"}}
 
 
 def test_nobody_is_told_of_a_stop_before_another_hold() -> None:
@@ -505,6 +506,41 @@ def test_a_driver_whose_script_has_failed_answers_nobody_and_keeps_its_first_rea
     driver.work()
     assert driver.did == ["failed", "halt"]
     assert driver.record()["reason"] == "x"
+
+
+@pytest.mark.parametrize("name", [OLD, NEW])
+def test_a_script_that_fails_where_no_thread_is_left_is_recorded_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The thread of the turns ended with the error: the lease ran out, and nobody knew why."""
+
+    def spawn(work: Callable[[], None]) -> None:
+        raise RuntimeError("can't start new thread")
+
+    driver = FakeDriver(name, PREPARED)
+    driver = driver.running() if name == OLD else driver
+    monkeypatch.setattr(driver.agent._acts, "_spawn", spawn)
+    with pytest.raises(Waits):
+        driver.agent.script_failed("The script raised", ValueError("x"))
+    driver.turn()
+    assert driver.did == [*(CUT if name == OLD else []), "failed", "halt"]
+    assert driver.record()["reason"] == "The script raised"
+
+
+@pytest.mark.parametrize("name", [OLD, NEW])
+def test_a_failure_that_finds_another_log_where_no_thread_is_left_halts(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    driver = FakeDriver(name, PREPARED)
+
+    def replaced(reason: str, error: BaseException) -> None:
+        raise ControlLogReplaced("It is another log.")
+
+    monkeypatch.setattr(driver.agent._acts, "end_as_failed", replaced)
+    with pytest.raises(Waits):
+        driver.agent.script_failed("The script raised", ValueError("x"))
+    driver.turn()
+    assert driver.did == ["halt"]
 
 
 def test_a_script_that_ends_is_recorded_by_the_holder_only() -> None:

@@ -47,6 +47,16 @@ def gate_of(*labels: str, runs: Sequence[Run]) -> Any:
     return gate
 
 
+def test_where_queries_have_ended_is_read_in_their_checkpoints(tmp_path: Path) -> None:
+    gate = gate_of("a", "elsewhere", runs=[Run(), Run()])
+    gate.queries[0].checkpoint, gate.queries[1].checkpoint = str(tmp_path), "s3a://bucket/b"
+    for log, batch in (("offsets", 0), ("commits", 0), ("offsets", 1)):
+        (tmp_path / log).mkdir(exist_ok=True)
+        (tmp_path / log / str(batch)).touch()
+    found = QueryGroup(gate, lambda location: None).ended()
+    assert found == {"a": QueryEnd(completed=False, batch=0, checkpoint=str(tmp_path))}
+
+
 def test_one_query_that_misses_its_boundary_is_seen_whatever_the_others_are_called(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
