@@ -137,10 +137,13 @@ def next_try(state: StreamState, now: float) -> tuple[int, float]:
 
 
 def unproven(snapshot: Snapshot) -> frozenset[str]:
-    """Return the last holder if it failed before its first commit; one whose heartbeat says nothing is not taken so."""
+    """Return the last holder if it failed before its first commit; one whose heartbeat says nothing is not taken so.
+
+    Nor one that has committed in an earlier hold: what it was rolled back from must not follow it.
+    """
     last = snapshot.state.last_holder
     heartbeat = snapshot.heartbeats.get(last or "")
-    if last is None or heartbeat is None or not heartbeat.queries:
+    if last is None or heartbeat is None or not heartbeat.queries or heartbeat.proven:
         return frozenset()
     failed = snapshot.state.deployments[deployment_of(last)].ended is DeploymentEnd.FAILED
     return frozenset({last} if failed and all(query.batch is None for query in heartbeat.queries) else ())

@@ -35,6 +35,7 @@ class HeartbeatWriter:
         self._counter = 0
         self._progress: tuple[QueryProgress, ...] = ()
         self._commits = CommitHistory()
+        self._proven = False
         self._asked = 0.0
 
     def say(self, message: str) -> None:
@@ -49,6 +50,7 @@ class HeartbeatWriter:
         elif self._clock.monotonic() - self._asked >= PROGRESS_SECONDS:
             self._asked = self._clock.monotonic()
             self._progress = self._commits.add(self._queries.progress(), self._clock.time())
+            self._proven = self._proven or any(query.batch is not None for query in self._progress)
             self._offsets.offer(self._progress)
         return replace(
             self._process.facts,
@@ -62,4 +64,5 @@ class HeartbeatWriter:
             offsets_group=self._offsets.status,
             rehearsal=self.rehearsal,
             started_at=self.started_at,
+            proven=self._proven,
         )

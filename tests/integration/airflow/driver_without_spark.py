@@ -97,6 +97,9 @@ class Queries:
     def progress(self) -> list[QueryProgress]:
         return [QueryProgress(q.name, str(q.checkpoint), batch=q.batch, batch_seconds=0.01) for q in self._queries]
 
+    def ended(self) -> Mapping[str, QueryEnd]:
+        return {query.name: QueryEnd(completed=True, batch=query.batch) for query in self._queries}
+
     def hold(self) -> Sequence[Query]:
         return self._queries
 
@@ -125,7 +128,7 @@ class Queries:
             return {}, BoundaryMissed("boundary missed")
         with self._between_batches:
             self._running = False
-        return {query.name: QueryEnd(completed=True, batch=query.batch) for query in self._queries}, None
+        return self.ended(), None
 
     def interrupt(self) -> None:
         return

@@ -79,6 +79,8 @@ def test_a_query_that_is_started_again_has_committed_all_the_same(monkeypatch: p
     story = snapshot(*HANDED_OVER, failed(NEW))
     assert unproven(replace(story, heartbeats={NEW: last})) == frozenset()
     assert look(None) is None, "it has taken over anew"
+    again = writer.next(STATE, running=False)
+    assert unproven(replace(story, heartbeats={NEW: again})) == frozenset(), "it has committed in its first hold"
 
 
 def test_progress_is_asked_for_once_a_second_and_only_while_the_queries_run() -> None:
