@@ -3,52 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lifecycle.errors import says
 from airflow_stream_provider.monitoring import samples
-from airflow_stream_provider.monitoring.alert import Alert, pending_alerts
-from airflow_stream_provider.monitoring.delivery import DELIVERY_SECONDS, Letter, deliver_all
+from airflow_stream_provider.monitoring.alert import Alert
 from airflow_stream_provider.monitoring.folder_reading import FolderReading
-from airflow_stream_provider.monitoring.incidents import Incident, IncidentKind, IncidentState
+from airflow_stream_provider.monitoring.incidents import Incident, IncidentKind
 from airflow_stream_provider.monitoring.lag_alert import lag_alert
 from airflow_stream_provider.monitoring.recipients import recipients_of
 from airflow_stream_provider.monitoring.root_reads import RootReads
 from airflow_stream_provider.monitoring.samples import LagSample
+from airflow_stream_provider.monitoring.telling import Told, tell
 
 log = logging.getLogger(__name__)
-
-# Seconds for all alerts of a look. Who hangs is left behind, and is tried again at the next look.
-SECONDS = DELIVERY_SECONDS
-
-
-@dataclass
-class Told:
-    """The incidents of one subject, and who is told of them.
-
-    :param subject: what alerts are about; see `Alert.stream`.
-    :param incidents: by kind; afterwards with what was delivered.
-    :param at: time of the look, seconds since 1970.
-    """
-
-    subject: str
-    incidents: Mapping[str, IncidentState]
-    at: float
-    recipients: Mapping[str, Any]
-
-    def pending(self) -> list[tuple[Alert, list[str]]]:
-        """Return the alerts that are due, each with the names of those who have not got it."""
-        return pending_alerts(self.subject, self.incidents, self.at, self.recipients)
-
-    def acknowledge(self, alert: Alert, delivered: Iterable[str]) -> None:
-        """Keep who got an alert."""
-        known = Incident(alert.incident, alert.since)
-        state = self.incidents[alert.kind].acknowledge(known, delivered, open=alert.open)
-        self.incidents = {**self.incidents, alert.kind: state}
 
 
 class FolderAlerts:
@@ -78,18 +50,15 @@ class FolderAlerts:
         :param shared: incidents that no sample keeps; they say afterwards who was told.
         """
         streams = {name: self._of_stream(name, sample) for name, sample in self._kept.items()}
-        due = [(told, *each) for told in (*shared, *streams.values()) for each in told.pending()]
-        history = self._history([alert for _, alert, _ in due if alert.kind == IncidentKind.LAG])
-        letters = [
-            Letter(self._completed(alert, history), {name: told.recipients[name] for name in names})
-            for told, alert, names in due
-        ]
-        for (told, alert, _), delivered in zip(due, deliver_all(letters, self._context, SECONDS), strict=True):
-            told.acknowledge(alert, delivered)
+        tell([*shared, *streams.values()], self._context, self._complete)
         self._keep({name: each for name, each in streams.items() if each.incidents != self._kept[name].incidents})
 
     def _of_stream(self, name: str, sample: LagSample) -> Told:
-        return Told(name, sample.incidents, sample.at, recipients_of(self._reading.specs[name]))
+        return Told(name, sample.incidents, sample.at, recipients_of([self._reading.specs[name]]))
+
+    def _complete(self, alerts: Sequence[Alert]) -> list[Alert]:
+        history = self._history([alert for alert in alerts if alert.kind == IncidentKind.LAG])
+        return [self._completed(alert, history) for alert in alerts]
 
     def _history(self, alerts: Iterable[Alert]) -> dict[str, list[LagSample]]:
         """Read the samples that alerts about a lag need: all of them to say what was lost since an incident began."""

@@ -17,16 +17,17 @@ from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lifecycle.errors import says
 from airflow_stream_provider.monitoring import liveness
 from airflow_stream_provider.monitoring.causes import FAILING_SECONDS, Cause, explained, named, queries_failed
-from airflow_stream_provider.monitoring.folder_alerts import FolderAlerts, Told
+from airflow_stream_provider.monitoring.folder_alerts import FolderAlerts
 from airflow_stream_provider.monitoring.folder_memory import FolderMemory, Subject
 from airflow_stream_provider.monitoring.folder_reading import FolderReading
 from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
 from airflow_stream_provider.monitoring.metrics import emit
-from airflow_stream_provider.monitoring.recipients import recipients_of, recipients_of_all
+from airflow_stream_provider.monitoring.recipients import recipients_of
 from airflow_stream_provider.monitoring.root_reads import RootReads
 from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.monitoring.stream_reading import Reading, clean_up, keep
+from airflow_stream_provider.monitoring.telling import Told
 from airflow_stream_provider.monitoring.watch_look import found_symptoms, sample_of
 from airflow_stream_provider.planning.revival import revival_is_due
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -67,7 +68,7 @@ def look_at_all(
     """Look once at these streams, keep a sample of each, and tell people of incidents.
 
     What befalls one stream, one Kafka, one cluster, one control root or one recipient befalls no other: each is read in
-    threads of its own, with deadlines, and the whole look ends within a minute though several hang. Airflow's
+    threads of its own, with deadlines, and the whole look ends within 75 s though several hang. Airflow's
     connections are read in the calling thread, each once.
 
     :param memory: what the last look has left, or anything.
@@ -234,8 +235,8 @@ class _Look:
         kind, name = subject
         state, cause = self.memory.subjects[subject].state, self.causes.get(subject)
         if cause is None:
-            return Told(name, {kind: state}, self.now, recipients_of(self.watched[name].spec))
-        whom = recipients_of_all(self.folder[each] for each in cause.streams)
+            return Told(name, {kind: state}, self.now, recipients_of([self.watched[name].spec]))
+        whom = recipients_of(self.folder[each] for each in cause.streams)
         return Told(cause.subject, {kind: state}, self.now, whom)
 
     def _clean_up(self, root: RootReads) -> None:

@@ -127,12 +127,12 @@ class IncidentState:
         description = symptom.description if symptom.health is Health.FAIL else self.description
         return replace(self, streaks=streaks, incident=incident, description=description)
 
-    def acknowledge(self, incident: Incident, recipients: Iterable[str], *, open: bool) -> IncidentState:
-        """Return the state after the opening, or the end, of an incident was delivered to these recipients."""
+    def acknowledge(self, recipients: Iterable[str], *, open: bool) -> IncidentState:
+        """Return the state after these got the opening of the open incident, or else the end of the one they knew."""
         known = dict(self.acknowledged)
         for name in recipients:
-            if open:
-                known[name] = incident
+            if open and self.incident is not None:
+                known[name] = self.incident
             else:
                 known.pop(name, None)
         return replace(self, acknowledged=known)

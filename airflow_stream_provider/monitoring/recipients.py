@@ -86,7 +86,7 @@ def recipient(path: str, arguments: Mapping[str, Any]) -> Any:
 
 
 def named(recipients: Iterable[Any]) -> dict[str, Any]:
-    """Return the recipients by a name that is unique and shows nothing of their arguments.
+    """Return the recipients by a name for people, which is unique among them and shows nothing of their arguments.
 
     :param recipients: notifiers, functions that take an alert, or ImportedRecipients.
     """
@@ -104,7 +104,7 @@ def named(recipients: Iterable[Any]) -> dict[str, Any]:
 
 
 def identity(recipient: Any) -> str:
-    """Return what is equal for equal recipients of different streams, and shows nothing of their arguments."""
+    """Return what is equal for equal recipients, whoever else is told, and shows nothing of their arguments."""
     if not isinstance(recipient, ImportedRecipient):
         return f"{getattr(recipient, '__qualname__', type(recipient).__qualname__)} {id(recipient)}"
     if not recipient.arguments:
@@ -117,13 +117,8 @@ def write_to_log(alert: Alert) -> None:
     log.warning("%s\n%s", alert.subject, alert.text)
 
 
-def recipients_of(spec: StreamSpec) -> dict[str, Any]:
-    """Return who is told of a stream, by name."""
-    return {"log": write_to_log} | named(ImportedRecipient(each.call, each.arguments) for each in spec.notify)
-
-
-def recipients_of_all(specs: Iterable[StreamSpec]) -> dict[str, Any]:
-    """Return who is told of what several streams need: whom any of them names, each once, by `identity`."""
+def recipients_of(specs: Iterable[StreamSpec]) -> dict[str, Any]:
+    """Return who is told of a stream, or of what several need: whom any of them names, each once, by `identity`."""
     every = (ImportedRecipient(each.call, each.arguments) for spec in specs for each in spec.notify)
     return {"log": write_to_log} | {identity(each): each for each in every}
 

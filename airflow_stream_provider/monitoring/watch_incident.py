@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.monitoring.alert import pending_alerts
-from airflow_stream_provider.monitoring.delivery import deliver
-from airflow_stream_provider.monitoring.incidents import (
-    Incident,
-    IncidentKind,
-    IncidentState,
-    Symptom,
-    update_incidents,
-)
-from airflow_stream_provider.monitoring.recipients import recipients_of_all
+from airflow_stream_provider.monitoring.incidents import IncidentKind, IncidentState, Symptom, update_incidents
+from airflow_stream_provider.monitoring.recipients import recipients_of
+from airflow_stream_provider.monitoring.telling import Told, tell
 
 if TYPE_CHECKING:
     from airflow_stream_provider.spec.stream import StreamSpec
@@ -41,7 +34,7 @@ def tell_of_watch(
     if not problem and not before:
         return {}
     try:
-        return _tell(name, problem, _known(before), recipients_of_all(specs), context)
+        return _tell(name, problem, _known(before), recipients_of(specs), context)
     except Exception as error:  # noqa: BLE001 - as said
         says = str(error) if isinstance(error, StreamError) else type(error).__name__
         log.error("People could not be told of the watch; the next look tries again: %s", says)
@@ -53,11 +46,9 @@ def _tell(
 ) -> dict[str, Any]:
     symptom = Symptom(Health.FAIL if problem else Health.PASS, problem)
     now = time.time()
-    incidents = update_incidents(name, known, {IncidentKind.WATCH: symptom}, now)
-    state = incidents[IncidentKind.WATCH]
-    for alert, names in pending_alerts(name, incidents, now, to):
-        delivered = deliver(alert, {each: to[each] for each in names}, context)
-        state = state.acknowledge(Incident(alert.incident, alert.since), delivered, open=alert.open)
+    told = Told(name, update_incidents(name, known, {IncidentKind.WATCH: symptom}, now), now, to)
+    tell([told], context)
+    state = told.incidents[IncidentKind.WATCH]
     return {} if state.incident is None and not state.acknowledged else state.to_json()
 
 

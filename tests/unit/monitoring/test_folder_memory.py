@@ -63,7 +63,7 @@ def test_who_was_told_is_kept_until_they_know_that_it_is_over() -> None:
     memory.judge(AWAY, Symptom(Health.FAIL, "It is away."), 1000.0)
     state = memory.subjects[AWAY].state
     assert state.incident is not None
-    memory.told(AWAY, state.acknowledge(state.incident, ["pager"], open=True))
+    memory.told(AWAY, state.acknowledge(["pager"], open=True))
     memory.judge(AWAY, GOOD, 1060.0)
     kept = handed_on(memory, 1060.0).subjects[AWAY].state
     assert (kept.incident, dict(kept.acknowledged)) == (None, {"pager": state.incident})

@@ -42,8 +42,7 @@ class Watch:
         alerts = pending_alerts("orders", self.incidents, self.now, self.recipients)
         for alert, recipients in alerts:
             delivered = [name for name in recipients if name not in self.failing]
-            incident = Incident(alert.incident, alert.since)
-            state = self.incidents[alert.kind].acknowledge(incident, delivered, open=alert.open)
+            state = self.incidents[alert.kind].acknowledge(delivered, open=alert.open)
             self.incidents = {**self.incidents, alert.kind: state}
             self.received += [(name, alert.incident, alert.open) for name in delivered]
         return [alert for alert, _ in alerts]

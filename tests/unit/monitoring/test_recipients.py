@@ -13,7 +13,7 @@ from airflow_stream_provider.monitoring.recipients import (
     ImportedRecipient,
     identity,
     recipient,
-    recipients_of_all,
+    recipients_of,
     takes_alerts,
 )
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -95,7 +95,7 @@ def test_whom_several_streams_name_is_told_once() -> None:
         StreamSpec.model_validate({**fields, "name": "a", "notify": notify}),
         StreamSpec.model_validate({**fields, "name": "b", "notify": notify[1:]}),
     ]
-    both = recipients_of_all(streams)
+    both = recipients_of(streams)
     assert len(both) == 3
-    assert recipients_of_all(streams[1:]).keys() < both.keys(), "a name does not depend on who else is told"
+    assert recipients_of(streams[1:]).keys() < both.keys(), "a name does not depend on who else is told"
     assert not any("bob" in name for name in both)

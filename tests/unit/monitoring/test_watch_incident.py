@@ -78,7 +78,7 @@ def test_what_goes_wrong_in_telling_is_left_for_the_next_look(
     def broken(*args: Any) -> Any:
         raise RuntimeError("hunter2")
 
-    monkeypatch.setattr(watch_incident, "deliver", broken)
+    monkeypatch.setattr(watch_incident, "tell", broken)
     assert tell("It fails.", {}, spec("a", "bob")) == {}
     assert "RuntimeError" in caplog.text
     assert "hunter2" not in caplog.text
