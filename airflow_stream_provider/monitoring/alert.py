@@ -171,7 +171,8 @@ def pending_alerts(
         behind = {
             name: state.acknowledged.get(name) for name in names if state.acknowledged.get(name) != state.incident
         }
-        for over in dict.fromkeys(incident for incident in behind.values() if incident):
+        present = state.incident.id if state.incident else ""
+        for over in dict.fromkeys(incident for incident in behind.values() if incident and incident.id != present):
             pending.append((alert(over, open=False), [name for name, known in behind.items() if known == over]))
         if state.incident is not None and behind:
             pending.append((alert(state.incident, open=True), list(behind)))

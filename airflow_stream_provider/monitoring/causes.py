@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_stream_provider.lag.formatting import count
@@ -25,24 +25,32 @@ _EXPLAINED: Mapping[IncidentKind, frozenset[IncidentKind]] = {
     IncidentKind.CLUSTER: frozenset({IncidentKind.DOWN}),
     # Drivers that cannot reach their control folder halt.
     IncidentKind.CONTROL: frozenset({IncidentKind.DOWN, IncidentKind.WATCH}),
+    IncidentKind.CHECKPOINTS: frozenset({IncidentKind.LAG_UNKNOWN}),
 }
-_WORDS = {IncidentKind.KAFKA: "Kafka", IncidentKind.CLUSTER: "cluster", IncidentKind.CONTROL: "control root"}
+_WORDS = {
+    IncidentKind.KAFKA: "Kafka",
+    IncidentKind.CLUSTER: "cluster",
+    IncidentKind.CONTROL: "control root",
+    IncidentKind.CHECKPOINTS: "checkpoint storage of",
+}
 _MEANS = {
     IncidentKind.KAFKA: "The lag is unknown of",
     IncidentKind.CLUSTER: "What dies there is not brought back:",
     IncidentKind.CONTROL: "Nothing is known of",
+    IncidentKind.CHECKPOINTS: "The lag is unknown of",
 }
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A Kafka, a cluster or a control root in one look.
+    """A Kafka, a cluster, a control root, or the checkpoints of its streams, in one look.
 
-    :param kind: KAFKA, CLUSTER or CONTROL.
+    :param kind: KAFKA, CLUSTER, CONTROL or CHECKPOINTS.
     :param name: connection id, or control URL.
     :param streams: those looked at that need it, by name.
     :param problem: why it is out of reach; empty: it is not.
-    :param down: of the streams, those that nobody runs, which this explains, and of which people were not told.
+    :param down: of the streams, those that nobody runs, which this explains: they have no incident of their own.
+    :param known: those that were down at the look before, so that people have been told.
     """
 
     kind: IncidentKind
@@ -50,6 +58,7 @@ class Cause:
     streams: Sequence[str]
     problem: str = ""
     down: Sequence[str] = ()
+    known: Collection[str] = ()
 
     @property
     def subject(self) -> str:
@@ -62,9 +71,11 @@ class Cause:
         if not self.problem:
             return Symptom(Health.PASS, for_at_least=0.0)
         says = f"{self.problem} {_MEANS[self.kind]} {named(self.streams)}."
+        new = set(self.down) - set(self.known)
         if self.down:
-            says = f"{says} Down: {named(self.down)}."
-        return Symptom(Health.FAIL, says, self._patience)
+            # First, as whoever is woken reads the beginning only: something must be done now.
+            says = f"Down: {named(self.down, new)}. {says}"
+        return Symptom(Health.FAIL, says, self._patience, worse=bool(new))
 
     @property
     def _patience(self) -> float:
@@ -85,9 +96,21 @@ def explained(
     :param failed: whether the stream is down because its queries have failed.
     """
     back = bad_at is not None and now - bad_at < RETURN_SECONDS
-    found = _EXPLAINED[kind] if problem else frozenset({IncidentKind.DOWN} if back else ())
-    # Without Kafka queries fail, and whatever starts them again; but no driver falls silent.
-    return found - {IncidentKind.DOWN} if kind is IncidentKind.KAFKA and not failed else found
+    found = _EXPLAINED[kind] if problem else _EXPLAINED[kind] & {IncidentKind.DOWN} if back else frozenset()
+    return found if may_end(kind, failed=failed) else found - {IncidentKind.DOWN}
+
+
+def may_end(kind: IncidentKind, *, failed: bool) -> bool:
+    """Whether the absence of something may be why a stream is down.
+
+    Without Kafka queries fail, and whatever starts them again; but no driver falls silent. Without the cluster drivers
+    fall silent; but one that says itself that its queries cannot go on says why, and the cluster is not it.
+
+    :param failed: see `queries_failed`.
+    """
+    if kind is IncidentKind.KAFKA:
+        return failed
+    return not (kind is IncidentKind.CLUSTER and failed)
 
 
 def queries_failed(state: StreamState) -> bool:
@@ -95,8 +118,8 @@ def queries_failed(state: StreamState) -> bool:
     return state.phase is StreamPhase.FAILED and not state.must_fence
 
 
-def named(streams: Iterable[str]) -> str:
-    """Return how many streams these are, and the names of the first."""
-    names = sorted(streams)
+def named(streams: Iterable[str], first: Collection[str] = ()) -> str:
+    """Return how many streams these are, and some of their names, those in `first` before the others."""
+    names = sorted(streams, key=lambda name: (name not in first, name))
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"{count(len(names), 'stream')} ({', '.join(names[:NAMED])}{more})" if names else "no stream"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +16,14 @@ from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lifecycle.errors import says
 from airflow_stream_provider.monitoring import liveness
-from airflow_stream_provider.monitoring.causes import FAILING_SECONDS, Cause, explained, named, queries_failed
+from airflow_stream_provider.monitoring.causes import (
+    FAILING_SECONDS,
+    Cause,
+    explained,
+    may_end,
+    named,
+    queries_failed,
+)
 from airflow_stream_provider.monitoring.folder_alerts import FolderAlerts
 from airflow_stream_provider.monitoring.folder_memory import FolderMemory, Subject
 from airflow_stream_provider.monitoring.folder_reading import FolderReading
@@ -127,16 +134,19 @@ class _Look:
                     emit(name, lag.report)
                 limits, for_at_least = stream.spec.lag.limits, stream.spec.watch.for_at_least
                 found[name] = found_symptoms(stream.snapshot, lag, stream.before, limits, for_at_least)
-        down = {name for name, each in found.items() if self._is_newly_down(name, each[IncidentKind.DOWN])}
-        failed = {name for name in down if queries_failed(self.reading.streams[name].snapshot.state)}
+        down = {name for name, each in found.items() if self._is_down_untold(name, each[IncidentKind.DOWN])}
         for conn_id, kafka in self.reading.kafkas.items():
             streams = [name for name, spec in self.folder.items() if spec.kafka == conn_id]
-            self._follow(Cause(IncidentKind.KAFKA, conn_id, streams, kafka.problem, _in(streams, failed)))
+            self._follow(IncidentKind.KAFKA, conn_id, streams, kafka.problem, down)
         clusters = {name: spec.cluster for name, spec in self.folder.items()}
         clusters |= {name: stream.cluster for name, stream in self.reading.streams.items()}
         for conn_id, cluster in self.reading.clusters.items():
             streams = [name for name, used in clusters.items() if used == conn_id]
-            self._follow(Cause(IncidentKind.CLUSTER, conn_id, streams, cluster.problem, _in(streams, down)))
+            self._follow(IncidentKind.CLUSTER, conn_id, streams, cluster.problem, down)
+        for url, root in self.reading.roots.items():
+            if root.checkpoint_problem is not None:
+                streams = [name for name, spec in self.folder.items() if spec.control == url and spec.kafka]
+                self._follow(IncidentKind.CHECKPOINTS, url, streams, root.checkpoint_problem)
         for name, symptoms in found.items():
             with self._of(name):
                 stream = self.reading.streams[name]
@@ -144,17 +154,30 @@ class _Look:
                 sample = sample_of(stream.snapshot, self.lags[name], stream.before, limits, symptoms, why)
                 self.samples[name] = sample
 
-    def _is_newly_down(self, name: str, symptom: Symptom) -> bool:
+    def _is_down_untold(self, name: str, symptom: Symptom) -> bool:
         """Whether nobody runs a stream, and it has no incident of its own for that yet."""
         before = self.reading.streams[name].before
         told = before is not None and IncidentKind.DOWN.value in before.open_incidents
         return symptom.health is Health.FAIL and not told
 
-    def _follow(self, cause: Cause) -> None:
-        self.memory.judge((cause.kind, cause.name), cause.symptom, self.now)
-        self.causes[cause.kind, cause.name] = cause
-        if cause.problem:
-            log.warning("%s: %s", cause.subject, cause.problem)
+    def _follow(
+        self, kind: IncidentKind, name: str, streams: Sequence[str], problem: str, down: Collection[str] = ()
+    ) -> None:
+        subject = (kind, name)
+        known = self.memory.down(subject)
+        # Of a stream that is not looked at now, it is still so.
+        for_it = [each for each in streams if self._may_be_down_for(kind, each, down, known)] if problem else []
+        cause = Cause(kind, name, streams, problem, for_it, known)
+        self.memory.judge(subject, cause.symptom, self.now, for_it)
+        self.causes[subject] = cause
+        if problem:
+            log.warning("%s: %s", cause.subject, problem)
+
+    def _may_be_down_for(self, kind: IncidentKind, name: str, down: Collection[str], known: Collection[str]) -> bool:
+        stream = self.reading.streams.get(name)
+        if stream is None:
+            return name in known
+        return name in down and may_end(kind, failed=queries_failed(stream.snapshot.state))
 
     def _explained(self, stream: Reading) -> frozenset[IncidentKind]:
         """Return the kinds of incidents that something explains which the stream needs."""
@@ -162,6 +185,8 @@ class _Look:
         needs = [(IncidentKind.CONTROL, spec.control, self.reading.roots[spec.control].problem)]
         if spec.kafka:
             needs.append((IncidentKind.KAFKA, spec.kafka, self.reading.kafkas[spec.kafka].problem))
+            checkpoints = self.reading.roots[spec.control].checkpoint_problem
+            needs.append((IncidentKind.CHECKPOINTS, spec.control, checkpoints or ""))
         if cluster is not None:
             needs.append((IncidentKind.CLUSTER, cluster.conn_id, cluster.problem))
         failed = queries_failed(stream.snapshot.state)
@@ -190,7 +215,7 @@ class _Look:
             if root.unclear and not root.problem:
                 continue  # a look that says nothing of the root ends no incident of it
             streams = [name for name, spec in self.folder.items() if spec.control == url]
-            self._follow(Cause(IncidentKind.CONTROL, url, streams, root.problem))
+            self._follow(IncidentKind.CONTROL, url, streams, root.problem)
         for name, each in self.watched.items():
             failed, subject = self.reading.failed.get(name), (IncidentKind.WATCH, name)
             if failed and self.reading.roots[each.spec.control].problem:
@@ -281,7 +306,3 @@ class _Look:
         except Exception as error:
             log.exception("%s cannot be judged.", name)
             self.reading.failed[name] = says(error)
-
-
-def _in(streams: Iterable[str], chosen: Collection[str]) -> list[str]:
-    return [name for name in streams if name in chosen]

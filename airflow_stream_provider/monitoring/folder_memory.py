@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,11 +30,13 @@ class Remembered:
 
     :param at: the last look that judged it, seconds since 1970.
     :param bad_at: the last of those that found it bad for some while; None: none did lately.
+    :param down: the streams that are down for want of it.
     """
 
     state: IncidentState
     at: float
     bad_at: float | None = None
+    down: tuple[str, ...] = ()
 
     @property
     def matters(self) -> bool:
@@ -45,7 +47,7 @@ class Remembered:
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
         state = replace(self.state, description=self.state.description[:KEPT])
-        return {"state": state.to_json(), "at": self.at, "bad_at": self.bad_at}
+        return {"state": state.to_json(), "at": self.at, "bad_at": self.bad_at, "down": list(self.down)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Remembered:
@@ -54,7 +56,8 @@ class Remembered:
         :raises ValueError, KeyError, TypeError, AttributeError: it is none.
         """
         bad_at = None if data["bad_at"] is None else float(check_time(data["bad_at"]))
-        return cls(IncidentState.from_json(data["state"]), float(check_time(data["at"])), bad_at)
+        down = tuple(map(str, data.get("down", ())))
+        return cls(IncidentState.from_json(data["state"]), float(check_time(data["at"])), bad_at, down)
 
 
 @dataclass
@@ -111,20 +114,25 @@ class FolderMemory:
             if name in left_out:
                 self.not_reached[name] = since
 
-    def judge(self, subject: Subject, symptom: Symptom, at: float) -> None:
-        """Follow one subject with what a look says of it."""
+    def judge(self, subject: Subject, symptom: Symptom, at: float, down: Sequence[str] = ()) -> None:
+        """Follow one subject with what a look says of it; `down`: the streams that are down for want of it."""
         kind, name = subject
         known = self.subjects.get(subject) or Remembered(IncidentState(Streaks()), at)
         state = known.state.after(f"{name}-{kind.value}", symptom, at)
         # A moment puts no driver to its end.
         lasts = state.streaks.bad is not None and at - state.streaks.bad >= FAILING_SECONDS
         lately = known.bad_at if known.bad_at is not None and at - known.bad_at < LATELY_SECONDS else None
-        self.subjects[subject] = Remembered(state, at, at if lasts else lately)
+        self.subjects[subject] = Remembered(state, at, at if lasts else lately, tuple(down))
 
     def bad_at(self, subject: Subject) -> float | None:
         """Return the last look that found a subject bad; None when none did lately."""
         known = self.subjects.get(subject)
         return None if known is None else known.bad_at
+
+    def down(self, subject: Subject) -> tuple[str, ...]:
+        """Return the streams that were down for want of a subject at the last look that judged it."""
+        known = self.subjects.get(subject)
+        return () if known is None else known.down
 
     def told(self, subject: Subject, state: IncidentState) -> None:
         """Keep who was told of a subject."""

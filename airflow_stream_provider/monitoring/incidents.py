@@ -30,11 +30,12 @@ class IncidentKind(StrEnum):
     KAFKA = "kafka"  # the Kafka of a connection does not answer, or refuses it
     CLUSTER = "cluster"  # the Spark cluster of a connection does not answer
     CONTROL = "control"  # a control root cannot be read
+    CHECKPOINTS = "checkpoints"  # the checkpoints of a control root's streams cannot be read
 
     @property
     def shared(self) -> bool:
         """Whether it is an incident of what many streams need, and not of one stream."""
-        return self in (IncidentKind.KAFKA, IncidentKind.CLUSTER, IncidentKind.CONTROL)
+        return self in (IncidentKind.KAFKA, IncidentKind.CLUSTER, IncidentKind.CONTROL, IncidentKind.CHECKPOINTS)
 
 
 @dataclass(frozen=True)
@@ -43,19 +44,26 @@ class Symptom:
 
     :param description: what is wrong, a sentence for people.
     :param for_at_least: seconds for which it must be bad before an incident opens, and good before it closes.
+    :param worse: whether people who know of the incident must be told again.
     """
 
     health: Health
     description: str = ""
     for_at_least: float = 0.0
+    worse: bool = False
 
 
 @dataclass(frozen=True)
 class Incident:
-    """A time in which something was wrong. `since`: when it began, seconds since 1970."""
+    """A time in which something was wrong.
+
+    :param since: when it began, seconds since 1970.
+    :param stage: grows each time that it has become so much worse that people are told again.
+    """
 
     id: str
     since: float
+    stage: int = 0
 
     @classmethod
     def of(cls, name: str, since: float) -> Incident:
@@ -73,7 +81,7 @@ class Incident:
 
         :raises ValueError, KeyError, TypeError: it is none.
         """
-        return cls(str(data["id"]), float(check_time(data["since"])))
+        return cls(str(data["id"]), float(check_time(data["since"])), int(data.get("stage", 0)))
 
 
 def check_time(seconds: float) -> float:
@@ -124,6 +132,8 @@ class IncidentState:
         streaks = replace(self.streaks)
         streaks.add(symptom.health, at)
         incident = incident_now(name, self.incident, streaks, at, symptom.for_at_least)
+        if symptom.worse and incident is not None and incident == self.incident:
+            incident = replace(incident, stage=incident.stage + 1)
         description = symptom.description if symptom.health is Health.FAIL else self.description
         return replace(self, streaks=streaks, incident=incident, description=description)
 

@@ -39,6 +39,8 @@ class RootReads:
         self.problem = ""
         # One stream could not be reached, and too few others were asked to know whether that is the root's fault.
         self.unclear = False
+        # Why the checkpoints of its streams cannot be read; empty: they can; None: nothing is known of that.
+        self.checkpoint_problem: str | None = None
         # What was found of each stream: None for one that was never deployed, or why it cannot be read.
         self.found: dict[str, Reading | Exception | None] = {}
         self._reads: GuardedReads[str, Any] = GuardedReads(WIDTH, MOST_HANGING)
@@ -61,8 +63,14 @@ class RootReads:
         return self._reads.run(calls, WRITE_SECONDS, EACH_SECONDS)
 
     def checkpoints(self, calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
-        """Call these, which read checkpoints, as `each` does."""
-        return self._checkpoints.run(calls, WRITE_SECONDS, EACH_SECONDS)
+        """Call these, which read checkpoints, as `each` does, and say whether most of them hang."""
+        found = self._checkpoints.run(calls, WRITE_SECONDS, EACH_SECONDS)
+        asked, hang = _asked_and(found, lambda each: isinstance(each, ReadHangs))
+        if 2 * len(hang) <= len(asked):
+            self.checkpoint_problem = "" if asked else None
+        elif len(hang) > 1:
+            self.checkpoint_problem = f"{len(hang)} of {len(asked)} checkpoints cannot be read. {found[hang[0]]}"
+        return found
 
     def judge_writes(self, answers: Mapping[str, object]) -> None:
         """Say that the root cannot be written when that is so of most streams; `answers`: by stream."""
@@ -70,8 +78,7 @@ class RootReads:
             self._judge("written", answers)
 
     def _judge(self, what: str, found: Mapping[str, object]) -> None:
-        asked = [name for name, each in found.items() if not isinstance(each, NotReached)]
-        away = [name for name in asked if out_of_reach(found[name])]
+        asked, away = _asked_and(found, out_of_reach)
         # Of one stream alone nobody knows: its own folder may be what hangs.
         most = 2 * len(away) > len(asked)
         self.unclear |= most and len(away) == 1
@@ -82,6 +89,12 @@ class RootReads:
 def _open(root: Path) -> frozenset[str]:
     check_root(root)
     return seen(root)
+
+
+def _asked_and(found: Mapping[str, object], holds: Callable[[object], bool]) -> tuple[list[str], list[str]]:
+    """Return the streams that there was time to ask, and those of them of whose answer something holds."""
+    asked = [name for name, each in found.items() if not isinstance(each, NotReached)]
+    return asked, [name for name in asked if holds(found[name])]
 
 
 def out_of_reach(found: object) -> bool:

@@ -56,8 +56,8 @@ class WatchStreamsOperator(BaseOperator):
     """Look once at every stream of a folder that is due, tell people of incidents, and say which streams to bring back.
 
     A look measures lag and health, sends the gauges, adds a sample to those that the command line shows, and tells
-    people of every incident twice: when it opens and when it is over, with the same id. It brings nothing back itself:
-    it returns the arguments of TriggerDagRunOperator for the runs of ``NAME__revive`` that are needed now, at most 100,
+    people of every incident when it opens and when it is over, with the same id; of what many streams need also when
+    more of them go down. It brings nothing back itself: it returns the arguments of TriggerDagRunOperator for the runs of ``NAME__revive`` that are needed now, at most 100,
     and leaves out streams for which one is queued or runs.
 
     The streams are read when the task runs. One whose YAML cannot be used is looked at by its last good declaration,

@@ -16,6 +16,7 @@ from airflow_stream_provider.monitoring.incidents import IncidentKind
 from tests.support.story import OLD, RUNNING, failed, play, released
 
 KAFKA, CLUSTER, CONTROL = IncidentKind.KAFKA, IncidentKind.CLUSTER, IncidentKind.CONTROL
+CHECKPOINTS = IncidentKind.CHECKPOINTS
 MANY = [f"s{number:02d}" for number in range(12)]
 
 
@@ -25,10 +26,17 @@ def test_the_text_says_how_many_streams_and_names_the_first() -> None:
     assert named([]) == "no stream"
     symptom = Cause(KAFKA, "kafka_default", MANY, "Kafka does not answer.", ["s03"]).symptom
     assert symptom.description == (
-        "Kafka does not answer. The lag is unknown of 12 streams (s00, s01, s02, s03, s04 and 7 more). "
-        "Down: 1 stream (s03)."
+        "Down: 1 stream (s03). "
+        "Kafka does not answer. The lag is unknown of 12 streams (s00, s01, s02, s03, s04 and 7 more)."
     )
     assert Cause(KAFKA, "kafka_default", MANY).subject == "Kafka kafka_default"
+
+
+def test_it_is_worse_with_each_stream_that_goes_down_and_the_text_names_that_one_first() -> None:
+    worse = Cause(CLUSTER, "spark", MANY, "It is away.", [*MANY[:6], "s11"], MANY[:6]).symptom
+    assert worse.worse
+    assert worse.description.startswith("Down: 7 streams (s11, s00, s01, s02, s03 and 2 more). It is away. ")
+    assert not Cause(CLUSTER, "spark", MANY, "It is away.", MANY[:5], MANY[:6]).symptom.worse
 
 
 def test_people_are_told_as_soon_as_of_a_stream() -> None:
@@ -45,6 +53,9 @@ def test_it_explains_what_its_absence_does_and_for_a_while_that_streams_are_down
     down, lag = IncidentKind.DOWN, IncidentKind.LAG_UNKNOWN
     assert explained(KAFKA, None, "away", 0.0, failed=True) >= {down, lag}
     assert explained(CLUSTER, None, "away", 0.0, failed=False) == {down}
+    assert explained(CLUSTER, None, "away", 0.0, failed=True) == frozenset(), "its driver has said why it ended"
+    assert explained(CHECKPOINTS, None, "hang", 0.0, failed=False) == {lag}
+    assert explained(CHECKPOINTS, 100.0, "", 110.0, failed=False) == frozenset()
     assert explained(CONTROL, None, "away", 0.0, failed=False) >= {down, IncidentKind.WATCH}
     assert explained(KAFKA, None, "", 0.0, failed=True) == frozenset()
     assert explained(KAFKA, 100.0, "", 100.0 + RETURN_SECONDS - 1, failed=True) == {down}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,8 @@ import pytest
 
 from airflow_stream_provider.control.root import MARKER
 from airflow_stream_provider.hooks import connections
-from airflow_stream_provider.monitoring import kafka_look, root_reads, telling
+from airflow_stream_provider.lag.report import LagReport
+from airflow_stream_provider.monitoring import folder_reading, kafka_look, root_reads, telling
 from airflow_stream_provider.monitoring.folder_look import look_at_all
 from airflow_stream_provider.monitoring.folder_memory import FolderMemory
 from airflow_stream_provider.monitoring.recipients import recipients_of
@@ -177,6 +180,65 @@ def test_a_cluster_that_does_not_answer_explains_that_streams_are_down(
     found = folder.look(180.0)
     assert folder.told()[1:] == [("cluster spark_here", "cluster", False)]
     assert found.revive == ("s0001", "s0002")
+
+
+def test_a_stream_that_goes_down_while_its_cluster_is_away_is_told_of_in_that_incident(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a review: people knew of one stream, and of no other until the cluster was back."""
+    away = {"conn_type": "spark", "host": "spark://127.0.0.1:1", "extra": {"master_ui": "http://127.0.0.1:1"}}
+    folder.look(0.0)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_HERE", json.dumps(away))
+    folder.dead = {"s0001"}
+    folder.look(40.0)
+    folder.look(125.0)
+    # Of a stream that is not looked at now, it is still so.
+    folder.seldom = {"s0001"}
+    folder.dead = {"s0001", "s0000"}
+    for after in (165.0, 250.0, 310.0):
+        folder.look(after)
+    folder.seldom = set()
+    folder.look(370.0)
+    assert folder.told() == [("cluster spark_here", "cluster", True)] * 2
+    first, second = RECEIVED[""]
+    assert first.incident == second.incident
+    assert "Down: 1 stream (s0001)." in first.text
+    assert "Down: 2 streams (s0000, s0001)." in second.subject
+    # What a driver has said itself, no cluster explains.
+    write(folder.streams[3].log, failed(folder.streams[3].holder))
+    folder.look(430.0)
+    assert folder.told()[2:] == [("s0003", "down", True)]
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_HERE", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    folder.look(490.0)
+    assert folder.told()[3:] == [("cluster spark_here", "cluster", False)]
+
+
+def test_checkpoints_that_hang_for_all_streams_are_told_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mock stands for a Kafka that answers: one that does not would explain the same."""
+
+    def mock_measure(kafka: Any, committed: Any, moments: Any) -> None:
+        kafka.reports = {name: LagReport(time.time()) for name in committed}
+
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_HERE", json.dumps({"conn_type": "kafka", "extra": {}}))
+    monkeypatch.setattr(root_reads, "EACH_SECONDS", 0.5)
+    monkeypatch.setattr(kafka_look.KafkaLook, "connect", lambda mock: None)
+    monkeypatch.setattr(kafka_look.KafkaLook, "measure", mock_measure)
+    folder = Folder(tmp_path, 3)
+    folder.look(0.0)
+    free = threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(folder_reading, "read_committed", lambda reading: free.wait())
+        for after in (60.0, 120.0, 661.0, 721.0):
+            folder.look(after)
+    free.set()
+    name = f"checkpoint storage of {folder.streams[0].control}"
+    assert folder.told() == [(name, "checkpoints", True)]
+    assert "3 of 3 checkpoints cannot be read." in RECEIVED[""][0].text
+    assert folder.sample(0).open_incidents == {}
+    folder.look(780.0)
+    assert folder.told()[1:] == [(name, "checkpoints", False)]
 
 
 def test_a_connection_that_is_missing_is_told_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

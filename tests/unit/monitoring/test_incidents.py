@@ -34,9 +34,9 @@ class Watch:
         self.received: list[tuple[str, str, bool]] = []
         self.failing: set[str] = set()
 
-    def look(self, health: Health, says: str = "it is behind") -> list[Alert]:
+    def look(self, health: Health, says: str = "it is behind", *, worse: bool = False) -> list[Alert]:
         self.now += 60.0
-        symptom = Symptom(health, says, self.for_at_least)
+        symptom = Symptom(health, says, self.for_at_least, worse)
         self.incidents = update_incidents("orders", self.incidents, {IncidentKind.LAG: symptom}, self.now)
         self.incidents = {kind: IncidentState.from_json(each.to_json()) for kind, each in self.incidents.items()}
         alerts = pending_alerts("orders", self.incidents, self.now, self.recipients)
@@ -53,6 +53,22 @@ class Watch:
 
 def test_it_is_told_when_it_opens_and_when_it_is_over_and_never_in_between() -> None:
     assert Watch().run(GOOD, BAD, BAD, BAD, GOOD, GOOD) == [(120.0, True), (300.0, False)]
+
+
+def test_what_becomes_worse_is_told_again_with_the_same_id_and_is_over_once() -> None:
+    watch = Watch()
+    watch.look(BAD, worse=True)
+    watch.failing = {"pager"}
+    watch.look(BAD, "it is worse", worse=True)
+    watch.failing = set()
+    [again] = watch.look(BAD, "it is worse")
+    assert (again.open, again.reasons) == (True, ("it is worse",))
+    assert watch.look(BAD) == []
+    watch.failing = {"pager"}
+    watch.look(BAD, worse=True)
+    watch.failing = set()
+    watch.look(GOOD)
+    assert watch.received == [("pager", again.incident, True)] * 2 + [("pager", again.incident, False)]
 
 
 def test_the_id_is_the_same_and_new_the_next_time() -> None:
