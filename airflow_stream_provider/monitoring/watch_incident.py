@@ -20,7 +20,13 @@ log = logging.getLogger(__name__)
 
 
 def tell_of_watch(
-    name: str, problem: str, before: Mapping[str, Any], specs: Iterable[StreamSpec], context: Mapping[str, Any]
+    name: str,
+    problem: str,
+    before: Mapping[str, Any],
+    specs: Iterable[StreamSpec],
+    context: Mapping[str, Any],
+    *,
+    worse: bool = False,
 ) -> dict[str, Any]:
     """Tell everybody whom one of the streams names that the watch has failed, or works again; each of them once.
 
@@ -29,12 +35,14 @@ def tell_of_watch(
     :param name: of the watch.
     :param problem: what is wrong, sentences; empty: nothing.
     :param before: what this returned at the look before; damaged or of another version, it begins anew.
+    :param worse: whether those who know of it must be told again.
     :return: as JSON, for the next look; empty when nothing is wrong and nobody is left to be told.
     """
     if not problem and not before:
         return {}
     try:
-        return _tell(name, problem, _known(before), recipients_of(specs), context)
+        symptom = Symptom(Health.FAIL if problem else Health.PASS, problem, worse=worse)
+        return _tell(name, symptom, _known(before), recipients_of(specs), context)
     except Exception as error:  # noqa: BLE001 - as said
         says = str(error) if isinstance(error, StreamError) else type(error).__name__
         log.error("People could not be told of the watch; the next look tries again: %s", says)
@@ -42,9 +50,8 @@ def tell_of_watch(
 
 
 def _tell(
-    name: str, problem: str, known: Mapping[str, IncidentState], to: Mapping[str, Any], context: Mapping[str, Any]
+    name: str, symptom: Symptom, known: Mapping[str, IncidentState], to: Mapping[str, Any], context: Mapping[str, Any]
 ) -> dict[str, Any]:
-    symptom = Symptom(Health.FAIL if problem else Health.PASS, problem)
     now = time.time()
     told = Told(name, update_incidents(name, known, {IncidentKind.WATCH: symptom}, now), now, to)
     tell([told], context)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowSkipException, AirflowTaskTimeout
 from typing_extensions import override
 
-from airflow_stream_provider.lag.guarded_reads import GuardedReads, ReadHangs
-from airflow_stream_provider.lifecycle.errors import SpecError, says
+from airflow_stream_provider.lifecycle.errors import says
 from airflow_stream_provider.operators.moved_streams import moved, unsettled
 from airflow_stream_provider.operators.watch_memory import LookMemory, hash_of
-from airflow_stream_provider.spec.folder import read_folder
+from airflow_stream_provider.operators.watched_files import read_watched, told_in_common, unusable
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.spec.watched import (
     Watched,
@@ -24,7 +23,6 @@ from airflow_stream_provider.spec.watched import (
     declaration,
     declared_spec,
     is_due,
-    watched_folder,
 )
 
 if TYPE_CHECKING:
@@ -41,15 +39,6 @@ DECLARED_SECONDS = 3600.0
 LAST_GOOD = "last_good"
 # Runs of NAME__revive that one look triggers: Airflow maps a task at most 1,024 times, and each is a task of its own.
 MAX_REVIVED = 100
-# Seconds in which the YAML files must have been read.
-READ_SECONDS = 60.0
-# When more streams than these have a YAML that cannot be used, people are told once for all of them.
-MAX_BROKEN = 20
-# Files that an alert names.
-NAMED = 5
-
-
-T = TypeVar("T")
 
 
 class WatchStreamsOperator(BaseOperator):
@@ -57,8 +46,8 @@ class WatchStreamsOperator(BaseOperator):
 
     A look measures lag and health, sends the gauges, adds a sample to those that the command line shows, and tells
     people of every incident when it opens and when it is over, with the same id; of what many streams need also when
-    more of them go down. It brings nothing back itself: it returns the arguments of TriggerDagRunOperator for the runs of ``NAME__revive`` that are needed now, at most 100,
-    and leaves out streams for which one is queued or runs.
+    more of them go down. It brings nothing back itself: it returns the arguments of TriggerDagRunOperator for the runs
+    of ``NAME__revive`` that are needed now, at most 100.
 
     The streams are read when the task runs. One whose YAML cannot be used is looked at by its last good declaration,
     which the watch keeps in XCom; one whose file is gone is not watched any more. When the look itself fails, everybody
@@ -160,16 +149,7 @@ class _Look:
         if not isinstance(self.streams, (str, Path)):
             given = {spec.name: spec for spec in self.streams}
             return WatchedFolder(tuple(map(Watched, given.values())), {name: name for name in given}, {})
-        files = _in_time(partial(read_folder, self.streams), self.streams)
-        if not files and self.declared:
-            raise SpecError(
-                f"There is no YAML file in {self.streams}, where the last look knew {len(self.declared)}.",
-                next_step="Mount or restore the folder. If no stream is wanted any more, remove its stream_dags().",
-                folder=str(self.streams),
-            )
-        # Only then: it is large.
-        broken = any(file.spec is None for file in files)
-        folder = _in_time(partial(watched_folder, files, self.declared if broken else {}), self.streams)
+        folder = read_watched(self.streams, lambda: self.declared)
         for each in folder.streams:
             if each.problem:
                 self.log.warning("%s is watched by its last good declaration: %s", each.spec.name, each.problem)
@@ -192,8 +172,10 @@ class _Look:
         watched = folder.streams
         if isinstance(self.streams, (str, Path)):
             watched = tuple(each for each in watched if is_due(each.spec, last, date))
-        if len(folder.broken) > MAX_BROKEN:
-            watched = tuple(replace(each, problem="") for each in watched)
+        broken = [each.spec.name for each in folder.streams if each.problem]
+        self.memory = replace(self.memory, broken=told_in_common(broken, self.memory.broken))
+        alone = {name for name, in_common in self.memory.broken.items() if not in_common}
+        watched = tuple(each if each.spec.name in alone else replace(each, problem="") for each in watched)
         due = {each.spec.name for each in watched}
         others = [e.spec for e in folder.streams if e.spec.name not in due and e.spec.watch.schedule is not None]
         return look_at_all(watched, self.memory.streams, self.context, others=others)
@@ -229,11 +211,13 @@ class _Look:
 
     def _tell_of_files(self, folder: WatchedFolder) -> None:
         """Tell people of files that cannot be used: an incident of its own, which hides no look that fails."""
-        told = self._told(f"{self.name}-files", _unusable(folder), self.memory.files, folder)
-        self.memory = replace(self.memory, files=told)
+        problem, count = unusable(folder, self.memory.broken)
+        worse = count > self.memory.unusable
+        told = self._told(f"{self.name}-files", problem, self.memory.files, folder, worse=worse)
+        self.memory = replace(self.memory, files=told, unusable=count)
 
     def _told(
-        self, name: str, problem: str, before: Mapping[str, Any], folder: WatchedFolder | None
+        self, name: str, problem: str, before: Mapping[str, Any], folder: WatchedFolder | None, *, worse: bool = False
     ) -> Mapping[str, Any]:
         if not problem and not before:
             return {}
@@ -245,7 +229,7 @@ class _Look:
         else:
             known = (declared_spec(Path(file), fields) for file, fields in self.declared.items())
             specs = [spec for spec in known if spec is not None]
-        return tell_of_watch(name, problem, before, specs, self.context)
+        return tell_of_watch(name, problem, before, specs, self.context, worse=worse)
 
     def _declare(self, folder: WatchedFolder, date: float) -> None:
         """Keep the good declarations, if they have changed or are an hour old."""
@@ -269,32 +253,3 @@ class _Look:
     def _earlier(self, key: str) -> Any:
         # Without a map index Airflow 3.3 orders what earlier runs left by map index only, and returns any of it.
         return self.ti.xcom_pull(task_ids=self.ti.task_id, key=key, include_prior_dates=True, map_indexes=-1)
-
-
-def _in_time(read: Callable[[], T], folder: str | Path) -> T:
-    """Return what reading a folder returns or raises; where its mount hangs, a SpecError after READ_SECONDS."""
-    found = GuardedReads[str, T]().run({"folder": read}, READ_SECONDS)["folder"]
-    if isinstance(found, ReadHangs):
-        raise SpecError(
-            f"The YAML files in {folder} could not be read within {READ_SECONDS:.0f} s.",
-            next_step="Look at the mount of this folder on the worker.",
-            folder=str(folder),
-        )
-    if isinstance(found, Exception):
-        raise found
-    return found
-
-
-def _unusable(folder: WatchedFolder) -> str:
-    """Return sentences on the files of which no stream's own incident tells people; empty when there are none."""
-    says = []
-    if folder.unknown:
-        says.append(f"Their streams are not watched, as nothing is known of them: {_first(folder.unknown)}")
-    if len(folder.broken) > MAX_BROKEN:
-        says.append(f"{len(folder.broken)} streams have a YAML that cannot be used: {_first(folder.broken)}")
-    return " ".join(says)
-
-
-def _first(problems: Sequence[str]) -> str:
-    more = f" And {len(problems) - NAMED} more." if len(problems) > NAMED else ""
-    return " ".join(problems[:NAMED]) + more

@@ -24,6 +24,8 @@ class LookMemory:
     :param files: that YAML files cannot be used, as `tell_of_watch` left it.
     :param skipped: whether the last look left its work to one that waited.
     :param moved: the control URLs that streams had before, of those that have moved without being told to.
+    :param broken: the streams whose YAML cannot be used; see `told_in_common`.
+    :param unusable: how many files the incident of `files` is about.
     :param declared: hash of the good declarations that were kept last, and when: seconds since 1970.
     :param revived: the last stream that was to be brought back: the next look begins after it.
     """
@@ -37,6 +39,8 @@ class LookMemory:
     files: Mapping[str, Any] = field(default_factory=dict)
     skipped: bool = False
     moved: Mapping[str, str] = field(default_factory=dict)
+    broken: Mapping[str, bool] = field(default_factory=dict)
+    unusable: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""

@@ -43,11 +43,6 @@ class WatchedFolder:
     declared: Mapping[str, Mapping[str, Any]]
     unknown: tuple[str, ...] = ()
 
-    @property
-    def broken(self) -> list[str]:
-        """The problems of the streams that have one."""
-        return [each.problem for each in self.streams if each.problem]
-
 
 def watched_folder(files: Sequence[StreamFile], before: Mapping[str, Mapping[str, Any]]) -> WatchedFolder:
     """Return what is to be watched of the files of a folder.

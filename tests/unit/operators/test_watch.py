@@ -22,8 +22,9 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.monitoring import folder_look
 from airflow_stream_provider.monitoring.folder_look import FolderLook
 from airflow_stream_provider.monitoring.recipients import takes_alerts
-from airflow_stream_provider.operators import watch
-from airflow_stream_provider.operators.watch import MAX_BROKEN, MAX_REVIVED, WatchStreamsOperator
+from airflow_stream_provider.operators import watched_files
+from airflow_stream_provider.operators.watch import MAX_REVIVED, WatchStreamsOperator
+from airflow_stream_provider.operators.watched_files import MAX_BROKEN
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from airflow_stream_provider.spec.watched import Watched
 
@@ -330,8 +331,8 @@ def test_a_look_that_is_cut_off_is_told_and_forgets_nothing(airflow: Airflow) ->
 def test_a_folder_that_hangs_is_told(airflow: Airflow, monkeypatch: pytest.MonkeyPatch) -> None:
     airflow.look()
     free = threading.Event()
-    monkeypatch.setattr(watch, "READ_SECONDS", 0.2)
-    monkeypatch.setattr(watch, "read_folder", lambda folder: free.wait())
+    monkeypatch.setattr(watched_files, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(watched_files, "read_folder", lambda folder: free.wait())
     with pytest.raises(SpecError, match="could not be read within"):
         airflow.look()
     free.set()
@@ -359,9 +360,28 @@ def test_many_files_that_cannot_be_used_are_one_incident(airflow: Airflow) -> No
     assert not any(each.problem for each in airflow.asked)
     assert f"{MAX_BROKEN + 1} streams have a YAML that cannot be used" in TOLD[0][1].text
     assert f"And {MAX_BROKEN + 1 - 5} more." in TOLD[0][1].text
+    told = len(TOLD)
+    # Neither a file that is mended nor one more that breaks makes the others seem to be well, or told of twice.
     (airflow.folder / "s0.yaml").unlink()
     airflow.look()
-    assert sum(bool(each.problem) for each in airflow.asked) == MAX_BROKEN
+    (airflow.folder / "payments.yaml").write_text("[")
+    airflow.look()
+    assert [each.spec.name for each in airflow.asked if each.problem] == ["payments"]
+    for number in range(1, MAX_BROKEN + 1):
+        airflow.write(f"s{number}")
+    assert len(TOLD) == told
+    airflow.look()
+    assert {alert.open for _, alert in TOLD[told:]} == {False}
+    assert {alert.stream for _, alert in TOLD} == {"streams-files"}
+
+
+def test_a_few_files_that_break_one_after_the_other_keep_their_own_incidents(airflow: Airflow) -> None:
+    for numbers in (range(MAX_BROKEN), range(MAX_BROKEN, MAX_BROKEN + 2)):
+        for number in numbers:
+            airflow.write(f"s{number}", "versoin: v1\n")
+        airflow.look()
+    assert sum(bool(each.problem) for each in airflow.asked) == MAX_BROKEN + 2
+    assert TOLD == []
 
 
 def test_a_stream_that_moves_though_it_runs_is_told_until_that_is_settled(airflow: Airflow, tmp_path: Path) -> None:
@@ -405,6 +425,11 @@ def test_a_file_of_whose_stream_nothing_is_known_is_told(airflow: Airflow) -> No
     assert sorted(who for who, _ in TOLD) == ["orders", "payments"]
     assert "nothing is known of them" in TOLD[0][1].text
     assert "new.yaml, line 2" in TOLD[0][1].text
+    # One more is told, though the first is still there.
+    (airflow.folder / "newer.yaml").write_text("[")
+    for _ in range(2):
+        airflow.look()
+    assert [("newer.yaml" in alert.text, alert.open) for _, alert in TOLD[2:]] == [(True, True)] * 2
 
 
 @pytest.mark.parametrize("left", [{"of": "another version"}, "text", {"at": "noon"}, {"streams": 7}, None])

@@ -1,0 +1,84 @@
+"""The YAML files of a watched folder: read in time, and what people are told in common of those that cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from airflow_stream_provider.lag.guarded_reads import GuardedReads, ReadHangs
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.spec.folder import read_folder
+from airflow_stream_provider.spec.watched import WatchedFolder, watched_folder
+
+# Seconds in which the files must have been read.
+READ_SECONDS = 60.0
+# When the YAML of more streams than these breaks between two looks, people are told once for all of them.
+MAX_BROKEN = 20
+# Files that an alert names.
+NAMED = 5
+
+T = TypeVar("T")
+
+
+def read_watched(folder: str | Path, declared: Callable[[], Mapping[str, Mapping[str, Any]]]) -> WatchedFolder:
+    """Return what is to be watched of a folder.
+
+    :param declared: returns the good declarations that the last look knew, by file name; called only when needed, since
+        they are large.
+    :raises SpecError: the folder is gone, hangs, or holds no YAML file any more.
+    """
+    files = _in_time(partial(read_folder, folder), folder)
+    if not files and declared():
+        raise SpecError(
+            f"There is no YAML file in {folder}, where the last look knew {len(declared())}.",
+            next_step="Mount or restore the folder. If no stream is wanted any more, remove its stream_dags().",
+            folder=str(folder),
+        )
+    broken = any(file.spec is None for file in files)
+    return _in_time(partial(watched_folder, files, declared() if broken else {}), folder)
+
+
+def told_in_common(broken: Collection[str], before: Mapping[str, bool]) -> dict[str, bool]:
+    """Return, by stream whose YAML cannot be used, whether people are told of it in one incident for many.
+
+    That stays so for as long as it cannot be used: else other files that break, or are mended, would make it seem well.
+
+    :param before: what this returned at the look before.
+    """
+    new = set(broken) - before.keys()
+    return {name: before.get(name, len(new) > MAX_BROKEN) for name in sorted(broken)}
+
+
+def unusable(folder: WatchedFolder, in_common: Mapping[str, bool]) -> tuple[str, int]:
+    """Return sentences on the files of which no stream's own incident tells people, and how many files these are.
+
+    :param in_common: see `told_in_common`.
+    """
+    broken = [each.problem for each in folder.streams if each.problem and in_common.get(each.spec.name)]
+    says = []
+    if folder.unknown:
+        says.append(f"Their streams are not watched, as nothing is known of them: {_first(folder.unknown)}")
+    if broken:
+        says.append(f"{len(broken)} streams have a YAML that cannot be used: {_first(broken)}")
+    return " ".join(says), len(folder.unknown) + len(broken)
+
+
+def _in_time(read: Callable[[], T], folder: str | Path) -> T:
+    """Return what reading a folder returns or raises; where its mount hangs, a SpecError after READ_SECONDS."""
+    found = GuardedReads[str, T]().run({"folder": read}, READ_SECONDS)["folder"]
+    if isinstance(found, ReadHangs):
+        raise SpecError(
+            f"The YAML files in {folder} could not be read within {READ_SECONDS:.0f} s.",
+            next_step="Look at the mount of this folder on the worker.",
+            folder=str(folder),
+        )
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _first(problems: Sequence[str]) -> str:
+    more = f" And {len(problems) - NAMED} more." if len(problems) > NAMED else ""
+    return " ".join(problems[:NAMED]) + more
