@@ -36,7 +36,7 @@ from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.monitoring.stream_reading import Reading, clean_up, keep
 from airflow_stream_provider.monitoring.telling import Told
 from airflow_stream_provider.monitoring.watch_look import found_symptoms, sample_of
-from airflow_stream_provider.planning.revival import revival_is_due
+from airflow_stream_provider.planning.revival import due_beside_another, revival_is_due
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.spec.watched import Watched
 
@@ -56,12 +56,14 @@ class FolderLook:
         the open ones), `never_deployed`, `not_reached` (streams for which there was no time, in full or in part; the
         next look begins with them).
     :param problem: why the look does not do what it is for, in sentences; empty: it does.
+    :param beside: those of `revive` that need such a run though one is under way, which may wait for something else.
     """
 
     memory: Mapping[str, Any]
     revive: tuple[str, ...]
     summary: Mapping[str, Any]
     problem: str = ""
+    beside: frozenset[str] = frozenset()
 
 
 def look_at_all(
@@ -114,15 +116,22 @@ class _Look:
         self.reading.read()
         self.reading.measure()
         self._judge()
-        revive = []
+        revive: list[str] = []
+        beside: list[str] = []
         for name in self.samples:
             with self._of(name):
-                revive += [name] if self._is_due(self.reading.streams[name]) else []
+                stream = self.reading.streams[name]
+                alive = self._alive(stream)
+                revive += (
+                    [name] if revival_is_due(stream.snapshot, alive, cluster_answers=self._answers(stream)) else []
+                )
+                beside += [name] if due_beside_another(stream.snapshot, alive) else []
         self._keep()
         self._tell()
         self.reading.in_roots(self._clean_up)
         self.memory.reached(self.watched, self.reading.not_reached, self.now)
-        return FolderLook(self.memory.to_json(self.now), tuple(revive), self._summary(), self._problem())
+        memory = self.memory.to_json(self.now)
+        return FolderLook(memory, tuple(revive), self._summary(), self._problem(), frozenset(beside))
 
     def _judge(self) -> None:
         """Make a sample of each stream, and follow the incidents of what many of them need."""
@@ -197,14 +206,13 @@ class _Look:
         unread = {IncidentKind.LAG_UNKNOWN} if self.reading.awaits_lag(spec.name) else ()
         return frozenset(unread).union(*every)
 
-    def _is_due(self, stream: Reading) -> bool:
-        """Whether somebody has to bring the stream back now."""
+    def _alive(self, stream: Reading) -> dict[str, bool | None]:
         drivers = {name: view.state for name, view in self.reading.views(stream).items()}
-        beaten = self.reading.beaten.get(stream.spec.name, {})
+        return liveness.alive(stream.snapshot, stream.before, self.reading.beaten.get(stream.spec.name, {}), drivers)
+
+    def _answers(self, stream: Reading) -> bool:
         cluster = self.reading.cluster_of(stream)
-        answers = cluster is not None and not cluster.problem
-        alive = liveness.alive(stream.snapshot, stream.before, beaten, drivers)
-        return revival_is_due(stream.snapshot, alive, cluster_answers=answers)
+        return cluster is not None and not cluster.problem
 
     def _keep(self) -> None:
         """Write the samples; then it is known which streams cannot be watched."""

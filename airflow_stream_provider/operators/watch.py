@@ -47,7 +47,8 @@ class WatchStreamsOperator(BaseOperator):
     A look measures lag and health, sends the gauges, adds a sample to those that the command line shows, and tells
     people of every incident when it opens and when it is over, with the same id; of what many streams need also when
     more of them go down. It brings nothing back itself: it returns the arguments of TriggerDagRunOperator for the runs
-    of ``NAME__revive`` that are needed now, at most 100.
+    of ``NAME__revive`` that are needed now, at most 100. Left out are streams of which one is queued or runs already;
+    but beside one that runs, and may wait for a cluster, another is triggered for what needs no cluster.
 
     The streams are read when the task runs. One whose YAML cannot be used is looked at by its last good declaration,
     which the watch keeps in XCom; one whose file is gone is not watched any more. When the look itself fails, everybody
@@ -116,7 +117,7 @@ class _Look:
             # At once: people have been told by now, and would be told again if this process ended before.
             self._keep()
             self._declare(folder, date)
-            triggers = self._triggers(found.revive, folder)
+            triggers = self._triggers(found, folder)
         except (Exception, AirflowTaskTimeout) as error:
             self._tell(f"The watch cannot look at its streams, and would not notice their end. {says(error)}", folder)
             self._keep()
@@ -180,15 +181,16 @@ class _Look:
         others = [e.spec for e in folder.streams if e.spec.name not in due and e.spec.watch.schedule is not None]
         return look_at_all(watched, self.memory.streams, self.context, others=others)
 
-    def _triggers(self, names: Sequence[str], folder: WatchedFolder) -> list[dict[str, Any]]:
+    def _triggers(self, found: FolderLook, folder: WatchedFolder) -> list[dict[str, Any]]:
         """Return the arguments of the triggers."""
+        names = found.revive
         chosen: list[str] = []
         # After the last one of the look before: those who are never well again must not keep the others from theirs.
         for name in sorted(names, key=lambda name: (name <= self.memory.revived, name)):
             if len(chosen) == MAX_REVIVED:
                 self.log.warning("%d streams are to be brought back; the next looks take the others.", len(names))
                 break
-            if not self.ti.get_dr_count(self._dag(folder.dags[name]), states=["queued", "running"]):
+            if self._has_room(self._dag(folder.dags[name]), beside=name in found.beside):
                 chosen.append(name)
         if chosen:
             self.memory = replace(self.memory, revived=chosen[-1])
@@ -197,6 +199,11 @@ class _Look:
             self.ti.xcom_push(key=LAST_GOOD, value=good)
         arguments = {"trigger_run_id": f"watch__{self.ti.run_id}", "conf": {"look": self.ti.run_id}}
         return [{"trigger_dag_id": self._dag(folder.dags[name]), **arguments} for name in chosen]
+
+    def _has_room(self, dag: str, *, beside: bool) -> bool:
+        """Whether no run of ``NAME__revive`` is under way; or one that runs, beside which another is needed."""
+        runs = self.ti.get_dr_count(dag, states=["queued", "running"])
+        return not runs or (beside and runs == 1 and not self.ti.get_dr_count(dag, states=["queued"]))
 
     def _dag(self, name: str) -> str:
         return f"{self.prefix}{name}__revive"

@@ -10,6 +10,8 @@ from airflow_stream_provider.planning.recover import ADOPT_SECONDS, next_try, un
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, coming_up, recovery_step
 from airflow_stream_provider.planning.snapshot import Snapshot
 
+# What is done at once, and needs no cluster.
+_DONE_AT_ONCE = (RecoveryAction.REQUEST, RecoveryAction.ABORT)
 # What only a cluster that answers lets somebody do: while it does not, a run would wait in vain.
 _NEED_THE_CLUSTER = (RecoveryAction.FENCE, RecoveryAction.FAIL, RecoveryAction.DECLARE)
 
@@ -39,3 +41,14 @@ def revival_is_due(snapshot: Snapshot, alive: Mapping[str, bool | None], *, clus
     unknown = any(live_standby(state, i.id) and alive.get(i.id) is None for i in state.standbys())
     orphans = any(not d.submission and snapshot.at > d.declared_at + ADOPT_SECONDS for d in coming_up(state))
     return unknown or (orphans and cluster_answers)
+
+
+def due_beside_another(snapshot: Snapshot, alive: Mapping[str, bool | None]) -> bool:
+    """Return whether such a run is needed though one is under way.
+
+    That one may wait for a cluster that does not answer, or for a driver that does not come up, and look at nothing
+    else for as long. Meanwhile a driver that lives may be appointed, or a request ended, without either.
+
+    :param alive: as for `revival_is_due`, which is true then, too.
+    """
+    return recovery_step(snapshot.state, alive, snapshot.at, unproven=unproven(snapshot)).action in _DONE_AT_ONCE

@@ -86,7 +86,8 @@ def revive_with(operator: type[ReviveStreamOperator], name: str, options: DagOpt
         description=f"Bring back {name} when it has lost its driver.",
         # Triggered by the watch: paused on creation, it would leave every stream down.
         is_paused_upon_creation=False,
-        max_active_runs=1,
+        # One may wait for a cluster that does not answer; see `due_beside_another`. Each step is safe beside others.
+        max_active_runs=2,
         dagrun_timeout=timedelta(seconds=REVIVE_RUN_SECONDS),
         tags=["stream", name],
         doc_md=_ABOUT_REVIVE.format(name=name),

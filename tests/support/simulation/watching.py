@@ -16,7 +16,7 @@ from airflow_stream_provider.monitoring.watch_look import sample_of
 from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.recover import drivers_of_interest, recover
 from airflow_stream_provider.planning.recovery_decision import RecoveryStep, coming_up, recovery_step
-from airflow_stream_provider.planning.revival import revival_is_due
+from airflow_stream_provider.planning.revival import due_beside_another, revival_is_due
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Step
 from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -61,12 +61,12 @@ class Runs(Airflow):
         for number in itertools.count():
             self.point(LOOK_SECONDS, "look")
             with contextlib.suppress(ControlUnavailable):
-                due = self._look()
-                running = any(isinstance(actor, Revive) and not actor.over for actor in self.world.actors)
-                if due and not running:
+                due, beside = self._look()
+                running = sum(isinstance(actor, Revive) and not actor.over for actor in self.world.actors)
+                if (due and not running) or (beside and running == 1):
                     Revive(self.world, f"{self._name}-{number}")
 
-    def _look(self) -> bool:
+    def _look(self) -> tuple[bool, bool]:
         """As `monitoring/folder_look.py`: read, read the doubtful again, ask the cluster, decide, keep the sample."""
         before = self.world.sample
         snapshot = Snapshot("orders", self.now, self.log.refresh(), (), self.log.heartbeats())
@@ -74,7 +74,7 @@ class Runs(Airflow):
         drivers = self._ask(snapshot)
         alive = liveness.alive(snapshot, before, beaten, drivers or {})
         self.world.sample = sample_of(snapshot, None, before, LIMITS, {})
-        return revival_is_due(snapshot, alive, cluster_answers=drivers is not None)
+        return revival_is_due(snapshot, alive, cluster_answers=drivers is not None), due_beside_another(snapshot, alive)
 
     def _again(self, snapshot: Snapshot) -> dict[str, bool]:
         """Whether those beat of which it is doubtful; nothing when that cannot be read in time."""

@@ -50,6 +50,8 @@ class Airflow:
         self.pulled: list[str] = []
         self.waiting = 0
         self.active: set[str] = set()
+        self.queued: set[str] = set()
+        self.beside: frozenset[str] = frozenset()
         self.minute = 28_000_000
         self.asked: list[Watched] = []
         self.memories: list[Mapping[str, Any]] = []
@@ -70,7 +72,11 @@ class Airflow:
         self.asked, self.others = list(watched), [each.name for each in others]
         self.memories.append(memory)
         looks = {"looks": memory.get("looks", 0) + 1}
-        return FolderLook(looks, self.revive, {"looked": len(watched)}, self.problem)
+        return FolderLook(looks, self.revive, {"looked": len(watched)}, self.problem, self.beside)
+
+    def runs(self, dag_id: str, states: Sequence[str]) -> int:
+        by_state = {"running": self.active, "queued": self.queued}
+        return sum(dag_id in by_state[state] for state in states)
 
     def pull(self, *, task_ids: str, key: str, include_prior_dates: bool, map_indexes: int) -> Any:
         assert (task_ids, include_prior_dates, map_indexes) == ("look", True, -1)
@@ -94,7 +100,7 @@ class Airflow:
             xcom_pull=self.pull,
             xcom_push=self.push,
             get_ti_count=lambda dag_id, task_ids, states: self.waiting,
-            get_dr_count=lambda dag_id, states: int(dag_id in self.active),
+            get_dr_count=self.runs,
         )
         run = SimpleNamespace(run_type=run_type, run_after=at, logical_date=at if dated else None)
         task = WatchStreamsOperator(task_id="look", streams=streams or self.folder, prefix="p.")
@@ -243,6 +249,16 @@ def test_what_is_to_be_brought_back_is_triggered(airflow: Airflow) -> None:
         "conf": {"look": run},
     }
     assert "last_good" not in airflow.pushed
+
+
+def test_a_run_that_waits_keeps_no_stream_from_what_can_be_done_now(airflow: Airflow) -> None:
+    """Found by a review: for 25 minutes a run waited for a cluster, while a standby was up that nobody appointed."""
+    airflow.revive, airflow.beside = ("orders", "payments"), frozenset({"orders"})
+    airflow.active = {"p.orders__revive", "p.payments__revive"}
+    assert [each["trigger_dag_id"] for each in airflow.look()] == ["p.orders__revive"]
+    # One that waits for its turn looks anew when that comes.
+    airflow.queued = {"p.orders__revive"}
+    assert airflow.look() == []
 
 
 def test_what_a_broken_stream_is_brought_back_with_is_in_xcom(airflow: Airflow) -> None:

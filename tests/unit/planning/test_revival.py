@@ -6,7 +6,7 @@ import pytest
 
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.recover import ADOPT_SECONDS
-from airflow_stream_provider.planning.revival import revival_is_due
+from airflow_stream_provider.planning.revival import due_beside_another, revival_is_due
 from tests.support.snapshots import snapshot
 from tests.support.story import (
     HANDED_OVER,
@@ -98,3 +98,17 @@ def test_a_release_that_keeps_failing_waits_for_its_next_try() -> None:
 
 def test_a_deployment_that_was_retired_is_not_waited_for() -> None:
     assert due([*DOWN, again(100.0), retired("orders-1-ffff")], {}, at=1000.0)
+
+
+def test_a_living_driver_is_appointed_and_a_request_ended_whatever_another_run_waits_for() -> None:
+    def beside(records: list[Record], alive: dict[str, bool | None]) -> bool:
+        return due_beside_another(snapshot(*records, at=1000.0), alive)
+
+    # A roll-back: the release of the standby has held before.
+    rolled_back = [*HANDED_OVER, failed(NEW)]
+    assert beside(rolled_back, {OLD: True}) == due(rolled_back, {OLD: True}, answers=False)
+    assert beside(REQUESTED, {OLD: True, NEW: True}), "it has expired"
+    # Another run kills it, and waits for that, or waits for it to come up.
+    assert not beside(RUNNING, {OLD: False})
+    assert not beside(DOWN, {})
+    assert not beside(RUNNING, {OLD: True})
