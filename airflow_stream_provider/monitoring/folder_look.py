@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,19 +16,13 @@ from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lifecycle.errors import says
 from airflow_stream_provider.monitoring import liveness
-from airflow_stream_provider.monitoring.causes import (
-    FAILING_SECONDS,
-    Cause,
-    explained,
-    may_end,
-    named,
-    queries_failed,
-)
+from airflow_stream_provider.monitoring.causes import FAILING_SECONDS, named
 from airflow_stream_provider.monitoring.folder_alerts import FolderAlerts
 from airflow_stream_provider.monitoring.folder_memory import FolderMemory, Subject
 from airflow_stream_provider.monitoring.folder_reading import FolderReading
 from airflow_stream_provider.monitoring.health import TRANSIENT_SECONDS
 from airflow_stream_provider.monitoring.incidents import IncidentKind, Symptom
+from airflow_stream_provider.monitoring.look_causes import LookCauses
 from airflow_stream_provider.monitoring.metrics import emit
 from airflow_stream_provider.monitoring.recipients import recipients_of
 from airflow_stream_provider.monitoring.root_reads import RootReads
@@ -106,7 +100,7 @@ class _Look:
         self.watched = {name: known[name] for name in self.memory.first(known)}
         self.folder = {each.name: each for each in others} | {name: each.spec for name, each in known.items()}
         self.reading = FolderReading({name: each.spec for name, each in self.watched.items()}, now - time.time())
-        self.causes: dict[Subject, Cause] = {}
+        self.causes = LookCauses(self.reading, self.memory, self.folder, now)
         self.lags: dict[str, LagLook | None] = {}
         self.samples: dict[str, LagSample] = {}
         self.unwritten: set[str] = set()
@@ -122,10 +116,10 @@ class _Look:
             with self._of(name):
                 stream = self.reading.streams[name]
                 alive = self._alive(stream)
-                revive += (
-                    [name] if revival_is_due(stream.snapshot, alive, cluster_answers=self._answers(stream)) else []
-                )
-                beside += [name] if due_beside_another(stream.snapshot, alive) else []
+                if revival_is_due(stream.snapshot, alive, cluster_answers=self._answers(stream)):
+                    revive.append(name)
+                if due_beside_another(stream.snapshot, alive):
+                    beside.append(name)
         self._keep()
         self._tell()
         self.reading.in_roots(self._clean_up)
@@ -144,22 +138,11 @@ class _Look:
                 limits, for_at_least = stream.spec.lag.limits, stream.spec.watch.for_at_least
                 found[name] = found_symptoms(stream.snapshot, lag, stream.before, limits, for_at_least)
         down = {name for name, each in found.items() if self._is_down_untold(name, each[IncidentKind.DOWN])}
-        for conn_id, kafka in self.reading.kafkas.items():
-            streams = [name for name, spec in self.folder.items() if spec.kafka == conn_id]
-            self._follow(IncidentKind.KAFKA, conn_id, streams, kafka.problem, down)
-        clusters = {name: spec.cluster for name, spec in self.folder.items()}
-        clusters |= {name: stream.cluster for name, stream in self.reading.streams.items()}
-        for conn_id, cluster in self.reading.clusters.items():
-            streams = [name for name, used in clusters.items() if used == conn_id]
-            self._follow(IncidentKind.CLUSTER, conn_id, streams, cluster.problem, down)
-        for url, root in self.reading.roots.items():
-            if root.checkpoint_problem is not None:
-                streams = [name for name, spec in self.folder.items() if spec.control == url and spec.kafka]
-                self._follow(IncidentKind.CHECKPOINTS, url, streams, root.checkpoint_problem)
+        self.causes.judge(down)
         for name, symptoms in found.items():
             with self._of(name):
                 stream = self.reading.streams[name]
-                limits, why = stream.spec.lag.limits, self._explained(stream)
+                limits, why = stream.spec.lag.limits, self.causes.explained(stream)
                 sample = sample_of(stream.snapshot, self.lags[name], stream.before, limits, symptoms, why)
                 self.samples[name] = sample
 
@@ -168,43 +151,6 @@ class _Look:
         before = self.reading.streams[name].before
         told = before is not None and IncidentKind.DOWN.value in before.open_incidents
         return symptom.health is Health.FAIL and not told
-
-    def _follow(
-        self, kind: IncidentKind, name: str, streams: Sequence[str], problem: str, down: Collection[str] = ()
-    ) -> None:
-        subject = (kind, name)
-        known = self.memory.down(subject)
-        # Of a stream that is not looked at now, it is still so.
-        for_it = [each for each in streams if self._may_be_down_for(kind, each, down, known)] if problem else []
-        cause = Cause(kind, name, streams, problem, for_it, known)
-        self.memory.judge(subject, cause.symptom, self.now, for_it)
-        self.causes[subject] = cause
-        if problem:
-            log.warning("%s: %s", cause.subject, problem)
-
-    def _may_be_down_for(self, kind: IncidentKind, name: str, down: Collection[str], known: Collection[str]) -> bool:
-        stream = self.reading.streams.get(name)
-        if stream is None:
-            return name in known
-        return name in down and may_end(kind, failed=queries_failed(stream.snapshot.state))
-
-    def _explained(self, stream: Reading) -> frozenset[IncidentKind]:
-        """Return the kinds of incidents that something explains which the stream needs."""
-        spec, cluster = stream.spec, self.reading.cluster_of(stream)
-        needs = [(IncidentKind.CONTROL, spec.control, self.reading.roots[spec.control].problem)]
-        if spec.kafka:
-            needs.append((IncidentKind.KAFKA, spec.kafka, self.reading.kafkas[spec.kafka].problem))
-            checkpoints = self.reading.roots[spec.control].checkpoint_problem
-            needs.append((IncidentKind.CHECKPOINTS, spec.control, checkpoints or ""))
-        if cluster is not None:
-            needs.append((IncidentKind.CLUSTER, cluster.conn_id, cluster.problem))
-        failed = queries_failed(stream.snapshot.state)
-        every = (
-            explained(kind, self.memory.bad_at((kind, name)), problem, self.now, failed=failed)
-            for kind, name, problem in needs
-        )
-        unread = {IncidentKind.LAG_UNKNOWN} if self.reading.awaits_lag(spec.name) else ()
-        return frozenset(unread).union(*every)
 
     def _alive(self, stream: Reading) -> dict[str, bool | None]:
         drivers = {name: view.state for name, view in self.reading.views(stream).items()}
@@ -219,11 +165,7 @@ class _Look:
         self.reading.in_roots(self._write)
         self.reading.not_reached |= self.unwritten
         self.samples = {name: each for name, each in self.samples.items() if name not in self.unwritten}
-        for url, root in self.reading.roots.items():
-            if root.unclear and not root.problem:
-                continue  # a look that says nothing of the root ends no incident of it
-            streams = [name for name, spec in self.folder.items() if spec.control == url]
-            self._follow(IncidentKind.CONTROL, url, streams, root.problem)
+        self.causes.judge_roots()
         for name, each in self.watched.items():
             failed, subject = self.reading.failed.get(name), (IncidentKind.WATCH, name)
             if failed and self.reading.roots[each.spec.control].problem:
@@ -254,7 +196,7 @@ class _Look:
 
     def _tell(self) -> None:
         """Send what is due, and keep who was told."""
-        mine = [subject for subject in self.memory.subjects if subject in self.causes or self._is_stream(subject)]
+        mine = [subject for subject in self.memory.subjects if subject in self.causes.found or self._is_stream(subject)]
         shared = {subject: self._told(subject) for subject in mine}
         kept = {name: sample for name, sample in self.samples.items() if name not in self.reading.failed}
         FolderAlerts(self.reading, self.lags, kept, self.context).send(shared.values())
@@ -266,7 +208,7 @@ class _Look:
 
     def _told(self, subject: Subject) -> Told:
         kind, name = subject
-        state, cause = self.memory.subjects[subject].state, self.causes.get(subject)
+        state, cause = self.memory.subjects[subject].state, self.causes.found.get(subject)
         if cause is None:
             return Told(name, {kind: state}, self.now, recipients_of([self.watched[name].spec]))
         whom = recipients_of(self.folder[each] for each in cause.streams)
