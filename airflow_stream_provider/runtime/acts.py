@@ -23,6 +23,7 @@ from airflow_stream_provider.lifecycle.rules import may_acquire, may_release
 from airflow_stream_provider.lifecycle.secrets import redact
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.control_client import ControlClient
+from airflow_stream_provider.runtime.ends import described, ends_before
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
 from airflow_stream_provider.runtime.ports import BoundaryMissed, Ports, QueryEnd, Work
@@ -169,21 +170,14 @@ class Acts:
 
     def start(self, state: StreamState) -> None:
         """Start all queries in the background; this driver holds the stream."""
-        request = next(reversed(list(state.requests.values())), None)
-        handed_over = request is not None and bool(request.ends)
-        # After a stop, SIGTERM or a failure, too, this machine may not see the last commits yet.
-        ends = request.ends if request is not None and handed_over else state.ends
-        # Drivers of older versions do not name the checkpoint, and what others wrote may be anything.
-        named = (end for end in ends.values() if isinstance(end, Mapping) and isinstance(end.get("checkpoint"), str))
-        known = [end for end in named if isinstance(end.get("batch"), int)]
-        committed = {end["checkpoint"]: end["batch"] for end in known}
+        before = ends_before(state)
         queries = self._queries.hold()
         self.running = True
         self._heartbeat.phase = DriverPhase.RUNNING
         self.released_at = None
         self._heartbeat.started_at = self._clock.time()
         try:
-            self._in_background(lambda: self._queries.start(queries, committed, required=handed_over))
+            self._in_background(lambda: self._queries.start(queries, before.committed, required=before.required))
         except Exception as error:  # noqa: BLE001 - such as of a machine that has no thread left
             # By `running` the start is under way and nobody tries it again. In this thread: there is no other.
             self.fail("The queries could not be started", error)
@@ -220,7 +214,7 @@ class Acts:
         fields: dict[str, Any] = {
             "incarnation": self._incarnation,
             "boundary": (Boundary.COMPLETED if completed else Boundary.INTERRUPTED).value,
-            "ends": _described(ends),
+            "ends": described(ends),
             "request": request,
             "to": to,
         }
@@ -285,7 +279,7 @@ class Acts:
         """
         if not self.terminating:
             self._offsets.flush(self._queries.progress, FLUSH_SECONDS)
-        ends = _described(self._queries.ended())
+        ends = described(self._queries.ended())
         record = self._control.record(Kind.FINISHED, incarnation=self._incarnation, ends=ends)
 
         def build(state: StreamState) -> Record | None:
@@ -313,7 +307,7 @@ class Acts:
             "reason": reason,
             "error": f"{type(error).__name__}: {message_of(error)}",
             # A warm driver may follow at once, before its machine sees the last commits.
-            "ends": _described(ends),
+            "ends": described(ends),
         }
 
         def build(state: StreamState) -> Record | None:
@@ -360,11 +354,3 @@ class Acts:
         except Exception as error:
             log.exception("Failed in the background")
             self.fail(str(error) if isinstance(error, StreamError) else "The runtime itself failed", error)
-
-
-def _described(ends: Mapping[str, QueryEnd]) -> dict[str, Any]:
-    """Return where the queries stopped, as the control log says it."""
-    return {
-        name: {"batch": end.batch, "boundary": end.boundary.value, "checkpoint": end.checkpoint}
-        for name, end in ends.items()
-    }
