@@ -35,13 +35,18 @@ T = TypeVar("T")
 
 _STATES = {
     "SUBMITTED": DriverState.QUEUED,
-    "RELAUNCHING": DriverState.QUEUED,
     "RUNNING": DriverState.RUNNING,
     "FINISHED": DriverState.FINISHED,
     "KILLED": DriverState.KILLED,
     "FAILED": DriverState.FAILED,
     "ERROR": DriverState.FAILED,
+    "RELAUNCHING": DriverState.FAILED,  # what the master starts in its place has an id of its own
 }
+# What the master itself writes of a driver when it loses its worker (Master.removeWorker), or when no worker has
+# claimed it after a fail-over (Master.completeRecovery; its worker is then "None"). It may run there still, also when
+# the worker is back: only then is it told to kill it. One that could not be started is ERROR, too, and looks the same.
+# One that was killed in the queue is KILLED without a worker: it never ran.
+_OUT_OF_CONTACT = ("ERROR", "RELAUNCHING")
 
 
 class StandaloneCluster:
@@ -170,10 +175,13 @@ class StandaloneCluster:
         driver = master.driver(submission)
         if driver is None:
             lost.append(f"The master does not know driver {submission}.")
-        elif driver["state"] == "ERROR" and driver["worker"] != "None" and driver["worker"] not in master.workers:
-            lost.append(f"Driver {submission} ran on worker {driver['worker']}, which the master has lost.")
-            # The master believes in the connection to it until TCP gives it up.
-            lost, apps = lost + apps, []
+        elif driver["state"] in _OUT_OF_CONTACT:
+            lost.append(
+                f"Driver {submission} is {driver['state']} (worker {driver['worker']}): it may run there still."
+            )
+            if driver["worker"] not in master.workers:
+                # The master believes in the connection to it until TCP gives it up.
+                lost, apps = lost + apps, []
         left += apps
         workers = list(master.workers.values())
         if not workers:

@@ -210,7 +210,7 @@ def test_a_driver_on_a_worker_that_the_master_has_lost_is_neither_alive_nor_gone
     left = master.remains("app-1")
     assert left.alive == ()
     assert not left.gone
-    assert any("which the master has lost" in sentence for sentence in left.lost)
+    assert "Driver driver-1 is ERROR (worker lost): it may run there still." in left.lost
     # Later the master forgets the worker; the driver is not found by that.
     master.state["workers"].pop()
     assert not master.remains("app-1").gone
@@ -218,6 +218,38 @@ def test_a_driver_on_a_worker_that_the_master_has_lost_is_neither_alive_nor_gone
     # Executors elsewhere are alive, whatever became of their driver.
     master.executors = [{"id": "0", "appid": "app-1", "appdesc": {"name": APP["name"]}}]
     assert master.remains("app-1").alive
+
+
+@pytest.mark.parametrize(
+    ("state", "worker", "gone"),
+    [
+        ("KILLED", "w", True),
+        ("FAILED", "w", True),
+        ("FINISHED", "w", True),
+        ("KILLED", "None", True),  # in the queue: it never ran
+        ("ERROR", "None", False),  # after a fail-over no worker claimed it
+        ("ERROR", "lost", False),
+        ("ERROR", "w", False),  # the worker is back, and is told only now to kill it
+        ("RELAUNCHING", "lost", False),
+        ("RELAUNCHING", "None", False),
+    ],
+)
+def test_only_a_worker_s_word_or_a_kill_in_the_queue_ends_a_driver(
+    master: Master, state: str, worker: str, gone: bool
+) -> None:
+    master.add_worker("w")
+    master.driver_was(state, worker)
+    found = master.remains()
+    assert (found.alive, found.gone) == ((), gone)
+    (view,) = open_cluster(master.connection()).overview(["driver-1"]).values()
+    assert view.state.terminal
+
+
+def test_the_application_of_a_driver_on_a_worker_that_is_back_is_alive(master: Master) -> None:
+    master.add_worker("w")
+    master.driver_was("ERROR", "w")
+    master.state["activeapps"] = [APP]
+    assert master.remains("app-1").alive == ("Application app-1 is RUNNING.",)
 
 
 def test_a_lost_worker_that_ran_nothing_hides_nothing(master: Master) -> None:
