@@ -65,8 +65,12 @@ class Master:
 
     @property
     def lost_workers(self) -> list[dict[str, Any]]:
-        """The workers that the master lists but has no contact with, and that ran something when it lost it."""
-        return [w for w in self.state.get("workers", ()) if w["state"] != "ALIVE" and w["coresused"]]
+        """The workers that the master lists but has no contact with: any of them may run something still.
+
+        That their `coresused` is 0 proves nothing. The master counts down when it sends a kill, which may not arrive,
+        and begins at 0 after a fail-over.
+        """
+        return [worker for worker in self.state.get("workers", ()) if worker["state"] != "ALIVE"]
 
     def driver(self, submission: str) -> dict[str, Any] | None:
         """A driver that waits, runs or has ended, or None if the master does not know it."""

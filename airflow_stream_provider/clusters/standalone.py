@@ -171,7 +171,7 @@ class StandaloneCluster:
 
         apps = [f"Application {a['id']} is {a['state']}." for a in master.active_apps if ours(a["id"], a["name"])]
         left = [f"Driver {d['id']} is {d['state']}." for d in master.active_drivers if d["id"] == submission]
-        lost = [f"Worker {w['id']} is {w['state']}, and ran something." for w in master.lost_workers]
+        lost = [f"Worker {w['id']} is {w['state']}, and may run executors." for w in master.lost_workers]
         driver = master.driver(submission)
         if driver is None:
             lost.append(f"The master does not know driver {submission}.")

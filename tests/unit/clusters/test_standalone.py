@@ -252,13 +252,14 @@ def test_the_application_of_a_driver_on_a_worker_that_is_back_is_alive(master: M
     assert master.remains("app-1").alive == ("Application app-1 is RUNNING.",)
 
 
-def test_a_lost_worker_that_ran_nothing_hides_nothing(master: Master) -> None:
+@pytest.mark.parametrize("coresused", [0, 1])
+def test_a_worker_that_the_master_has_lost_may_run_executors_whatever_it_counts(master: Master, coresused: int) -> None:
+    """When an application ends, the master counts a worker's cores down though the kill may never arrive there."""
     master.add_worker("other")
-    master.add_worker("idle", state="DEAD", coresused=0)
     master.driver_was("KILLED", "other")
     assert master.remains().gone
-    master.add_worker("busy", state="DEAD", coresused=1)
-    assert master.remains().lost == ("Worker busy is DEAD, and ran something.",)
+    master.add_worker("away", state="DEAD", coresused=coresused)
+    assert master.remains() == Remains(lost=("Worker away is DEAD, and may run executors.",))
 
 
 def test_a_driver_that_the_master_has_forgotten_is_not_confirmed_gone(master: Master) -> None:
