@@ -20,6 +20,7 @@ from airflow_stream_provider.control.releases import publish, verify
 from airflow_stream_provider.control.root import local_folder
 from airflow_stream_provider.hooks.clean_up import clean_up
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect
+from airflow_stream_provider.hooks.drivers import applications, driver_facts, submissions
 from airflow_stream_provider.hooks.lag import lag_if_known
 from airflow_stream_provider.hooks.newest import Newest
 from airflow_stream_provider.hooks.submit import job_of, submit_once
@@ -146,26 +147,8 @@ class StreamHook(BaseHook):
         return found
 
     def _drivers(self, deployments: Iterable[str]) -> Mapping[str, DriverFacts]:
-        found = {}
-        for deployment in deployments:
-            submission = self._submission(deployment)
-            if submission:
-                driver = self.cluster.status(submission)
-                found[deployment] = DriverFacts(submission, driver)
-                if driver.terminal:
-                    left = self.cluster.remains(submission, deployment, self._applications(deployment))
-                    found[deployment] = DriverFacts(submission, driver, left.gone, bool(left.lost) and not left.alive)
-        return found
-
-    def _applications(self, deployment: str) -> set[str]:
-        """Return the ids of the Spark applications of a deployment's drivers, as far as they have said them."""
-        names = (name for name in self.control_log.store.heartbeats() if deployment_of(name) == deployment)
-        beats = (self.control_log.heartbeat(name) for name in names)
-        return {beat.application_id for beat in beats if beat is not None and beat.application_id}
-
-    def _submission(self, deployment: str) -> str:
-        state = self.control_log.refresh()
-        return submission_of(deployment, state, self._heartbeats(state))
+        found = {each: driver_facts(self.control_log, self.cluster, each) for each in deployments}
+        return {deployment: facts for deployment, facts in found.items() if facts is not None}
 
     def _lag(self, state: StreamState, heartbeats: Mapping[str, Heartbeat], moments: Moments) -> LagReport | None:
         extra = self._connections.kafka
@@ -276,11 +259,10 @@ class StreamHook(BaseHook):
         :raises ClusterError: the cluster does not answer.
         """
         declared = self.control_log.refresh().deployments[deployment]
-        beats = self.control_log.heartbeats(deployment).values()
-        known = {declared.submission, *(beat.submission for beat in beats)}
+        known = {*submissions(self.control_log, deployment)}
         known.update(self.cluster.find(deployment, declared.declared_at).alive)
-        for submission in sorted(known - {""}):
-            self.cluster.kill(submission, self._applications(deployment))
+        for submission in sorted(known):
+            self.cluster.kill(submission, applications(self.control_log, deployment))
 
     def links(self, deployment: str) -> dict[str, str]:
         """Return addresses of a deployment's Spark UI and driver log by label, as far as they are known."""

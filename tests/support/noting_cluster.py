@@ -11,7 +11,8 @@ from airflow_stream_provider.lifecycle.errors import ClusterError
 class NotingCluster:
     """`did`: submissions and kills in order. `error` is raised by whatever is asked next.
 
-    `left` and `lost` are the two halves of `remains`; `applications` are those that it was last asked about.
+    `left` and `lost` are the two halves of `remains`, except for the submissions in `of`; `applications` are those that
+    it was last asked about.
     """
 
     def __init__(self) -> None:
@@ -22,6 +23,7 @@ class NotingCluster:
         self.states: dict[str, DriverState] = {}
         self.left: tuple[str, ...] = ()
         self.lost: tuple[str, ...] = ()
+        self.of: dict[str, Remains] = {}
         self.applications: set[str] = set()
         self.full: ClusterError | None = None
         self.error: ClusterError | None = None
@@ -60,7 +62,7 @@ class NotingCluster:
     def remains(self, submission: str, deployment: str, applications: Collection[str] = ()) -> Remains:
         self._answer()
         self.applications = set(applications)
-        return Remains(self.left, self.lost)
+        return self.of.get(submission, Remains(self.left, self.lost))
 
     def gone(self, submission: str, deployment: str, applications: Collection[str] = ()) -> bool:
         return self.remains(submission, deployment, applications).gone

@@ -1,0 +1,60 @@
+"""What a stream's cluster says of a deployment's drivers, by everything that is known of them."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.clusters import Cluster, DriverState
+from airflow_stream_provider.control.log import ControlLog
+from airflow_stream_provider.lifecycle.errors import ClusterError
+from airflow_stream_provider.planning.snapshot import DriverFacts
+
+
+def driver_facts(log: ControlLog, cluster: Cluster, deployment: str) -> DriverFacts | None:
+    """Return what the cluster says of all drivers of a deployment together; None if it can have none.
+
+    They are gone when every one of them is, and alive while one of them is.
+    """
+    state, known = log.refresh(), submissions(log, deployment)
+    if not known:
+        return _unnamed(log, cluster, deployment) if state.of_deployment(deployment) else None
+    states = {each: cluster.status(each) for each in known}
+    shown = next((each for each in known if not states[each].terminal), "")
+    if shown:
+        return DriverFacts(shown, states[shown])
+    apps = applications(log, deployment)
+    remains = [cluster.remains(each, deployment, apps) for each in known]
+    lost = any(left.lost for left in remains) and not any(left.alive for left in remains)
+    return DriverFacts(known[0], states[known[0]], all(left.gone for left in remains), lost)
+
+
+def submissions(log: ControlLog, deployment: str) -> list[str]:
+    """Return the cluster's ids of a deployment's drivers, as far as they are known, the recorded one first.
+
+    There are several when a submission was repeated, or the cluster has relaunched the driver.
+    """
+    declared = log.state.deployments.get(deployment)
+    recorded = declared.submission if declared else ""
+    said = {beat.submission for beat in log.heartbeats(deployment).values()}
+    return [each for each in (recorded, *sorted(said - {recorded})) if each]
+
+
+def applications(log: ControlLog, deployment: str) -> set[str]:
+    """Return the ids of the Spark applications of a deployment's drivers, as far as they have said them."""
+    return {beat.application_id for beat in log.heartbeats(deployment).values() if beat.application_id}
+
+
+def _unnamed(log: ControlLog, cluster: Cluster, deployment: str) -> DriverFacts:
+    """Return what the cluster says of a driver that is in the log, and of which nobody knows the submission.
+
+    Nothing can confirm its death: if the cluster has no driver of the deployment, it is lost, and not gone.
+    """
+    try:
+        found = cluster.find(deployment, log.state.deployments[deployment].declared_at)
+    except ClusterError:
+        return DriverFacts("", DriverState.UNKNOWN)
+    if found.alive:
+        return DriverFacts(found.alive[0], cluster.status(found.alive[0]))
+    if not found.certain:
+        return DriverFacts("", DriverState.UNKNOWN)
+    # No driver has this id; its application and executors are known by their names.
+    left = cluster.remains(deployment, deployment, applications(log, deployment))
+    return DriverFacts("", DriverState.LOST, lost=not left.alive)

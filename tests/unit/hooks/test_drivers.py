@@ -1,0 +1,93 @@
+"""What is said of a deployment's drivers together: a real log, and a cluster that says what a test has told it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.clusters import DriverState, FoundDrivers, Remains
+from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.hooks.drivers import driver_facts
+from airflow_stream_provider.lifecycle.errors import ClusterError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from tests.support.control_root import new_log
+from tests.support.noting_cluster import NotingCluster
+from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, STARTED, write
+
+RECORDED, SAID = f"driver-{OLD_DEPLOYMENT}", "driver-9"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> ControlLog:
+    return new_log(f"file://{tmp_path}", "orders")
+
+
+@pytest.fixture
+def cluster() -> NotingCluster:
+    return NotingCluster()
+
+
+def test_of_a_deployment_that_nobody_has_submitted_nothing_is_said(log: ControlLog, cluster: NotingCluster) -> None:
+    write(log, STARTED[0])
+    assert driver_facts(log, cluster, OLD_DEPLOYMENT) is None
+    assert driver_facts(log, cluster, "unknown") is None
+    assert cluster.searched == []
+
+
+@pytest.mark.parametrize(
+    ("states", "of", "expected"),
+    [
+        ({SAID: DriverState.RUNNING}, {}, (SAID, DriverState.RUNNING, False, False)),
+        ({SAID: DriverState.UNKNOWN}, {}, (SAID, DriverState.UNKNOWN, False, False)),
+        ({SAID: DriverState.KILLED}, {}, (RECORDED, DriverState.FINISHED, True, False)),
+        ({SAID: DriverState.KILLED}, {SAID: Remains(lost=("x",))}, (RECORDED, DriverState.FINISHED, False, True)),
+        ({SAID: DriverState.KILLED}, {SAID: Remains(alive=("x",))}, (RECORDED, DriverState.FINISHED, False, False)),
+        (
+            {SAID: DriverState.KILLED},
+            {RECORDED: Remains(lost=("x",)), SAID: Remains(alive=("x",))},
+            (RECORDED, DriverState.FINISHED, False, False),
+        ),
+    ],
+)
+def test_of_two_drivers_of_a_deployment_both_must_be_gone(
+    log: ControlLog,
+    cluster: NotingCluster,
+    states: dict[str, DriverState],
+    of: dict[str, Remains],
+    expected: tuple[str, DriverState, bool, bool],
+) -> None:
+    write(log, *RUNNING)
+    log.beat(OLD, Heartbeat(submission=SAID))
+    cluster.states, cluster.of = {RECORDED: DriverState.FINISHED, **states}, of
+    found = driver_facts(log, cluster, OLD_DEPLOYMENT)
+    assert found is not None
+    assert (found.submission, found.state, found.gone, found.lost) == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "left", "expected"),
+    [
+        (FoundDrivers(), (), (DriverState.LOST, False, True)),
+        (FoundDrivers(), ("an executor",), (DriverState.LOST, False, False)),
+        (FoundDrivers(ended=("driver-3",)), (), (DriverState.LOST, False, True)),
+        (FoundDrivers(alive=("driver-1",)), (), (DriverState.RUNNING, False, False)),
+        (FoundDrivers(certain=False), (), (DriverState.UNKNOWN, False, False)),
+    ],
+)
+def test_a_driver_whose_submission_nobody_knows_is_lost_when_the_cluster_has_none(
+    log: ControlLog,
+    cluster: NotingCluster,
+    found: FoundDrivers,
+    left: tuple[str, ...],
+    expected: tuple[DriverState, bool, bool],
+) -> None:
+    write(log, *(each for each in RUNNING if each.kind != "submitted"))
+    cluster.found, cluster.left, cluster.states = found, left, {"driver-1": DriverState.RUNNING}
+    facts = driver_facts(log, cluster, OLD_DEPLOYMENT)
+    assert facts is not None
+    assert (facts.state, facts.gone, facts.lost) == expected
+    cluster.error = ClusterError("Away.")
+    facts = driver_facts(log, cluster, OLD_DEPLOYMENT)
+    assert facts is not None
+    assert (facts.state, facts.out_of_sight) == (DriverState.UNKNOWN, False)
