@@ -60,8 +60,9 @@ class FoundDrivers:
 
     :param alive: submission ids of the drivers that wait or run.
     :param ended: submission ids of the drivers that have ended, as far as the cluster still knows them.
-    :param certain: False while a driver of the deployment may have been missed: a driver is still queued, or a worker
-        does not answer.
+    :param certain: False while a driver of the deployment may have been missed: one that could be it waits in the
+        queue, or on a worker that does not answer, and was submitted less than five minutes ago. One that is older has
+        said in its heartbeat who it is, or, when it starts at last, sees that another has been submitted and exits.
     """
 
     alive: tuple[str, ...] = ()
@@ -121,10 +122,11 @@ class Cluster(Protocol):
         :raises SecretInConf: the conf holds a secret. Nothing was sent.
         """
 
-    def find(self, deployment: str, since: float) -> FoundDrivers:
+    def find(self, deployment: str, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
         """Return all drivers of a deployment, also those that another process submitted.
 
         :param since: when the deployment was declared, in seconds since 1970. Drivers submitted earlier are skipped.
+        :param conf: Spark conf of its job: a queued driver that asks for other cores or memory is not its own.
         :raises ClusterError: the cluster does not answer.
         """
 

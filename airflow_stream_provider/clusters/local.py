@@ -108,7 +108,7 @@ class LocalCluster:
         finally:
             os.close(lock)
 
-    def find(self, deployment: str, since: float) -> FoundDrivers:
+    def find(self, deployment: str, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
         """Return the deployment's live drivers on this machine. Drivers that have ended are not listed."""
         alive = {submission for _, submission in processes.marked() if _deployment(submission) == deployment}
         return FoundDrivers(tuple(sorted(alive)), certain=bool(alive) or not _unmarked(deployment))

@@ -21,6 +21,8 @@ from airflow_stream_provider.lifecycle.errors import ClusterError
 
 # Seconds by which the clocks of Airflow's machines may differ. The master's clock is read from its answers.
 CLOCK_SLACK = 60.0
+# Seconds after which a driver that cannot be told whose it is hinders no submission any more.
+UNTOLD_SECONDS = 300.0
 # Seconds for which `submit` searches for a driver after a submission without an answer.
 UNCLEAR_SECONDS = 15.0
 # Bytes of a driver's stderr to read. Its first line is the launch command, and class paths can be long.
@@ -96,17 +98,19 @@ class StandaloneCluster:
                 raise
             return found
 
-    def find(self, deployment: str, since: float) -> FoundDrivers:
+    def find(self, deployment: str, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
         """Return the deployment's drivers, recognised by the launch command in the first line of their stderr.
 
         The master's API does not show a driver's arguments. The worker serves the driver's log, and writes its first
-        line before it starts the driver.
+        line before it starts the driver. Of a driver in the queue only main class, cores and memory are known.
         """
         master = api.find_master(self._masters)
         oldest = since + master.clock_ahead - CLOCK_SLACK
+        untold = max(oldest, time.time() + master.clock_ahead - UNTOLD_SECONDS)
+        size = None if conf is None else ResourceRequest.from_conf(conf)
 
         def belongs(driver: Mapping[str, Any]) -> bool | None:
-            return _belongs(master, self._hosts, driver, deployment)
+            return _belongs(master, self._hosts, driver, deployment, size)
 
         active = master.active_drivers
         recent = [driver for driver in master.completed_drivers if _submitted(driver) >= oldest]
@@ -114,7 +118,7 @@ class StandaloneCluster:
         found = [(driver["id"], answers[i], _submitted(driver)) for i, driver in enumerate((*active, *recent))]
         alive = [name for name, yes, _ in found[: len(active)] if yes]
         ended = [name for name, yes, _ in found[len(active) :] if yes]
-        unclear = [name for name, yes, at in found[: len(active)] if yes is None and at >= oldest]
+        unclear = [name for name, yes, at in found[: len(active)] if yes is None and at >= untold]
         return FoundDrivers(tuple(alive), tuple(ended), certain=not unclear)
 
     def status(self, submission: str) -> DriverState:
@@ -249,13 +253,16 @@ def _side_by_side(ask: Callable[[Mapping[str, Any]], T], subjects: Iterable[Mapp
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _belongs(master: Master, hosts: WorkerHosts, driver: Mapping[str, Any], deployment: str) -> bool | None:
-    """Return whether a driver belongs to the deployment, None if that cannot be read now."""
+def _belongs(
+    master: Master, hosts: WorkerHosts, driver: Mapping[str, Any], deployment: str, size: ResourceRequest | None
+) -> bool | None:
+    """Return whether a driver belongs to the deployment, whose drivers have this size; None if that is not known."""
     if driver["mainclass"] != MAIN_CLASS:
         return False
     worker = master.workers.get(driver["worker"])
     if worker is None:
-        return None
+        other = size is not None and (driver["cores"], driver["memory"]) != (size.driver_cores, size.driver_memory)
+        return False if other else None
     try:
         head = api.driver_log_head(worker, hosts, driver["id"], _HEAD)
     except ClusterError:

@@ -55,7 +55,7 @@ def submit_once(
     if not first:
         known = submission_of(job.deployment, log.state, log.heartbeats(job.deployment))
         if not known:
-            found = cluster.find(job.deployment, deployment.declared_at)
+            found = cluster.find(job.deployment, deployment.declared_at, job.conf)
             if not found.alive and not found.certain:
                 return False
             # One that has ended counts too: the caller must see its death, and a second one would hide it.

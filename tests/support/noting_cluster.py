@@ -12,13 +12,14 @@ class NotingCluster:
     """`did`: submissions and kills in order. `error` is raised by whatever is asked next.
 
     `left` and `lost` are the two halves of `remains`, except for the submissions in `of`; `applications` are those that
-    it was last asked about.
+    it was last asked about, and `conf` is what it last searched with.
     """
 
     def __init__(self) -> None:
         self.did: list[tuple[str, str]] = []
         self.jobs: list[Job] = []
         self.searched: list[tuple[str, float]] = []
+        self.conf: Mapping[str, str] | None = None
         self.found = FoundDrivers()
         self.states: dict[str, DriverState] = {}
         self.left: tuple[str, ...] = ()
@@ -41,8 +42,9 @@ class NotingCluster:
         self.states[submission] = DriverState.RUNNING
         return submission
 
-    def find(self, deployment: str, since: float) -> FoundDrivers:
+    def find(self, deployment: str, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
         self._answer()
+        self.conf = conf
         self.searched.append((deployment, since))
         return self.found
 

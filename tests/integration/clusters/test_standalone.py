@@ -71,6 +71,9 @@ def test_a_queued_driver_makes_a_search_uncertain(standalone: Place) -> None:
     assert standalone.cluster.status(submission) is DriverState.QUEUED
     assert standalone.cluster.find(queued.deployment, since) == FoundDrivers(certain=False)
     assert standalone.cluster.find("another-1-00000000", since) == FoundDrivers(certain=False)
+    assert standalone.cluster.find(queued.deployment, since, queued.conf) == FoundDrivers(certain=False)
+    # One of another size is not the queued one.
+    assert standalone.cluster.find("another-1-00000000", since, standalone.job().conf) == FoundDrivers()
     # A driver that was submitted long before the deployment was declared cannot belong to it.
     assert standalone.cluster.find("another-1-00000000", since + 3600) == FoundDrivers()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job, SubmitUnclear
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.ids import deployment_of
@@ -41,7 +43,7 @@ class Reach:
             raise SubmitUnclear("The answer was lost.")
         return submission
 
-    def find(self, deployment: str, since: float) -> FoundDrivers:
+    def find(self, deployment: str, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
         self._answer()
         drivers = [d for d in self._world.drivers.values() if d.deployment == deployment]
         alive = {d.submission for d in drivers if not d.over}

@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.clusters import ClusterConnection, DriverState, Remains, open_cluster, standalone
+from airflow_stream_provider.clusters import (
+    ClusterConnection,
+    DriverState,
+    FoundDrivers,
+    Remains,
+    open_cluster,
+    standalone,
+)
+from airflow_stream_provider.clusters.rest_properties import MAIN_CLASS
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from tests.support.jobs import job
 
@@ -265,6 +273,29 @@ def test_a_worker_that_the_master_has_lost_may_run_executors_whatever_it_counts(
 def test_a_driver_that_the_master_has_forgotten_is_not_confirmed_gone(master: Master) -> None:
     master.add_worker("w")
     assert master.remains().lost == ("The master does not know driver driver-1.",)
+
+
+@pytest.mark.parametrize(
+    ("fields", "age", "certain"),
+    [
+        ({}, 200, False),
+        ({}, 400, True),
+        ({"cores": 2}, 0, True),
+        ({"memory": 1024}, 0, True),
+        ({"mainclass": "org.example.Batch"}, 0, True),
+    ],
+    ids=["may be ours", "too long ago", "other cores", "other memory", "no Python"],
+)
+def test_a_queued_driver_hinders_only_who_may_have_submitted_it_a_moment_ago(
+    master: Master, fields: dict[str, Any], age: float, certain: bool
+) -> None:
+    master.add_worker("w")
+    started = str(int((time.time() - age) * 1000))
+    queued = {"id": "driver-9", "state": "SUBMITTED", "worker": "None", "mainclass": MAIN_CLASS, "starttime": started}
+    master.state["activedrivers"] = [{**queued, "cores": 1, "memory": 512, **fields}]
+    conf = {"spark.driver.memory": "512m"}
+    found = open_cluster(master.connection()).find(DEPLOYMENT, time.time() - 3600, conf)
+    assert found == FoundDrivers(certain=certain)
 
 
 def test_a_kill_ends_the_application_of_a_driver_that_is_no_longer_listed(master: Master) -> None:

@@ -94,7 +94,7 @@ def test_a_submission_whose_record_was_lost_is_found_and_recorded(
     cluster.found = found
     assert submit(log, cluster)
     assert (submissions(log), cluster.did) == ([known], [])
-    assert cluster.searched == [(OLD_DEPLOYMENT, 100.0)]
+    assert (cluster.searched, cluster.conf) == ([(OLD_DEPLOYMENT, 100.0)], JOB.conf)
 
 
 def test_a_driver_that_says_its_submission_is_believed_before_the_cluster(
