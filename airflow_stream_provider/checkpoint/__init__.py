@@ -11,7 +11,7 @@ from airflow_stream_provider.checkpoint.clone import (
     rehearsal_folders,
     scratch,
 )
-from airflow_stream_provider.checkpoint.location import check_file_system, check_location, local_path
+from airflow_stream_provider.checkpoint.location import check_file_system, check_location, local_path, normal_form
 from airflow_stream_provider.checkpoint.logs import LogEnds, boundary
 from airflow_stream_provider.checkpoint.owner import (
     Owner,
@@ -51,6 +51,7 @@ __all__ = [
     "is_being_written",
     "local_path",
     "merged",
+    "normal_form",
     "owner",
     "pinned_conf",
     "read",

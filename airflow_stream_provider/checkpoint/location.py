@@ -53,6 +53,17 @@ def local_path(location: str | os.PathLike[str]) -> Path:
     return path
 
 
+def normal_form(location: str) -> str:
+    """Return the one spelling by which locations are compared: `local_path`; what is no local folder, as it is given.
+
+    A release may write a checkpoint in another way than the one before it.
+    """
+    try:
+        return str(local_path(location))
+    except CheckpointError:
+        return location.rstrip("/")
+
+
 def check_file_system(location: str | os.PathLike[str], default: str) -> None:
     """Check that Spark looks for a location where this package does.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_stream_provider.checkpoint import normal_form
+
 QueryFacts = Mapping[str, Any]
 
 
@@ -25,10 +27,10 @@ def compare_queries(
     :param accepted: checkpoints that the deployment's form names as added, dropped or changed on purpose.
     :param pinned: by checkpoint, the Spark conf that stands in it; see `checkpoint.pinned_conf`.
     """
-    confs = {name.rstrip("/"): conf for name, conf in (pinned or {}).items()}
-    before = {q["checkpoint"].rstrip("/"): q for q in old}
-    after = {q["checkpoint"].rstrip("/"): q for q in new}
-    known = {name.rstrip("/") for name in accepted}
+    confs = {normal_form(name): conf for name, conf in (pinned or {}).items()}
+    before = {normal_form(q["checkpoint"]): q for q in old}
+    after = {normal_form(q["checkpoint"]): q for q in new}
+    known = {normal_form(name) for name in accepted}
     refusals = [
         f"The query {before[c]['name']} with checkpoint {c} is not started by this release: "
         "its input would not be read any more."

@@ -136,8 +136,10 @@ class QueryGroup:
         :raises StreamError: one cannot start, or its checkpoint does not show that batch.
         """
 
+        last = {checkpoints.normal_form(location): batch for location, batch in committed.items()}
+
         def start(query: ManagedQuery) -> None:
-            batch = committed.get(query.checkpoint)
+            batch = last.get(checkpoints.normal_form(query.checkpoint))
             if batch is not None:
                 checkpoints.await_commit(query.checkpoint, batch, required=required)
             self._start_one(query)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.checkpoint import check_file_system, check_location, local_path
+from airflow_stream_provider.checkpoint import check_file_system, check_location, local_path, normal_form
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 
@@ -22,6 +22,14 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError
 )
 def test_all_spellings_of_a_folder_are_the_same_path(location: str) -> None:
     assert local_path(location) == Path("/data/a b")
+
+
+@pytest.mark.parametrize(
+    ("location", "form"),
+    [("/data/a/", "/data/a"), ("file:/data/a", "/data/a"), ("hdfs://n/a/", "hdfs://n/a"), ("a/", "a"), ("", "")],
+)
+def test_one_place_has_one_normal_form_also_where_no_stream_can_be(location: str, form: str) -> None:
+    assert normal_form(location) == form
 
 
 @pytest.mark.parametrize("name", ["50%20", "cp#1", "a?b", "a:b"])

@@ -54,6 +54,7 @@ def test_a_difference_that_spark_would_accept_is_refused_by_name(
         ([query()], [query()]),
         ([], [query()]),
         ([query()], [query(checkpoint="/data/totals/")]),
+        ([query()], [query(checkpoint="file:/data/totals")]),
         ([query()], [query(target="another-topic")]),
         ([query()], [query(sink="foreachBatch", target="")]),
     ],

@@ -149,7 +149,7 @@ def test_a_script_that_goes_quiet_is_ready_too(monkeypatch: pytest.MonkeyPatch) 
     assert quiet.ready
 
 
-@pytest.mark.parametrize("checkpoint", ["/data/a", "/data/a/"])
+@pytest.mark.parametrize("checkpoint", ["/data/a", "/data/a/", "file:/data/a"])
 def test_two_queries_on_one_checkpoint_are_refused(checkpoint: str) -> None:
     gate = Gate()
     build(gate, "a")

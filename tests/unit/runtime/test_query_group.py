@@ -332,6 +332,19 @@ def test_a_query_starts_only_where_its_former_holder_stopped(query: Query, monke
     assert awaited[1:] == [(query.checkpoint, 7, False)]
 
 
+@pytest.mark.parametrize("spelling", ["{}/", "file:{}", "file://{}/"])
+def test_a_release_that_writes_the_checkpoint_in_another_way_waits_too(
+    spelling: str, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a review: it was accepted as the same checkpoint, and began where this machine saw it end."""
+    awaited: list[int] = []
+    monkeypatch.setattr(checkpoint, "await_commit", lambda location, batch, required: awaited.append(batch))
+    group_of(query).start([query], {spelling.format(query.checkpoint): 7})  # type: ignore[list-item]
+    query.checkpoint = spelling.format(query.checkpoint)
+    group_of(query).start([query], {query.checkpoint: 8})  # type: ignore[list-item]
+    assert awaited == [7, 8]
+
+
 def test_an_engine_without_boundaries_does_not_start_late_either(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query, "writer_spec", WriterSpec(trigger={"continuous": "1 second"}))
     with pytest.raises(RehearsalRefused, match="The query orders runs in continuous mode"):
