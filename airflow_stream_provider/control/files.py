@@ -19,6 +19,7 @@ from airflow_stream_provider.control.disk import (
 )
 from airflow_stream_provider.control.root import check_root, local_folder
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged, SeqTaken
+from airflow_stream_provider.lifecycle.heartbeat import HEARTBEAT_LIMIT
 from airflow_stream_provider.lifecycle.ids import INCARNATION, check_id, check_stream_name
 from airflow_stream_provider.lifecycle.record import MAX_BYTES
 
@@ -26,7 +27,6 @@ TOPIC_IDS = "topics.json"
 SAVED_STATE = "state.jsonl"
 
 # Bytes; far beyond what is ever written, and little enough to be loaded. A larger file is damaged.
-HEARTBEAT_LIMIT = 4 * 2**20
 STATE_LIMIT = 16 * 2**20
 
 _RECORD = re.compile(r"[0-9]{20}\.json")

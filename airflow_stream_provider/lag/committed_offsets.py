@@ -149,6 +149,9 @@ class HeartbeatOffsets:
             return Committed(
                 self.query, problem=f"The query {self.query} has committed no batch in its present driver."
             )
+        if not query.committed:
+            problem = f"The heartbeat has no offsets of {self.query}: with those of all queries it would be too large."
+            return Committed(self.query, problem=problem)
         sources = [kafka_offsets(json.dumps(source)) for source in query.committed]
         window = tuple((commit.at, merged([kafka_offsets(json.dumps(commit.offsets))])) for commit in query.commits)
         # A time without offsets says nothing about a partition's pace, only how long ago that was.

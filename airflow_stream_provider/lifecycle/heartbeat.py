@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.stored import known_fields, parse_object
+
+# Bytes. Readers take a larger heartbeat as damaged, and its driver as dead.
+HEARTBEAT_LIMIT = 4 * 2**20
+# Characters of the message that are kept where something is left out.
+MESSAGE_KEPT = 2_000
 
 
 class DriverPhase(str, Enum):
@@ -55,7 +60,8 @@ class QueryProgress:
     :param input_rows: rows that it read.
     :param rows_per_second: ``processedRowsPerSecond``; None when it is not known.
     :param triggered_at: when its trigger began, ISO 8601 in UTC, as Spark writes it.
-    :param committed: end offsets by source, in Spark's own JSON; for Kafka by topic and partition.
+    :param committed: end offsets by source, in Spark's own JSON; for Kafka by topic and partition. Empty where the
+        heartbeat would be too large with them.
     :param commits: its last commits in this driver, at most ten, oldest first.
     :param ended: whether it has ended for good in this driver: it finished by itself, or the script stopped it.
     """
@@ -128,9 +134,32 @@ class Heartbeat:
     proven: bool = False
 
     def to_json(self) -> bytes:
-        """Return the heartbeat as it is stored: one JSON object."""
-        # Not `asdict`, which copies every offset first and takes ten times as long.
-        return json.dumps(self, default=vars, sort_keys=True).encode()
+        """Return the heartbeat as it is stored: one JSON object of at most HEARTBEAT_LIMIT bytes.
+
+        Where it would be larger, as with a hundred queries of hundreds of partitions, it leaves out what most can do
+        without, and its message says so.
+        """
+        data = b""
+        for each in self._ever_smaller():
+            # Not `asdict`, which copies every offset first and takes ten times as long.
+            data = json.dumps(each, default=vars, sort_keys=True).encode()
+            if len(data) <= HEARTBEAT_LIMIT:
+                break
+        return data
+
+    def _ever_smaller(self) -> Iterator[Heartbeat]:
+        yield self
+
+        def without(what: str, queries: tuple[QueryProgress, ...]) -> Heartbeat:
+            said = f"Left out, to stay below {HEARTBEAT_LIMIT} bytes: {what}. {self.message[:MESSAGE_KEPT]}"
+            return replace(self, queries=queries, message=said.strip())
+
+        # Of the last commit the time, as of a query with very many partitions.
+        queries = tuple(replace(q, commits=tuple(Commit(last.at) for last in q.commits[-1:])) for q in self.queries)
+        yield without("the offsets of the last commits", queries)
+        yield without("all offsets", tuple(replace(query, committed=()) for query in queries))
+        last_resort = without("all that is said of the queries", ())
+        yield replace(last_resort, rehearsal={}, offsets_group=OffsetsGroupStatus())
 
     @classmethod
     def from_json(cls, data: bytes, incarnation: str) -> Heartbeat:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.control import make_root, open_log
-from airflow_stream_provider.control.files import HEARTBEAT_LIMIT, STATE_LIMIT, FilesStore
+from airflow_stream_provider.control.files import STATE_LIMIT, FilesStore
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.lifecycle.errors import (
     ControlLogReplaced,
@@ -19,6 +19,7 @@ from airflow_stream_provider.lifecycle.errors import (
     SeqTaken,
     SpecError,
 )
+from airflow_stream_provider.lifecycle.heartbeat import HEARTBEAT_LIMIT
 from airflow_stream_provider.lifecycle.record import MAX_BYTES
 
 NAME = "orders-1-aaaa.00000001"

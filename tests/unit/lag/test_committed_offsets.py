@@ -91,6 +91,11 @@ def test_a_time_without_offsets_says_only_how_long_ago_the_last_commit_was(offse
     assert HeartbeatOffsets("orders", beat).read().window == ((100.0, {}),)
 
 
+def test_offsets_that_a_heartbeat_has_left_out_are_unknown() -> None:
+    beat = Heartbeat(queries=(QueryProgress("orders", batch=4, commits=(Commit(100.0),)),))
+    assert "has no offsets of orders" in HeartbeatOffsets("orders", beat).read().problem
+
+
 @pytest.mark.parametrize("queries", [(), (QueryProgress("other", batch=1),), (QueryProgress("orders", "/x"),)])
 def test_a_heartbeat_before_the_first_batch_says_so(queries: tuple[QueryProgress, ...]) -> None:
     assert "committed no batch" in HeartbeatOffsets("orders", Heartbeat(queries=queries)).read().problem

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.heartbeat import (
+    HEARTBEAT_LIMIT,
     Commit,
     DriverPhase,
     Heartbeat,
@@ -57,6 +58,40 @@ FULL = Heartbeat(
 
 @pytest.mark.parametrize("beat", [Heartbeat(), FULL])
 def test_what_was_written_is_read(beat: Heartbeat) -> None:
+    assert Heartbeat.from_json(beat.to_json(), "x.1") == beat
+
+
+def of(queries: int, partitions: int, *, commits: int = 10, message: str = "It fails.") -> Heartbeat:
+    """The heartbeat of a driver of so many queries, which read so many partitions each."""
+    offsets = {"orders": {str(partition): 1_234_567_890 for partition in range(partitions)}}
+    window = tuple(Commit(100.0 + number, offsets) for number in range(commits))
+    progress = [QueryProgress(f"q{i}", batch=7, committed=(offsets,), commits=window) for i in range(queries)]
+    return Heartbeat(counter=3, message=message, queries=tuple(progress), rehearsal={"seconds": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("beat", "left_out"),
+    [
+        (of(120, 200), "the offsets of the last commits"),
+        (of(30, 10_000), "all offsets"),
+        (of(40_000, 1, commits=0), "all that is said of the queries"),
+        (of(1, 1, message="x" * HEARTBEAT_LIMIT), "the offsets of the last commits"),
+    ],
+)
+def test_a_heartbeat_is_never_too_large_for_its_readers(beat: Heartbeat, left_out: str) -> None:
+    """Found by a review: a healthy driver of many queries was taken for dead, and killed again and again."""
+    stored = beat.to_json()
+    assert len(stored) <= HEARTBEAT_LIMIT
+    found = Heartbeat.from_json(stored, "x.1")
+    assert found.counter == 3
+    assert found.message.startswith(f"Left out, to stay below {HEARTBEAT_LIMIT} bytes: {left_out}. {beat.message[:9]}")
+    for query in found.queries:
+        assert (query.batch, query.commits) == (7, (Commit(109.0),))
+        assert query.committed == (() if left_out == "all offsets" else beat.queries[0].committed)
+
+
+def test_nothing_is_left_out_of_a_heartbeat_that_readers_take() -> None:
+    beat = of(90, 200)
     assert Heartbeat.from_json(beat.to_json(), "x.1") == beat
 
 
