@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -18,6 +19,7 @@ from airflow_stream_provider.runtime import writer_spec as writer_specs
 from airflow_stream_provider.runtime.labels import label_of
 from airflow_stream_provider.runtime.listeners import RealRunsOnly, SignsOfLife
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
+from airflow_stream_provider.runtime.ports import BoundaryMissed
 from airflow_stream_provider.runtime.sinks import check_sink
 
 # A script of which some thread does not wait for a query counts as ready when it has started none for this long.
@@ -112,6 +114,22 @@ class Gate:
         """Start nothing that the script adds from now on; return once a start that is under way has ended."""
         with self._registering:
             self._start_late = None
+
+    @contextlib.contextmanager
+    def still(self, seconds: float) -> Iterator[None]:
+        """Inside the context the script adds no query: its `start()` waits.
+
+        :raises BoundaryMissed: one that is under way has not ended within so many seconds.
+        """
+        if not self._registering.acquire(timeout=seconds):
+            raise BoundaryMissed(
+                f"A query that the script adds has not started within {seconds:.0f} s.",
+                next_step="Look in the driver's log for what its start waits for.",
+            )
+        try:
+            yield
+        finally:
+            self._registering.release()
 
     def query_ended(self, query: ManagedQuery) -> None:
         """Wake the threads that wait for the end of any query."""

@@ -213,10 +213,14 @@ class QueryGroup:
     def pause(self, seconds: float) -> None:
         """Hold every query still (no new batch, no commit) until `resume`, which the same thread must call.
 
-        :raises BoundaryMissed: a progress lock was not free within so many seconds; no query is held then.
+        What the script adds meanwhile starts then.
+
+        :raises BoundaryMissed: a progress lock was not free within so many seconds, or a start is still under way; no
+            query is held then.
         """
         deadline = time.monotonic() + seconds
         with ExitStack() as stack:
+            stack.enter_context(self._gate.still(seconds))
             for query in self._gate.live():
                 if query.real is not None and query.real.isActive:
                     stack.enter_context(progress_lock(query.real, deadline - time.monotonic()))

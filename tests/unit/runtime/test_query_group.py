@@ -135,6 +135,54 @@ def test_a_query_whose_context_was_stopped_is_found_unless_it_is_over() -> None:
     assert (found[0], str(found[1])[:41]) == (gate.queries[1], "Its SparkContext has been stopped, by Spa")
 
 
+# -- queries that the script adds while the others are paused ----------------------------------------------------------
+
+
+def adding(gate: Gate, started: list[bool], group: QueryGroup) -> threading.Thread:
+    """The thread of a script that adds a query, which notes whether the others are paused when it starts."""
+
+    def start() -> Any:
+        started.append(group.paused)
+        return real_run()
+
+    thread = threading.Thread(target=lambda: gate._register(writer("/data/late", "late"), start), daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_query_that_the_script_adds_in_a_pause_starts_after_it() -> None:
+    """Found by a review: it ran and committed though nobody knew whether this driver still held."""
+    gate, started = Gate(), list[bool]()
+    group = QueryGroup(gate, lambda location: None)
+    group.hold()
+    group.pause(1.0)
+    script = adding(gate, started, group)
+    script.join(0.3)
+    assert (script.is_alive(), started, gate.queries) == (True, [], [])
+    group.resume()
+    script.join(30)
+    assert (started, [query.label for query in gate.queries]) == ([False], ["late"])
+
+
+def test_a_start_that_is_under_way_ends_before_a_pause_begins() -> None:
+    gate, started, claiming, go_on = Gate(), list[bool](), threading.Event(), threading.Event()
+
+    def claim(location: str) -> None:
+        claiming.set()
+        assert go_on.wait(30)
+
+    group = QueryGroup(gate, claim)
+    group.hold()
+    script = adding(gate, started, group)
+    assert claiming.wait(30)
+    with pytest.raises(BoundaryMissed, match="A query that the script adds has not started within 0 s"):
+        group.pause(0.1)
+    assert not group.paused
+    go_on.set()
+    script.join(30)
+    assert started == [False]
+
+
 # -- queries that fail -------------------------------------------------------------------------------------------------
 
 
