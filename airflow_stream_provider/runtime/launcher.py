@@ -17,6 +17,7 @@ if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
     del sys.path[0]
 
 import argparse
+import contextlib
 import fcntl
 import logging
 import os
@@ -153,6 +154,9 @@ def private_copy(folder: Path) -> Path:
     lock = os.open(private / "new", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     os.rename(private / "new", private / "lock")
+    # systemd-tmpfiles removes what is ten days old, but nothing from a folder that is locked, which NFS does not allow.
+    with contextlib.suppress(OSError):
+        fcntl.flock(os.open(private, os.O_RDONLY), fcntl.LOCK_EX)
     # Symbolic links stay what they are, so that `verify` refuses them.
     copy = Path(shutil.copytree(folder, private / "release", symlinks=True))
     here = os.path.realpath(folder)

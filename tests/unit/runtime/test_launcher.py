@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -143,6 +144,18 @@ sys.stdin.read()
         living.communicate()
     submit(tmp_path, release, script="other.py")
     assert not copy.parent.exists()
+
+
+def test_the_copy_is_kept_from_systemd_tmpfiles(
+    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After ten days modules that are imported late were gone, and so were the script's own files."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    copy = private_copy(release.folder(tmp_path / "control" / "orders"))
+    folder = os.open(copy.parent, os.O_RDONLY)
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB)  # as it does
+    os.close(folder)
 
 
 def test_the_copy_is_verified_and_not_the_folder(release: Release, log: ControlLog, tmp_path: Path) -> None:
