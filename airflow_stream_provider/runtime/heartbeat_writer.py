@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,6 +16,8 @@ from airflow_stream_provider.runtime.ports import Clock, Process, Queries
 
 # How often Spark is asked for the progress of the queries; heartbeats in between repeat its last answer.
 PROGRESS_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
 
 
 class HeartbeatWriter:
@@ -37,6 +40,8 @@ class HeartbeatWriter:
         self._commits = CommitHistory()
         self._proven = False
         self._asked = 0.0
+        # Why the progress of the queries is not known now.
+        self._unknown = ""
 
     def say(self, message: str) -> None:
         """Set the message of the next heartbeats: what this driver does now, for a person to read."""
@@ -47,17 +52,16 @@ class HeartbeatWriter:
         self._counter += 1
         if not running:
             self._commits.forget()
+            self._unknown = ""
         elif self._clock.monotonic() - self._asked >= PROGRESS_SECONDS:
             self._asked = self._clock.monotonic()
-            self._progress = self._commits.add(self._queries.progress(), self._clock.time())
-            self._proven = self._proven or any(query.batch is not None for query in self._progress)
-            self._offsets.offer(self._progress)
+            self._ask()
         return replace(
             self._process.facts,
             counter=self._counter,
             at=self._clock.time(),
             phase=self.phase.value,
-            message=self.message or self._queries.trouble,
+            message=self.message or self._queries.trouble or self._unknown,
             seq=state.seq,
             epoch=state.epoch,
             queries=self._progress,
@@ -66,3 +70,18 @@ class HeartbeatWriter:
             started_at=self.started_at,
             proven=self._proven,
         )
+
+    def _ask(self) -> None:
+        try:
+            progress, unknown = self._queries.progress(), ""
+        except Exception as error:
+            # Without heartbeats a healthy driver would look dead. One that cannot reach its JVM is halted by that.
+            if not self._unknown:
+                log.exception("The progress of the queries is not known")
+            unknown = f"The progress of the queries is not known: {type(error).__name__}: {str(error)[:200]}"
+            # As after a restart in place: what is known of this hold is said on.
+            progress = [replace(query, batch=None) for query in self._progress]
+        self._unknown = unknown
+        self._progress = self._commits.add(progress, self._clock.time())
+        self._proven = self._proven or any(query.batch is not None for query in self._progress)
+        self._offsets.offer(self._progress)

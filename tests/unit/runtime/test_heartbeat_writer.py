@@ -83,6 +83,27 @@ def test_a_query_that_is_started_again_has_committed_all_the_same(monkeypatch: p
     assert unproven(replace(story, heartbeats={NEW: again})) == frozenset(), "it has committed in its first hold"
 
 
+def test_a_driver_of_which_spark_cannot_say_how_far_it_is_beats_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counted as the control log being out of reach: a healthy driver paused, looked dead, and was killed."""
+    writer = Writer()
+    writer.next(STATE, running=True)
+
+    def fail() -> None:
+        raise KeyError("triggerExecution")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer.fake, "progress", fail)
+        writer.clock.now += 1.0
+        found = writer.next(STATE, running=True)
+        assert (found.counter, found.queries) == (2, (QueryProgress("a", batch=7),))
+        assert found.message == "The progress of the queries is not known: KeyError: 'triggerExecution'"
+        assert writer.next(STATE, running=False).message == ""
+        writer.clock.now += 1.0
+        assert writer.next(STATE, running=True).queries[0].batch is None, "it has taken over anew"
+    writer.clock.now += 1.0
+    assert writer.next(STATE, running=True).message == ""
+
+
 def test_progress_is_asked_for_once_a_second_and_only_while_the_queries_run() -> None:
     writer = Writer()
     writer.next(STATE, running=False)
