@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 # manager runs at FileSystem.SHUTDOWN_HOOK_PRIORITY + 30 = 40).
 HOOK_PRIORITY = 1000
 HOOK_SECONDS = 20
+# How long Spark may take to end the executors; whatever it does not end goes with the application.
+STOP_SECONDS = 60.0
 # How long a checkpoint without an owner is watched once more, when this driver holds already.
 CLAIM_SECONDS = 5.0
 
@@ -115,13 +118,20 @@ class DriverProcess:
         if not self._hook.shutting_down:
             session = SparkSession._instantiatedSession
             if session is not None:
-                session.stop()
+                # Nothing ends this process any more if that fails here, or hangs.
+                stopping = threading.Thread(target=session.stop, name="airflow-stream-stop", daemon=True)
+                with contextlib.suppress(RuntimeError):  # there is no thread left
+                    stopping.start()
+                    stopping.join(STOP_SECONDS)
         os._exit(0)
 
     def halt(self) -> None:
         """End the process at once with code 50, as the lease watchdog does; nothing more is written."""
         self._over.set()
-        jvm.jvm().java.lang.Runtime.getRuntime().halt(HALT_CODE)
+        try:
+            jvm.jvm().java.lang.Runtime.getRuntime().halt(HALT_CODE)
+        finally:
+            os._exit(HALT_CODE)  # also when the JVM can no longer be reached
 
 
 class _Hook:

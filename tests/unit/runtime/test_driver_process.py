@@ -1,0 +1,57 @@
+"""How a driver's process ends, also when Spark or the JVM does not do what it is told."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_stream_provider.runtime import driver_process, jvm
+from airflow_stream_provider.runtime.driver_process import DriverProcess
+
+
+class Ended(BaseException):
+    """The process has ended with this code."""
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def end(code: int) -> None:
+        raise Ended(code)
+
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(driver_process, "STOP_SECONDS", 0.1)
+    made: Any = DriverProcess.__new__(DriverProcess)
+    made._over = threading.Event()
+    made._hook = SimpleNamespace(shutting_down=False)
+    made._watchdog = SimpleNamespace(disarm=lambda: None)
+    return made
+
+
+def fails() -> None:
+    raise ConnectionError("The JVM cannot be reached.")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_driver_exits_though_spark_does_not_stop(hangs: bool, process: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watchdog is disarmed by then: it would have held its cores for ever."""
+    go_on = threading.Event()
+    stop: Callable[[], object] = (lambda: go_on.wait(30)) if hangs else fails
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", SimpleNamespace(stop=stop))
+    with pytest.raises(Ended) as ended:
+        process.exit()
+    assert ended.value.args == (0,)
+    go_on.set()
+
+
+def test_a_driver_halts_though_its_jvm_cannot_be_reached(process: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jvm, "jvm", fails)
+    with pytest.raises(Ended) as ended:
+        process.halt()
+    assert ended.value.args == (50,)
