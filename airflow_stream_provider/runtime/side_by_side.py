@@ -27,10 +27,15 @@ def side_by_side(work: Callable[[ManagedQuery], T], queries: Sequence[ManagedQue
             errors.append((queries[position].label, error))
 
     threads = [threading.Thread(target=run, args=(i,), name=f"airflow-stream-{q.label}") for i, q in enumerate(queries)]
+    for position, thread in enumerate(threads):
+        try:
+            thread.start()
+        except RuntimeError:
+            # The machine has no thread left. Whoever calls must not go on while some of the work is under way.
+            run(position)
     for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+        if thread.ident is not None:
+            thread.join()
     if errors:
         label, error = errors[0]
         if isinstance(error, StreamError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,6 +37,19 @@ def test_an_error_of_this_package_stays_as_it_is() -> None:
     with pytest.raises(CheckpointError) as caught:
         side_by_side(work, QUERIES)
     assert caught.value is mine
+
+
+def test_without_another_thread_the_rest_is_done_in_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the queries whose threads had begun would start behind a record that says that the start has failed."""
+    start = threading.Thread.start
+
+    def first_only(thread: threading.Thread) -> None:
+        if "prices" in thread.name:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", first_only)
+    assert side_by_side(lambda query: query.label, QUERIES) == ["orders", "prices"]
 
 
 def test_results_are_in_the_order_of_the_queries() -> None:
