@@ -294,7 +294,10 @@ class QueryGroup:
 
     def _note(self, query: ManagedQuery, failures: QueryFailures, error: Exception) -> None:
         text = str(error)
-        batch = checkpoints.boundary(query.checkpoint).commit
+        try:
+            batch = checkpoints.boundary(query.checkpoint).commit
+        except CheckpointError:
+            batch = failures.at_batch  # its storage is away, which may be why the query has failed
         self._prove(query.label, batch)
         if batch != failures.at_batch:
             failures.count, failures.at_batch = 0, batch

@@ -276,6 +276,23 @@ def test_an_outage_of_any_length_is_survived_by_a_release_that_has_committed(que
     assert "The query orders failed" in group.trouble
 
 
+def test_an_outage_of_the_checkpoints_storage_is_survived_too(query: Query, clock: Time) -> None:
+    """Found by a review: the restart could not say how far the query was, and that ended the driver as failed."""
+    group = started(query)
+    query.commits(0)
+    assert attempts(group, query, clock, "The sink does not answer", 10)
+    commits = Path(query.checkpoint) / "commits"
+    commits.rename(commits.with_name("away"))
+    commits.touch()  # what is no folder cannot be listed
+    query.refuses = OSError("Stale file handle")
+    assert len(attempts(group, query, clock, "Stale file handle", 3600)) > 10
+    query.refuses = None
+    clock.now += query_group.BACK_OFF_SECONDS
+    group.restart(group.tend()[0])
+    assert query.real is not None
+    assert query.real.isActive
+
+
 def test_a_new_release_that_commits_nothing_is_given_up_so_that_it_is_rolled_back(query: Query, clock: Time) -> None:
     query.commits(7)  # by the release before
     group = started(query)
