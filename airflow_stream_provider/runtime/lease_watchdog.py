@@ -45,12 +45,12 @@ class LeaseWatchdog:
         self._ahead = _clock_difference(view)
         # By the JVM's monotonic clock (ns) and by the wall clock (ms).
         self._deadlines = view.java.util.concurrent.atomic.AtomicLongArray(2)
-        check = _halt_when_past(view, self._deadlines)  # takes seconds in a cold JVM, so only then the lease begins
+        # Takes seconds in a cold JVM, so that only then the lease begins.
+        self._check = _halt_when_past(view, self._deadlines)
         self._timer = view.org.apache.spark.util.ThreadUtils.newDaemonSingleThreadScheduledExecutor("lease-watchdog")
         self._end = self._ends(CLOCK.monotonic() + lease_seconds)
         self._set()
-        tick = int(TICK_SECONDS * 1000)
-        self._timer.scheduleAtFixedRate(check, tick, tick, view.java.util.concurrent.TimeUnit.MILLISECONDS)
+        self._ticks = self._schedule()
 
     def postpone(self, sent_at_monotonic: float) -> None:
         """Move the halt to one lease after a renewal of the heartbeat was sent.
@@ -64,10 +64,18 @@ class LeaseWatchdog:
             raise LeaseOver("The lease had run out before it was renewed: this driver halts.")
         self._end = self._ends(max(self._end.boot, sent_at_monotonic + self._lease))
         self._set()
+        if self._ticks.isDone():
+            # Java ends a timer silently with the first error in it, such as that of a full heap.
+            self._ticks = self._schedule()
 
     def disarm(self) -> None:
         """Stop the timer: the driver exits by itself."""
         self._timer.shutdownNow()
+
+    def _schedule(self) -> Any:
+        tick = int(TICK_SECONDS * 1000)
+        milliseconds = jvm.jvm().java.util.concurrent.TimeUnit.MILLISECONDS
+        return self._timer.scheduleAtFixedRate(self._check, tick, tick, milliseconds)
 
     def _ends(self, boot: float) -> _End:
         # A machine that is suspended between two of these readings makes the end earlier, not later.

@@ -37,7 +37,9 @@ switch = LeaseWatchdog(lease)
 armed = time.monotonic()
 name = jvm.jvm().java.lang.management.ManagementFactory.getRuntimeMXBean().getName()
 print(json.dumps({"python": os.getpid(), "jvm": int(name.split("@")[0])}), flush=True)
-while mode == "renew" or time.monotonic() < armed + lease + 1 and mode in ("disarm", "expire"):
+if mode == "broken":
+    switch._ticks.cancel(True)  # as after an error in it
+while mode == "renew" or time.monotonic() < armed + lease + 1 and mode in ("disarm", "expire", "broken"):
     sent = CLOCK.monotonic()
     time.sleep(0.1)
     try:
@@ -165,8 +167,10 @@ def test_python_ends_with_a_killed_jvm(start: Starter, how: str) -> None:
     assert driver.await_end() == (HALT_CODE if how == "python" else -signal.SIGKILL)
 
 
-def test_a_driver_that_no_longer_renews_is_halted(start: Starter) -> None:
-    assert start("spark-submit", "expire").await_end() == HALT_CODE
+@pytest.mark.parametrize("mode", ["expire", "broken"])
+def test_a_driver_that_no_longer_renews_is_halted(start: Starter, mode: str) -> None:
+    """Also one whose timer an error has ended before."""
+    assert start("spark-submit", mode).await_end() == HALT_CODE
 
 
 def test_a_disarmed_driver_lives_on_and_ends_by_itself(start: Starter) -> None:
