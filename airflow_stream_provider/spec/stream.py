@@ -36,6 +36,9 @@ from airflow_stream_provider.lifecycle.ids import check_stream_name, check_versi
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.spec.yaml_file import YamlFile
 
+# A task sees a driver silent for two leases and then, on a machine that the cluster has lost, for two leases and a
+# pause: less than the 900 s that it may wait (`StreamOperator.WAIT_SECONDS`), or nobody could ever fence such a driver.
+LOST_SECONDS = 840.0
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
 _VARIABLE = re.compile(r"(?!AIRFLOW_)[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
@@ -160,14 +163,23 @@ class UpgradeSpec(_Part):
     foreach_batch_safe: bool = Policy.foreach_batch_safe
     boundary_seconds: Seconds = Policy.boundary_seconds
     lease_seconds: Annotated[Seconds, Field(ge=5)] = Policy.lease_seconds
-    # A stream whose machine is lost to the cluster stays down for lease and pause: more than a day is a mistake.
-    pause_seconds: Annotated[Seconds, Field(le=86400)] = Policy.pause_seconds
+    pause_seconds: Seconds = Policy.pause_seconds
     take_back_seconds: Seconds = Policy.take_back_seconds
 
     @model_validator(mode="after")
     def _approvers_are_asked(self) -> Self:
         if self.approvers and not self.approval:
             raise ValueError("approvers are named, but approval is false: nobody would be asked.")
+        return self
+
+    @model_validator(mode="after")
+    def _a_lost_driver_is_fenced(self) -> Self:
+        found = 4 * self.lease_seconds + self.pause_seconds
+        if found > LOST_SECONDS:
+            raise ValueError(
+                f"four lease_seconds and pause_seconds are {found:g} s together: make them at most {LOST_SECONDS:g} s, "
+                "or no task waits long enough to fence a driver on a machine that the cluster has lost."
+            )
         return self
 
     def policy(self, changed_checkpoints: tuple[str, ...] = ()) -> Policy:

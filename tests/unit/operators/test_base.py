@@ -23,7 +23,7 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Kill, Skip, Step, Submit, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
-from airflow_stream_provider.spec.stream import StreamSpec
+from airflow_stream_provider.spec.stream import LOST_SECONDS, StreamSpec
 from tests.support.control_root import published
 from tests.support.noting_cluster import NotingCluster
 from tests.support.snapshots import UPGRADED
@@ -214,6 +214,12 @@ def test_a_timeout_fails_with_what_was_waited_for(
 def test_what_an_operator_does_not_say_it_cannot_do(spec: StreamSpec, call: Callable[[StreamOperator], object]) -> None:
     with pytest.raises(NotImplementedError):
         call(StreamOperator(task_id="t", stream=spec))
+
+
+def test_every_task_waits_long_enough_to_fence_a_driver_on_a_lost_machine() -> None:
+    operators: list[type[StreamOperator]] = [StreamOperator, *StreamOperator.__subclasses__()]
+    for operator in operators:
+        assert operator.WAIT_SECONDS > LOST_SECONDS
 
 
 def test_no_operator_ends_a_stream_when_airflow_kills_its_task() -> None:

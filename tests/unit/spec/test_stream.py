@@ -57,8 +57,8 @@ def test_what_is_bad_about_a_lag_is_read(write: Write) -> None:
 
 
 def test_the_pause_of_a_driver_is_read(write: Write) -> None:
-    spec = load_spec(write(GOOD.replace("lease_seconds: 20", "lease_seconds: 20, pause_seconds: 1d")))
-    assert spec.policy() == Policy(lease_seconds=20.0, pause_seconds=86400.0)
+    spec = load_spec(write(GOOD.replace("lease_seconds: 20", "lease_seconds: 20, pause_seconds: 12m")))
+    assert spec.policy() == Policy(lease_seconds=20.0, pause_seconds=720.0)
     assert load_spec(write(GOOD)).policy().pause_seconds == 600.0
 
 
@@ -162,9 +162,9 @@ def test_what_is_no_name_of_a_variable_is_refused(write: Write, name: str) -> No
         ),
         (
             "lease_seconds: 20",
-            "pause_seconds: 2d",
+            "lease_seconds: 20, pause_seconds: 13m",
             7,
-            "upgrade.pause_seconds: Input should be less than or equal to 86400.",
+            "upgrade: four lease_seconds and pause_seconds are 860 s together: make them at most 840 s",
         ),
         ("max_seconds: 60", "verdicts: [SLOW]", 8, "lag.verdicts.0: Input should be 'OK', 'WARN', 'STOP'"),
         ("max_seconds: 60", "alarms: [PAUSE]", 8, "lag.alarms.0: Input should be 'COMMIT_AGE', 'RETENTION'"),
