@@ -19,7 +19,7 @@ class Observations:
     ages: HeartbeatAges = field(default_factory=HeartbeatAges)
     samples: list[SoakLook] = field(default_factory=list)
     over: bool = False  # at the last look the soak's time was over
-    began: float | None = None  # the first look of a wait for a death, by this machine's clock
+    in_sight: float | None = None  # since when a driver that is to be gone is shown, by this machine's clock
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ class Dead(Condition):
     notice (Spark's CoarseGrainedExecutorBackend exits when it loses its driver). One that may not write is not waited
     for: before it could, it would read in the log that it was fenced.
 
-    The wait is over, too, when it has ended by the log, and when something of its deployment is still there two leases
-    after the kill: that did not arrive, as on a machine that was away, or another driver has come up since.
+    The wait is over, too, when it has ended by the log, and when something of its deployment has been in sight for two
+    leases: the kill did not arrive, as on a machine that was away, or another driver has come up since.
 
     :param lease: seconds.
     :param pause: seconds for which the driver may outlive its lease with paused queries (`Policy.pause_seconds`).
@@ -46,15 +46,19 @@ class Dead(Condition):
         found = snapshot.state.incarnations.get(self.incarnation)
         if found is not None and found.state.terminal and self.incarnation not in snapshot.state.must_fence:
             return WaitOutcome(Ended.REACHED, self.incarnation, "it has ended by the log")
-        seen.began = snapshot.at if seen.began is None else seen.began
         silent = seen.ages.seconds(snapshot, self.incarnation)
         driver = snapshot.drivers.get(deployment_of(self.incarnation))
         if driver is None:
             return None
         if not driver.out_of_sight:
             # A cluster that does not answer cannot be asked to kill, either.
-            late = snapshot.at > seen.began + silence_limit(self.lease) and driver.state.known
-            return WaitOutcome(Ended.EXPIRED, self.incarnation, "it is still there after the kill") if late else None
+            if driver.state.known:
+                seen.in_sight = snapshot.at if seen.in_sight is None else seen.in_sight
+                if snapshot.at > seen.in_sight + silence_limit(self.lease):
+                    return WaitOutcome(Ended.EXPIRED, self.incarnation, "it is still there after the kill")
+            return None
+        # A single look that still, or again, shows it must not end the wait: the silence would count anew.
+        seen.in_sight = None
         writes = snapshot.state.may_write(self.incarnation)
         if silent < (2 * self.lease + self.pause if writes and not driver.gone else self.lease):
             return None

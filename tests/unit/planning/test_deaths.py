@@ -65,6 +65,21 @@ def test_what_is_still_there_two_leases_after_its_kill_must_be_killed_again(stat
     assert late.about(Ended.EXPIRED, OLD)
 
 
+def test_single_looks_that_show_a_lost_driver_do_not_begin_its_silence_anew() -> None:
+    condition, watch = Dead(OLD, 30.0, 600.0), Watch()
+    lost = {OLD_DEPLOYMENT: DriverFacts("driver-1", DriverState.FAILED, lost=True)}
+    there = {OLD_DEPLOYMENT: driver(DriverState.FAILED)}
+    for now in range(0, 660, 2):
+        watch.now = float(now)
+        # A worker that answers late, or a master that fails between two questions.
+        facts = there if now % 62 == 0 else lost
+        assert condition.check(seen(RUNNING, {OLD: 7}, facts, at=110.0 + now), watch.seen) is None
+    watch.now = 661.0
+    confirmed = condition.check(seen(RUNNING, {OLD: 7}, lost, at=771.0), watch.seen)
+    assert confirmed is not None
+    assert confirmed.about(Ended.DEAD, OLD)
+
+
 def test_a_cluster_that_does_not_answer_is_not_asked_to_kill_again() -> None:
     condition, watch = Dead(OLD, 30.0), Watch()
     unknown = {OLD_DEPLOYMENT: driver(DriverState.UNKNOWN)}
