@@ -11,7 +11,7 @@ from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import Deployment, DeploymentEnd, StreamPhase, StreamState
 from airflow_stream_provider.planning.conditions import SignsOfLife
 from airflow_stream_provider.planning.fence import fence, fence_first
-from airflow_stream_provider.planning.recovery_decision import RecoveryAction, coming_up, recovery_step
+from airflow_stream_provider.planning.recovery_decision import RecoveryAction, coming_up, recovery_step, release_to_run
 from airflow_stream_provider.planning.requests import ask, follow
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import declare_again, stand_by
@@ -85,14 +85,25 @@ def _look_closer(
         # follow each other for ever.
         counters = {name: snapshot.counter(name) for name in watched}
         return Wait(SignsOfLife(counters, snapshot.lease(watched)))
-    if state.holder is None:
-        for deployment in coming:
-            late = snapshot.at > deployment.declared_at + ADOPT_SECONDS
-            if not deployment.submission and not late and not _by_watch(snapshot.declared(deployment.id), identity):
-                return Skip(f"{deployment.id} is about to be submitted.")
+    if state.holder is None and coming:
+        return _bring_up(snapshot, identity, outcome, coming)
+    return Done({"stream": snapshot.stream, "holder": snapshot.holding, "phase": state.phase.value})
+
+
+def _bring_up(
+    snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None, coming: Sequence[Deployment]
+) -> Step:
+    """Submit what nobody else is about to, then wait for the newest of the release to run: any other one may hang."""
+    wanted = release_to_run(snapshot.state, unproven(snapshot))
+    first, *others = sorted(coming, key=lambda each: (each.release.hash == wanted, each.declared.seq), reverse=True)
+    for deployment in (first, *others):
+        late = snapshot.at > deployment.declared_at + ADOPT_SECONDS
+        if not deployment.submission and (late or _by_watch(snapshot.declared(deployment.id), identity)):
             # The task that declared it may submit it at the same moment; of two submissions one is killed.
             return stand_by(snapshot, deployment.id, outcome)
-    return Done({"stream": snapshot.stream, "holder": snapshot.holding, "phase": state.phase.value})
+    if not first.submission:
+        return Skip(f"{first.id} is about to be submitted.")
+    return stand_by(snapshot, first.id, outcome)
 
 
 def _appoint(snapshot: Snapshot, identity: TaskIdentity, standby: str, why: str) -> Step:

@@ -87,6 +87,11 @@ def coming_up(state: StreamState) -> list[Deployment]:
     ]
 
 
+def release_to_run(state: StreamState, unproven: frozenset[str]) -> str:
+    """Return the hash of the release that a stream which nobody holds is brought back with; see `recovery_step`."""
+    return _hash(state, _deployment_to_run_again(state, unproven))
+
+
 def _end_request(state: StreamState, request: Request, alive: Mapping[str, bool | None], now: float) -> RecoveryStep:
     needed = request.to
     if request.stage is RequestStage.RELEASED and not live_standby(state, needed):

@@ -38,6 +38,7 @@ from tests.support.story import (
     hash_of,
     record,
     released,
+    retired,
     standby,
     submitted,
 )
@@ -166,6 +167,20 @@ def test_that_of_an_upgrade_is_left_to_it_for_a_minute() -> None:
     )
     assert isinstance(take(*DOWN, theirs), Skip)
     assert take(*DOWN, theirs, at=100.0 + ADOPT_SECONDS + 1) == Submit("orders-1-eeee")
+
+
+def test_the_release_to_run_is_waited_for_while_another_one_hangs() -> None:
+    """Found by a review: what the watch had declared was submitted only when another one stood by or ended."""
+    release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
+    fields: dict[str, Any] = {"deployment": "orders-1-eeee", "release": release, "policy": {}, "reason": ""}
+    hanging = [record("declared", by="airflow:orders__upgrade/x/submit", **fields), submitted("orders-1-eeee")]
+    down = [*HANDED_OVER, retired(OLD_DEPLOYMENT), *hanging, fenced(NEW), failed(None, NEW_DEPLOYMENT)]
+    drivers = {"orders-1-eeee": DriverFacts("driver-1", DriverState.QUEUED)}
+    newer = {"version": "2", "hash": hash_of(NEW_DEPLOYMENT)}
+    fields |= {"deployment": AGAIN, "release": newer, "again": NEW_DEPLOYMENT}
+    mine = record("declared", by=ME.by, **fields)
+    assert take(*down, mine, drivers=drivers) == Submit(AGAIN)
+    assert take(*down, mine, submitted(AGAIN), drivers=drivers) == Wait(StandbyUp(AGAIN))
 
 
 def test_a_driver_that_never_came_up_is_given_up() -> None:
