@@ -48,7 +48,7 @@ def recover(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | N
         return first
     coming = coming_up(state)
     alive.update({d.id: False for d in coming if d.id in snapshot.drivers and snapshot.drivers[d.id].out_of_sight})
-    step = recovery_step(state, alive, snapshot.at, unproven=unproven(snapshot))
+    step = recovery_step(state, alive, snapshot.at, unproven=unproven(snapshot), free_since=snapshot.free_since)
     if step.action is RecoveryAction.FENCE:
         return fence(snapshot, step.subject, outcome, step.reason)
     if step.action is RecoveryAction.ABORT:

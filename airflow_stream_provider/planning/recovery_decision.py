@@ -42,7 +42,12 @@ class RecoveryStep:
 
 
 def recovery_step(
-    state: StreamState, alive: Mapping[str, bool | None], now: float, *, unproven: frozenset[str] = frozenset()
+    state: StreamState,
+    alive: Mapping[str, bool | None],
+    now: float,
+    *,
+    unproven: frozenset[str] = frozenset(),
+    free_since: float = 0.0,
 ) -> RecoveryStep:
     """Return what brings back a stream that lost its holder, or ends a request that nobody can fulfil.
 
@@ -56,6 +61,7 @@ def recovery_step(
         still for a lease; None or missing when that is not known. Only False leads to a fence or a failure.
     :param now: seconds since 1970 by the observer's clock, for what expires.
     :param unproven: incarnations that failed before they committed a batch.
+    :param free_since: when the last hold ended; 0 when that is not known.
     """
     if state.must_fence:
         return RecoveryStep(
@@ -67,7 +73,7 @@ def recovery_step(
     if request is not None:
         return _end_request(state, request, alive, now)
     if state.phase in (StreamPhase.DOWN, StreamPhase.FAILED):
-        return _bring_back(state, alive, now, unproven)
+        return _bring_back(state, alive, now, unproven, free_since)
     return RecoveryStep(RecoveryAction.WAIT)
 
 
@@ -106,7 +112,7 @@ def _end_request(state: StreamState, request: Request, alive: Mapping[str, bool 
 
 
 def _bring_back(
-    state: StreamState, alive: Mapping[str, bool | None], now: float, unproven: frozenset[str]
+    state: StreamState, alive: Mapping[str, bool | None], now: float, unproven: frozenset[str], free_since: float
 ) -> RecoveryStep:
     """Nobody holds: appoint a standby of the release to run, else wait for what comes up, else declare it again."""
     last = _deployment_to_run_again(state, unproven)
@@ -123,7 +129,9 @@ def _bring_back(
         if alive.get(deployment.id) is False:
             return RecoveryStep(RecoveryAction.FAIL, deployment.id, "Nothing of it is left on the cluster.")
         if deployment.release.hash == release:
-            late = now > deployment.declared_at + COME_UP_SECONDS
+            # One that has held came up long ago: it is late only when it does not come up again.
+            held = any(i.epoch for i in state.of_deployment(deployment.id))
+            late = now > (free_since if held else deployment.declared_at) + COME_UP_SECONDS
             return (_stand_in(state, alive) if late else None) or RecoveryStep(RecoveryAction.WAIT)
     return RecoveryStep(RecoveryAction.DECLARE, last, "No driver of the release that ran last is left.")
 

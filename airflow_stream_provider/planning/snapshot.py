@@ -80,6 +80,11 @@ class Snapshot:
         beat = self.heartbeats.get(self.state.last_holder or "")
         return max(0.0, self.at - beat.at) if beat is not None and beat.at else None
 
+    @property
+    def free_since(self) -> float:
+        """When the last hold ended, by the clock of who wrote so; 0 when somebody holds or the record is not here."""
+        return next((r.at for r in reversed(self.records) if r.seq == self.state.held_to), 0.0)
+
     def counter(self, incarnation: str) -> int:
         """The counter of an incarnation's heartbeat; -1 when it never wrote one."""
         heartbeat = self.heartbeats.get(incarnation)

@@ -14,6 +14,7 @@ from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.conditions import RequestOver, SignsOfLife, StandbyUp
 from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.recover import ADOPT_SECONDS, drivers_of_interest, recover
+from airflow_stream_provider.planning.recovery_decision import COME_UP_SECONDS
 from airflow_stream_provider.planning.snapshot import DriverFacts
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Kill, Skip, Submit, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -149,6 +150,17 @@ def test_a_fenced_deployment_is_given_up_once_the_cluster_has_nothing_of_it() ->
     step = take(*records, drivers=gone)
     assert isinstance(step, Append)
     assert (step.kind, step.fields["deployment"]) == ("failed", OLD_DEPLOYMENT)
+
+
+def test_an_older_release_does_not_follow_while_the_cluster_does_not_answer() -> None:
+    """Found by a review: the dead holder's own deployment, declared long ago, counted as late to come up."""
+    records = [*HANDED_OVER, replace(fenced(NEW), at=5000.0)]
+    unknown = {NEW_DEPLOYMENT: DriverFacts("driver-1", DriverState.UNKNOWN)}
+    step = take(*records, outcome=known(old=True), drivers=unknown, at=5010.0)
+    assert step == Wait(StandbyUp(NEW_DEPLOYMENT))
+    step = take(*records, outcome=known(old=True), drivers=unknown, at=5001.0 + COME_UP_SECONDS)
+    assert isinstance(step, Append)
+    assert (step.kind, step.fields["to"]) == ("requested", OLD), "it does not come up again"
 
 
 def test_the_deployment_of_a_watch_that_died_is_gone_on_with() -> None:

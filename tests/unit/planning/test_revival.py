@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_stream_provider.lifecycle.record import Record
@@ -81,6 +83,12 @@ def test_a_living_standby_is_appointed_without_the_cluster() -> None:
 def again(at: float, name: str = "orders-1-ffff") -> Record:
     release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
     return record("declared", at=at, deployment=name, release=release, policy={}, again=OLD_DEPLOYMENT, reason="")
+
+
+def test_no_second_run_waits_for_the_driver_of_the_last_holder_to_come_up_again() -> None:
+    look = replace(snapshot(*HANDED_OVER, fenced(NEW), at=1000.0), records=())
+    assert revival_is_due(look, {OLD: True}, cluster_answers=False)
+    assert not due_beside_another(look, {OLD: True})
 
 
 def test_what_comes_up_is_left_to_who_declared_it_for_a_minute() -> None:
