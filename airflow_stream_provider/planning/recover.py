@@ -97,8 +97,8 @@ def _bring_up(
     wanted = release_to_run(snapshot.state, unproven(snapshot))
     first, *others = sorted(coming, key=lambda each: (each.release.hash == wanted, each.declared.seq), reverse=True)
     for deployment in (first, *others):
-        late = snapshot.at > deployment.declared_at + ADOPT_SECONDS
-        if not deployment.submission and (late or _by_watch(snapshot.declared(deployment.id), identity)):
+        mine = not deployment.submission and _by_watch(snapshot.declared(deployment.id), identity)
+        if mine or orphaned(deployment, snapshot.at):
             # The task that declared it may submit it at the same moment; of two submissions one is killed.
             return stand_by(snapshot, deployment.id, outcome)
     if not first.submission:
@@ -137,14 +137,21 @@ def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: st
 def next_try(state: StreamState, now: float) -> tuple[int, float]:
     """Return how often the release was declared again within an hour, and for how many seconds that has to wait now.
 
-    What a roll-back has declared again is no such try.
+    What a roll-back has declared again is no such try, nor what a machine has declared whose clock is far ahead.
     """
-    declared = [d.declared for d in state.deployments.values()]
-    tries = [r.at for r in declared if r.get("again") and not r.get("instead_of") and r.at > now - WINDOW_SECONDS]
+    declared = [d.declared for d in state.deployments.values() if d.declared.get("again")]
+    earliest, latest = now - WINDOW_SECONDS, now + MAX_PAUSE_SECONDS
+    tries = [r.at for r in declared if not r.get("instead_of") and earliest < r.at <= latest]
     if not tries:
         return 0, 0.0
     wait = min(PAUSE_SECONDS * 2 ** (len(tries) - 1), MAX_PAUSE_SECONDS)
     return len(tries), max(0.0, tries[-1] + wait - now)
+
+
+def orphaned(deployment: Deployment, now: float) -> bool:
+    """Return whether a declared deployment has lost the task that was to submit it."""
+    # Either way: the clock of the machine that declared it may be ahead.
+    return not deployment.submission and abs(now - deployment.declared_at) > ADOPT_SECONDS
 
 
 def unproven(snapshot: Snapshot) -> frozenset[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.planning.recover import ADOPT_SECONDS, next_try, unproven
+from airflow_stream_provider.planning.recover import next_try, orphaned, unproven
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, coming_up, recovery_step
 from airflow_stream_provider.planning.snapshot import Snapshot
 
@@ -39,7 +39,7 @@ def revival_is_due(snapshot: Snapshot, alive: Mapping[str, bool | None], *, clus
     # Nobody holds, and nobody was asked to: a standby of which no sign of life is known must be looked at more closely,
     # and what nobody has submitted has lost the task that declared it.
     unknown = any(live_standby(state, i.id) and alive.get(i.id) is None for i in state.standbys())
-    orphans = any(not d.submission and snapshot.at > d.declared_at + ADOPT_SECONDS for d in coming_up(state))
+    orphans = any(orphaned(deployment, snapshot.at) for deployment in coming_up(state))
     return unknown or (orphans and cluster_answers)
 
 

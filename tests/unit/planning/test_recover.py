@@ -231,6 +231,15 @@ def test_the_pauses_grow_to_five_minutes_and_no_further() -> None:
         assert isinstance(take(*story, at=at), kind)
 
 
+def test_a_machine_whose_clock_is_ahead_blocks_nobody() -> None:
+    tomorrow = again(at=100.0 + 86400.0, deployment="orders-1-eeee", run="earlier")
+    step = take(*DOWN, tomorrow, failed(None, "orders-1-eeee"))
+    assert isinstance(step, Append)
+    assert step.kind == "declared"
+    theirs = replace(tomorrow, by="airflow:orders__upgrade/x/roll_back")
+    assert take(*DOWN, theirs) == Submit("orders-1-eeee"), "nobody submits it"
+
+
 @pytest.mark.parametrize(("queries", "version"), [((), "2"), ((None,), "1"), ((7,), "2"), ((None, 7), "2")])
 def test_an_older_release_follows_one_that_failed_uncommitted(queries: tuple[int | None, ...], version: str) -> None:
     progress = tuple(QueryProgress(str(n), batch=batch) for n, batch in enumerate(queries))

@@ -98,6 +98,12 @@ def test_what_comes_up_is_left_to_who_declared_it_for_a_minute() -> None:
     assert due(coming, {"orders-1-ffff": False}, at=101.0)  # the cluster says that it is gone
 
 
+def test_a_machine_whose_clock_is_ahead_blocks_nobody() -> None:
+    tomorrow = again(86500.0)
+    assert due([*DOWN, tomorrow], {})
+    assert due([*DOWN, tomorrow, failed(None, "orders-1-ffff")], {})
+
+
 def test_a_release_that_keeps_failing_waits_for_its_next_try() -> None:
     tried = [*DOWN, again(100.0), failed(None, "orders-1-ffff")]
     assert not due(tried, {}, at=159.0)
