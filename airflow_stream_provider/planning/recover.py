@@ -8,7 +8,7 @@ from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import live_standby
-from airflow_stream_provider.lifecycle.state import Deployment, DeploymentEnd, StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.state import Deployment, DeploymentEnd, IncarnationState, StreamPhase, StreamState
 from airflow_stream_provider.planning.conditions import SignsOfLife
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, coming_up, recovery_step, release_to_run
@@ -157,11 +157,16 @@ def orphaned(deployment: Deployment, now: float) -> bool:
 def unproven(snapshot: Snapshot) -> frozenset[str]:
     """Return the last holder if it failed before its first commit; one whose heartbeat says nothing is not taken so.
 
-    Nor one that has committed in an earlier hold: what it was rolled back from must not follow it.
+    Nor one that has committed in an earlier hold: what it was rolled back from must not follow it. But one that fails
+    before its first heartbeat as holder, and says so itself: to be killed shows nothing.
     """
     last = snapshot.state.last_holder
     heartbeat = snapshot.heartbeats.get(last or "")
-    if last is None or heartbeat is None or not heartbeat.queries or heartbeat.proven:
+    if last is None or heartbeat is None or heartbeat.proven:
+        return frozenset()
+    holder = snapshot.state.incarnations[last]
+    at_once = heartbeat.epoch < holder.epoch and holder.state is IncarnationState.FAILED
+    if not heartbeat.queries and not at_once:
         return frozenset()
     failed = snapshot.state.deployments[deployment_of(last)].ended is DeploymentEnd.FAILED
     return frozenset({last} if failed and all(query.batch is None for query in heartbeat.queries) else ())

@@ -240,14 +240,27 @@ def test_a_machine_whose_clock_is_ahead_blocks_nobody() -> None:
     assert take(*DOWN, theirs) == Submit("orders-1-eeee"), "nobody submits it"
 
 
-@pytest.mark.parametrize(("queries", "version"), [((), "2"), ((None,), "1"), ((7,), "2"), ((None, 7), "2")])
-def test_an_older_release_follows_one_that_failed_uncommitted(queries: tuple[int | None, ...], version: str) -> None:
+@pytest.mark.parametrize(
+    ("queries", "epoch", "version"),
+    [((), 2, "2"), ((), 1, "1"), ((None,), 2, "1"), ((7,), 2, "2"), ((7,), 1, "2"), ((None, 7), 2, "2")],
+)
+def test_an_older_release_follows_one_that_failed_uncommitted(
+    queries: tuple[int | None, ...], epoch: int, version: str
+) -> None:
     progress = tuple(QueryProgress(str(n), batch=batch) for n, batch in enumerate(queries))
     found = snapshot(*HANDED_OVER, fenced(OLD), failed(None, OLD_DEPLOYMENT), failed(NEW))
-    found = replace(found, heartbeats={NEW: Heartbeat(counter=9, queries=progress)})
+    found = replace(found, heartbeats={NEW: Heartbeat(counter=9, epoch=epoch, queries=progress)})
     step = recover(found, ME, None, {})
     assert isinstance(step, Append)
     assert step.fields["release"]["hash"] == hash_of({"1": OLD_DEPLOYMENT, "2": NEW_DEPLOYMENT}[version])
+
+
+def test_an_older_release_does_not_follow_one_that_was_killed_before_its_first_heartbeat_as_holder() -> None:
+    killed = [*HANDED_OVER, retired(OLD_DEPLOYMENT), fenced(NEW), failed(None, NEW_DEPLOYMENT)]
+    found = replace(snapshot(*killed), heartbeats={NEW: Heartbeat(counter=9, epoch=1)})
+    step = recover(found, ME, None, {})
+    assert isinstance(step, Append)
+    assert step.fields["release"]["hash"] == hash_of(NEW_DEPLOYMENT)
 
 
 def test_an_open_request_is_followed_and_ended_when_nobody_can_act_on_it() -> None:
