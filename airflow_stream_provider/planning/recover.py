@@ -8,7 +8,7 @@ from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import live_standby
-from airflow_stream_provider.lifecycle.state import Deployment, DeploymentEnd, IncarnationState, StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.state import Deployment, DeploymentEnd, IncarnationState, StreamPhase
 from airflow_stream_provider.planning.conditions import SignsOfLife
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, coming_up, recovery_step, release_to_run
@@ -20,7 +20,7 @@ from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
 # A release that keeps failing is declared again after 1, 2, 4, 5, 5 … minutes, as often as it takes: an outage may be
-# long. Tries older than WINDOW_SECONDS do not count.
+# long. Tries older than WINDOW_SECONDS do not count, nor those up to a holder that has proven itself.
 WINDOW_SECONDS = 3600.0
 PAUSE_SECONDS = 60.0
 MAX_PAUSE_SECONDS = 300.0
@@ -125,7 +125,7 @@ def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: st
                 deployment=again,
             )
         )
-    tries, left = next_try(snapshot.state, snapshot.at)
+    tries, left = next_try(snapshot)
     if left > 0:
         return Skip(
             f"It was started {tries} times within an hour and failed each time. The next try comes in "
@@ -134,18 +134,31 @@ def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: st
     return declare_again(snapshot, again, last.id, why)
 
 
-def next_try(state: StreamState, now: float) -> tuple[int, float]:
-    """Return how often the release was declared again within an hour, and for how many seconds that has to wait now.
+def next_try(snapshot: Snapshot) -> tuple[int, float]:
+    """Return how often the release was declared again without success within an hour, and how many seconds to wait now.
 
     What a roll-back has declared again is no such try, nor what a machine has declared whose clock is far ahead.
     """
-    declared = [d.declared for d in state.deployments.values() if d.declared.get("again")]
+    now, proof = snapshot.at, _last_proof(snapshot)
+    declared = [d.declared for d in snapshot.state.deployments.values() if d.declared.get("again")]
     earliest, latest = now - WINDOW_SECONDS, now + MAX_PAUSE_SECONDS
-    tries = [r.at for r in declared if not r.get("instead_of") and earliest < r.at <= latest]
+    tries = [r.at for r in declared if not r.get("instead_of") and earliest < r.at <= latest and r.seq > proof]
     if not tries:
         return 0, 0.0
     wait = min(PAUSE_SECONDS * 2 ** (len(tries) - 1), MAX_PAUSE_SECONDS)
     return len(tries), max(0.0, tries[-1] + wait - now)
+
+
+def _last_proof(snapshot: Snapshot) -> int:
+    """Return the number of the record that declared the last holder, if all of its queries have committed; else 0.
+
+    Not if only some have: a query that fails each time would be tried without a pause because of another one. So one
+    without input proves nothing, and the pauses stay.
+    """
+    last = snapshot.state.last_holder
+    if last is None or last not in snapshot.heartbeats or not snapshot.state.incarnations[last].queries:
+        return 0
+    return snapshot.declared(deployment_of(last)).seq if snapshot.has_committed(last) else 0
 
 
 def orphaned(deployment: Deployment, now: float) -> bool:

@@ -31,7 +31,7 @@ def revival_is_due(snapshot: Snapshot, alive: Mapping[str, bool | None], *, clus
     if step.action in _NEED_THE_CLUSTER and not cluster_answers:
         return False
     if step.action is RecoveryAction.DECLARE:
-        return next_try(state, snapshot.at)[1] == 0.0
+        return next_try(snapshot)[1] == 0.0
     if step.action is not RecoveryAction.WAIT:
         return True
     if state.open_request is not None or state.phase not in (StreamPhase.DOWN, StreamPhase.FAILED):

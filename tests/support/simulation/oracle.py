@@ -107,12 +107,13 @@ class Oracle:
         if record.kind in (Kind.FAILED, Kind.RELEASED) and record.get("boundary") == "interrupted":
             self.torn.add(record["incarnation"])
 
-    def _counter(self, incarnation: str) -> int:
+    def beat(self, incarnation: str) -> Heartbeat:
+        """The last heartbeat of a driver; an empty one when there is none that can be read."""
         data = self.world.store.heartbeat(incarnation)
         try:
-            return 0 if data is None else Heartbeat.from_json(data, incarnation).counter
+            return Heartbeat() if data is None else Heartbeat.from_json(data, incarnation)
         except Damaged:
-            return 0
+            return Heartbeat()
 
     def _declared(self, r: Record) -> None:
         deployment = r["deployment"]
@@ -159,7 +160,7 @@ class Oracle:
     def _ready(self, r: Record) -> None:
         expect(r["request"] not in self.over, "open-request", r)
         expect(self.asked[r["request"]]["to"] == r["incarnation"], "only-the-appointed", r)
-        self.answered[r["request"]] = self._counter(r["incarnation"])
+        self.answered[r["request"]] = self.beat(r["incarnation"]).counter
 
     def _released(self, r: Record) -> None:
         expect(r["incarnation"] == self.holder, "one-holder", r)
@@ -168,7 +169,7 @@ class Oracle:
             to = self.asked[r["request"]]["to"]
             expect(to is None or r["request"] in self.answered, "ready-first", r)
             expect(to not in self.lost, "not-to-the-lost", r)
-            moved = to is None or self._counter(to) > self.answered[r["request"]] or to in self.world.torn_beats
+            moved = to is None or self.beat(to).counter > self.answered[r["request"]] or to in self.world.torn_beats
             expect(moved, "moved-first", r)
             self.released_for[r["request"]] = r["incarnation"]
 

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase
 from airflow_stream_provider.planning.recover import next_try
+from airflow_stream_provider.planning.snapshot import Snapshot
 from tests.support.simulation.bounds import BOUND, CLOCKS_SECONDS, PHASES, POLICY, PROMPT, TAKE_BACK_BOUND, WHEN
 from tests.support.simulation.data import Data
 from tests.support.simulation.faults import FAULTS, Heal
@@ -159,7 +160,8 @@ class Simulation:
         """Whether the watch paused before a try since then, or has to take over what nobody has submitted."""
         state = self.oracle.state
         unsubmitted = any(not d.submission and not d.ended for d in state.deployments.values())
-        return unsubmitted or next_try(state, since - CLOCKS_SECONDS)[1] > 0.0
+        beats = {name: self.oracle.beat(name) for name in state.incarnations}
+        return unsubmitted or next_try(Snapshot("orders", since - CLOCKS_SECONDS, state, heartbeats=beats))[1] > 0.0
 
     def _taken_back(self) -> None:
         """Nobody but the drivers is needed to end what was released, once log and releaser are well."""

@@ -32,13 +32,17 @@ from tests.support.story import (
     RUNNING,
     STARTED,
     STOPPED,
+    acquired,
     failed,
     fenced,
     fencing,
     finished,
     hash_of,
+    play,
+    ready,
     record,
     released,
+    requested,
     retired,
     standby,
     submitted,
@@ -238,6 +242,37 @@ def test_a_machine_whose_clock_is_ahead_blocks_nobody() -> None:
     assert step.kind == "declared"
     theirs = replace(tomorrow, by="airflow:orders__upgrade/x/roll_back")
     assert take(*DOWN, theirs) == Submit("orders-1-eeee"), "nobody submits it"
+
+
+def held(number: int, at: float) -> list[Record]:
+    """A try of the watch that came to hold and was killed."""
+    deployment = TaskIdentity("orders__revive", f"r{number}", "revive").deployment("orders", "1")
+    name, ask = f"{deployment}.0000000a", f"try {number}"
+    up = replace(standby(name), fields={**standby(name).fields, "queries": [{"name": "a"}, {"name": "b"}]})
+    began = [again(at, deployment, f"r{number}"), submitted(deployment), up, requested(ask, name), ready(ask, name)]
+    return [*began, acquired(name, ask, 2 + number), fenced(name), failed(None, deployment)]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "kind"), [(7, 0, Append), (7, None, Skip), (None, None, Skip)], ids=["proven", "half", "unproven"]
+)
+def test_only_what_follows_a_holder_that_has_committed_counts_as_a_try(
+    a: int | None, b: int | None, kind: type
+) -> None:
+    """Found by a chaos run: after three killed holders a stream stayed down for five minutes, and nothing was wrong."""
+    killed = [*DOWN, *held(0, 200.0), *held(1, 300.0), *held(2, 400.0)]
+    last = str(play(killed).last_holder)
+    beats = {last: Heartbeat(counter=9, epoch=4, queries=(QueryProgress("a", batch=a), QueryProgress("b", batch=b)))}
+    assert isinstance(recover(replace(snapshot(*killed, at=410.0), heartbeats=beats), ME, None, {}), kind)
+    # It fails from then on: pauses of 1 and 2 minutes.
+    failing = [*killed]
+    for number, pause in ((3, 60.0), (4, 120.0)):
+        name = TaskIdentity("orders__revive", f"r{number}", "revive").deployment("orders", "1")
+        tried = 500.0 + 100.0 * number
+        failing += [again(tried, name, f"r{number}"), failed(None, name)]
+        for left, then in ((1.0, Skip), (-1.0, kind)):
+            found = replace(snapshot(*failing, at=tried + pause - left), heartbeats=beats)
+            assert isinstance(recover(found, ME, None, {}), then)
 
 
 @pytest.mark.parametrize(
