@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,16 +20,13 @@ from chaos.producer import JOURNAL, Produced, read_journal
 from chaos.recorder import INPUT, Evidence
 from chaos.records import Comparison, compare, some
 from chaos.report import Report
-from chaos.stillness import Stillness, longest_stillness
-from chaos.upgrades import wrong_holders
+from chaos.stillness import Stillness, longest_outage, longest_stillness, stops_commits
+from chaos.upgrades import unexpected_ends, untrue_successes, wrong_holders
 from demo.history import max_holders
-from devstack.airflow_api import FINAL
 from devstack.audit import TopicRecord, final_totals, read_topic, wrong_totals
 from devstack.workload import Total
 
 RECOVERY_SECONDS = 180.0
-# So long after a fault an upgrade may still end otherwise because of it: what has piled up is being read.
-AFTERMATH_SECONDS = 60.0
 ENRICHED, TOTALS = "orders-enriched", "order-totals"
 ENRICH = "enrich"
 """The query that writes the enriched orders."""
@@ -126,7 +122,8 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         *_of_holders(by_log, together),
         *_of_recovery(journal, recovered),
         *_of_stillness(still),
-        *_of_upgrades(journal),
+        *unexpected_ends(journal),
+        *untrue_successes(journal, facts.records, held),
         *(f"{left} Find out who should have ended or removed it." for left in sorted(facts.leftovers)),
     ]
     return Report(
@@ -144,6 +141,7 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         illegal_records=state.illegal_count,
         wrong_totals=len(wrong),
         longest_recovery_seconds=round(max(still.seconds, *recovered, 0.0), 1),
+        longest_outage_seconds=round(longest_outage(facts.batches or {}), 1),
         leftovers=len(facts.leftovers),
         problems=tuple(problems),
         explained=tuple(each.says for each in doubled if each.explained),
@@ -253,7 +251,8 @@ def _of_recovery(journal: Journal, recovered: Sequence[float]) -> list[str]:
         for seconds in recovered
         if seconds > RECOVERY_SECONDS
     ]
-    last = max((number for number, line in enumerate(journal) if line["what"] == "fault"), default=None)
+    faults = (n for n, line in enumerate(journal) if line["what"] == "fault" and stops_commits(line["target"]))
+    last = max(faults, default=None)
     if last is not None and not any(line["what"] == "recovered" for line in journal[last:]):
         found.append(f"Nobody saw the stream run again after fault {journal[last]['id']}. Read the logs of the watch.")
     return found
@@ -265,17 +264,4 @@ def _of_stillness(still: Stillness) -> list[str]:
     return [
         f"{still.query} committed nothing for {still.seconds:.0f} s from {still.since:.1f} on, while no fault lasted; "
         f"{RECOVERY_SECONDS:.0f} are allowed. Read the control log of that time, and the logs of the watch."
-    ]
-
-
-def _of_upgrades(journal: Journal) -> list[str]:
-    """Upgrades that ended otherwise than without faults, though there was none while they ran or shortly before."""
-    healed = {line["id"]: float(line["at"]) for line in journal if line["what"] == "healed"}
-    faults = [(line["at"], healed.get(line["id"], math.inf)) for line in journal if line["what"] == "fault"]
-    return [
-        f"The run {line['run']} ({line['kind']}) ended as {line['ended']} instead of {line['expected']}, and no fault "
-        "explains it. Read the logs of its tasks."
-        for line in journal
-        if line["what"] == "upgrade" and line["ended"] in FINAL and line["ended"] != line["expected"]
-        if not any(a <= line["at"] and line["at"] - line["seconds"] <= b + AFTERMATH_SECONDS for a, b in faults)
     ]

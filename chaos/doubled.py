@@ -103,7 +103,7 @@ def _strange(
         ]
         if wrote > (times * (1 + len(again)) if hold.ran(batch) else 0):
             return f"not only {hold.incarnation} wrote them while it held"
-        if last is not None and not any(cut.incarnation == last.incarnation for cut in cuts):
+        if last is not None and not any(cut.incarnation == last.incarnation and not cut.of_tasks for cut in cuts):
             return f"{hold.incarnation} ran again what {last.incarnation} had written before it let go by itself"
         last = hold
     return ""

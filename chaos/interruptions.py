@@ -16,7 +16,7 @@ NOTED_WITHIN = 1.0
 SETTLE_SECONDS = {"worker": 30.0, "master": 30.0, "broker": 10.0}
 
 DRIVERS = ("holder", "standby", "holder_python", "standby_python")
-"""Targets that are one driver; the fault's `incarnation` says which."""
+"""Targets that are one driver; the fault's `incarnation` says which. Of an executor it says whose that was."""
 CLUSTER = ("worker", "master", "broker")
 """Targets of which the tasks of any driver may die or time out, until they are back and for some time after."""
 STOPS_PROCESSES = ("kill", "freeze", "clock_jump")
@@ -31,6 +31,7 @@ class Interruption:
     :param until: when its effects were over.
     :param incarnation: whose batches it cuts off; empty: those of whoever ran then.
     :param says: what happened, as half a sentence.
+    :param of_tasks: whether only tasks of that driver were cut off, which it tries again.
     :param of_hold: whether it is the end of that driver's hold, after which it runs nothing again.
     """
 
@@ -39,6 +40,7 @@ class Interruption:
     incarnation: str
     says: str
     of_hold: bool = False
+    of_tasks: bool = False
 
 
 def interruptions(journal: Sequence[Mapping[str, Any]], found: Sequence[Hold]) -> list[Interruption]:
@@ -68,7 +70,7 @@ def explanations(batch: Batch, among: Sequence[Interruption], found: Sequence[Ho
         if not each.incarnation or any(h.incarnation == each.incarnation and h.ran(batch) for h in found)
         if batch.open_within(each.since, each.until)
     ]
-    struck = {each.incarnation for each in cuts if not each.of_hold}
+    struck = {each.incarnation for each in cuts if not each.of_hold and not each.of_tasks}
     return [each for each in cuts if not each.of_hold or each.incarnation not in struck]
 
 
@@ -76,12 +78,13 @@ def _of_fault(fault: Mapping[str, Any], healed: float | None) -> Interruption | 
     kind, target, at = fault["kind"], fault["target"], fault["at"]
     if kind not in STOPS_PROCESSES or target not in (*DRIVERS, *CLUSTER, "executor"):
         return None
-    if target in DRIVERS and not fault["incarnation"]:
+    if target not in CLUSTER and not fault["incarnation"]:
         return None  # it may have been any driver, so it explains nothing
     over = at
     if kind == "freeze":
         over = max(healed or at, at + fault["seconds"])
     if target in CLUSTER:
         over = max(over, healed or at) + SETTLE_SECONDS[target]
-    struck = fault["incarnation"] if target in DRIVERS else ""
-    return Interruption(at - NOTED_WITHIN, over, struck, f"fault {fault['id']} ({kind} of {target})")
+    struck = "" if target in CLUSTER else fault["incarnation"]
+    says = f"fault {fault['id']} ({kind} of {target})"
+    return Interruption(at - NOTED_WITHIN, over, struck, says, of_tasks=target == "executor")

@@ -32,8 +32,8 @@ COLUMN_OF = {
 }
 """The column of each kind of fault that has one."""
 TASK_SECONDS = 20.0
-"""A fault of the folder that is shorter may miss every task, so it does not count for them: the watch of a run looks
-every 20 s."""
+"""A fault of the folder that is shorter may miss every task and the triggerer, so it does not count for them: the watch
+of a run looks every 20 s."""
 
 _STORE = ("slow store", "full disk")
 
@@ -71,21 +71,26 @@ def possible() -> list[str]:
 def cells_of(journal: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return the cells that a run's faults have filled, each with how often."""
     found: Counter[str] = Counter()
-    for line in journal:
+    lines = list(journal)
+    users = {line["id"]: line.get("users", ()) for line in lines if line["what"] == "healed"}
+    for line in lines:
         column = COLUMN_OF.get(line["kind"]) if line["what"] == "fault" else None
         if column is None:
             continue
         state = line["state"]
-        struck = _users(line) if line["target"] == "control" else [line["target"]]
+        struck = _users(line, users.get(line["id"], ())) if line["target"] == "control" else [line["target"]]
         found.update(cell(state, process, column) for process in struck)
     return dict(found)
 
 
-def _users(fault: Mapping[str, Any]) -> list[str]:
-    """Return the processes that a fault of the control folder strikes: drivers that were there, triggerer and task."""
+def _users(fault: Mapping[str, Any], lived: Iterable[str]) -> list[str]:
+    """Return the processes that a fault of the control folder strikes: drivers that were there, triggerer and task.
+
+    :param lived: those that lived at some time while it lasted.
+    """
     never, state = impossible(), fault["state"]
-    found = [name for name in (*fault["drivers"], "triggerer") if cell(state, name, "slow store") not in never]
-    return [*found, "task"] if fault["seconds"] >= TASK_SECONDS else found
+    waiting = [name for name in ("triggerer", "task") if name in lived and fault["seconds"] >= TASK_SECONDS]
+    return [name for name in (*fault["drivers"], *waiting) if cell(state, name, "slow store") not in never]
 
 
 def add(journal: Sequence[Mapping[str, Any]], *, seed: int, commit: str, path: Path = CELLS) -> dict[str, int]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from airflow_stream_provider.checkpoint.logs import numeric_names
 from chaos.faults import Nemesis
 from chaos.journal import Journal
+from chaos.stillness import without
 
 RECOVERY_SECONDS = 180.0
 
@@ -39,7 +40,7 @@ class Recovery:
             return False
         if not healed or self._noted == healed:
             return True
-        seconds = round(time.time() - healed, 1)
+        seconds = round(without(self._nemesis.excused, healed, time.time()), 1)
         if self._runs(healed):
             self._noted = healed
             self._journal.note("recovered", fault=self._nemesis.last_fault, seconds=seconds)

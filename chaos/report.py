@@ -36,6 +36,7 @@ class Report:
     :param wrong_totals: customers whose last totals are wrong.
     :param longest_recovery_seconds: longest time from the end of the last fault to a holder that commits, and longest
         time without a commit of a query while no fault lasted.
+    :param longest_outage_seconds: longest time from one commit of a query to its next, whatever the faults.
     :param leftovers: processes, clones and temporary files that were left.
     :param problems: a sentence for everything that is not as it must be; the run has failed when there is one.
     :param explained: a sentence for each batch whose orders were doubled, with what cut it off.
@@ -56,6 +57,7 @@ class Report:
     illegal_records: int = 0
     wrong_totals: int = 0
     longest_recovery_seconds: float = 0.0
+    longest_outage_seconds: float = 0.0
     leftovers: int = 0
     problems: tuple[str, ...] = ()
     explained: tuple[str, ...] = ()

@@ -1,40 +1,127 @@
-"""What came of upgrades, by the control log: no refused release ever holds, and no bad one stays."""
+"""What came of upgrades and roll-backs, by the control log and the journal: what they say they did, they have done."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.planning.descent import family
 from chaos.holds import Hold
 from chaos.plan import BAD, REFUSED
+from chaos.stillness import stops_commits
 from devstack.airflow_api import FINAL
 
+# So long after a fault an upgrade may still end otherwise because of it: what has piled up is being read.
+AFTERMATH_SECONDS = 60.0
+EITHER = ""
+"""What is expected of an upgrade whose end depends on who comes first."""
 
-def wrong_holders(
-    journal: Sequence[Mapping[str, Any]], records: Sequence[tuple[Record, float]], held: Sequence[Hold]
-) -> list[str]:
+Journal = Sequence[Mapping[str, Any]]
+Records = Sequence[tuple[Record, float]]
+
+
+def wrong_holders(journal: Journal, records: Records, held: Sequence[Hold]) -> list[str]:
     """Return a sentence for each upgrade whose release held although it may not, whatever faults there were.
+
+    A bad one may stay where the task that judges it may have been struck: it takes back only what it found to be bad.
 
     :param records: the control log; its `declared` records name the run that an upgrade is.
     :param held: all holds by the log.
     """
+    unjudged = [(at, over) for at, over, target in _faults(journal) if target == "control" or not stops_commits(target)]
     found = []
-    for line in journal:
-        if line["what"] != "upgrade" or line["kind"] not in (REFUSED, BAD):
-            continue
-        deployments = {r["deployment"] for r, _ in records if r.kind == Kind.DECLARED and f"/{line['run']}/" in r.by}
-        holds = [hold for hold in held if deployment_of(hold.incarnation) in deployments]
+    for line in _ended(journal, REFUSED, BAD):
+        holds = [hold for hold in held if deployment_of(hold.incarnation) in _declared(line, records)]
         if line["kind"] == REFUSED and holds:
             found.append(
                 f"{holds[0].incarnation} acquired, though its release was to be refused (run {line['run']}). Read what "
                 "its rehearsal found."
             )
         at_end = [hold for hold in holds if hold.since <= line["at"] < hold.until]
-        if line["kind"] == BAD and line["ended"] in FINAL and at_end:
+        judged = line["ended"] == "success" or not _meets(line, unjudged)
+        if line["kind"] == BAD and line["ended"] in FINAL and at_end and judged:
             found.append(
                 f"{at_end[0].incarnation} of a bad release still held when its run {line['run']} ended as "
                 f"{line['ended']}. Read the logs of its soak."
             )
     return found
+
+
+def untrue_successes(journal: Journal, records: Records, held: Sequence[Hold]) -> list[str]:
+    """Return a sentence for each run that ended as success and changed nothing, whatever faults there were.
+
+    An upgrade has made a deployment hold that it declared, or that the watch declared of that again. A roll-back has
+    made another deployment hold, or was skipped.
+
+    :param held: all holds by the log.
+    """
+    state = fold(record for record, _ in records)
+    found = []
+    for line in journal:
+        if line["what"] != "upgrade" or line["ended"] != "success" or line["kind"] in (REFUSED, BAD):
+            continue
+        began = line["at"] - line["seconds"]
+        holders = {deployment_of(hold.incarnation) for hold in held if began <= hold.since <= line["at"]}
+        bad = line.get("deployment")
+        if bad is not None:
+            if not line.get("skipped") and not holders - {bad}:
+                found.append(
+                    f"The roll-back {line['run']} ended as success, and none but {bad} acquired meanwhile. "
+                    "Read the log of its task."
+                )
+        elif not holders & {name for each in _declared(line, records) for name in family(state, each)}:
+            found.append(
+                f"The run {line['run']} ({line['kind']}) ended as success, and no deployment of it acquired. "
+                "Read the logs of its tasks."
+            )
+    return found
+
+
+def unexpected_ends(journal: Journal) -> list[str]:
+    """Return a sentence for each upgrade that ended otherwise than without faults, though none was there.
+
+    None was there when none lasted while it ran, and the stream had run again for a minute since the last one.
+    """
+    faults = [(at, over + AFTERMATH_SECONDS) for at, over, _ in _faults(journal)]
+    return [
+        f"The run {line['run']} ({line['kind']}) ended as {line['ended']} instead of {line['expected']}, and no fault "
+        "explains it. Read the logs of its tasks."
+        for line in journal
+        if line["what"] == "upgrade" and line["ended"] in FINAL and line["expected"] not in (EITHER, line["ended"])
+        if not _meets(line, faults)
+    ]
+
+
+def _ended(journal: Journal, *kinds: str) -> Iterable[Mapping[str, Any]]:
+    return (line for line in journal if line["what"] == "upgrade" and line["kind"] in kinds)
+
+
+def _declared(line: Mapping[str, Any], records: Records) -> set[str]:
+    """Return the deployments that the run of an upgrade has declared."""
+    return {record["deployment"] for record, _ in records if _is_of(record, line["run"])}
+
+
+def _is_of(record: Record, run: str) -> bool:
+    return record.kind == Kind.DECLARED and f"/{run}/" in record.by
+
+
+def _faults(journal: Journal) -> list[tuple[float, float, str]]:
+    """Return when each fault began, when the stream ran again after it, and its target."""
+    healed = {line["id"]: float(line["at"]) for line in journal if line["what"] == "healed"}
+    recovered = [float(line["at"]) for line in journal if line["what"] == "recovered"]
+    found = []
+    for line in journal:
+        if line["what"] == "fault":
+            over = healed.get(line["id"], math.inf)
+            if stops_commits(line["target"]):
+                over = min((at for at in recovered if at >= over), default=over)
+            found.append((float(line["at"]), over, str(line["target"])))
+    return found
+
+
+def _meets(line: Mapping[str, Any], spans: Iterable[tuple[float, float]]) -> bool:
+    return any(begin <= line["at"] and line["at"] - line["seconds"] <= end for begin, end in spans)

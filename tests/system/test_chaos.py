@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 KEYS = {
     *("seed", "minutes", "commit", "faults", "cells", "upgrades", "produced", "lost", "doubled", "doubled_unexplained"),
     *("max_holders", "illegal_records", "wrong_totals", "longest_recovery_seconds", "leftovers", "problems"),
+    "longest_outage_seconds",
 }
 
 

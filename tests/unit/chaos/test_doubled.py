@@ -87,7 +87,7 @@ def test_more_copies_than_cuts() -> None:
 
 
 def test_an_executor_that_was_killed_does_not_explain_what_a_hand_over_doubled() -> None:
-    killed = fault(111.0, target="executor", incarnation="")
+    killed = fault(111.0, target="executor", incarnation=OLD)
     report = judged(in_two_holds(released(OLD, None, None), 111.0, 114.0), killed, RECOVERED)
     assert report.doubled_unexplained == 1
     assert f"{NEW} ran again what {OLD} had written before it let go by itself" in report.problems[0]

@@ -18,8 +18,8 @@ HEALED = {"at": 130.0, "what": "healed", "id": "f1"}
         (fault(110.0, target="standby_python", incarnation=NEW), 110.0, 110.0, NEW),
         (fault(110.0, kind="clock_jump"), 110.0, 110.0, OLD),
         (fault(110.0, kind="freeze", seconds=5.0), 110.0, 130.0, OLD),
-        (fault(110.0, target="executor"), 110.0, 110.0, ""),
-        (fault(110.0, target="broker"), 110.0, 130.0 + SETTLE_SECONDS["broker"], ""),
+        (fault(110.0, target="executor"), 110.0, 110.0, OLD),
+        (fault(110.0, target="broker", incarnation=""), 110.0, 130.0 + SETTLE_SECONDS["broker"], ""),
         (fault(110.0, kind="freeze", target="worker", seconds=60.0), 110.0, 170.0 + SETTLE_SECONDS["worker"], ""),
     ],
 )
@@ -35,6 +35,7 @@ def test_when_and_whom_a_fault_strikes(struck: dict[str, object], since: float, 
         fault(110.0, kind="torn_heartbeat"),
         fault(110.0, target="scheduler"),
         fault(110.0, incarnation=""),
+        fault(110.0, target="executor", incarnation=""),
         {"at": 110.0, "what": "skipped", "id": "f1", "why": "its event never came"},
     ],
 )

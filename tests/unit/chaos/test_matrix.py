@@ -37,21 +37,30 @@ def test_the_plan_aims_at_every_cell_of_a_process_that_can_exist() -> None:
         (fault(1.0, kind="hang", target="control", seconds=5.0), ["running/holder/slow store"]),
         (
             fault(1.0, kind="away", target="control", state="down", seconds=50.0, drivers=["holder", "standby"]),
-            ["down/standby/slow store", "down/triggerer/slow store", "down/task/slow store"],
+            ["down/standby/slow store"],
         ),
         (
-            fault(1.0, kind="away", target="control", state="down", seconds=5.0, drivers=[]),
-            ["down/triggerer/slow store"],
+            fault(1.0, id="met", kind="away", target="control", state="down", seconds=20.0, drivers=[]),
+            ["down/triggerer/slow store", "down/task/slow store"],
+        ),
+        (
+            fault(1.0, id="met", kind="away", target="control", state="down", seconds=19.0, drivers=[]),
+            [],
+        ),
+        (
+            fault(1.0, id="met", kind="away", target="control", seconds=20.0, drivers=[]),
+            ["running/task/slow store"],
         ),
         (
             fault(1.0, kind="read_only", target="control", state="ready", seconds=5.0, drivers=["holder", "standby"]),
-            ["ready/holder/full disk", "ready/standby/full disk", "ready/triggerer/full disk"],
+            ["ready/holder/full disk", "ready/standby/full disk"],
         ),
         ({"at": 1.0, "what": "upgrade", "kind": "good"}, []),
     ],
 )
 def test_the_cells_of_a_fault(line: dict[str, object], names: list[str]) -> None:
-    assert cells_of([line]) == dict.fromkeys(names, 1)
+    healed = {"at": 60.0, "what": "healed", "id": "met", "users": ["holder", "task", "triggerer"]}
+    assert cells_of([line, healed]) == dict.fromkeys(names, 1)
 
 
 def test_the_page_has_the_states() -> None:

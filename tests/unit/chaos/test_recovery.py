@@ -26,6 +26,7 @@ class SaidByTheNemesis:
         self.lasting = 0
         self.last_healed = 0.0
         self.last_fault = "1.1"
+        self.excused: list[tuple[float, float]] = []
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[Events]:
@@ -104,3 +105,10 @@ def test_a_later_fault_begins_the_time_anew(site: Site) -> None:
     assert site.recovery.look()
     site.nemesis.last_healed = time.time() - 5
     assert not site.recovery.look()
+
+
+def test_the_time_in_which_airflow_was_away_does_not_count(site: Site) -> None:
+    site.nemesis.last_healed = healed = time.time() - RECOVERY_SECONDS - 1
+    site.nemesis.excused = [(healed + 10, healed + 70)]
+    assert not site.recovery.look()
+    assert site.noted("problem") == []

@@ -12,6 +12,7 @@ from chaos.report import Report
 KEYS = (
     *("seed", "minutes", "faults", "cells", "upgrades", "produced", "lost", "doubled", "doubled_unexplained"),
     *("max_holders", "illegal_records", "wrong_totals", "longest_recovery_seconds", "leftovers", "problems"),
+    "longest_outage_seconds",
     *("commit", "machine"),
 )
 REPORT = Report(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from chaos.batches import Batch
-from chaos.stillness import Stillness, longest_stillness
+from chaos.stillness import Stillness, longest_outage, longest_stillness, without
 from tests.support.chaos_facts import fault
 
 
@@ -42,3 +42,21 @@ def test_the_time_of_a_fault_does_not_count(begins: float, ends: float, since: f
 def test_one_more_commit_after_a_fault_hides_nothing() -> None:
     found = longest_stillness({"enrich": committed(10, 21, 300)}, [fault(15.0), healed(20.0)])
     assert found == Stillness("enrich", 21, 300)
+
+
+def test_a_fault_that_stops_no_commits_does_not_begin_the_time_anew() -> None:
+    short = [{**fault(at, target="triggerer"), "id": str(at)} for at in (100.0, 200.0, 300.0)]
+    over = [{**healed(at + 1.0), "id": str(at)} for at in (100.0, 200.0, 300.0)]
+    assert longest_stillness({"enrich": committed(10, 410)}, [*short, *over]).seconds == 400 - 3
+    frozen = fault(100.0, kind="freeze", target="scheduler")
+    assert longest_stillness({"enrich": committed(10, 410)}, [frozen, healed(160.0)]).seconds == 400 - 60
+
+
+def test_the_longest_outage_counts_whatever_the_faults() -> None:
+    assert longest_outage({"enrich": committed(10, 100), "totals": committed(5, 120)}) == 115
+    assert longest_outage({"enrich": []}) == 0
+
+
+def test_time_in_no_span() -> None:
+    assert without([(0.0, 2.0), (1.0, 3.0), (8.0, 20.0)], 1.0, 10.0) == 5.0
+    assert without([], 1.0, 10.0) == 9.0

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from chaos.holds import holds
-from chaos.upgrades import wrong_holders
-from tests.support.chaos_facts import later, timed
-from tests.support.story import HANDED_OVER, NEW, PREPARED, fenced
+from chaos.upgrades import EITHER, unexpected_ends, untrue_successes, wrong_holders
+from tests.support.chaos_facts import fault, later, timed
+from tests.support.story import HANDED_OVER, NEW, NEW_DEPLOYMENT, OLD_DEPLOYMENT, PREPARED, fenced
 
 RECORDS = [
     (replace(r, by="airflow:up/run-2/submit") if r.kind == "declared" and r["deployment"] in NEW else r, at)
@@ -36,7 +36,44 @@ def test_a_bad_release_does_not_hold_when_its_run_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [upgrade("good"), upgrade("bad", run="run-1"), upgrade("bad", ended="cancelled"), {"what": "fault"}]
+    "other", [upgrade("good"), upgrade("bad", run="run-1"), upgrade("bad", ended="cancelled"), fault(110.0)]
 )
 def test_other_upgrades_may_hold(other: dict[str, Any]) -> None:
     assert wrong_holders([other], RECORDS, holds(RECORDS)) == []
+
+
+@pytest.mark.parametrize("target", ["task", "scheduler", "triggerer", "control"])
+def test_a_bad_release_may_stay_when_its_judge_was_struck(target: str) -> None:
+    held = holds(RECORDS)
+    journal = [fault(90.0, target=target), {"at": 91.0, "what": "healed", "id": "f1"}]
+    assert wrong_holders([*journal, upgrade("bad")], RECORDS, held) == []
+    assert len(wrong_holders([*journal, upgrade("bad", ended="success")], RECORDS, held)) == 1
+    assert len(wrong_holders([*journal, upgrade("bad", seconds=20.0)], RECORDS, held)) == 1
+    assert len(wrong_holders([fault(90.0, target="executor"), upgrade("bad")], RECORDS, held)) == 1
+
+
+@pytest.mark.parametrize("kind", ["good", "four_in_a_row", "two_at_once", "cleared_task"])
+def test_a_success_means_that_a_deployment_of_the_run_acquired(kind: str) -> None:
+    done = upgrade(kind, ended="success")
+    struck = fault(110.0)
+    assert untrue_successes([struck, done], RECORDS, holds(RECORDS)) == []
+    before = RECORDS[: len(PREPARED)]
+    [says] = untrue_successes([struck, done], before, holds(before))
+    assert says.startswith(f"The run run-2 ({kind}) ended as success, and no deployment of it acquired.")
+    assert untrue_successes([upgrade(kind)], before, holds(before)) == []
+    assert len(untrue_successes([upgrade(kind, ended="success", run="run-1")], RECORDS, holds(RECORDS))) == 1
+
+
+def test_a_roll_back_that_succeeds_has_changed_the_holder_or_says_that_it_was_skipped() -> None:
+    back = upgrade("roll_back", ended="success", deployment=OLD_DEPLOYMENT, skipped=False, seconds=22.0)
+    held = holds(RECORDS)
+    assert untrue_successes([back], RECORDS, held) == []
+    [says] = untrue_successes([{**back, "deployment": NEW_DEPLOYMENT}], RECORDS, held)
+    assert f"none but {NEW_DEPLOYMENT} acquired meanwhile" in says
+    assert len(untrue_successes([{**back, "seconds": 10.0}], RECORDS, held)) == 1
+    assert untrue_successes([{**back, "seconds": 10.0, "skipped": True}], RECORDS, held) == []
+
+
+def test_of_two_at_once_either_may_fail() -> None:
+    assert unexpected_ends([upgrade("two_at_once", expected=EITHER)]) == []
+    assert len(unexpected_ends([upgrade("good", expected="success")])) == 1
