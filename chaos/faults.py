@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import psutil
@@ -15,14 +16,22 @@ from airflow_stream_provider.control import ControlLog
 from chaos.clock import Clocks
 from chaos.events import Events
 from chaos.journal import Journal
-from chaos.plan import PlannedFault
+from chaos.plan import Cell, PlannedFault
+from chaos.states import REQUESTED
+from chaos.stillness import stops_commits
 from chaos.store_faults import ControlFolder
 from chaos.targets import Targets, send
 from devstack.stack import LocalStack
 
 POLL_SECONDS = 0.02
+# `released`, which comes next, may last 8 ms.
+REQUESTED_POLL_SECONDS = 0.005
 PROCESSES_SECONDS = 0.4
+# So long a part may need, once it is started again, until its port answers.
+SERVES_SECONDS = 60.0
 STORE = frozenset({"hang", "full", "read_only", "away"})
+# Who may use the control folder.
+USERS = ("holder", "standby", "triggerer", "task")
 
 
 @dataclass
@@ -31,10 +40,14 @@ class _Armed:
 
     id: str
     plan: PlannedFault
+    began: float = 0.0
     heal_at: float = 0.0
     processes: list[psutil.Process] = field(default_factory=list)
     part: str = ""
     incarnation: str = ""
+    # Of the folder: who lived at some time while it failed.
+    users: set[str] = field(default_factory=set)
+    undone_at: float = 0.0
 
 
 class Nemesis:
@@ -66,6 +79,9 @@ class Nemesis:
         self._journal = journal
         self._say = say
         self._targets = Targets(stack)
+        self._missed: set[Cell] = set()
+        # Faults that stop nothing, but may keep a stream that is down from being looked after: begin and end.
+        self._excused: list[tuple[float, float]] = []
         self._waiting: list[_Armed] = []
         self._lasting: list[_Armed] = []
         self._lock = threading.RLock()
@@ -90,7 +106,7 @@ class Nemesis:
         with self._lock:
             self.check()
             self.events.begin()
-            self.last_fault, self.last_healed = "", 0.0
+            self._missed = set()
             self._waiting = [_Armed(f"{number}.{n}", fault) for n, fault in enumerate(faults, 1)]
 
     @property
@@ -99,6 +115,19 @@ class Nemesis:
         with self._lock:
             self.check()
             return len(self._waiting)
+
+    @property
+    def missed(self) -> set[Cell]:
+        """The cells of this scenario that were not reached: no event came, or it was over when the fault struck."""
+        with self._lock:
+            return set(self._missed)
+
+    @property
+    def excused(self) -> Sequence[tuple[float, float]]:
+        """When faults lasted that can stop no commits, but may delay a recovery, in seconds since 1970."""
+        with self._lock:
+            going = [(a.began, math.inf) for a in self._lasting if not stops_commits(a.plan.target)]
+            return [*self._excused, *going]
 
     @property
     def lasting(self) -> int:
@@ -110,6 +139,7 @@ class Nemesis:
         """Give up the faults whose event has not come."""
         with self._lock:
             for armed in self._waiting:
+                self._missed.add(armed.plan.cell)
                 self._journal.note("skipped", id=armed.id, why=f"{armed.plan.trigger.sentence}: {why}", **_cell(armed))
                 self._say(
                     f"    skipped: {armed.plan.kind} of {armed.plan.target}, {armed.plan.trigger.sentence} ({why})"
@@ -121,7 +151,8 @@ class Nemesis:
         with self._lock:
             self.skip("the run ends")
             for armed in list(self._lasting):
-                self._heal(armed)
+                while not self._heal(armed):
+                    time.sleep(POLL_SECONDS)
 
     def check(self) -> None:
         """Raise the error with which the thread has ended, if it has."""
@@ -131,9 +162,9 @@ class Nemesis:
     def _run(self) -> None:
         looked = 0.0
         try:
-            while not self._stopped.wait(POLL_SECONDS):
+            while not self._stopped.wait(REQUESTED_POLL_SECONDS if self.events.name == REQUESTED else POLL_SECONDS):
                 with self._lock:
-                    if self._waiting and time.monotonic() - looked > PROCESSES_SECONDS:
+                    if (self._waiting or self._folder_fails) and time.monotonic() - looked > PROCESSES_SECONDS:
                         self._targets.look()
                         looked = time.monotonic()
                     self.events.look()
@@ -156,27 +187,33 @@ class Nemesis:
 
     def _begin(self, armed: _Armed) -> None:
         plan, events = armed.plan, self.events
+        if plan.trigger.with_standby and "standby" not in self._drivers():
+            return
         if plan.target != "control":
             armed.processes = self._targets.find(plan.target, events)
             if not armed.processes:
                 return  # not there yet; the event may come again
-            armed.incarnation = events.incarnation(plan.target) if plan.target not in _PARTS else ""
+            armed.incarnation = self._targets.incarnation(plan.target, events)
             if plan.kind == "torn_heartbeat" and not armed.incarnation:
                 return  # its first heartbeat is still to come
             armed.part = self._targets.part(plan.target, events)
-        state = events.name
+        state, drivers = events.name, self._drivers()
         self._act(armed)
         self._waiting.remove(armed)
+        armed.began = time.time()
+        if state != plan.trigger.state:
+            self._missed.add(plan.cell)
         armed.heal_at = time.monotonic() + plan.seconds
         self._lasting.append(armed)
-        self.last_fault = armed.id
+        if stops_commits(plan.target):
+            self.last_fault = armed.id
         self._journal.note(
             "fault",
             id=armed.id,
             **_cell(armed) | {"state": state},
             incarnation=armed.incarnation,
             pids=[process.pid for process in armed.processes],
-            drivers=[target for target in ("holder", "standby") if events.incarnation(target)],
+            drivers=drivers,
             seconds=plan.seconds,
             jump=plan.jump,
             trigger=plan.trigger.sentence,
@@ -187,7 +224,7 @@ class Nemesis:
     def _act(self, armed: _Armed) -> None:
         plan = armed.plan
         if plan.kind == "kill":
-            send(armed.processes, signal.SIGKILL)
+            self._targets.kill(armed.processes)
         elif plan.kind == "freeze":
             send(armed.processes, signal.SIGSTOP)
         elif plan.kind == "clock_jump":
@@ -197,12 +234,42 @@ class Nemesis:
 
     def _end_what_is_due(self) -> None:
         for armed in list(self._lasting):
+            if armed.plan.kind in STORE:
+                armed.users |= {name for name in USERS if name not in armed.users and self._lives(name)}
             if armed.plan.kind == "torn_heartbeat":
                 self._control.tear_heartbeats(armed.incarnation)
             if time.monotonic() >= armed.heal_at:
                 self._heal(armed)
 
-    def _heal(self, armed: _Armed) -> None:
+    @property
+    def _folder_fails(self) -> bool:
+        return any(armed.plan.kind in STORE for armed in self._lasting)
+
+    def _lives(self, target: str) -> bool:
+        return bool(self._targets.find(target, self.events))
+
+    def _drivers(self) -> list[str]:
+        """Return which of the drivers have a name and live."""
+        return [name for name in ("holder", "standby") if self.events.incarnation(name) and self._lives(name)]
+
+    def _heal(self, armed: _Armed) -> bool:
+        """End a fault, and return whether it is over: a part that was killed is back when it serves."""
+        now = time.monotonic()
+        if not armed.undone_at:
+            self._undo(armed)
+            armed.undone_at = now
+        back = armed.part if armed.plan.kind == "kill" else ""
+        if back and not self._targets.serves(back) and now - armed.undone_at < SERVES_SECONDS:
+            return False
+        self._lasting.remove(armed)
+        if stops_commits(armed.plan.target):
+            self.last_healed = time.time()
+        else:
+            self._excused.append((armed.began, time.time()))
+        self._journal.note("healed", id=armed.id, users=sorted(armed.users))
+        return True
+
+    def _undo(self, armed: _Armed) -> None:
         plan = armed.plan
         if plan.kind == "freeze":
             send(armed.processes, signal.SIGCONT)
@@ -212,18 +279,12 @@ class Nemesis:
             self._clocks.set_right([process.pid for process in armed.processes])
         elif plan.kind in STORE:
             self._control.heal(plan.kind)
-        self._lasting.remove(armed)
-        self.last_healed = time.time()
-        self._journal.note("healed", id=armed.id)
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[Events]:
         """Give the events to another thread, while none is added."""
         with self._lock:
             yield self.events
-
-
-_PARTS = ("worker", "master", "broker", "scheduler", "triggerer", "task", "executor")
 
 
 def _cell(armed: _Armed) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,8 +10,9 @@ import requests
 
 from chaos.faults import Nemesis
 from chaos.journal import Journal
-from chaos.plan import BAD, CLEARED_TASK, GOOD, NEXT_IN_ROW, NOTHING, REFUSED, ROLL_BACK, ROWS, Scenario
+from chaos.plan import BAD, GOOD, NEXT_IN_ROW, NOTHING, REFUSED, ROLL_BACK, ROWS, TWO_AT_ONCE, Cell, Scenario
 from chaos.recovery import RECOVERY_SECONDS, Recovery
+from chaos.upgrades import AFTERMATH_SECONDS, EITHER
 from chaos.world import BACK_DAG, UPGRADE_DAG, World
 from devstack.airflow_api import FINAL
 from devstack.errors import StackError
@@ -24,7 +24,6 @@ EVENT_SECONDS, QUIET_SECONDS = 240.0, 20.0
 RUN_SECONDS = 600.0
 WRONG = ("--totals-by", "customer", "country")  # another state: its rehearsal is refused
 SLOW = ("--score",)
-TASKS = ("check", "submit", "hand_over", "soak")
 
 
 @dataclass
@@ -34,6 +33,7 @@ class _Upgrade:
     run: str
     expected: str
     began: float
+    deployment: str = ""  # of a roll-back: what shall not hold any more
     ended: str = ""
 
 
@@ -81,21 +81,30 @@ class Person:
         if self._upgrades[-1].ended != "success":
             raise StackError("The first release was refused.", next_step="Read the logs of Airflow's tasks.")
 
-    def carry_out(self, scenario: Scenario) -> None:
-        """Carry out a scenario to its end: all faults over, the stream running, the runs ended that it waits for."""
+    def carry_out(self, scenario: Scenario) -> set[Cell]:
+        """Carry out a scenario to its end: all faults over, the stream running, the runs ended that it waits for.
+
+        Of upgrades in a row only the last one comes so far: the next one begins when one ends, and so do its faults.
+
+        :return: the cells that it has not reached.
+        """
         self._say(f"{scenario.number}. {scenario.action}, with {len(scenario.faults)} faults")
         self._upgrades = [upgrade for upgrade in self._upgrades if not upgrade.ended]
         self._nemesis.arm(scenario.number, scenario.faults)
-        draw = random.Random(f"scenario {scenario.number}")
+        if not scenario.faults:
+            self._wait_for_calm()
         if scenario.action != NEXT_IN_ROW:
             self._ask(scenario.action)
         elif not self._upgrades:
             self._ask(GOOD)  # the others of the row have ended already
         in_row = scenario.action in (*ROWS, NEXT_IN_ROW)
         self._awaited = self._upgrades[:1] if in_row else list(self._upgrades)
-        self._meanwhile(scenario, draw)
-        self._recover()
+        others_wait = in_row and len(self._upgrades) > 1
+        self._meanwhile(scenario, others_wait)
+        if not others_wait:
+            self._recover()
         self._wait_for_runs()
+        return self._nemesis.missed
 
     def finish(self) -> None:
         """Cancel the upgrades that still wait for their turn, and wait for the one that is under way."""
@@ -109,11 +118,15 @@ class Person:
         if action == NOTHING:
             return
         try:
-            if action == ROLL_BACK:
+            if action in (ROLL_BACK, TWO_AT_ONCE):
+                # At once with a roll-back either may win, and the other says so.
+                expected = EITHER if action == TWO_AT_ONCE else "success"
                 with self._nemesis.quiet() as events:
                     deployment = events.state.holding_deployment
                 if deployment is not None:
-                    self._trigger(action, BACK_DAG, {"deployment": deployment.id})
+                    self._trigger(action, BACK_DAG, {"deployment": deployment.id}, expected, deployment.id)
+                if action == TWO_AT_ONCE:
+                    self._upgrade(action, expected=expected)
                 return
             wrong = {REFUSED: WRONG, BAD: SLOW}.get(action, ())
             for _ in range(ROWS.get(action, 1)):
@@ -122,18 +135,29 @@ class Person:
             # The run may be there or not: a person would look, and go on.
             self._say(f"    {action} could not be asked for: {type(error).__name__}")
 
-    def _meanwhile(self, scenario: Scenario, draw: random.Random) -> None:
-        """Wait until no fault is left, and clear a task in the middle if that is asked for."""
+    def _wait_for_calm(self) -> None:
+        """Wait until no earlier fault can be the reason when an upgrade ends otherwise than it should."""
+        until = time.monotonic() + AFTERMATH_SECONDS
+        while time.monotonic() < until:
+            self._pause()
+
+    def _meanwhile(self, scenario: Scenario, others_wait: bool) -> None:
+        """Wait until no fault is left, and clear a task in the middle if that is asked for.
+
+        :param others_wait: upgrades of the same row wait; what comes after this one's end is theirs.
+        """
         began = quiet = time.monotonic()
-        clear_at = began + draw.uniform(5, 45) if scenario.action == CLEARED_TASK else None
-        task = draw.choice(TASKS)
+        clear_at = began + scenario.clear_after if scenario.clears else None
         while self._nemesis.waiting or self._nemesis.lasting or clear_at:
             now = time.monotonic()
             if clear_at and now > clear_at:
                 clear_at = None
-                self._clear(task)
+                self._clear(scenario.clears)
             ended = self._all_ended()
             quiet = quiet if self._recovery.look() and ended else now
+            if others_wait and ended:
+                self._nemesis.skip("the upgrade is over")
+                return
             if now - quiet > QUIET_SECONDS or now - began > EVENT_SECONDS:
                 self._nemesis.skip("the event has not come")
                 clear_at = None
@@ -169,14 +193,15 @@ class Person:
         self._world.api.call("PATCH", f"dags/{upgrade.dag}/dagRuns/{upgrade.run}", json={"state": "failed"})
 
     def _all_ended(self) -> bool:
-        for upgrade in self._awaited:
-            if not upgrade.ended:
-                try:
-                    state = self._world.api.run_state(upgrade.dag, upgrade.run)
-                except requests.RequestException:
-                    return False  # the API server is busy
-                if state in FINAL:
-                    self._end(upgrade, state)
+        for upgrade in [each for each in self._awaited if not each.ended]:
+            try:
+                state = self._world.api.run_state(upgrade.dag, upgrade.run)
+                if state not in FINAL:
+                    continue
+                states = self._world.api.task_states(upgrade.dag, upgrade.run)
+            except requests.RequestException:
+                return False  # the API server is busy
+            self._end(upgrade, state, skipped="skipped" in states.values())
         return all(upgrade.ended for upgrade in self._awaited)
 
     def _upgrade(self, kind: str, *arguments: str, expected: str = "success") -> None:
@@ -189,26 +214,31 @@ class Person:
         }
         self._trigger(kind, UPGRADE_DAG, conf, expected)
 
-    def _trigger(self, kind: str, dag: str, conf: Mapping[str, object], expected: str = "success") -> None:
+    def _trigger(self, kind: str, dag: str, conf: Mapping[str, object], expected: str, deployment: str = "") -> None:
+        began = time.time()
         run = self._world.api.trigger(dag, conf)
-        self._upgrades.append(_Upgrade(kind, dag, run, expected, time.time()))
+        self._upgrades.append(_Upgrade(kind, dag, run, expected, began, deployment))
 
-    def _end(self, upgrade: _Upgrade, ended: str) -> None:
+    def _end(self, upgrade: _Upgrade, ended: str, *, skipped: bool = False) -> None:
         upgrade.ended = ended
         seconds = round(time.time() - upgrade.began, 1)
-        self._journal.note(
-            "upgrade", kind=upgrade.kind, run=upgrade.run, expected=upgrade.expected, ended=ended, seconds=seconds
-        )
-        self._say(f"    {upgrade.kind}: {ended} after {seconds:.0f} s (without faults: {upgrade.expected})")
+        back = {"deployment": upgrade.deployment, "skipped": skipped} if upgrade.deployment else {}
+        what = {"kind": upgrade.kind, "run": upgrade.run, "expected": upgrade.expected, "ended": ended}
+        self._journal.note("upgrade", **what, seconds=seconds, **back)
+        self._say(f"    {upgrade.kind}: {ended} after {seconds:.0f} s (without faults: {upgrade.expected or 'either'})")
 
     def _clear(self, task: str) -> None:
-        for upgrade in [each for each in self._upgrades if not each.ended][:1]:
-            try:
+        upgrade = next((each for each in self._upgrades if not each.ended), None)
+        says = "not cleared: its run has ended"
+        try:
+            if upgrade is not None and self._world.api.task_states(upgrade.dag, upgrade.run).get(task) is None:
+                says = "not cleared: it has not begun"
+            elif upgrade is not None:
                 self._world.api.clear(upgrade.dag, upgrade.run, [task])
-            except (StackError, requests.RequestException) as error:
-                self._say(f"    {task} could not be cleared: {error}")
-            else:
-                self._say(f"    cleared {task}")
+                says = "cleared"
+        except (StackError, requests.RequestException) as error:
+            says = f"not cleared: {error}"
+        self._say(f"    {task} is {says}")
 
     def _pause(self) -> None:
         self._check()

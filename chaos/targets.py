@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import psutil
 
 from chaos.events import Events
+from chaos.states import RELEASED
 from devstack import reaper
 from devstack.errors import StackError
 from devstack.stack import LocalStack
@@ -35,6 +36,8 @@ class Targets:
         self._stack = stack
         self._foreign: set[psutil.Process] = set()
         self._lines: list[tuple[psutil.Process, str]] = []
+        # A process that is being killed is there for some milliseconds more.
+        self._killed: set[psutil.Process] = set()
 
     def look(self) -> None:
         """Read the command lines of the stack's processes; cheap enough for several times a second."""
@@ -86,17 +89,43 @@ class Targets:
         # The tasks of Airflow run below its scheduler; the drivers below a worker are targets of their own.
         return self._alive([process]) if target == "worker" else self._with_children([process])
 
+    def kill(self, processes: Iterable[psutil.Process]) -> None:
+        """Kill processes, which from now on are no target any more."""
+        found = set(processes)
+        self._killed |= found
+        send(found, signal.SIGKILL)
+
+    def incarnation(self, target: str, events: Events) -> str:
+        """Return the incarnation of a driver, or that an executor works for; empty for other targets."""
+        if target == "executor":
+            return self._served(events)
+        return events.incarnation(target) if target.startswith(("holder", "standby")) else ""
+
+    def serves(self, name: str) -> bool:
+        """Whether a part of the stack listens on a port; those of Airflow have none, and do once they live."""
+        try:
+            process = psutil.Process(self._stack.processes.named(name).pid)
+            if name.startswith("airflow"):
+                return bool(self._alive([process]))
+            return any(each.status == psutil.CONN_LISTEN for each in process.net_connections("tcp"))
+        except (psutil.Error, StackError):
+            return False
+
     def _driver(self, deployment: str) -> list[psutil.Process]:
         if not deployment:
             return []
         return [p for p, line in self._lines if deployment in line and EXECUTOR not in line]
 
+    @staticmethod
+    def _served(events: Events) -> str:
+        # Who has released runs nothing more: then it is the executor of the one that comes.
+        order = ("standby", "holder") if events.name == RELEASED else ("holder", "standby")
+        names = (events.incarnation(target) for target in order)
+        return next((name for name in names if name in events.beats and events.beats[name].application_id), "")
+
     def _application(self, events: Events) -> str:
-        for target in ("holder", "standby"):
-            beat = events.beats.get(events.incarnation(target))
-            if beat is not None and beat.application_id:
-                return beat.application_id
-        return ""
+        served = self._served(events)
+        return events.beats[served].application_id if served else ""
 
     def _tasks(self) -> list[psutil.Process]:
         try:
@@ -121,12 +150,11 @@ class Targets:
                 continue
         return self._alive(found)
 
-    @staticmethod
-    def _alive(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    def _alive(self, processes: Iterable[psutil.Process]) -> list[psutil.Process]:
         found: list[psutil.Process] = []
         for process in processes:
             try:
-                if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                if process not in self._killed and process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
             except psutil.Error:
                 continue
