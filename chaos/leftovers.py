@@ -1,4 +1,4 @@
-"""Find what a run has left behind: processes of drivers that have ended, clones of rehearsals, temporary files."""
+"""Find what a run has left behind: processes of drivers that do not hold, clones of rehearsals, temporary files."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ def lasting(look: Callable[[], set[str]], seconds: float = PATIENCE_SECONDS) -> 
 def leftovers(
     state: StreamState, heartbeats: Mapping[str, Heartbeat], control: Path, checkpoints: Iterable[Path]
 ) -> set[str]:
-    """Return a sentence for everything that is there now and belongs to nobody who lives.
+    """Return a sentence for everything that is there now and is not the holder's.
 
-    Temporary files that Spark itself leaves inside a checkpoint when it is killed are not among them.
+    No release is kept warm, so that at the end of a run only the holder's deployment may live. Temporary files that
+    Spark itself leaves inside a checkpoint when it is killed are not among them.
 
     :param state: what the control log says.
     :param heartbeats: the last ones, by incarnation, also of drivers that have ended.
@@ -56,14 +57,16 @@ def _temporary(control: Path, checkpoints: Iterable[Path]) -> list[Path]:
 
 
 def _processes(state: StreamState, heartbeats: Mapping[str, Heartbeat]) -> list[str]:
-    """Return the processes of drivers that have ended: JVM and Python, executors and what these have started."""
-    living = {d.id for d in state.deployments.values() if not d.ended}
+    """Return the processes of all drivers but the holder's: JVM and Python, executors and what these have started."""
+    holding = state.holding_deployment
+    living = {holding.id} if holding is not None else set()
     gone = {i.id for i in state.incarnations.values() if i.state.terminal or i.deployment not in living}
     gone |= {name for name in heartbeats if deployment_of(name) not in living}
     beats = {name: heartbeats[name] for name in gone & heartbeats.keys()}
     applications = {beat.application_id: name for name, beat in beats.items()}
     applications.pop("", None)
-    deployments = {deployment_of(name) for name in gone} - living
+    # One that has ended before it had a name, too.
+    deployments = state.deployments.keys() - living
     drivers = {
         pid: name for name in gone & heartbeats.keys() for pid in (heartbeats[name].pid, heartbeats[name].jvm_pid)
     }

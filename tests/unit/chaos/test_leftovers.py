@@ -17,7 +17,7 @@ from airflow_stream_provider.lifecycle.record import Record
 from chaos import leftovers as module
 from chaos.leftovers import lasting, leftovers
 from tests.support.control_root import new_log
-from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, PREPARED, fenced, play, retired
+from tests.support.story import HANDED_OVER, NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, PREPARED, fenced, play, retired
 
 RETIRED = [*PREPARED, retired(NEW_DEPLOYMENT)]
 SLEEP = "import time; time.sleep(600)"
@@ -78,10 +78,19 @@ def test_clones_and_temporary_files(log: ControlLog, tmp_path: Path) -> None:
 
 def test_the_driver_of_a_deployment_that_has_ended(log: ControlLog, tmp_path: Path, start: Callable[..., int]) -> None:
     pid = start("--conf", f"spark.app.name=orders [{NEW_DEPLOYMENT}]")
-    assert left(log, PREPARED, tmp_path, new=Heartbeat()) == set()
     [says] = left(log, RETIRED, tmp_path, new=Heartbeat())
     assert says.startswith(f"Process {pid} (")
     assert says.endswith(f"of {NEW_DEPLOYMENT} lives on.")
+    assert left(log, HANDED_OVER, tmp_path, new=Heartbeat()) == set()
+
+
+@pytest.mark.parametrize("records", [PREPARED, [*PREPARED[:-1], retired(NEW_DEPLOYMENT)]])
+def test_a_driver_that_nobody_wants_and_one_that_ended_before_it_had_a_name(
+    records: list[Record], log: ControlLog, tmp_path: Path, start: Callable[..., int]
+) -> None:
+    pid = start("--conf", f"spark.app.name=orders [{NEW_DEPLOYMENT}]")
+    [says] = left(log, records, tmp_path)
+    assert says.startswith(f"Process {pid} (")
 
 
 def test_a_driver_that_was_fenced_by_its_pid_but_not_another_process_that_has_it_now(
@@ -91,7 +100,7 @@ def test_a_driver_that_was_fenced_by_its_pid_but_not_another_process_that_has_it
     pid = start("of", OLD)
     [says] = left(log, records, tmp_path, old=Heartbeat(pid=pid))
     assert f"of {OLD} lives on" in says
-    assert left(log, records, tmp_path, old=Heartbeat(pid=os.getpid())) == set()
+    assert left(log, records, tmp_path, old=Heartbeat(pid=os.getpid())) == {says.replace(OLD, OLD_DEPLOYMENT)}
 
 
 def test_executors_and_what_they_started_of_an_application_whose_driver_has_ended(
@@ -103,7 +112,7 @@ def test_executors_and_what_they_started_of_an_application_whose_driver_has_ende
     start("--app-id", "app-20260101-00078", "--worker-url", "x")
     found = left(log, RETIRED, tmp_path, new=Heartbeat(application_id="app-20260101-0007"))
     assert {int(says.split()[1]) for says in found} == pids
-    assert left(log, PREPARED, tmp_path, new=Heartbeat(application_id="app-20260101-0007")) == set()
+    assert left(log, HANDED_OVER, tmp_path, new=Heartbeat(application_id="app-20260101-0007")) == set()
 
 
 def test_only_what_every_look_finds_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
