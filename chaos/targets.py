@@ -131,7 +131,7 @@ class Targets:
         try:
             scheduler = psutil.Process(self._stack.processes.named("airflow-scheduler").pid)
             return self._alive(p for p in scheduler.children(recursive=True) if TASK.fullmatch(" ".join(p.cmdline())))
-        except psutil.Error:
+        except (psutil.Error, StackError):
             return []
 
     @staticmethod

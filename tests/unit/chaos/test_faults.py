@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,16 @@ class SleepingStack:
     spark: SleepingSpark = field(default_factory=SleepingSpark)
 
 
+class PretendedFolder(ControlFolder):
+    """Its faults do nothing: they need a namespace of their own."""
+
+    def fail(self, kind: str) -> None:
+        pass
+
+    def heal(self, kind: str) -> None:
+        pass
+
+
 @dataclass
 class Site:
     nemesis: Nemesis
@@ -58,7 +69,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     log = new_log((tmp_path / "control").as_uri())
     processes = Processes(tmp_path / "logs")
     journal = Journal(tmp_path / "journal.jsonl")
-    control = ControlFolder(tmp_path / "control", tmp_path / "control", tmp_path / "elsewhere")
+    control = PretendedFolder(tmp_path / "control", tmp_path / "control", tmp_path / "elsewhere")
     nemesis = Nemesis(
         SleepingStack(processes),  # type: ignore[arg-type]
         new_log((tmp_path / "control").as_uri()),
@@ -110,12 +121,68 @@ def test_a_driver_is_frozen_for_a_while(site: Site) -> None:
     assert site.nemesis.last_fault == "1.1"
 
 
-def test_a_part_that_was_killed_is_started_again(site: Site) -> None:
-    master = site.sleeper("spark-master")
+def test_a_part_that_was_killed_is_started_again_and_is_back_when_its_port_answers(site: Site) -> None:
+    go = site.folder / "go"
+    serve = f"until [ -e {go} ]; do sleep 0.05; done; exec {sys.executable} -m http.server 0 --bind 127.0.0.1"
+    master = site.processes.start("spark-master", ["bash", "-c", serve], env={}, folder=site.folder)
     site.nemesis.arm(1, [fault("master", "kill", 0.5)])
     wait("the kill", lambda: not master.alive)
     wait("the restart", lambda: site.processes.named("spark-master").alive)
+    time.sleep(0.5)
+    assert site.noted("healed") == []
+    assert site.nemesis.lasting == 1
+    go.touch()
     wait("the entry", lambda: [entry["id"] for entry in site.noted("healed")] == ["1.1"])
+    assert site.nemesis.last_healed > 0
+
+
+def test_a_driver_that_is_being_killed_is_no_target_any_more(site: Site) -> None:
+    driver = site.sleeper("driver", "--deployment", OLD_DEPLOYMENT)
+    torn = fault("holder", "torn_heartbeat", 600.0)
+    site.nemesis.arm(1, [fault("holder", "kill"), torn, fault("holder_python", "freeze", 60.0)])
+    wait("the kill", lambda: not driver.alive)
+    time.sleep(0.5)
+    assert [entry["id"] for entry in site.noted("fault")] == ["1.1"]
+    assert site.nemesis.waiting == 2
+    assert [site.nemesis._drivers(), site.nemesis.missed] == [[], set()]
+    site.nemesis.skip("it is dead")
+    assert site.nemesis.missed == {torn.cell, fault("holder_python", "freeze").cell}
+
+
+def test_a_fault_of_the_folder_notes_who_lived(site: Site) -> None:
+    site.sleeper("airflow-triggerer")
+    site.nemesis.arm(1, [fault("control", "read_only", 1.0)])
+    wait("the end of it", lambda: site.noted("healed"))
+    assert [entry["drivers"] for entry in site.noted("fault")] == [[]]
+    assert [entry["users"] for entry in site.noted("healed")] == [["triggerer"]]
+
+
+def test_a_fault_of_the_folder_waits_for_a_standby_with_a_name(site: Site) -> None:
+    write(site.log, story.declared(NEW_DEPLOYMENT), story.submitted(NEW_DEPLOYMENT))
+    site.sleeper("driver", "--deployment", NEW_DEPLOYMENT)
+    site.nemesis.arm(1, [PlannedFault(Trigger("submitted", with_standby=True), "control", "read_only", 1.0)])
+    time.sleep(1.0)
+    assert site.nemesis.waiting == 1
+    site.log.beat(NEW, Heartbeat(phase="starting"))
+    wait("the fault", lambda: site.noted("fault"))
+    assert site.noted("fault")[0]["drivers"] == ["standby"]
+
+
+def test_what_strikes_in_another_state_than_it_should_has_missed_its_cell(site: Site) -> None:
+    site.sleeper("driver", "--deployment", OLD_DEPLOYMENT)
+    early = PlannedFault(Trigger("released", 0.0, "holder", 0), "holder", "freeze", 0.2)
+    site.nemesis.arm(1, [early])
+    wait("the end of it", lambda: site.noted("healed"))
+    assert site.nemesis.missed == {early.cell}
+
+
+def test_a_fault_of_airflow_is_none_that_the_stream_recovers_from(site: Site) -> None:
+    site.sleeper("airflow-triggerer")
+    site.nemesis.arm(1, [fault("triggerer", "freeze", 0.5)])
+    wait("the end of it", lambda: site.noted("healed"))
+    assert (site.nemesis.last_healed, site.nemesis.last_fault) == (0.0, "")
+    [(began, ended)] = site.nemesis.excused
+    assert 0.4 < ended - began < 60
 
 
 def test_a_fault_whose_event_does_not_come_is_skipped_and_said_so(site: Site) -> None:

@@ -17,7 +17,7 @@ from devstack import reaper
 from devstack.processes import Process, Processes
 from tests.support import story
 from tests.support.control_root import new_log
-from tests.support.story import NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, write
+from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, write
 
 
 @dataclass
@@ -77,6 +77,19 @@ def test_executors_are_found_by_the_application_of_the_holder(stack: NamedStack,
     executor = start(stack, "one", f"java {EXECUTOR} --app-id app-1")
     start(stack, "two", f"java {EXECUTOR} --app-id app-2")
     assert pids(stack, events, "executor") == {executor.pid}
+    assert Targets(stack).incarnation("executor", events) == OLD  # type: ignore[arg-type]
+    assert Targets(stack).incarnation("worker", events) == ""  # type: ignore[arg-type]
+
+
+def test_in_released_the_executor_is_that_of_the_driver_that_comes(stack: NamedStack, events: Events) -> None:
+    start(stack, "one", f"java {EXECUTOR} --app-id app-1")
+    coming = start(stack, "two", f"java {EXECUTOR} --app-id app-2")
+    write(events.log, *story.RELEASED[len(story.PREPARED) - 1 :])
+    events.log.beat(NEW, Heartbeat(application_id="app-2"))
+    events.look()
+    assert events.name == "released"
+    assert pids(stack, events, "executor") == {coming.pid}
+    assert Targets(stack).incarnation("executor", events) == NEW  # type: ignore[arg-type]
 
 
 def test_parts_are_found_by_name_with_what_they_have_started(stack: NamedStack, events: Events) -> None:
