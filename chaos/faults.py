@@ -26,7 +26,8 @@ from devstack.stack import LocalStack
 POLL_SECONDS = 0.02
 # `released`, which comes next, may last 8 ms.
 REQUESTED_POLL_SECONDS = 0.005
-PROCESSES_SECONDS = 0.4
+# A look at all processes takes longer than `released` may last.
+PROCESSES_SECONDS, REQUESTED_PROCESSES_SECONDS = 0.4, 2.0
 # So long a part may need, once it is started again, until its port answers.
 SERVES_SECONDS = 60.0
 STORE = frozenset({"hang", "full", "read_only", "away"})
@@ -162,10 +163,15 @@ class Nemesis:
     def _run(self) -> None:
         looked = 0.0
         try:
-            while not self._stopped.wait(REQUESTED_POLL_SECONDS if self.events.name == REQUESTED else POLL_SECONDS):
+            while True:
+                hasty = self.events.name == REQUESTED
+                if self._stopped.wait(REQUESTED_POLL_SECONDS if hasty else POLL_SECONDS):
+                    return
                 with self._lock:
-                    if (self._waiting or self._folder_fails) and time.monotonic() - looked > PROCESSES_SECONDS:
+                    known_for = REQUESTED_PROCESSES_SECONDS if hasty else PROCESSES_SECONDS
+                    if (self._waiting or self._folder_fails) and time.monotonic() - looked > known_for:
                         self._targets.look()
+                        self._note_users()
                         looked = time.monotonic()
                     self.events.look()
                     self._begin_what_is_due()
@@ -234,12 +240,15 @@ class Nemesis:
 
     def _end_what_is_due(self) -> None:
         for armed in list(self._lasting):
-            if armed.plan.kind in STORE:
-                armed.users |= {name for name in USERS if name not in armed.users and self._lives(name)}
             if armed.plan.kind == "torn_heartbeat":
                 self._control.tear_heartbeats(armed.incarnation)
             if time.monotonic() >= armed.heal_at:
                 self._heal(armed)
+
+    def _note_users(self) -> None:
+        for armed in self._lasting:
+            if armed.plan.kind in STORE:
+                armed.users |= {name for name in USERS if name not in armed.users and self._lives(name)}
 
     @property
     def _folder_fails(self) -> bool:
