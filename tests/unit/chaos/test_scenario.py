@@ -1,0 +1,123 @@
+"""What a person asks for in a scenario. Airflow and the nemesis only say what they are told to."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from chaos import scenario as module
+from chaos.events import Events
+from chaos.journal import Journal
+from chaos.plan import FOUR_IN_A_ROW, GOOD, NEXT_IN_ROW, TWO_AT_ONCE, Cell, Scenario
+from chaos.scenario import Person
+from chaos.upgrades import EITHER
+from chaos.world import BACK_DAG, UPGRADE_DAG
+from tests.support.control_root import new_log
+from tests.support.story import OLD_DEPLOYMENT, RUNNING, play
+
+MISSED = {Cell("ready", "holder", "kill")}
+
+
+class SaidByAirflow:
+    def __init__(self) -> None:
+        self.triggered: list[tuple[str, Mapping[str, Any]]] = []
+        self.cleared: list[list[str]] = []
+        self.states: dict[str, str] = {}
+        self.tasks: dict[str, str | None] = {"check": "success", "submit": None}
+
+    def trigger(self, dag: str, conf: Mapping[str, Any]) -> str:
+        self.triggered.append((dag, conf))
+        return f"run-{len(self.triggered)}"
+
+    def run_state(self, dag: str, run: str) -> str:
+        return self.states.get(run, "success")
+
+    def task_states(self, dag: str, run: str) -> dict[str, str | None]:
+        return self.tasks
+
+    def clear(self, dag: str, run: str, tasks: list[str]) -> None:
+        self.cleared.append(tasks)
+
+
+class SaidByTheNemesis:
+    def __init__(self, events: Events) -> None:
+        self.events, self.missed, self.excused = events, MISSED, ()
+        self.waiting = self.lasting = 0
+        self.last_healed = 0.0
+        self.last_fault = ""
+        self.skipped: list[str] = []
+
+    def arm(self, number: int, faults: object) -> None:
+        pass
+
+    def skip(self, why: str) -> None:
+        self.skipped.append(why)
+        self.waiting = 0
+
+    @contextlib.contextmanager
+    def quiet(self) -> Iterator[Events]:
+        yield self.events
+
+
+class Site:
+    def __init__(self, folder: Path) -> None:
+        events = Events(new_log((folder / "control").as_uri()))
+        events.state = play(RUNNING)
+        self.api, self.nemesis = SaidByAirflow(), SaidByTheNemesis(events)
+        self.journal = Journal(folder / "journal.jsonl")
+        self.said: list[str] = []
+        spec = SimpleNamespace(spec=SimpleNamespace(arguments=()))
+        world = SimpleNamespace(api=self.api, checkpoints={}, site=spec)
+        self.person = Person(world, self.nemesis, self.journal, self.said.append, lambda: None)  # type: ignore[arg-type]
+
+    def ended(self) -> list[dict[str, Any]]:
+        return [entry for entry in self.journal.entries() if entry["what"] == "upgrade"]
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(module, "AFTERMATH_SECONDS", 0.0)
+    return Site(tmp_path)
+
+
+def test_what_was_missed_is_said(site: Site) -> None:
+    assert site.person.carry_out(Scenario(1, GOOD, ())) == MISSED
+
+
+def test_two_at_once_are_of_two_dags_and_either_may_win(site: Site) -> None:
+    site.person.carry_out(Scenario(1, TWO_AT_ONCE, ()))
+    assert [dag for dag, _ in site.api.triggered] == [BACK_DAG, UPGRADE_DAG]
+    back, upgrade = site.ended()
+    assert (back["deployment"], back["skipped"], back["expected"]) == (OLD_DEPLOYMENT, False, EITHER)
+    assert (upgrade["expected"], "deployment" in upgrade) == (EITHER, False)
+
+
+def test_the_next_of_a_row_has_its_faults_as_soon_as_the_one_before_has_ended(site: Site) -> None:
+    site.nemesis.waiting = site.nemesis.lasting = 1
+    site.person.carry_out(Scenario(1, FOUR_IN_A_ROW, ()))
+    assert len(site.api.triggered) == 4
+    assert [entry["run"] for entry in site.ended()] == ["run-1"]
+    assert site.nemesis.skipped == ["the upgrade is over"]
+    site.person.carry_out(Scenario(2, NEXT_IN_ROW, ()))
+    assert [entry["run"] for entry in site.ended()] == ["run-1", "run-2"]
+
+
+@pytest.mark.parametrize(("task", "cleared"), [("check", [["check"]]), ("submit", [])])
+def test_only_a_task_that_has_begun_is_cleared(site: Site, task: str, cleared: list[list[str]]) -> None:
+    site.api.states = {"run-1": "running"}
+    site.person._upgrade(GOOD)
+    site.person._clear(task)
+    assert site.api.cleared == cleared
+    assert site.said == [f"    {task} is cleared" if cleared else f"    {task} is not cleared: it has not begun"]
+
+
+def test_nothing_is_cleared_when_no_run_is_under_way(site: Site) -> None:
+    site.person._clear("check")
+    assert site.api.cleared == []
+    assert site.said == ["    check is not cleared: its run has ended"]
