@@ -234,8 +234,7 @@ class Driver(Actor):
         policy = self.world.policy
         pause_over = self.running and not ended and silent >= policy.lease_seconds + policy.pause_seconds
         expect(not pause_over, "pause-bounded", self.incarnation)
-        heeds = not (self.running and self._reads_fenced and self._renewed >= began)
-        expect(heeds, "heeds-the-fence", self.incarnation)
+        expect(not (self.running and self._reads_fenced), "heeds-the-fence", self.incarnation)
         unexpected = self.agent.unexpected
         expect(unexpected is None or isinstance(unexpected, StreamError), "no-surprise", repr(unexpected))
         work = self.agent._acts.work
