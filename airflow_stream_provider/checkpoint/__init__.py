@@ -30,7 +30,7 @@ from airflow_stream_provider.checkpoint.read import (
     read,
     recent,
 )
-from airflow_stream_provider.checkpoint.visible import await_commit
+from airflow_stream_provider.checkpoint.visible import await_commit, list_anew
 
 __all__ = [
     "Checkpoint",
@@ -49,6 +49,7 @@ __all__ = [
     "clone_logs",
     "clone_state",
     "is_being_written",
+    "list_anew",
     "local_path",
     "merged",
     "normal_form",

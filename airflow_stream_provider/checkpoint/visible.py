@@ -50,9 +50,14 @@ def await_commit(
                 batch=batch,
                 found=found,
             )
-        for folder in ("offsets", "commits"):
-            _change(root / folder)
+        list_anew(root)
         time.sleep(POLL_SECONDS)
+
+
+def list_anew(location: str | os.PathLike[str]) -> None:
+    """Let this machine list a checkpoint's logs anew: an NFS client does so once it has changed a folder itself."""
+    for folder in ("offsets", "commits"):
+        _change(local_path(location) / folder)
 
 
 def _change(folder: Path) -> None:

@@ -149,6 +149,8 @@ class QueryGroup:
     def _start_one(self, query: ManagedQuery) -> None:
         check_engine(query.label, query.writer_spec)
         self._claim(query.checkpoint)
+        # After a fence nobody can say what was committed, and Spark begins where this machine sees the logs end.
+        checkpoints.list_anew(query.checkpoint)
         failures = self._failures.setdefault(query.label, QueryFailures())
         failures.count, failures.retry_at, failures.trouble = 0, 0.0, ""
         failures.began_at = failures.at_batch = checkpoints.boundary(query.checkpoint).commit

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.checkpoint import visible
-from airflow_stream_provider.checkpoint.visible import await_commit
+from airflow_stream_provider.checkpoint.visible import await_commit, list_anew
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 
@@ -48,6 +48,15 @@ def test_a_commit_that_appears_once_the_folders_have_changed(root: Path, monkeyp
     await_commit(root, 7, 3600.0)
     assert changed == ["offsets", "commits"]
     assert sorted(os.listdir(root / "commits")) == ["6", "7"]
+
+
+def test_the_logs_are_listed_anew_by_a_change_that_leaves_nothing(root: Path, tmp_path: Path) -> None:
+    for log in ("offsets", "commits"):
+        os.utime(root / log, (0.0, 0.0))
+    list_anew(root)
+    assert all((root / log).stat().st_mtime for log in ("offsets", "commits"))
+    assert os.listdir(root / "commits") == ["6"]
+    list_anew(tmp_path / "that has not begun")
 
 
 def test_a_commit_that_comes_late(root: Path) -> None:

@@ -410,6 +410,14 @@ def test_a_release_that_writes_the_checkpoint_in_another_way_waits_too(
     assert awaited == [7, 8]
 
 
+def test_a_query_starts_from_logs_that_were_listed_anew(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by the simulation: after a fence a machine that knew an older listing ran committed batches again."""
+    listed: list[tuple[str, int]] = []
+    monkeypatch.setattr(checkpoint, "list_anew", lambda location: listed.append((location, query.starts)))
+    group_of(query, []).start([query], {})  # type: ignore[list-item]
+    assert (listed, query.starts) == ([(query.checkpoint, 0)], 1)
+
+
 def test_an_engine_without_boundaries_does_not_start_late_either(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query, "writer_spec", WriterSpec(trigger={"continuous": "1 second"}))
     with pytest.raises(RehearsalRefused, match="The query orders runs in continuous mode"):
