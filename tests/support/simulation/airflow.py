@@ -31,7 +31,7 @@ from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 from tests.support.simulation.cluster import Reach
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.oracle import PERSON
-from tests.support.simulation.wishes import Ended, Plan, Wish, handed_over, retired, rolled_back, stopped
+from tests.support.simulation.wishes import Ended, Plan, Wish, handed_over, retired, rolled_back, stood_by, stopped
 from tests.support.simulation.world import Actor, Wire, World
 from tests.support.story import hash_of
 
@@ -104,7 +104,7 @@ class Task(Airflow):
         deadline = self.now + WAIT_SECONDS
         while self.now < deadline:
             try:
-                step = carry_out(self, self, self.identity, outcome, log).step
+                step, seen = carry_out(self, self, self.identity, outcome, log)
                 if isinstance(step, Kill):
                     self._kill(step.deployment)
                     outcome = self._wait(step.then, deadline)
@@ -112,17 +112,16 @@ class Task(Airflow):
                     outcome = self._wait(step.condition, deadline)
                 else:
                     self.ended = step
-                    self._judge(step)
+                    self._judge(Ended(step, self.by, seen))
                     return
             except (ControlUnavailable, ClusterError, RuleBroken):
                 outcome = None  # the task fails; Airflow tries it again
                 self.point(RETRY_SECONDS, "retry")
 
-    def _judge(self, step: Step) -> None:
+    def _judge(self, ended: Ended) -> None:
         """What the task was for must be so by the log that it has read."""
         if isinstance(self.plan, Wish):
-            ended = Ended(step, self.by, self.log.state, self.log.history())
-            expect(self.plan.met(ended), "as-asked", f"{self.by}: {step}")
+            expect(self.plan.met(ended), "as-asked", f"{self.by}: {ended.step}")
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
         return self._needs(snapshot, identity)
@@ -190,7 +189,7 @@ def stand_by(deployment: str, release: str) -> Plan:
             return Declare(deployment, release)  # the release in place of the reason: the step names none
         return standing_by.stand_by(snapshot, deployment, outcome)
 
-    return plan
+    return Wish(plan, stood_by(deployment))
 
 
 def take_over(deployment: str) -> Plan:

@@ -29,7 +29,7 @@ class Reach:
 
     def submit(self, job: Job) -> str:
         there = job.deployment in self._world.submitted
-        self._actor.point()
+        self._actor.point(doing="submit")
         self._answer()
         fault, self._actor.fault = self._actor.fault, Fault.NONE
         if fault is Fault.LOST:

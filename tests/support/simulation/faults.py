@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from tests.support.simulation.airflow import SaysDead, Task
 from tests.support.simulation.cluster import boot
+from tests.support.simulation.data import LISTING_SECONDS
 from tests.support.simulation.driver import Driver
 from tests.support.simulation.oracle import FORGER
 from tests.support.simulation.watching import Runs
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from tests.support.simulation.seeds import Simulation
 
 Heal = Callable[[], None]
+NEVER = float("inf")
 
 
 def _holder(sim: Simulation) -> Driver | None:
@@ -150,16 +153,18 @@ def stall(sim: Simulation) -> Heal | None:
 
 
 def slow_checkpoint(sim: Simulation) -> Heal | None:
-    """A machine sees late what another has committed."""
+    """A machine, or each but one, sees late what another has committed."""
     driver = _a_driver(sim)
     if driver is None:
         return None
-    driver.sees_late = sim.rng.uniform(1.0, 5.0)
-
-    def heal() -> None:
-        driver.sees_late = 0.0
-
-    return heal
+    others = [each for each in sim.world.drivers.values() if each is not driver and not each.over]
+    slow = others if sim.rng.random() < 0.5 else [driver]
+    late = sim.rng.choice((sim.rng.uniform(1.0, LISTING_SECONDS), NEVER))
+    for each in slow:
+        each.sees_late = late
+        # Also while all others are well.
+        sim.later(sim.rng.uniform(5.0, 40.0), partial(setattr, each, "sees_late", 0.0))
+    return sim.nothing
 
 
 def _everywhere(name: str, value: object, well: object) -> Callable[[Simulation], Heal | None]:
@@ -185,7 +190,9 @@ def _at_write(fault: Fault) -> Callable[[Simulation], Heal | None]:
 
 
 def torn_heartbeat(sim: Simulation) -> Heal | None:
-    driver = _a_driver(sim)
+    """Also the last one of a driver that is dead."""
+    dead = [driver for driver in sim.world.drivers.values() if driver.over]
+    driver = sim.pick(dead) if dead and sim.rng.random() < 0.3 else _a_driver(sim)
     store = sim.world.store
     data = None if driver is None else store.heartbeat(driver.incarnation)
     if driver is None or data is None:

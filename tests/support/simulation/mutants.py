@@ -164,6 +164,26 @@ def a_stale_checkpoint_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Queries, "start", at_once)
 
 
+@found_as("no-double")
+def a_late_checkpoint_is_no_error(patch: pytest.MonkeyPatch) -> None:
+    start = Queries.start
+
+    def all_the_same(self: Queries, queries: Any, committed: Mapping[str, int], *, required: bool = True) -> None:
+        start(self, queries, committed, required=False)
+
+    patch.setattr(Queries, "start", all_the_same)
+
+
+@found_as("no-double")
+def what_a_failed_driver_has_committed_is_dropped(patch: pytest.MonkeyPatch) -> None:
+    failed = folding._APPLY[Kind.FAILED]
+
+    def without_ends(draft: Any, record: Record) -> None:
+        failed(draft, replace(record, fields={**record.fields, "ends": {}}))
+
+    patch.setitem(folding._APPLY, Kind.FAILED, without_ends)
+
+
 @found_as("no-gap")
 def a_new_driver_begins_at_the_end_of_the_topic(patch: pytest.MonkeyPatch) -> None:
     plan = Data.plan

@@ -22,14 +22,16 @@ from airflow_stream_provider.planning import (
     retire,
     revival,
     roll_back,
+    stand_by,
     stop,
     take_over,
 )
 from airflow_stream_provider.planning.condition import Observations
+from airflow_stream_provider.planning.conditions import SignsOfLife
 from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, recovery_step
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip
+from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Wait
 from tests.support.simulation import watching
 from tests.support.simulation.mutants import MUTANTS, everywhere, found_as
 
@@ -176,6 +178,28 @@ def submitted_without_asking_the_cluster(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         "tests.support.simulation.airflow.submit_once", lambda *rest, **more: once(*rest, **{**more, "first": True})
     )
+
+
+@found_as("runs-again")
+def a_recovery_asks_only_after_those_it_knows_nothing_of(patch: pytest.MonkeyPatch) -> None:
+    def the_unknown(snapshot: Snapshot, identity: Any, outcome: Any, alive: Mapping[str, Any], coming: Any) -> Any:
+        step = closer(snapshot, identity, outcome, alive, coming)
+        if isinstance(step, Wait) and isinstance(step.condition, SignsOfLife):
+            unknown = {name: beats for name, beats in step.condition.counters.items() if alive.get(name) is None}
+            return Wait(replace(step.condition, counters=unknown))
+        return step
+
+    closer = recover._look_closer
+    patch.setattr(recover, "_look_closer", the_unknown)
+
+
+@found_as("as-asked")
+def a_submission_that_nobody_has_recorded(patch: pytest.MonkeyPatch) -> None:
+    def once_up(snapshot: Snapshot, deployment: str, outcome: Any) -> Any:
+        return Done({}) if snapshot.candidate(deployment) else whole(snapshot, deployment, outcome)
+
+    whole = stand_by.stand_by
+    everywhere(patch, whole, once_up)
 
 
 ALL_MUTANTS = tuple(MUTANTS)

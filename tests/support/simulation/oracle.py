@@ -9,6 +9,7 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.recovery_decision import COME_UP_SECONDS
+from tests.support.simulation.data import LISTING_SECONDS
 from tests.support.simulation.invariants import Broken, expect
 from tests.support.simulation.world import World
 
@@ -97,6 +98,7 @@ class Oracle:
         check = getattr(self, f"_{record.kind}", None)
         if check is not None:
             check(record)
+        self._bound_listings(record)
         if record.kind in ENDS and record.get("incarnation") == self.holder and self.holder is not None:
             asked_to_stop = any(r.get("to") is None for id, r in self.asked.items() if id not in self.over)
             self.wanted = not (asked_to_stop or record.kind == Kind.FINISHED)
@@ -106,6 +108,14 @@ class Oracle:
             self.lost.add(record.get("incarnation") or "nobody")
         if record.kind in (Kind.FAILED, Kind.RELEASED) and record.get("boundary") == "interrupted":
             self.torn.add(record["incarnation"])
+
+    def _bound_listings(self, record: Record) -> None:
+        if self.world.data is None:
+            return
+        if record.kind == Kind.ACQUIRED and record["request"] in self.released_for:
+            self.world.data.listing_seconds = float("inf")
+        elif record.kind in ENDS and record.get("incarnation") == self.holder:
+            self.world.data.listing_seconds = 0.0 if record.kind == Kind.FENCED else LISTING_SECONDS
 
     def beat(self, incarnation: str) -> Heartbeat:
         """The last heartbeat of a driver; an empty one when there is none that can be read."""

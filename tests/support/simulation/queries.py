@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
-from tests.support.simulation.data import Run
+from tests.support.simulation.data import LISTING_SECONDS, Run
 
 if TYPE_CHECKING:
     from tests.support.simulation.driver import Driver
 
 CHECKPOINT = "/checkpoints/orders"
 BATCH_SECONDS = 1.0
-# How long a commit that nobody promised is waited for: longer than a machine can be late.
-SEEN_SECONDS = 10.0
+# How long the last commit is waited for (a minute in a driver).
+SEEN_SECONDS = LISTING_SECONDS + 1.0
 
 
 class Luck(IntEnum):
@@ -72,9 +72,11 @@ class Queries:
             return
         data = driver.world.data
         if data is not None:
-            until = float("inf") if required else driver.clock + SEEN_SECONDS
+            until = driver.clock + SEEN_SECONDS
             while data.seen(driver) <= committed.get(CHECKPOINT, -1) and driver.clock < until:
                 driver.here.point(0.5)
+            if required and data.seen(driver) <= committed.get(CHECKPOINT, -1):
+                raise CheckpointError("The last commit has not appeared.")
         self.started = driver.writing = True
         if data is not None:
             self.stopping, self.batch, self.run = False, None, None

@@ -231,7 +231,7 @@ class Simulation:
 
     def _step(self, actor: Actor) -> None:
         rng, fault, luck = self.rng, Fault.NONE, Luck.GOOD
-        if actor.doing == "create" and self.at_write:
+        if actor.doing in ("create", "submit") and self.at_write:
             fault = self.at_write.pop(actor.process, Fault.NONE)
         if self._faulty and rng.random() < 0.04:
             luck = rng.choice(list(Luck))

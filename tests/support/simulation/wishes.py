@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamState
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -19,12 +19,16 @@ Plan = Callable[[Snapshot, TaskIdentity, WaitOutcome | None], Step]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a task ended: with which step, and the log that it had read."""
+    """How a task ended: with which step, and what it had seen then."""
 
     step: Step
     by: str
-    state: StreamState
-    records: Sequence[Record]
+    seen: Snapshot
+
+    @property
+    def state(self) -> StreamState:
+        """The log that it had read."""
+        return self.seen.state
 
     def requests(self, *, stop: bool) -> list[Request]:
         """Return what this task has asked for, oldest first."""
@@ -33,7 +37,7 @@ class Ended:
     def asked(self, request: Request) -> int:
         """Return the number of the record that made a request."""
         kinds = (Kind.REQUESTED, Kind.STOPPED)
-        return next((r.seq for r in self.records if r.kind in kinds and r["request"] == request.id), 0)
+        return next((r.seq for r in self.seen.records if r.kind in kinds and r["request"] == request.id), 0)
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,17 @@ class Wish:
 
     def __call__(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         return self.plan(snapshot, identity, outcome)
+
+
+def stood_by(deployment: str) -> Callable[[Ended], bool]:
+    """Done: the deployment is up, and the log has its submission, if anybody knows that."""
+
+    def met(ended: Ended) -> bool:
+        up = ended.seen.candidate(deployment) or ended.seen.holds(deployment)
+        recorded = ended.seen.submission(deployment) == ended.state.deployments[deployment].submission
+        return bool(up and recorded) or not isinstance(ended.step, Done)
+
+    return met
 
 
 def handed_over(deployment: str) -> Callable[[Ended], bool]:
