@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from airflow_stream_provider.clusters import Cluster, Job
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.hooks.submit import submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError, ControlUnavailable, RuleBroken, SeqTaken
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import may_abort
 from airflow_stream_provider.lifecycle.state import StreamState
@@ -75,6 +76,13 @@ class Airflow(Actor):
 
     def record(self, kind: str, **fields: Any) -> Record:
         return Record(kind, fields, by=self.by, at=self.now)
+
+    def read(self) -> tuple[StreamState, tuple[Record, ...], Mapping[str, Heartbeat], float]:
+        """Read the log, then the heartbeats, as `StreamHook.observe` does; others come between. The time is before."""
+        state, history = self.log.refresh(), self.log.history()
+        self.point(doing="heartbeats")
+        read_at, beats = self.world.now, self.log.heartbeats()
+        return state, history, beats, read_at
 
     def submit(self, deployment: str, by: str, *, first: bool) -> bool:
         job = Job("orders", deployment, f"[{deployment}]", "", ("--deployment", deployment))
@@ -146,9 +154,9 @@ class Task(Airflow):
                 gone = driver.terminal and self.cluster.gone(submission, deployment)
                 lost = self.cluster.lost(deployment)
                 facts[deployment] = DriverFacts(submission, driver, gone, lost)
-        state, read_at = self.log.refresh(), self.world.now
-        beats = self.log.heartbeats()
-        return Snapshot("orders", self.now, state, self.log.history(), beats, facts, read_at=read_at)
+        state, history, beats, read_at = self.read()
+        self.point(doing="judge")
+        return Snapshot("orders", self.now, state, history, beats, facts, read_at=read_at)
 
     def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
         try:

@@ -71,7 +71,7 @@ def fenced_without_a_confirmation(patch: pytest.MonkeyPatch) -> None:
     everywhere(patch, fence.fence, at_once)
 
 
-@found_as("silent-first")
+@found_as("silent-first", "confirmed-kill")
 def fenced_while_it_may_still_beat(patch: pytest.MonkeyPatch) -> None:
     check = Dead.check
 
