@@ -139,7 +139,7 @@ class Task(Airflow):
         fields = {
             "deployment": step.deployment,
             "release": release,
-            "policy": self.world.policy.to_json(),
+            "policy": self.world.policies[len(snapshot.state.deployments) % len(self.world.policies)].to_json(),
             "reason": "",
         }
         return self.append(Kind.DECLARED, identity.by, snapshot.state.seq, **fields)

@@ -22,6 +22,7 @@ from airflow_stream_provider.lifecycle.errors import (
 )
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.state import IncarnationState
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.control_client import ControlClient
@@ -85,6 +86,11 @@ class Driver(Actor):
         """Whether it believes that it runs the queries."""
         return self.agent is not None and self.agent._acts.running
 
+    @property
+    def policy(self) -> Policy:
+        found = self.log.state.deployments.get(self.deployment)
+        return super().policy if found is None else found.policy
+
     # -- what befalls it -------------------------------------------------------------------------------------------
 
     def tick(self, seconds: float) -> None:
@@ -98,7 +104,7 @@ class Driver(Actor):
             return
         if not self.jvm.in_time:
             self.crash()
-        elif self.running and self.clock - self._renewed >= self.world.policy.lease_seconds:
+        elif self.running and self.clock - self._renewed >= self.policy.lease_seconds:
             expect(self.queries.paused, "lease", self.incarnation)
 
     def terminate(self) -> None:
@@ -177,7 +183,7 @@ class Driver(Actor):
         self.jvm.arm(self.clock)
         self.agent = Agent(
             ControlClient(self.log, self.incarnation, clock=clock, lock=Lock(self)),
-            self.world.policy,
+            self.policy,
             Ports(
                 queries=self.queries,
                 process=self.jvm,
@@ -231,7 +237,7 @@ class Driver(Actor):
         silent = began - self._renewed
         found = self.log.state.incarnations.get(self.incarnation)
         ended = found is not None and found.state is IncarnationState.FINISHED
-        policy = self.world.policy
+        policy = self.policy
         pause_over = self.running and not ended and silent >= policy.lease_seconds + policy.pause_seconds
         expect(not pause_over, "pause-bounded", self.incarnation)
         expect(not (self.running and self._reads_fenced), "heeds-the-fence", self.incarnation)
@@ -290,14 +296,14 @@ class Jvm:
     def arm(self, sent: float) -> None:
         """Let the lease run from this monotonic time."""
         driver = self._driver
-        self.deadline = sent + driver.world.policy.lease_seconds
+        self.deadline = sent + driver.policy.lease_seconds
         self.wall_deadline = driver.world.now + driver.skew + self.deadline - driver.clock
 
     def postpone(self, sent: float) -> None:
         driver = self._driver
         if not self.in_time:
             raise LeaseOver("The lease had run out.")
-        self.arm(max(self.deadline - driver.world.policy.lease_seconds, sent))
+        self.arm(max(self.deadline - driver.policy.lease_seconds, sent))
         driver.here.point()  # what it does now may rest on what it saw long ago
 
     def exit(self) -> None:

@@ -81,6 +81,12 @@ def fenced_while_it_may_still_beat(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Dead, "check", at_once)
 
 
+@found_as("silent-first", "confirmed-kill")
+def a_fence_goes_by_the_first_policy(patch: pytest.MonkeyPatch) -> None:
+    policy = Snapshot.policy
+    patch.setattr(Snapshot, "policy", lambda self, deployment: policy(self, next(iter(self.state.deployments), "")))
+
+
 @found_as("confirmed-kill")
 def a_lost_machine_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
     check = Dead.check

@@ -196,7 +196,7 @@ class Oracle:
         if me != to and to not in self.lost and deployment_of(to) not in self.ended:
             driver = self.world.drivers[me]
             waited = driver.clock - driver.queries.stopped_at
-            expect(waited >= self.world.policy.take_back_seconds or not self.world.data, "take-back-waits", waited)
+            expect(waited >= driver.policy.take_back_seconds or not self.world.data, "take-back-waits", waited)
         self.holder, self.epoch = me, self.epoch + 1
         self.last, self.failed_last = me, False
         self.proven.add(self.hashes[deployment_of(me)])
@@ -215,7 +215,7 @@ class Oracle:
             return
         expect((driver.over or waits) and not driver.writing, "confirmed-kill", r)
         silent = self.world.now - driver.beat_at
-        expect(not self.world.data or silent >= self.world.policy.lease_seconds, "silent-first", silent)
+        expect(not self.world.data or silent >= driver.policy.lease_seconds, "silent-first", silent)
         expect(r["incarnation"] in self.to_be_fenced, "intent-first", r)
 
     def _fencing(self, r: Record) -> None:

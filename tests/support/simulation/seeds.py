@@ -19,6 +19,16 @@ from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase
 from airflow_stream_provider.planning.recover import next_try
 from airflow_stream_provider.planning.snapshot import Snapshot
 from tests.support.simulation.bounds import BOUND, CLOCKS_SECONDS, PHASES, POLICY, PROMPT, TAKE_BACK_BOUND, WHEN
+from tests.support.simulation.bounds import (
+    BOUND,
+    CLOCKS_SECONDS,
+    PATIENT,
+    PHASES,
+    POLICY,
+    PROMPT,
+    TAKE_BACK_BOUND,
+    WHEN,
+)
 from tests.support.simulation.data import Data
 from tests.support.simulation.faults import FAULTS, Heal
 from tests.support.simulation.invariants import Broken, expect
@@ -48,7 +58,7 @@ class Simulation:
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
         self.rng = Random(seed)
-        self.world = World(MemoryStore(), POLICY, Data())
+        self.world = World(MemoryStore(), Data(), POLICY, PATIENT)
         self.oracle = Oracle(self.world)
         self.people = People(self)
         self.result = Result(seed)
@@ -249,7 +259,9 @@ class Simulation:
         for name, driver in self.world.drivers.items():
             if driver.writing and name not in self._ending and driver.over:
                 self._ending.add(name)
-                self.later(self.rng.uniform(0.0, POLICY.lease_seconds), partial(setattr, driver, "writing", False))
+                self.later(
+                    self.rng.uniform(0.0, driver.policy.lease_seconds), partial(setattr, driver, "writing", False)
+                )
         while self.world.late:
             seq, data = self.world.late.pop()
             self.later(self.rng.uniform(0.0, 12.0), partial(self._late, seq, data))

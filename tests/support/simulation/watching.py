@@ -153,6 +153,7 @@ class Watch(Airflow):
         self.log.append(self.record(Kind.FAILED, deployment=step.subject, reason=step.reason), state.seq)
 
     def _declare(self, state: StreamState, step: RecoveryStep) -> None:
-        new, release = f"watch-{state.seq}", state.deployments[step.subject].release.to_json()
-        self.log.append(self.record(Kind.DECLARED, deployment=new, release=release), state.seq)
+        new, old = f"watch-{state.seq}", state.deployments[step.subject].declared
+        fields = {"release": old["release"], "policy": old["policy"]}
+        self.log.append(self.record(Kind.DECLARED, deployment=new, **fields), state.seq)
         self.submit(new, self.by, first=False)

@@ -91,9 +91,10 @@ class World:
     :param data: what the queries read and write; None: they only start and stop.
     """
 
-    def __init__(self, store: Store, policy: Policy = LONG, data: Data | None = None) -> None:
+    def __init__(self, store: Store, data: Data | None = None, *policies: Policy) -> None:
         self.store = store
-        self.policy = policy
+        # One deployment after the other has the next of them.
+        self.policies = policies or (LONG,)
         self.data = data
         self.main = greenlet.getcurrent()
         self.current: Actor | None = None
@@ -205,6 +206,11 @@ class Actor:
         raise NotImplementedError
 
     @property
+    def policy(self) -> Policy:
+        """What its calls go by."""
+        return self.world.policies[0]
+
+    @property
     def process(self) -> Actor:
         """What is killed, frozen or cut off together with it."""
         return self
@@ -301,7 +307,9 @@ class Wire(LogStore):
         world = self._world
         if world.now < self._process.hangs_until:
             # The runtime's calls have a deadline, in a thread of their own (`runtime/answering_store.py`).
-            self._actor.point(min(self._process.hangs_until - world.now, world.policy.lease_seconds / 6), "hang")
+            self._actor.point(
+                min(self._process.hangs_until - world.now, self._process.policy.lease_seconds / 6), "hang"
+            )
             raise ControlUnavailable("The store has not answered.")
         if world.store_slow:
             self._actor.point(world.store_slow, "slow")
