@@ -224,7 +224,7 @@ def _failed(draft: _Draft, r: Record) -> None:
             _standby(draft, r)
         interrupted = r.get("boundary") == Boundary.INTERRUPTED.value
         after = IncarnationState.INTERRUPTED if interrupted else IncarnationState.FAILED
-        draft.incarnation(name, after, reason=r["reason"])
+        draft.incarnation(name, after, reason=r["reason"], unproven=held and r.get("committed") is False)
         draft.free(name, HoldEnd.FAILED, r.get("ends"))
     twins = (i for i in draft.incarnations.values() if i.deployment == deployment)
     if held or all(twin.state.terminal for twin in twins):

@@ -104,7 +104,6 @@ class Heartbeat:
     :param epoch: epoch of the stream at that record.
     :param queries: progress of the queries that it runs.
     :param rehearsal: summary of its rehearsal, empty before.
-    :param proven: whether a query has committed a batch in this driver, be it in an earlier hold.
     :param started_at: when it last started the queries, seconds since 1970; None before.
     :param pid: of the driver's Python.
     :param jvm_pid: of its JVM.
@@ -131,7 +130,6 @@ class Heartbeat:
     submission: str = ""
     application_id: str = ""
     ui_url: str = ""
-    proven: bool = False
 
     def to_json(self) -> bytes:
         """Return the heartbeat as it is stored: one JSON object of at most HEARTBEAT_LIMIT bytes.

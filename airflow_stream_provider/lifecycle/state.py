@@ -136,6 +136,7 @@ class Incarnation:
     :param reason: why it failed or was fenced; empty otherwise.
     :param announced: number of the record that named it first.
     :param fencing: why somebody has begun to kill it; empty while nobody has. The driver itself does not act on it.
+    :param unproven: whether it held and failed before it had committed a batch, as it says itself.
     """
 
     id: str
@@ -147,6 +148,7 @@ class Incarnation:
     reason: str = ""
     announced: int = 0
     fencing: str = ""
+    unproven: bool = False
 
 
 @dataclass(frozen=True)

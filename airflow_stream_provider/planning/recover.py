@@ -8,7 +8,7 @@ from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import live_standby
-from airflow_stream_provider.lifecycle.state import Deployment, DeploymentEnd, IncarnationState, StreamPhase
+from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase
 from airflow_stream_provider.planning.conditions import SignsOfLife
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, coming_up, recovery_step, release_to_run
@@ -48,7 +48,7 @@ def recover(snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | N
         return first
     coming = coming_up(state)
     alive.update({d.id: False for d in coming if d.id in snapshot.drivers and snapshot.drivers[d.id].out_of_sight})
-    step = recovery_step(state, alive, snapshot.at, unproven=unproven(snapshot), free_since=snapshot.free_since)
+    step = recovery_step(state, alive, snapshot.at, free_since=snapshot.free_since)
     if step.action is RecoveryAction.FENCE:
         return fence(snapshot, step.subject, outcome, step.reason)
     if step.action is RecoveryAction.ABORT:
@@ -165,24 +165,6 @@ def orphaned(deployment: Deployment, now: float) -> bool:
     """Return whether a declared deployment has lost the task that was to submit it."""
     # Either way: the clock of the machine that declared it may be ahead.
     return not deployment.submission and abs(now - deployment.declared_at) > ADOPT_SECONDS
-
-
-def unproven(snapshot: Snapshot) -> frozenset[str]:
-    """Return the last holder if it failed before its first commit; one whose heartbeat says nothing is not taken so.
-
-    Nor one that has committed in an earlier hold: what it was rolled back from must not follow it. But one that fails
-    before its first heartbeat as holder, and says so itself: to be killed shows nothing.
-    """
-    last = snapshot.state.last_holder
-    heartbeat = snapshot.heartbeats.get(last or "")
-    if last is None or heartbeat is None or heartbeat.proven:
-        return frozenset()
-    holder = snapshot.state.incarnations[last]
-    at_once = heartbeat.epoch < holder.epoch and holder.state is IncarnationState.FAILED
-    if not heartbeat.queries and not at_once:
-        return frozenset()
-    failed = snapshot.state.deployments[deployment_of(last)].ended is DeploymentEnd.FAILED
-    return frozenset({last} if failed and all(query.batch is None for query in heartbeat.queries) else ())
 
 
 def _by_watch(record: Record, identity: TaskIdentity) -> bool:

@@ -46,7 +46,6 @@ def recovery_step(
     alive: Mapping[str, bool | None],
     now: float,
     *,
-    unproven: frozenset[str] = frozenset(),
     free_since: float = 0.0,
 ) -> RecoveryStep:
     """Return what brings back a stream that lost its holder, or ends a request that nobody can fulfil.
@@ -60,7 +59,6 @@ def recovery_step(
         moves or the cluster says that it runs; False when the cluster says that it is gone or its heartbeat stood
         still for a lease; None or missing when that is not known. Only False leads to a fence or a failure.
     :param now: seconds since 1970 by the observer's clock, for what expires.
-    :param unproven: incarnations that failed before they committed a batch.
     :param free_since: when the last hold ended; 0 when that is not known.
     """
     if state.must_fence:
@@ -73,7 +71,7 @@ def recovery_step(
     if request is not None:
         return _end_request(state, request, alive, now)
     if state.phase in (StreamPhase.DOWN, StreamPhase.FAILED):
-        return _bring_back(state, alive, now, unproven, free_since)
+        return _bring_back(state, alive, now, free_since)
     return RecoveryStep(RecoveryAction.WAIT)
 
 
@@ -112,10 +110,10 @@ def _end_request(state: StreamState, request: Request, alive: Mapping[str, bool 
 
 
 def _bring_back(
-    state: StreamState, alive: Mapping[str, bool | None], now: float, unproven: frozenset[str], free_since: float
+    state: StreamState, alive: Mapping[str, bool | None], now: float, free_since: float
 ) -> RecoveryStep:
     """Nobody holds: appoint a standby of the release to run, else wait for what comes up, else declare it again."""
-    last = _deployment_to_run_again(state, unproven)
+    last = _deployment_to_run_again(state)
     release = _hash(state, last)
     standbys = [i for i in state.standbys() if live_standby(state, i.id) and _hash(state, i.deployment) == release]
     living = [i for i in standbys if alive.get(i.id)]
@@ -161,7 +159,7 @@ def _proven(state: StreamState) -> set[str]:
     return {_hash(state, i.deployment) for i in state.incarnations.values() if i.epoch}
 
 
-def _deployment_to_run_again(state: StreamState, unproven: frozenset[str]) -> str:
+def _deployment_to_run_again(state: StreamState) -> str:
     """Return the deployment that held last; before a release all of whose holders failed uncommitted, an older one.
 
     What a roll-back has declared instead of it comes first: a watch that brought up the other would race with it.
@@ -170,5 +168,5 @@ def _deployment_to_run_again(state: StreamState, unproven: frozenset[str]) -> st
     if chosen is not None:
         return chosen.id
     held = sorted((i for i in state.incarnations.values() if i.epoch), key=lambda i: i.epoch)
-    sound = {_hash(state, i.deployment) for i in held if i.id not in unproven}
+    sound = {_hash(state, i.deployment) for i in held if not i.unproven}
     return next((i for i in reversed(held) if _hash(state, i.deployment) in sound), held[-1]).deployment

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.planning.recover import next_try, orphaned, unproven
+from airflow_stream_provider.planning.recover import next_try, orphaned
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, coming_up, recovery_step
 from airflow_stream_provider.planning.snapshot import Snapshot
 
@@ -27,7 +27,7 @@ def revival_is_due(snapshot: Snapshot, alive: Mapping[str, bool | None], *, clus
     :param cluster_answers: whether the stream's cluster answered this look.
     """
     state = snapshot.state
-    step = recovery_step(state, alive, snapshot.at, unproven=unproven(snapshot), free_since=snapshot.free_since)
+    step = recovery_step(state, alive, snapshot.at, free_since=snapshot.free_since)
     if step.action in _NEED_THE_CLUSTER and not cluster_answers:
         return False
     if step.action is RecoveryAction.DECLARE:
@@ -54,5 +54,5 @@ def due_beside_another(snapshot: Snapshot, alive: Mapping[str, bool | None]) -> 
     # A look reads no records, and does not know for how long the driver of the last holder has not come up again: that
     # is for the run which is under way, and for the one after it.
     since = snapshot.free_since or snapshot.at
-    step = recovery_step(snapshot.state, alive, snapshot.at, unproven=unproven(snapshot), free_since=since)
+    step = recovery_step(snapshot.state, alive, snapshot.at, free_since=since)
     return step.action in _DONE_AT_ONCE

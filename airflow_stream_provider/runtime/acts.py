@@ -308,6 +308,7 @@ class Acts:
             "error": f"{type(error).__name__}: {message_of(error)}",
             # A warm driver may follow at once, before its machine sees the last commits.
             "ends": described(ends),
+            "committed": self._heartbeat.committed,
         }
 
         def build(state: StreamState) -> Record | None:

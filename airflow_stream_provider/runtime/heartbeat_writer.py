@@ -43,6 +43,11 @@ class HeartbeatWriter:
         # Why the progress of the queries is not known now.
         self._unknown = ""
 
+    @property
+    def committed(self) -> bool | None:
+        """Whether a query has committed a batch in this driver, in any hold; None: nobody has asked yet."""
+        return self._proven if self._progress else None
+
     def say(self, message: str) -> None:
         """Set the message of the next heartbeats: what this driver does now, for a person to read."""
         self.message = message
@@ -68,7 +73,6 @@ class HeartbeatWriter:
             offsets_group=self._offsets.status,
             rehearsal=self.rehearsal,
             started_at=self.started_at,
-            proven=self._proven,
         )
 
     def _ask(self) -> None:

@@ -52,7 +52,6 @@ FULL = Heartbeat(
     submission="driver-1",
     application_id="app-1",
     ui_url="http://127.0.0.1:4040",
-    proven=True,
 )
 
 

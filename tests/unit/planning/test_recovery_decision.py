@@ -24,13 +24,17 @@ from tests.support.story import (
     STOPPING,
     TWIN,
     aborted,
+    acquired,
     declared,
     failed,
     fenced,
     finished,
     hash_of,
     play,
+    ready,
+    record,
     released,
+    requested,
     retired,
     standby,
 )
@@ -106,14 +110,34 @@ def test_next_step(before: list[Record], alive: dict[str, bool], now: float, nee
 
 
 def test_only_a_release_that_never_committed_is_followed_by_an_older_one() -> None:
-    state = play([*HANDED_OVER, failed(NEW)])
-    step = recovery_step(state, {OLD: True}, 100, unproven=frozenset({NEW}))
+    step = recovery_step(play([*HANDED_OVER, failed(NEW, committed=False)]), {OLD: True}, 100)
     assert (step.action, step.subject) == (Do.REQUEST, OLD)
-    cold = play([*HANDED_OVER, retired(OLD_D), failed(NEW)])
-    step = recovery_step(cold, {}, 100, unproven=frozenset({NEW}))
+    cold = play([*HANDED_OVER, retired(OLD_D), failed(NEW, committed=False)])
+    step = recovery_step(cold, {}, 100)
     assert (step.action, step.subject) == (Do.DECLARE, OLD_D)
-    first = recovery_step(play(FAILED), {}, 100, unproven=frozenset({OLD}))
+    first = recovery_step(play([*RUNNING, failed(OLD, committed=False)]), {}, 100)
     assert (first.action, first.subject) == (Do.DECLARE, OLD_D), "there is no older one"
+    for committed in (True, None):
+        step = recovery_step(play([*HANDED_OVER, failed(NEW, committed=committed)]), {OLD: True}, 100)
+        assert (step.action, step.subject) == (Do.DECLARE, NEW_D)
+
+
+def test_a_release_that_was_tried_twice_and_never_committed_is_followed_by_an_older_one() -> None:
+    """Found by the simulation: only the last try counted as one that never committed, and the watch tried for ever."""
+    again = "orders-2-again.00000009"
+    release = {"version": "1", "hash": hash_of(NEW_D)}
+    twice = [
+        *HANDED_OVER,
+        failed(NEW, committed=False),
+        record("declared", deployment="orders-2-again", release=release, again=NEW_D),
+        standby(again),
+        requested("more", again),
+        ready("more", again),
+        acquired(again, "more", 3),
+        failed(again, committed=False),
+    ]
+    step = recovery_step(play(twice), {OLD: True}, 100)
+    assert (step.action, step.subject) == (Do.REQUEST, OLD)
 
 
 def test_what_a_roll_back_has_put_aside_is_neither_appointed_nor_brought_up() -> None:
