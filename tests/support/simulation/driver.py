@@ -87,6 +87,11 @@ class Driver(Actor):
         return self.agent is not None and self.agent._acts.running
 
     @property
+    def release(self) -> str:
+        """The version of its release."""
+        return self.log.state.deployments[self.deployment].release.version
+
+    @property
     def policy(self) -> Policy:
         found = self.log.state.deployments.get(self.deployment)
         return super().policy if found is None else found.policy
@@ -279,7 +284,8 @@ class ShortHeartbeat(Heartbeat):
 
     def to_json(self) -> bytes:
         queries = b",".join(
-            b'{"name": "%s", "batch": %d}' % (each.name.encode(), each.batch or 0) for each in self.queries
+            b'{"name": "%s", "batch": %s}' % (each.name.encode(), str(each.batch).encode().replace(b"None", b"null"))
+            for each in self.queries
         )
         text = b'{"counter": %d, "at": %.1f, "submission": "%s", "seq": %d, "epoch": %d, "queries": [%s]}'
         return text % (self.counter, self.at, self.submission.encode(), self.seq, self.epoch, queries)

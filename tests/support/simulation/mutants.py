@@ -184,6 +184,26 @@ def what_a_failed_driver_has_committed_is_dropped(patch: pytest.MonkeyPatch) -> 
     patch.setitem(folding._APPLY, Kind.FAILED, without_ends)
 
 
+def with_committed(patch: pytest.MonkeyPatch, committed: bool | None) -> None:
+    """Take all failures for those of drivers that say this of their commits."""
+    failed = folding._APPLY[Kind.FAILED]
+
+    def instead(draft: Any, record: Record) -> None:
+        failed(draft, replace(record, fields={**record.fields, "committed": committed}))
+
+    patch.setitem(folding._APPLY, Kind.FAILED, instead)
+
+
+@found_as("runs-again")
+def a_release_that_never_commits_is_tried_for_ever(patch: pytest.MonkeyPatch) -> None:
+    with_committed(patch, None)
+
+
+@found_as("no-downgrade", "runs-again")
+def a_release_that_has_committed_counts_as_one_that_never_did(patch: pytest.MonkeyPatch) -> None:
+    with_committed(patch, False)
+
+
 @found_as("no-gap")
 def a_new_driver_begins_at_the_end_of_the_topic(patch: pytest.MonkeyPatch) -> None:
     plan = Data.plan

@@ -52,6 +52,8 @@ class Oracle:
         self.last: str | None = None
         self.free_since = 0.0
         self.proven: set[str] = set()
+        # Releases of which a holder did not fail before its first commit.
+        self.sound: set[str] = set()
         self.failed_last = False
         self.to_be_fenced: set[str] = set()
 
@@ -101,6 +103,8 @@ class Oracle:
         self._bound_listings(record)
         if record.kind in ENDS and record.get("incarnation") == self.holder and self.holder is not None:
             asked_to_stop = any(r.get("to") is None for id, r in self.asked.items() if id not in self.over)
+            if record.kind != Kind.FAILED or self._has_committed(self.holder):
+                self.sound.add(self.hashes[deployment_of(self.holder)])
             self.wanted = not (asked_to_stop or record.kind == Kind.FINISHED)
             self.holder, self.free_since = None, self.world.now
             self.over |= {id for id, r in self.asked.items() if r.get("to") is None}
@@ -225,11 +229,18 @@ class Oracle:
         error = r.get("error", "")
         broken = r["reason"] == "The runtime itself failed" or error.startswith("RuleBroken")
         expect(not broken, "no-surprise", error)
-        self.failed_last |= r.get("incarnation") == self.last
+        self.failed_last |= r.get("incarnation") == self.last and not self._has_committed(r["incarnation"])
         live = [i for i in self.state.of_deployment(r["deployment"]) if not i.state.terminal]
         if r.get("incarnation") == self.holder or not live:
             self._give_up(r["deployment"])
             self.ended.add(r["deployment"])
+
+    def _has_committed(self, incarnation: str) -> bool:
+        """Whether a driver has committed a batch that it must know of: it asks its queries when it renews its lease."""
+        data, driver = self.world.data, self.world.drivers[incarnation]
+        since = self.world.now - driver.policy.lease_seconds
+        mine = (b.committed_at for b in (data.batches if data else ()) if b.runs and b.runs[-1].driver is driver)
+        return any(at is not None and at < since for at in mine)
 
     def _finished(self, r: Record) -> None:
         self.ended.add(deployment_of(r["incarnation"]))

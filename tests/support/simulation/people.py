@@ -19,6 +19,7 @@ from tests.support.simulation.airflow import (
     stopped_ones,
     take_over,
 )
+from tests.support.simulation.queries import BAD
 from tests.support.simulation.wishes import Plan
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ class People:
 
     def upgrade(self) -> None:
         name = f"orders-{len(self.deployments) + 1}"
-        release = f"release-{self._sim.rng.randrange(3)}"
+        bad = self._sim.rng.random() < 0.15 and self._sim.oracle.state.epoch
+        release = BAD if bad else f"release-{self._sim.rng.randrange(3)}"
         self.deployments.append(name)
         plans = [("stand_by", stand_by(name, release)), ("take_over", take_over(name))]
         held = self._sim.oracle.state.holding_deployment

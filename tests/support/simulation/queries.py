@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 CHECKPOINT = "/checkpoints/orders"
 BATCH_SECONDS = 1.0
+# A release whose queries fail in their first batch.
+BAD = "release-bad"
 # How long the last commit is waited for (a minute in a driver).
 SEEN_SECONDS = LISTING_SECONDS + 1.0
 
@@ -52,7 +54,7 @@ class Queries:
         return [{"name": self.label, "checkpoint": CHECKPOINT}] if self._driver.world.data else []
 
     def progress(self) -> tuple[QueryProgress, ...]:
-        if self.batch is None:
+        if self._driver.world.data is None:
             return ()
         return (QueryProgress(self.label, checkpoint=CHECKPOINT, batch=self.batch),)
 
@@ -184,6 +186,9 @@ class Queries:
                 here.point(0.2)
             run = self.run = data.plan(driver, number, driver.world.now)
             here.point(BATCH_SECONDS / 4, "batch")
+            if driver.release == BAD:
+                driver.mishap = "failed"
+                continue
             run.wrote = True
             assert driver.agent is not None
             try:

@@ -15,6 +15,7 @@ from functools import partial
 from random import Random
 from typing import TypeVar
 
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase
 from airflow_stream_provider.planning.recover import next_try
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -36,10 +37,11 @@ from tests.support.simulation.memo import shared_readings
 from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.people import ACTS, SCHEDULER_SECONDS, People
 from tests.support.simulation.protocol_state import protocol_state
-from tests.support.simulation.queries import Luck
+from tests.support.simulation.queries import BAD, Luck
 from tests.support.simulation.result import Result
 from tests.support.simulation.watching import Runs
 from tests.support.simulation.world import Actor, Fault, MemoryStore, World
+from tests.support.story import hash_of
 
 T = TypeVar("T")
 
@@ -196,9 +198,17 @@ class Simulation:
     def _rests(self) -> bool:
         """Whether nobody runs the stream, and nobody is to: people have stopped it, and nothing is under way."""
         state = self.oracle.state
-        resting = state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED, StreamPhase.EMPTY)
+        resting = (
+            state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED, StreamPhase.EMPTY) or self._is_tried_in_vain()
+        )
         begins = state.phase is StreamPhase.EMPTY and self.people.runs
         return resting and not begins and not self.world.damaged
+
+    def _is_tried_in_vain(self) -> bool:
+        """Whether only people know that what ran last never commits: a holder of it did not fail, or all others did."""
+        oracle = self.oracle
+        last = oracle.hashes.get(deployment_of(oracle.last or ""))
+        return oracle.holder is None and last == hash_of(BAD) and (last in oracle.sound or not oracle.sound)
 
     @property
     def _data(self) -> Data:
