@@ -77,12 +77,15 @@ class Airflow(Actor):
     def record(self, kind: str, **fields: Any) -> Record:
         return Record(kind, fields, by=self.by, at=self.now)
 
-    def read(self) -> tuple[StreamState, tuple[Record, ...], Mapping[str, Heartbeat], float]:
-        """Read the log, then the heartbeats, as `StreamHook.observe` does; others come between. The time is before."""
-        state, history = self.log.refresh(), self.log.history()
+    def read(self) -> tuple[StreamState, Mapping[str, Heartbeat], float]:
+        """Read the log, then the heartbeats, as `StreamHook.observe` does; others come between.
+
+        The third value is the time from before the heartbeats were read.
+        """
+        state = self.log.refresh()
         self.point(doing="heartbeats")
-        read_at, beats = self.world.now, self.log.heartbeats()
-        return state, history, beats, read_at
+        read_at = self.world.now
+        return state, self.log.heartbeats(), read_at
 
     def submit(self, deployment: str, by: str, *, first: bool) -> bool:
         job = Job("orders", deployment, f"[{deployment}]", "", ("--deployment", deployment))
@@ -154,9 +157,9 @@ class Task(Airflow):
                 gone = driver.terminal and self.cluster.gone(submission, deployment)
                 lost = self.cluster.lost(deployment)
                 facts[deployment] = DriverFacts(submission, driver, gone, lost)
-        state, history, beats, read_at = self.read()
+        state, beats, read_at = self.read()
         self.point(doing="judge")
-        return Snapshot("orders", self.now, state, history, beats, facts, read_at=read_at)
+        return Snapshot("orders", self.now, state, self.log.history(), beats, facts, read_at=read_at)
 
     def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:
         try:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = 2
 # How old a machine's listing of the checkpoint may be, where the product counts on a bound (a minute in NFS).
-LISTING_SECONDS = 8.0
+LISTING_SECONDS = 15.0
 Offsets = tuple[int, ...]
 
 

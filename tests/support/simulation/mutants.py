@@ -269,7 +269,7 @@ def a_holder_is_overlooked(patch: pytest.MonkeyPatch) -> None:
     everywhere(patch, may_acquire, though_held)
 
 
-@found_as("ready-first")
+@found_as("ready-first", "moved-first")
 def an_answer_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
     def at_once(state: StreamState, incarnation: str, request_id: str) -> bool:
         request = state.open_request
@@ -346,6 +346,6 @@ def obeys_what_the_rules_forbid(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reading, "fold", obeying)
 
 
-@found_as("whole-log", "legal")
+@found_as("whole-log", "legal", "no-surprise")
 def carries_what_it_cannot_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reading, "check_chain", lambda stream, nonce, records: None)

@@ -69,7 +69,7 @@ class Runs(Airflow):
     def _look(self) -> tuple[bool, bool]:
         """As `monitoring/folder_look.py`: read, read the doubtful again, ask the cluster, decide, keep the sample."""
         before = self.world.sample
-        state, _, beats, _ = self.read()
+        state, beats, _ = self.read()
         snapshot = Snapshot("orders", self.now, state, (), beats)
         beaten = self._again(snapshot)
         drivers = self._ask(snapshot)
