@@ -127,14 +127,14 @@ class Streams(RuleBasedStateMachine):
         name = f"orders-{len(self.deployments) + 1}"
         self.deployments.append(name)
         self._task(stand_by(name, f"release-{release}"))
-        self.recovery.settle(12)
+        self.recovery.settle(30)
 
     @rule(which=some, schedule=st.binary(max_size=48))
     @precondition(lambda self: self.deployments)
     def hand_over(self, which: int, schedule: bytes = b"") -> None:
         self.ask("hand over", which)
         self._go_on(self.world.awake, schedule)
-        self.recovery.settle(14 if not schedule else 4)
+        self.recovery.settle(36 if not schedule else 8)
 
     @rule(what=st.sampled_from(["hand over", "hand over", "roll back", "stop", "retire", "give up"]), which=some)
     @precondition(lambda self: self.deployments)
