@@ -91,9 +91,9 @@ def coming_up(state: StreamState) -> list[Deployment]:
     ]
 
 
-def release_to_run(state: StreamState, unproven: frozenset[str]) -> str:
+def release_to_run(state: StreamState) -> str:
     """Return the hash of the release that a stream which nobody holds is brought back with; see `recovery_step`."""
-    return _hash(state, _deployment_to_run_again(state, unproven))
+    return _hash(state, _deployment_to_run_again(state))
 
 
 def _end_request(state: StreamState, request: Request, alive: Mapping[str, bool | None], now: float) -> RecoveryStep:
@@ -109,9 +109,7 @@ def _end_request(state: StreamState, request: Request, alive: Mapping[str, bool 
     return RecoveryStep(RecoveryAction.WAIT)
 
 
-def _bring_back(
-    state: StreamState, alive: Mapping[str, bool | None], now: float, free_since: float
-) -> RecoveryStep:
+def _bring_back(state: StreamState, alive: Mapping[str, bool | None], now: float, free_since: float) -> RecoveryStep:
     """Nobody holds: appoint a standby of the release to run, else wait for what comes up, else declare it again."""
     last = _deployment_to_run_again(state)
     release = _hash(state, last)

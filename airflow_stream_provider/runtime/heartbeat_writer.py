@@ -44,9 +44,13 @@ class HeartbeatWriter:
         self._unknown = ""
 
     @property
-    def committed(self) -> bool | None:
-        """Whether a query has committed a batch in this driver, in any hold; None: nobody has asked yet."""
-        return self._proven if self._progress else None
+    def committed(self) -> bool:
+        """Whether a query has committed a batch in this driver, in any hold, as far as Spark has said at a heartbeat.
+
+        Of a driver that ends within a second of its start nobody has asked: it counts as one that has not. Otherwise a
+        release that cannot be started would be tried for ever beside an older one that can.
+        """
+        return self._proven
 
     def say(self, message: str) -> None:
         """Set the message of the next heartbeats: what this driver does now, for a person to read."""

@@ -26,8 +26,6 @@ ELSEWHERE = {
     "audit/read.py": ("integration/audit/test_audit.py", "only real brokers say what can be read of them"),
     "chaos/__main__.py": ("system/test_chaos.py", "only a whole run shows what it does"),
     "chaos/run.py": ("system/test_chaos.py", "as above"),
-    "chaos/scenario.py": ("system/test_chaos.py", "as above"),
-    "chaos/world.py": ("system/test_chaos.py", "as above"),
     "kafka/cluster_requests.py": (
         "integration/audit/test_audit.py",
         "the audit needs three brokers, and alone asks this",

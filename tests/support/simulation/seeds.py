@@ -20,7 +20,6 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase
 from airflow_stream_provider.planning.recover import next_try
 from airflow_stream_provider.planning.snapshot import Snapshot
-from tests.support.simulation.bounds import BOUND, CLOCKS_SECONDS, PHASES, POLICY, PROMPT, TAKE_BACK_BOUND, WHEN
 from tests.support.simulation.bounds import (
     BOUND,
     CLOCKS_SECONDS,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.clusters import DriverState
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.conditions import RequestOver, SignsOfLife, StandbyUp
