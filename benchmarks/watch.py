@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results import machine, show, spread, write
+from devstack.drivers import wait_for
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
 from devstack.many_streams import BATCHES, PARTITIONS, StoredStream, make_streams
@@ -38,6 +39,7 @@ LOOK_SECONDS = 15.0
 CORES = 0.5
 PERIOD = 60.0
 HEAP = "1g"
+SECOND_BEAT = 3
 
 LOOK = """
 import json, resource, sys, time
@@ -80,7 +82,15 @@ def moving(folder: Path, servers: str, count: int) -> Iterator[None]:
     """Let a process of its own move the streams, half of them with batches."""
     command = [sys.executable, "-m", "devstack.many_streams", str(folder), servers, str(count), str(count // 2)]
     process = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
+    last = StoredStream(folder, f"s{count - 1:04d}", servers)
+
+    def beats() -> bool:
+        # A look that comes before a driver's second beat takes it for dead.
+        beat = last.log.heartbeat(last.holder)
+        return beat is not None and beat.counter > SECOND_BEAT
+
     try:
+        wait_for("the last stream to beat", beats)
         yield
         if process.poll() is not None:
             raise SystemExit("the streams have stopped moving")
