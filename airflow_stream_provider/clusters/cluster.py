@@ -146,10 +146,17 @@ class Cluster(Protocol):
         :raises ClusterError: the cluster does not answer.
         """
 
-    def remains(self, submission: str, deployment: str, applications: Collection[str] = ()) -> Remains:
+    def remains(
+        self,
+        submission: str,
+        deployment: str,
+        applications: Collection[str] = (),
+        hosts: Collection[str] | None = None,
+    ) -> Remains:
         """Return what may be left of the driver, its application and its executors. A missing answer confirms nothing.
 
         :param applications: ids of its Spark applications, from its heartbeats.
+        :param hosts: every host that its executors have run on, from its heartbeats; None: any.
         """
 
     def gone(self, submission: str, deployment: str, applications: Collection[str] = ()) -> bool:

@@ -148,7 +148,13 @@ class LocalCluster:
             raise _elsewhere(folder)
         processes.end(submission)
 
-    def remains(self, submission: str, deployment: str, applications: Collection[str] = ()) -> Remains:
+    def remains(
+        self,
+        submission: str,
+        deployment: str,
+        applications: Collection[str] = (),
+        hosts: Collection[str] | None = None,
+    ) -> Remains:
         """Return the driver's live processes. In local mode the executors are part of its JVM."""
         folder = Path(submission)
         if folder.is_dir() and not _is_here(folder):

@@ -160,10 +160,17 @@ class StandaloneCluster:
                     with suppress(Unanswered):
                         api.kill_application(master, app["id"])
 
-    def remains(self, submission: str, deployment: str, applications: Collection[str] = ()) -> Remains:
+    def remains(
+        self,
+        submission: str,
+        deployment: str,
+        applications: Collection[str] = (),
+        hosts: Collection[str] | None = None,
+    ) -> Remains:
         """Return what the master and the workers still list of the driver, its application and its executors.
 
-        They are known by the application's id, and by its name, which the runtime forces on it.
+        They are known by the application's id, and by its name, which the runtime forces on it. A worker that the
+        master has lost counts if it is on one of the hosts.
         """
         try:
             master = api.find_master(self._masters)
@@ -175,7 +182,11 @@ class StandaloneCluster:
 
         apps = [f"Application {a['id']} is {a['state']}." for a in master.active_apps if ours(a["id"], a["name"])]
         left = [f"Driver {d['id']} is {d['state']}." for d in master.active_drivers if d["id"] == submission]
-        lost = [f"Worker {w['id']} is {w['state']}, and may run executors." for w in master.lost_workers]
+        lost = [
+            f"Worker {worker['id']} is {worker['state']}, and may run executors."
+            for worker in master.lost_workers
+            if hosts is None or worker["host"] in hosts
+        ]
         driver = master.driver(submission)
         if driver is None:
             lost.append(f"The master does not know driver {submission}.")

@@ -21,7 +21,8 @@ def driver_facts(log: ControlLog, cluster: Cluster, deployment: str) -> DriverFa
     if shown:
         return DriverFacts(shown, states[shown])
     apps = applications(log, deployment)
-    remains = [cluster.remains(each, deployment, apps) for each in known]
+    hosts = executor_hosts(log, deployment)
+    remains = [cluster.remains(each, deployment, apps, hosts) for each in known]
     lost = any(left.lost for left in remains) and not any(left.alive for left in remains)
     return DriverFacts(known[0], states[known[0]], all(left.gone for left in remains), lost)
 
@@ -42,6 +43,13 @@ def applications(log: ControlLog, deployment: str) -> set[str]:
     return {beat.application_id for beat in log.heartbeats(deployment).values() if beat.application_id}
 
 
+def executor_hosts(log: ControlLog, deployment: str) -> set[str] | None:
+    """Return every host that executors of a deployment's drivers have run on; None when one of them has not said so."""
+    said = [beat.executor_hosts for beat in log.heartbeats(deployment).values()]
+    silent = len(said) < len(log.state.of_deployment(deployment)) or None in said
+    return None if silent or not said else {host for hosts in said for host in hosts or ()}
+
+
 def _unnamed(log: ControlLog, cluster: Cluster, deployment: str) -> DriverFacts:
     """Return what the cluster says of a driver that is in the log, and of which nobody knows the submission.
 
@@ -56,5 +64,5 @@ def _unnamed(log: ControlLog, cluster: Cluster, deployment: str) -> DriverFacts:
     if not found.certain:
         return DriverFacts("", DriverState.UNKNOWN)
     # No driver has this id; its application and executors are known by their names.
-    left = cluster.remains(deployment, deployment, applications(log, deployment))
+    left = cluster.remains(deployment, deployment, applications(log, deployment), executor_hosts(log, deployment))
     return DriverFacts("", DriverState.LOST, lost=not left.alive)

@@ -111,6 +111,8 @@ class Heartbeat:
     :param submission: the cluster's id of the driver; empty when the driver does not know it.
     :param application_id: of the Spark application; empty until the script has a session.
     :param ui_url: of the application's web UI; empty until the script has a session.
+    :param executor_hosts: every host on which the application has had executors, and the driver's, as Spark names them,
+        some seconds late; None when that is not known.
     """
 
     counter: int = 0
@@ -130,6 +132,7 @@ class Heartbeat:
     submission: str = ""
     application_id: str = ""
     ui_url: str = ""
+    executor_hosts: tuple[str, ...] | None = None
 
     def to_json(self) -> bytes:
         """Return the heartbeat as it is stored: one JSON object of at most HEARTBEAT_LIMIT bytes.
@@ -168,6 +171,8 @@ class Heartbeat:
         try:
             known = known_fields(cls, parse_object(data))
             known["queries"] = tuple(_query(query) for query in known.get("queries", ()))
+            if known.get("executor_hosts") is not None:
+                known["executor_hosts"] = tuple(map(str, known["executor_hosts"]))
             known["offsets_group"] = OffsetsGroupStatus(
                 **known_fields(OffsetsGroupStatus, known.get("offsets_group", {}))
             )

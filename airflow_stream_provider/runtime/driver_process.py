@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +35,8 @@ HOOK_SECONDS = 20
 STOP_SECONDS = 60.0
 # How long a checkpoint without an owner is watched once more, when this driver holds already.
 CLAIM_SECONDS = 5.0
+# How often Spark is asked where the executors are.
+HOSTS_SECONDS = 5.0
 
 
 class DriverProcess:
@@ -48,6 +52,7 @@ class DriverProcess:
         SparkContext._ensure_initialized()  # starts the JVM; the SparkContext is created by the script
         end_with_jvm()
         self._watchdog = LeaseWatchdog(lease_seconds)
+        self._hosts_asked = -math.inf
         _name_application(app_name)
         self._facts = Heartbeat(
             pid=os.getpid(),
@@ -62,9 +67,24 @@ class DriverProcess:
         """Identity for the heartbeat; the application's id and UI are empty until the script has a SparkContext."""
         context = SparkContext._active_spark_context
         # While the script creates its context, it is visible here before it is complete.
-        if context is not None and hasattr(context, "_jsc") and not self._facts.application_id:
-            self._facts = replace(self._facts, application_id=context.applicationId, ui_url=context.uiWebUrl or "")
+        if context is not None and hasattr(context, "_jsc"):
+            if not self._facts.application_id:
+                self._facts = replace(self._facts, application_id=context.applicationId, ui_url=context.uiWebUrl or "")
+            if time.monotonic() - self._hosts_asked >= HOSTS_SECONDS:
+                self._hosts_asked = time.monotonic()
+                self._facts = replace(self._facts, executor_hosts=self._executor_hosts(context))
         return self._facts
+
+    def _executor_hosts(self, context: SparkContext) -> tuple[str, ...] | None:
+        """Return the hosts that are known, and those that Spark names now; one that it has lost may run an executor."""
+        known = self._facts.executor_hosts
+        try:
+            # In one text: one call for all of them.
+            named = context._jsc.sc().getExecutorMemoryStatus().keySet().mkString(" ").split()
+        except Exception as error:  # noqa: BLE001 - a context that stops; a driver must beat on all the same
+            log.debug("Spark cannot say where the executors are: %s", type(error).__name__)
+            return known
+        return tuple(sorted({*(known or ()), *(each.rpartition(":")[0] for each in named)}))
 
     def postpone(self, sent: float) -> None:
         """Postpone the lease watchdog; see `LeaseWatchdog.postpone`."""

@@ -26,6 +26,7 @@ class NotingCluster:
         self.lost: tuple[str, ...] = ()
         self.of: dict[str, Remains] = {}
         self.applications: set[str] = set()
+        self.hosts: Collection[str] | None = None
         self.full: ClusterError | None = None
         self.error: ClusterError | None = None
 
@@ -61,9 +62,15 @@ class NotingCluster:
         self.did.append(("kill", submission))
         self.applications = set(applications)
 
-    def remains(self, submission: str, deployment: str, applications: Collection[str] = ()) -> Remains:
+    def remains(
+        self,
+        submission: str,
+        deployment: str,
+        applications: Collection[str] = (),
+        hosts: Collection[str] | None = None,
+    ) -> Remains:
         self._answer()
-        self.applications = set(applications)
+        self.applications, self.hosts = set(applications), hosts
         return self.of.get(submission, Remains(self.left, self.lost))
 
     def gone(self, submission: str, deployment: str, applications: Collection[str] = ()) -> bool:

@@ -83,7 +83,8 @@ class Master:
 
     def add_worker(self, id: str, url: str = "", state: str = "ALIVE", coresused: int = 1) -> None:
         url = url or f"http://127.0.0.1:{self.worker.server_address[1]}"
-        self.state["workers"].append({"id": id, "state": state, "webuiaddress": url, "coresused": coresused})
+        worker = {"id": id, "host": f"{id}.example", "state": state, "webuiaddress": url, "coresused": coresused}
+        self.state["workers"].append(worker)
 
     def driver_was(self, state: str, worker: str) -> None:
         self.state["completeddrivers"] = [{"id": "driver-1", "state": state, "worker": worker}]
@@ -268,6 +269,15 @@ def test_a_worker_that_the_master_has_lost_may_run_executors_whatever_it_counts(
     assert master.remains().gone
     master.add_worker("away", state="DEAD", coresused=coresused)
     assert master.remains() == Remains(lost=("Worker away is DEAD, and may run executors.",))
+
+
+def test_a_lost_worker_on_a_host_that_never_had_an_executor_of_ours_hides_nothing(master: Master) -> None:
+    master.add_worker("other")
+    master.add_worker("away", state="DEAD")
+    master.driver_was("KILLED", "other")
+    cluster = open_cluster(master.connection())
+    for hosts, gone in ((None, False), ({"away.example"}, False), ({"other.example"}, True), (set(), True)):
+        assert cluster.remains("driver-1", DEPLOYMENT, hosts=hosts).gone is gone
 
 
 def test_a_driver_that_the_master_has_forgotten_is_not_confirmed_gone(master: Master) -> None:

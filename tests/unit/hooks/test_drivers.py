@@ -91,3 +91,19 @@ def test_a_driver_whose_submission_nobody_knows_is_lost_when_the_cluster_has_non
     facts = driver_facts(log, cluster, OLD_DEPLOYMENT)
     assert facts is not None
     assert (facts.state, facts.out_of_sight) == (DriverState.UNKNOWN, False)
+
+
+@pytest.mark.parametrize(
+    ("said", "hosts"),
+    [([("a", "b")], {"a", "b"}), ([("a",), ("b",)], {"a", "b"}), ([("a",), None], None), ([None], None), ([], None)],
+    ids=["one driver", "relaunched", "one of an older version", "older version", "no heartbeat"],
+)
+def test_the_hosts_of_executors_are_known_if_each_driver_has_said_them(
+    log: ControlLog, cluster: NotingCluster, said: list[tuple[str, ...] | None], hosts: set[str] | None
+) -> None:
+    write(log, *RUNNING)
+    for number, named in enumerate(said):
+        log.beat(f"{OLD_DEPLOYMENT}.0000000{number + 1}", Heartbeat(executor_hosts=named))
+    cluster.states = {RECORDED: DriverState.KILLED}
+    driver_facts(log, cluster, OLD_DEPLOYMENT)
+    assert cluster.hosts == hosts

@@ -52,6 +52,7 @@ FULL = Heartbeat(
     submission="driver-1",
     application_id="app-1",
     ui_url="http://127.0.0.1:4040",
+    executor_hosts=("here", "there"),
 )
 
 
