@@ -37,6 +37,8 @@ CHANGES: Mapping[str, Any] = {
 # The bad release is found out sooner than the demo's, also on a machine with nothing else to do: each of its batches
 # takes six times as long as its orders took to come, so that its lag is beyond the limit before the soak is over.
 QUICKLY_THROTTLED = {"QUOTA = 5000": "QUOTA = 300", "THROTTLED_SECONDS = 0.006": "THROTTLED_SECONDS = 0.03"}
+# Where that release has a backlog, a batch takes a minute, and not so long that the stream counts as standing still.
+SHORT_BATCHES = {'"maxOffsetsPerTrigger", 10_000': '"maxOffsetsPerTrigger", 2_000'}
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ def world(folder: Path) -> Iterator[World]:
             changes = {**CHANGES, "conf": {**stack.spark.conf, "spark.cores.max": "1"}}
             lay_out(ROOT / "dags", dags, brokers=stack.bootstrap_servers, data=data, changes=changes)
             shutil.copy(ROOT / "chaos" / "dags" / "orders_back.py", dags)
-            _throttle(dags / "apps" / "scoring.py")
+            _change(dags / "apps" / "scoring.py", QUICKLY_THROTTLED)
+            _change(dags / "apps" / "orders.py", SHORT_BATCHES)
             site = DemoEnvironment.at(dags, stack.airflow.api)
             create_topics(site.brokers)
             FilesStore.at(site.spec.control, site.spec.name).initialise()
@@ -109,9 +112,9 @@ def world(folder: Path) -> Iterator[World]:
         shutil.copytree(control.safe, folder / "control", dirs_exist_ok=True)
 
 
-def _throttle(scoring: Path) -> None:
-    text = scoring.read_text()
-    for before, after in QUICKLY_THROTTLED.items():
-        assert before in text, f"{scoring} has changed: {before} is missing"
+def _change(script: Path, changes: Mapping[str, str]) -> None:
+    text = script.read_text()
+    for before, after in changes.items():
+        assert before in text, f"{script} has changed: {before} is missing"
         text = text.replace(before, after)
-    scoring.write_text(text)
+    script.write_text(text)
