@@ -31,14 +31,18 @@ def commit_group(client: KafkaClient, group: str, offsets: Mapping[TopicPartitio
     from kafka.errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NoError, NotCoordinatorError
     from kafka.structs import OffsetAndMetadata
 
+    not_yet = (CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError)
     wanted = {partition: OffsetAndMetadata(offset, metadata, -1) for partition, offset in offsets.items()}
     for _ in range(100):
         try:
             answers = client._admin.alter_group_offsets(group, wanted)
-        except (CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError):
+        except not_yet:
             time.sleep(0.2)
             continue
         refused = {partition: error for partition, error in answers.items() if error is not NoError}
+        if set(refused.values()) & set(not_yet):  # said of each partition, too
+            time.sleep(0.2)
+            continue
         assert not refused, refused
         return
     raise AssertionError(f"The group {group} has no coordinator.")

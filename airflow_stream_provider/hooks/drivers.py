@@ -45,9 +45,11 @@ def applications(log: ControlLog, deployment: str) -> set[str]:
 
 def executor_hosts(log: ControlLog, deployment: str) -> set[str] | None:
     """Return every host that executors of a deployment's drivers have run on; None when one of them has not said so."""
-    said = [beat.executor_hosts for beat in log.heartbeats(deployment).values()]
-    silent = len(said) < len(log.state.of_deployment(deployment)) or None in said
-    return None if silent or not said else {host for hosts in said for host in hosts or ()}
+    beats = log.heartbeats(deployment)
+    silent = not beats or any(each.id not in beats for each in log.state.of_deployment(deployment))
+    if silent or any(beat.executor_hosts is None for beat in beats.values()):
+        return None
+    return {host for beat in beats.values() for host in beat.executor_hosts or ()}
 
 
 def _unnamed(log: ControlLog, cluster: Cluster, deployment: str) -> DriverFacts:

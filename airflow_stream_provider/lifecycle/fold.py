@@ -224,12 +224,23 @@ def _failed(draft: _Draft, r: Record) -> None:
             _standby(draft, r)
         interrupted = r.get("boundary") == Boundary.INTERRUPTED.value
         after = IncarnationState.INTERRUPTED if interrupted else IncarnationState.FAILED
-        draft.incarnation(name, after, reason=r["reason"], unproven=held and r.get("committed") is False)
+        unproven = held and r.get("committed") is False and not _is_sound(draft, name)
+        draft.incarnation(name, after, reason=r["reason"], unproven=unproven)
         draft.free(name, HoldEnd.FAILED, r.get("ends"))
     twins = (i for i in draft.incarnations.values() if i.deployment == deployment)
     if held or all(twin.state.terminal for twin in twins):
         draft.end(deployment, DeploymentEnd.FAILED, r.seq, reason=r["reason"])
     # Otherwise a relaunched twin failed beside another driver: the deployment lives on.
+
+
+def _is_sound(draft: _Draft, name: str) -> bool:
+    """Whether another holder of the same release has not failed uncommitted.
+
+    Told by the newest holder, too: of those of one release only that one is kept (`prune`).
+    """
+    release = draft.deployments[draft.incarnations[name].deployment].release.hash
+    others = (i for i in draft.incarnations.values() if i.id != name and i.epoch and not i.unproven)
+    return any(draft.deployments[other.deployment].release.hash == release for other in others)
 
 
 def _finished(draft: _Draft, r: Record) -> None:

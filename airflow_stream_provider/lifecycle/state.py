@@ -136,7 +136,8 @@ class Incarnation:
     :param reason: why it failed or was fenced; empty otherwise.
     :param announced: number of the record that named it first.
     :param fencing: why somebody has begun to kill it; empty while nobody has. The driver itself does not act on it.
-    :param unproven: whether it held and failed before it had committed a batch, as it says itself.
+    :param unproven: whether it held and failed before it had committed a batch, as it says itself, and so did every
+        holder of its release before it.
     """
 
     id: str

@@ -153,12 +153,15 @@ def _last_proof(snapshot: Snapshot) -> int:
     """Return the number of the record that declared the last holder, if all of its queries have committed; else 0.
 
     Not if only some have: a query that fails each time would be tried without a pause because of another one. So one
-    without input proves nothing, and the pauses stay.
+    without input proves nothing, and the pauses stay. Its `batch` is no proof, either: an earlier driver's, when idle.
     """
     last = snapshot.state.last_holder
-    if last is None or last not in snapshot.heartbeats or not snapshot.state.incarnations[last].queries:
+    announced = snapshot.state.incarnations[last].queries if last else ()
+    if last is None or last not in snapshot.heartbeats or not announced:
         return 0
-    return snapshot.declared(deployment_of(last)).seq if snapshot.has_committed(last) else 0
+    committed = {query.name for query in snapshot.heartbeats[last].queries if query.commits}
+    proven = committed.issuperset(query["name"] for query in announced)
+    return snapshot.declared(deployment_of(last)).seq if proven else 0
 
 
 def orphaned(deployment: Deployment, now: float) -> bool:

@@ -79,12 +79,12 @@ class DriverProcess:
         """Return the hosts that are known, and those that Spark names now; one that it has lost may run an executor."""
         known = self._facts.executor_hosts
         try:
-            # In one text: one call for all of them.
-            named = context._jsc.sc().getExecutorMemoryStatus().keySet().mkString(" ").split()
+            # From Spark's own list in memory. Others ask the block manager, which may take two minutes to answer.
+            named = [each.host() for each in context._jsc.sc().statusTracker().getExecutorInfos()]
         except Exception as error:  # noqa: BLE001 - a context that stops; a driver must beat on all the same
             log.debug("Spark cannot say where the executors are: %s", type(error).__name__)
             return known
-        return tuple(sorted({*(known or ()), *(each.rpartition(":")[0] for each in named)}))
+        return tuple(sorted({*(known or ()), *named}))
 
     def postpone(self, sent: float) -> None:
         """Postpone the lease watchdog; see `LeaseWatchdog.postpone`."""

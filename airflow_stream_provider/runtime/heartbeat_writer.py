@@ -91,5 +91,5 @@ class HeartbeatWriter:
             progress = [replace(query, batch=None) for query in self._progress]
         self._unknown = unknown
         self._progress = self._commits.add(progress, self._clock.time())
-        self._proven = self._proven or any(query.batch is not None for query in self._progress)
+        self._proven = self._proven or any(query.commits for query in self._progress)
         self._offsets.offer(self._progress)

@@ -56,7 +56,9 @@ class Queries:
     def progress(self) -> tuple[QueryProgress, ...]:
         if self._driver.world.data is None:
             return ()
-        return (QueryProgress(self.label, checkpoint=CHECKPOINT, batch=self.batch),)
+        # When it was committed matters to nobody here, but that this driver knows it.
+        seconds, at = (None, "") if self.batch is None else (1.0, "1970-01-01T00:00:00.000Z")
+        return (QueryProgress(self.label, "", batch=self.batch, batch_seconds=seconds, triggered_at=at),)
 
     def ended(self) -> dict[str, QueryEnd]:
         return {} if self.batch is None else {self.label: QueryEnd(True, self.batch, checkpoint=CHECKPOINT)}

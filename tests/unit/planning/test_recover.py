@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.clusters import DriverState
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.conditions import RequestOver, SignsOfLife, StandbyUp
 from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.recover import ADOPT_SECONDS, drivers_of_interest, recover
-from airflow_stream_provider.planning.recovery_decision import COME_UP_SECONDS
+from airflow_stream_provider.planning.recovery_decision import COME_UP_SECONDS, release_to_run
 from airflow_stream_provider.planning.snapshot import DriverFacts
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Kill, Skip, Submit, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -254,7 +254,9 @@ def held(number: int, at: float) -> list[Record]:
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "kind"), [(7, 0, Append), (7, None, Skip), (None, None, Skip)], ids=["proven", "half", "unproven"]
+    ("a", "b", "kind"),
+    [(7, 1, Append), (7, 0, Skip), (7, None, Skip), (None, None, Skip)],
+    ids=["proven", "idle", "half", "unproven"],
 )
 def test_only_what_follows_a_holder_that_has_committed_counts_as_a_try(
     a: int | None, b: int | None, kind: type
@@ -262,7 +264,8 @@ def test_only_what_follows_a_holder_that_has_committed_counts_as_a_try(
     """Found by a chaos run: after three killed holders a stream stayed down for five minutes, and nothing was wrong."""
     killed = [*DOWN, *held(0, 200.0), *held(1, 300.0), *held(2, 400.0)]
     last = str(play(killed).last_holder)
-    beats = {last: Heartbeat(counter=9, epoch=4, queries=(QueryProgress("a", batch=a), QueryProgress("b", batch=b)))}
+    progress = (QueryProgress(name, batch=n, commits=(Commit(1.0),) if n else ()) for name, n in (("a", a), ("b", b)))
+    beats = {last: Heartbeat(counter=9, epoch=4, queries=tuple(progress))}
     assert isinstance(recover(replace(snapshot(*killed, at=410.0), heartbeats=beats), ME, None, {}), kind)
     # It fails from then on: pauses of 1 and 2 minutes.
     failing = [*killed]
@@ -281,6 +284,19 @@ def test_an_older_release_follows_one_that_failed_uncommitted(committed: bool | 
     step = take(*HANDED_OVER, *ended)
     assert isinstance(step, Append)
     assert step.fields["release"]["hash"] == hash_of({"1": OLD_DEPLOYMENT, "2": NEW_DEPLOYMENT}[version])
+
+
+def test_an_outage_of_a_day_does_not_bring_back_an_older_release() -> None:
+    """Found by a review: the holder that had proven the release was forgotten after a hundred tries in the outage."""
+    story = [*HANDED_OVER, fenced(NEW), failed(None, NEW_DEPLOYMENT)]
+    for number in range(120):
+        release = {"version": "2", "hash": hash_of(NEW_DEPLOYMENT)}
+        tried, *more, acquires, _killed, _ended = held(1 + number, 200.0)
+        tried = replace(tried, fields={**tried.fields, "release": release})
+        story += [tried, *more, acquires, failed(acquires["incarnation"], committed=False)]
+    state = play(story)
+    assert (state.illegal_count, state.epoch, NEW in state.incarnations) == (0, 122, False)
+    assert release_to_run(state) == hash_of(NEW_DEPLOYMENT)
 
 
 def test_an_older_release_does_not_follow_one_that_was_killed_before_its_first_heartbeat_as_holder() -> None:
