@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -34,15 +35,11 @@ def commit_group(client: KafkaClient, group: str, offsets: Mapping[TopicPartitio
     not_yet = (CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError)
     wanted = {partition: OffsetAndMetadata(offset, metadata, -1) for partition, offset in offsets.items()}
     for _ in range(100):
-        try:
+        with contextlib.suppress(*not_yet):
             answers = client._admin.alter_group_offsets(group, wanted)
-        except not_yet:
-            time.sleep(0.2)
-            continue
-        refused = {partition: error for partition, error in answers.items() if error is not NoError}
-        if set(refused.values()) & set(not_yet):  # said of each partition, too
-            time.sleep(0.2)
-            continue
-        assert not refused, refused
-        return
+            refused = {partition: error for partition, error in answers.items() if error is not NoError}
+            if not set(refused.values()) & set(not_yet):  # said of each partition, too
+                assert not refused, refused
+                return
+        time.sleep(0.2)
     raise AssertionError(f"The group {group} has no coordinator.")
