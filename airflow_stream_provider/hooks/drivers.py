@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from airflow_stream_provider.clusters import Cluster, DriverState
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.errors import ClusterError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.planning.snapshot import DriverFacts
 
 
@@ -20,8 +23,9 @@ def driver_facts(log: ControlLog, cluster: Cluster, deployment: str) -> DriverFa
     shown = next((each for each in known if not states[each].terminal), "")
     if shown:
         return DriverFacts(shown, states[shown])
-    apps = applications(log, deployment)
-    hosts = executor_hosts(log, deployment)
+    # Read anew: what a driver has said last, before the cluster called it ended.
+    beats = log.heartbeats(deployment)
+    apps, hosts = applications(beats), _executor_hosts(log, deployment, beats)
     remains = [cluster.remains(each, deployment, apps, hosts) for each in known]
     lost = any(left.lost for left in remains) and not any(left.alive for left in remains)
     return DriverFacts(known[0], states[known[0]], all(left.gone for left in remains), lost)
@@ -38,14 +42,13 @@ def submissions(log: ControlLog, deployment: str) -> list[str]:
     return [each for each in (recorded, *sorted(said - {recorded})) if each]
 
 
-def applications(log: ControlLog, deployment: str) -> set[str]:
-    """Return the ids of the Spark applications of a deployment's drivers, as far as they have said them."""
-    return {beat.application_id for beat in log.heartbeats(deployment).values() if beat.application_id}
+def applications(beats: Mapping[str, Heartbeat]) -> set[str]:
+    """Return the ids of the Spark applications of the drivers with these heartbeats, as far as they have said them."""
+    return {beat.application_id for beat in beats.values() if beat.application_id}
 
 
-def executor_hosts(log: ControlLog, deployment: str) -> set[str] | None:
+def _executor_hosts(log: ControlLog, deployment: str, beats: Mapping[str, Heartbeat]) -> set[str] | None:
     """Return every host that executors of a deployment's drivers have run on; None when one of them has not said so."""
-    beats = log.heartbeats(deployment)
     silent = not beats or any(each.id not in beats for each in log.state.of_deployment(deployment))
     if silent or any(beat.executor_hosts is None for beat in beats.values()):
         return None
@@ -66,5 +69,6 @@ def _unnamed(log: ControlLog, cluster: Cluster, deployment: str) -> DriverFacts:
     if not found.certain:
         return DriverFacts("", DriverState.UNKNOWN)
     # No driver has this id; its application and executors are known by their names.
-    left = cluster.remains(deployment, deployment, applications(log, deployment), executor_hosts(log, deployment))
+    beats = log.heartbeats(deployment)
+    left = cluster.remains(deployment, deployment, applications(beats), _executor_hosts(log, deployment, beats))
     return DriverFacts("", DriverState.LOST, lost=not left.alive)

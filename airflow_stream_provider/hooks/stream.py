@@ -261,8 +261,9 @@ class StreamHook(BaseHook):
         declared = self.control_log.refresh().deployments[deployment]
         known = {*submissions(self.control_log, deployment)}
         known.update(self.cluster.find(deployment, declared.declared_at).alive)
+        apps = applications(self.control_log.heartbeats(deployment))
         for submission in sorted(known):
-            self.cluster.kill(submission, applications(self.control_log, deployment))
+            self.cluster.kill(submission, apps)
 
     def links(self, deployment: str) -> dict[str, str]:
         """Return addresses of a deployment's Spark UI and driver log by label, as far as they are known."""
