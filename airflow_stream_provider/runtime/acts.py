@@ -207,7 +207,7 @@ class Acts:
             self._abort(request, missed)
             return
         if missed is not None:
-            self._queries.interrupt()
+            ends = {**self._queries.interrupt(), **ends}
         # As in `fail`: a query that has failed and waits to be tried again is inside a batch by its logs, but nothing
         # of it can still write, and whoever follows runs the batch again.
         completed = missed is None and all(end.quiet for end in ends.values())
@@ -328,11 +328,11 @@ class Acts:
         try:
             ends, missed = self._queries.stop(TERMINATE_SECONDS)
             if missed is not None:
-                self._queries.interrupt()
+                ends = {**self._queries.interrupt(), **ends}
         except Exception:
             # Such as with a SparkContext that was stopped. `failed` must be written all the same.
             log.exception("The queries could not be stopped")
-            return Boundary.INTERRUPTED, {}
+            return Boundary.INTERRUPTED, self._queries.ended()
         quiet = missed is None and all(end.quiet for end in ends.values())
         return Boundary.COMPLETED if quiet else Boundary.INTERRUPTED, ends
 

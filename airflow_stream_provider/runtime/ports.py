@@ -118,8 +118,11 @@ class Queries(Protocol):
         The second value is the error of one that reached no boundary within so many seconds and is still running.
         """
 
-    def interrupt(self) -> None:
-        """Stop whatever is still running, inside a batch if need be; what does not end in a few seconds runs on."""
+    def interrupt(self) -> Mapping[str, QueryEnd]:
+        """Stop whatever is still running, inside a batch if need be; what does not end in a few seconds runs on.
+
+        :return: where that stands by its checkpoints, as far as it is known.
+        """
 
     def restart_in_place(self) -> None:
         """Start again what `stop` stopped before one query missed its boundary, and what the script added since."""

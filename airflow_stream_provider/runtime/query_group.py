@@ -111,9 +111,7 @@ class QueryGroup:
         """
         found: dict[str, QueryEnd] = {}
         for query in self._gate.queries:
-            with suppress(CheckpointError):
-                logs = checkpoints.boundary(query.checkpoint)
-                found[query.label] = QueryEnd(logs.completed, logs.commit, checkpoint=query.checkpoint)
+            _read_end(query, found)
         return found
 
     def hold(self) -> list[ManagedQuery]:
@@ -187,13 +185,18 @@ class QueryGroup:
         # One that may still reach its boundary says more than one that never can.
         return found, min(misses, key=lambda missed: bool(missed.fields.get("never")), default=None)
 
-    def interrupt(self) -> None:
+    def interrupt(self) -> dict[str, QueryEnd]:
         """Stop what is still running, inside a batch if need be; wait up to CUT_SECONDS for that.
 
         Spark's stop waits for the thread of the query, which may be in a function of foreachBatch that nothing ends.
+
+        :return: where these stand by their checkpoints, as far as that could be read: whoever follows must see as much.
         """
+        found: dict[str, QueryEnd] = {}
 
         def cut(query: ManagedQuery) -> None:
+            # Before and after: the stop may never return.
+            _read_end(query, found)
             try:
                 if query.real is not None and query.real.isActive:
                     self._gate.hide_end(query.real)
@@ -201,6 +204,7 @@ class QueryGroup:
             except Exception:
                 # Such as by py4j, of a JVM that is going: the driver ends as interrupted all the same.
                 log.exception("%s could not be stopped inside its batch", query.label)
+            _read_end(query, found)
 
         cuts = [
             threading.Thread(target=cut, args=(query,), name=f"airflow-stream-{query.label}", daemon=True)
@@ -211,6 +215,7 @@ class QueryGroup:
         deadline = time.monotonic() + CUT_SECONDS
         for each in cuts:
             each.join(max(0.0, deadline - time.monotonic()))
+        return dict(found)
 
     def pause(self, seconds: float) -> None:
         """Hold every query still (no new batch, no commit) until `resume`, which the same thread must call.
@@ -315,6 +320,12 @@ class QueryGroup:
             f"{wait:.0f} s: {text[:200]}"
         )
         log.warning("The query %s failed (%s since its last commit): %s", query.label, failures.count, text[:500])
+
+
+def _read_end(query: ManagedQuery, found: dict[str, QueryEnd]) -> None:
+    with suppress(CheckpointError):
+        logs = checkpoints.boundary(query.checkpoint)
+        found[query.label] = QueryEnd(logs.completed, logs.commit, checkpoint=query.checkpoint)
 
 
 def back_off(count: int, *, at_once: bool = False) -> float:

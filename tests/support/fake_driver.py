@@ -82,6 +82,7 @@ class FakeQueries:
         self.paused = False
         self.pause_missed = False
         self.ends: Mapping[str, QueryEnd] = STOPPED
+        self.cut: Mapping[str, QueryEnd] = {}
         self.missed: BoundaryMissed | None = None
         self.due: Sequence[Any] = ()
         self.lost: tuple[Any, Exception] | None = None
@@ -119,8 +120,9 @@ class FakeQueries:
             raise self.stop_fails
         return self.ends, self.missed
 
-    def interrupt(self) -> None:
+    def interrupt(self) -> Mapping[str, QueryEnd]:
         self._did.append("interrupt")
+        return self.cut
 
     def restart_in_place(self) -> None:
         self._did.append("restart in place")

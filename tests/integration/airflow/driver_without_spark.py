@@ -130,8 +130,8 @@ class Queries:
             self._running = False
         return self.ended(), None
 
-    def interrupt(self) -> None:
-        return
+    def interrupt(self) -> Mapping[str, QueryEnd]:
+        return {}  # a deaf driver runs on
 
     def restart_in_place(self) -> None:
         return  # a deaf driver has stopped nothing

@@ -108,10 +108,11 @@ class Queries:
         end = QueryEnd(not broken and not torn, self._last(), running_tasks=int(torn), checkpoint=CHECKPOINT)
         return {self.label: end}, None
 
-    def interrupt(self) -> None:
+    def interrupt(self) -> dict[str, QueryEnd]:
         self._driver.here.point()
         self._end(cut=True)
         self.started = False  # what its last batch writes may still arrive
+        return {self.label: QueryEnd(False, self._last(), checkpoint=CHECKPOINT)}
 
     def restart_in_place(self) -> None:
         if self.started and self._loop is not None:

@@ -318,6 +318,17 @@ def test_a_holder_that_fails_or_finishes_says_what_it_has_committed() -> None:
     assert driver.record()["ends"] == {"a": {"batch": 8, "boundary": "completed", "checkpoint": "/a"}}
 
 
+@pytest.mark.parametrize("end", [lose_in_a_batch, drain_in_a_batch])
+def test_whoever_is_cut_off_inside_a_batch_says_what_was_committed_before_it(end: Callable[[FakeDriver], None]) -> None:
+    """Found by the simulation, seed 7135: a slow machine ran again what the log did not say was committed."""
+    driver = FakeDriver(OLD, RUNNING)
+    driver.queries.ends = {}
+    driver.queries.cut = {"a": QueryEnd(completed=False, batch=7, checkpoint="/a")}
+    end(driver)
+    said = {"a": {"batch": 7, "boundary": "interrupted", "checkpoint": "/a"}}
+    assert (driver.record()["boundary"], driver.record()["ends"]) == ("interrupted", said)
+
+
 def test_nobody_is_told_of_a_stop_before_another_hold() -> None:
     ends = {"a": {"batch": 7, "boundary": "completed", "checkpoint": "/a"}}
     let_go = record("released", incarnation=OLD, request=None, to=None, boundary="completed", ends=ends)

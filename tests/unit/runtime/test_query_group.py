@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 
 from airflow_stream_provider import checkpoint
+from airflow_stream_provider.checkpoint import LogEnds
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused
 from airflow_stream_provider.runtime import query_group
 from airflow_stream_provider.runtime.gate import Gate
@@ -116,8 +117,10 @@ def test_a_batch_that_nothing_ends_is_not_waited_for(monkeypatch: pytest.MonkeyP
 
     hangs, ends = Hangs(), Run()
     group = QueryGroup(gate_of("a", "b", runs=[hangs, ends]), lambda location: None)
-    group.interrupt()
+    monkeypatch.setattr(checkpoint, "boundary", lambda location: LogEnds(8, 7))
+    found = group.interrupt()
     assert (hangs.isActive, ends.isActive) == (True, False)
+    assert found == {label: QueryEnd(completed=False, batch=7, checkpoint="/a") for label in "ab"}
     ended.set()
 
 
