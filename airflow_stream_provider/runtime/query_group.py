@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from airflow_stream_provider import checkpoint as checkpoints
@@ -19,54 +19,13 @@ from airflow_stream_provider.runtime.engine import check_engine
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
+from airflow_stream_provider.runtime.query_failures import QueryFailures
 from airflow_stream_provider.runtime.side_by_side import side_by_side
 
-# A query that fails this often, and has committed nothing since this driver took over, is not restarted any more: the
-# release is at fault. One that has committed is restarted for as long as it takes: its sink or its source is.
-ATTEMPTS = 4
-# As many when the error is one of CONCURRENT: what an NFS client sees of the former holder may be a minute old.
-CONCURRENT_ATTEMPTS = 7
 # How long the end of queries that are cut off inside a batch is waited for; whatever runs on then is fenced.
 CUT_SECONDS = 10.0
-# The longest pause between two attempts.
-BACK_OFF_SECONDS = 300.0
-# Errors that no restart cures: Spark's error classes and, where it has none, part of its message.
-INCURABLE = (
-    "KAFKA_DATA_LOSS",
-    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
-    "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
-    "STREAMING_STATEFUL_OPERATOR",
-    "STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
-    "sources in the checkpoint offsets and now there are",
-    "Partitions Set(",
-)
-# Errors caused by another writer on the checkpoint, or by a stale file of our own first try: the control log decides
-# which driver goes on.
-CONCURRENT = ("CONCURRENT_STREAM_LOG_UPDATE", "concurrently using", "_LEGACY_ERROR_TEMP_2207")
 
 log = logging.getLogger(__name__)
-
-
-@dataclass
-class QueryFailures:
-    """How a query does in this driver.
-
-    :param count: how often it failed since its last commit.
-    :param at_batch: that commit.
-    :param retry_at: monotonic time of the next try; 0 while it runs.
-    :param began_at: its last commit when this driver started it.
-    :param proven: whether it has committed a batch in this driver.
-    :param lost: the error that no restart cures.
-    :param trouble: one line on the last failure, for people; empty while it runs.
-    """
-
-    count: int = 0
-    at_batch: int | None = None
-    retry_at: float = 0.0
-    began_at: int | None = None
-    proven: bool = False
-    lost: Exception | None = None
-    trouble: str = ""
 
 
 class QueryGroup:
@@ -149,9 +108,9 @@ class QueryGroup:
         self._claim(query.checkpoint)
         # After a fence nobody can say what was committed, and Spark begins where this machine sees the logs end.
         checkpoints.list_anew(query.checkpoint)
-        failures = self._failures.setdefault(query.label, QueryFailures())
-        failures.count, failures.retry_at, failures.trouble = 0, 0.0, ""
-        failures.began_at = failures.at_batch = checkpoints.boundary(query.checkpoint).commit
+        failures = self._failures_of(query.label)
+        failures.tries()
+        failures.begins(checkpoints.boundary(query.checkpoint).commit)
         query.start_real()
 
     def stop(self, seconds: float) -> tuple[dict[str, QueryEnd], BoundaryMissed | None]:
@@ -180,7 +139,7 @@ class QueryGroup:
         ends = [end for _, end in stops]
         found = {q.label: end for q, end in stops if isinstance(end, QueryEnd) and not (q in over and end.quiet)}
         for label, end in found.items():
-            self._prove(label, end.batch)
+            self._failures_of(label).prove(end.batch)
         misses = [end for end in ends if isinstance(end, BoundaryMissed)]
         # One that may still reach its boundary says more than one that never can.
         return found, min(misses, key=lambda missed: bool(missed.fields.get("never")), default=None)
@@ -268,9 +227,9 @@ class QueryGroup:
             if error is None:
                 query.end()
                 continue
-            failures = self._failures.setdefault(query.label, QueryFailures())
+            failures = self._failures_of(query.label)
             if not failures.retry_at:
-                self._note(query, failures, error)
+                self._note(query, error)
             if failures.lost is not None:
                 return [], (query, failures.lost)
             if time.monotonic() >= failures.retry_at:
@@ -281,12 +240,11 @@ class QueryGroup:
         """Start failed queries again; driver, executors and caches stay."""
 
         def again(query: ManagedQuery) -> None:
-            failures = self._failures.setdefault(query.label, QueryFailures())
-            failures.retry_at, failures.trouble = 0.0, ""
+            self._failures_of(query.label).tries()
             try:
                 query.start_real()
             except Exception as error:  # noqa: BLE001 - what cannot start now is tried again like what has failed
-                self._note(query, failures, error)
+                self._note(query, error)
 
         side_by_side(again, queries)
 
@@ -295,44 +253,19 @@ class QueryGroup:
         self.restart([query for query in self._gate.live() if query.real is not None and not query.real.isActive])
         self.start([query for query in self._gate.hold(self._start_one) if query.real is None], {})
 
-    def _prove(self, label: str, batch: int | None) -> None:
-        failures = self._failures.setdefault(label, QueryFailures())
-        failures.proven = failures.proven or batch != failures.began_at
-
-    def _note(self, query: ManagedQuery, failures: QueryFailures, error: Exception) -> None:
-        text = str(error)
+    def _note(self, query: ManagedQuery, error: Exception) -> None:
+        failures = self._failures_of(query.label)
         try:
             batch = checkpoints.boundary(query.checkpoint).commit
         except CheckpointError:
             batch = failures.at_batch  # its storage is away, which may be why the query has failed
-        self._prove(query.label, batch)
-        if batch != failures.at_batch:
-            failures.count, failures.at_batch = 0, batch
-        failures.count += 1
-        concurrent = any(sign in text for sign in CONCURRENT)
-        attempts = CONCURRENT_ATTEMPTS if concurrent else ATTEMPTS
-        if any(sign in text for sign in INCURABLE) or (failures.count >= attempts and not failures.proven):
-            failures.lost = error
-        wait = back_off(failures.count, at_once=concurrent)
-        failures.retry_at = time.monotonic() + wait
-        failures.trouble = (
-            f"The query {query.label} failed, {failures.count} times since its last commit, and is tried again after "
-            f"{wait:.0f} s: {text[:200]}"
-        )
-        log.warning("The query %s failed (%s since its last commit): %s", query.label, failures.count, text[:500])
+        failures.fails(query.label, error, batch, time.monotonic())
+
+    def _failures_of(self, label: str) -> QueryFailures:
+        return self._failures.setdefault(label, QueryFailures())
 
 
 def _read_end(query: ManagedQuery, found: dict[str, QueryEnd]) -> None:
     with suppress(CheckpointError):
         logs = checkpoints.boundary(query.checkpoint)
         found[query.label] = QueryEnd(logs.completed, logs.commit, checkpoint=query.checkpoint)
-
-
-def back_off(count: int, *, at_once: bool = False) -> float:
-    """Return the seconds to wait before a try, after so many failures without a commit in between.
-
-    :param at_once: whether the first try needs no wait.
-    """
-    if at_once and count == 1:
-        return 0.0
-    return min(BACK_OFF_SECONDS, 2.0 ** min(count - 1, 20))

@@ -1,0 +1,93 @@
+"""How often a query has failed in this driver: when it is tried again, and when no restart helps any more."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+# A query that fails this often, and has committed nothing since this driver took over, is not restarted any more: the
+# release is at fault. One that has committed is restarted for as long as it takes: its sink or its source is.
+ATTEMPTS = 4
+# As many when the error is one of CONCURRENT: what an NFS client sees of the former holder may be a minute old.
+CONCURRENT_ATTEMPTS = 7
+# The longest pause between two attempts.
+BACK_OFF_SECONDS = 300.0
+# Errors that no restart cures: Spark's error classes and, where it has none, part of its message.
+INCURABLE = (
+    "KAFKA_DATA_LOSS",
+    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+    "STREAMING_STATEFUL_OPERATOR",
+    "STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
+    "sources in the checkpoint offsets and now there are",
+    "Partitions Set(",
+)
+# Errors caused by another writer on the checkpoint, or by a stale file of our own first try: the control log decides
+# which driver goes on.
+CONCURRENT = ("CONCURRENT_STREAM_LOG_UPDATE", "concurrently using", "_LEGACY_ERROR_TEMP_2207")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class QueryFailures:
+    """How a query does in this driver. All times are monotonic.
+
+    :param count: how often it failed since its last commit.
+    :param at_batch: that commit.
+    :param retry_at: when it is tried again; 0 while it runs.
+    :param began_at: its last commit when this driver started it.
+    :param proven: whether it has committed a batch in this driver.
+    :param lost: the error that no restart cures.
+    :param trouble: one line on the last failure, for people; empty while it runs.
+    """
+
+    count: int = 0
+    at_batch: int | None = None
+    retry_at: float = 0.0
+    began_at: int | None = None
+    proven: bool = False
+    lost: Exception | None = None
+    trouble: str = ""
+
+    def tries(self) -> None:
+        """It is started, for the first time or again."""
+        self.retry_at, self.trouble = 0.0, ""
+
+    def begins(self, batch: int | None) -> None:
+        """This driver, which holds, goes on after this commit."""
+        self.count = 0
+        self.began_at = self.at_batch = batch
+
+    def prove(self, batch: int | None) -> None:
+        """Its last commit is this one now."""
+        self.proven = self.proven or batch != self.began_at
+
+    def fails(self, label: str, error: Exception, batch: int | None, now: float) -> None:
+        """It has failed after this commit."""
+        text = str(error)
+        self.prove(batch)
+        if batch != self.at_batch:
+            self.count, self.at_batch = 0, batch
+        self.count += 1
+        concurrent = any(sign in text for sign in CONCURRENT)
+        attempts = CONCURRENT_ATTEMPTS if concurrent else ATTEMPTS
+        if any(sign in text for sign in INCURABLE) or (self.count >= attempts and not self.proven):
+            self.lost = error
+        wait = back_off(self.count, at_once=concurrent)
+        self.retry_at = now + wait
+        self.trouble = (
+            f"The query {label} failed, {self.count} times since its last commit, and is tried again after "
+            f"{wait:.0f} s: {text[:200]}"
+        )
+        log.warning("The query %s failed (%s since its last commit): %s", label, self.count, text[:500])
+
+
+def back_off(count: int, *, at_once: bool = False) -> float:
+    """Return the seconds to wait before a try, after so many failures without a commit in between.
+
+    :param at_once: whether the first try needs no wait.
+    """
+    if at_once and count == 1:
+        return 0.0
+    return min(BACK_OFF_SECONDS, 2.0 ** min(count - 1, 20))

@@ -1,0 +1,69 @@
+"""Queries without Spark, as far as a query group looks at them; their checkpoints are real."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from airflow_stream_provider.runtime.gate import Gate
+from airflow_stream_provider.runtime.query_group import QueryGroup
+from airflow_stream_provider.runtime.writer_spec import WriterSpec
+
+
+class Run:
+    """A query that Spark runs, until it is told otherwise."""
+
+    isActive = True
+
+    def __init__(self) -> None:
+        self.runId = str(uuid4())
+        self.error: Exception | None = None
+
+    def exception(self) -> Exception | None:
+        return self.error
+
+    def stop(self) -> None:
+        self.isActive = False
+
+
+class Query:
+    """A managed query on a real checkpoint, as far as the group looks at it."""
+
+    over = False
+    writer_spec = WriterSpec()
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.label = "orders"
+        self.checkpoint = str(checkpoint)
+        self.real: Run | None = None
+        self.starts = 0
+        self.refuses: Exception | None = None
+
+    def start_real(self) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        self.starts += 1
+        self.real = Run()
+
+    def fails(self, error: str) -> None:
+        assert self.real is not None
+        self.real.isActive, self.real.error = False, ValueError(error)
+
+    def commits(self, batch: int) -> None:
+        for log in ("offsets", "commits"):
+            folder = Path(self.checkpoint) / log
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / str(batch)).touch()
+
+
+def group_of(query: Query, claimed: list[str] | None = None) -> QueryGroup:
+    gate: Any = Gate()
+    gate.queries.append(query)
+    return QueryGroup(gate, (claimed if claimed is not None else []).append)
+
+
+def started(query: Query) -> QueryGroup:
+    group = group_of(query)
+    group.start(group.hold(), {})
+    return group

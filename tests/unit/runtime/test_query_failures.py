@@ -1,0 +1,141 @@
+"""Queries that fail: when they are tried again, and when they are given up."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.runtime import query_group
+from airflow_stream_provider.runtime.ports import QueryEnd
+from airflow_stream_provider.runtime.query_failures import BACK_OFF_SECONDS, CONCURRENT_ATTEMPTS
+from airflow_stream_provider.runtime.query_group import QueryGroup
+from tests.support.fake_queries import Query, started
+
+
+class Time:
+    """The group's clock."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> Query:
+    return Query(tmp_path / "orders")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
+    found = Time()
+    monkeypatch.setattr(query_group, "time", found)
+    return found
+
+
+def attempts(group: QueryGroup, query: Query, clock: Time, error: str, seconds: float) -> list[float]:
+    """Let every try fail at once; return the times of the tries, and fail when the query is given up."""
+    began = clock.now
+    tries: list[float] = []
+    while clock.now < began + seconds:
+        if query.real is not None and query.real.isActive:
+            query.fails(error)
+        due, lost = group.tend()
+        if lost is not None:
+            raise AssertionError(f"given up after {len(tries)}")
+        if due:
+            tries.append(clock.now - began)
+            group.restart(due)
+        clock.now += 1.0
+    return tries
+
+
+def test_an_outage_of_any_length_is_survived_by_a_release_that_has_committed(query: Query, clock: Time) -> None:
+    group = started(query)
+    query.commits(0)
+    tries = attempts(group, query, clock, "The sink does not answer", 86_400)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(tries)]
+    assert max(pauses) <= BACK_OFF_SECONDS + 2
+    assert len(tries) > 86_400 / 400
+    assert "The query orders failed" in group.trouble
+
+
+def test_an_outage_of_the_checkpoints_storage_is_survived_too(query: Query, clock: Time) -> None:
+    """Found by a review: the restart could not say how far the query was, and that ended the driver as failed."""
+    group = started(query)
+    query.commits(0)
+    assert attempts(group, query, clock, "The sink does not answer", 10)
+    commits = Path(query.checkpoint) / "commits"
+    commits.rename(commits.with_name("away"))
+    commits.touch()  # what is no folder cannot be listed
+    query.refuses = OSError("Stale file handle")
+    assert len(attempts(group, query, clock, "Stale file handle", 3600)) > 10
+    query.refuses = None
+    clock.now += BACK_OFF_SECONDS
+    group.restart(group.tend()[0])
+    assert query.real is not None
+    assert query.real.isActive
+
+
+def test_a_new_release_that_commits_nothing_is_given_up_so_that_it_is_rolled_back(query: Query, clock: Time) -> None:
+    query.commits(7)  # by the release before
+    group = started(query)
+    with pytest.raises(AssertionError, match="given up after 3"):
+        attempts(group, query, clock, "It is broken", 86_400)
+
+
+def test_an_error_that_no_restart_cures_is_not_tried_again(query: Query, clock: Time) -> None:
+    group = started(query)
+    query.commits(0)
+    query.fails("[KAFKA_DATA_LOSS.PARTITIONS_DELETED] Partitions Set(1) are gone")
+    due, lost = group.tend()
+    assert query.real is not None
+    assert (due, lost and lost[1]) == ([], query.real.error)
+
+
+def test_a_stale_view_of_the_checkpoint_is_waited_out(query: Query, clock: Time) -> None:
+    """Found by a review: without a pause, all attempts were used up within what an NFS client keeps of a folder."""
+    query.commits(7)
+    group = started(query)
+    tries = attempts(group, query, clock, "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update", 60)
+    assert tries[0] == 0.0
+    assert len(tries) == CONCURRENT_ATTEMPTS - 2
+
+
+def test_a_commit_ends_the_trouble_and_the_count_begins_again(query: Query, clock: Time) -> None:
+    group = started(query)
+    query.commits(0)
+    assert len(attempts(group, query, clock, "x", 100)) == 6
+    clock.now += BACK_OFF_SECONDS
+    group.restart(group.tend()[0])
+    query.commits(1)
+    query.fails("x")
+    group.tend()
+    assert "failed, 1 times since its last commit, and is tried again after 1 s" in group.trouble
+    clock.now += 1.0
+    group.restart(group.tend()[0])
+    assert group.trouble == ""
+
+
+def test_a_restart_that_cannot_even_begin_is_tried_again(query: Query, clock: Time) -> None:
+    group = started(query)
+    query.commits(0)
+    query.fails("The broker is away")
+    query.refuses = ValueError("The broker is still away")
+    assert len(attempts(group, query, clock, "", 100)) == 6
+    query.refuses = None
+    assert attempts(group, query, clock, "", 100)
+    assert query.starts >= 2
+
+
+def test_a_driver_that_takes_the_stream_back_has_proven_itself_before(
+    query: Query, clock: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = started(query)
+    query.commits(0)
+    monkeypatch.setattr(query_group, "stop_at_boundary", lambda real, seconds: QueryEnd(completed=True, batch=0))
+    assert group.stop(1.0) == ({"orders": QueryEnd(completed=True, batch=0, checkpoint=query.checkpoint)}, None)
+    group.start(group.hold(), {})
+    assert len(attempts(group, query, clock, "The sink does not answer", 3600)) > 10
