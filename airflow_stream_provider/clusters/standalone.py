@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from airflow_stream_provider.clusters import master_api as api
 from airflow_stream_provider.clusters.bounded_http import Unanswered
 from airflow_stream_provider.clusters.capacity import FreeResources, ResourceRequest
 from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
 from airflow_stream_provider.clusters.connection import Masters
-from airflow_stream_provider.clusters.job import Job, names_deployment
+from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.master_api import Master
-from airflow_stream_provider.clusters.rest_properties import MAIN_CLASS, create_submission_request, driver_conf
+from airflow_stream_provider.clusters.rest_properties import create_submission_request, driver_conf
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
+from airflow_stream_provider.clusters.workers import ask_all, driver_belongs, executors_left, in_use
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 # Seconds by which the clocks of Airflow's machines may differ. The master's clock is read from its answers.
@@ -25,16 +25,6 @@ CLOCK_SLACK = 60.0
 UNTOLD_SECONDS = 300.0
 # Seconds for which `submit` searches for a driver after a submission without an answer.
 UNCLEAR_SECONDS = 15.0
-# Bytes of a driver's stderr to read. Its first line is the launch command, and class paths can be long.
-_HEAD = 256 * 1024
-_PARALLEL_REQUESTS = 16
-# What reading a worker's state raises when something else than a worker of Spark has answered.
-_ODD = (KeyError, TypeError, AttributeError)
-# Seconds for the requests to all workers together. What is not answered by then is not known.
-ALL_WORKERS_SECONDS = 30.0
-
-T = TypeVar("T")
-
 _STATES = {
     "SUBMITTED": DriverState.QUEUED,
     "RUNNING": DriverState.RUNNING,
@@ -71,10 +61,10 @@ class StandaloneCluster:
             return
         cores, memory = sum(worker.cores for worker in free), sum(worker.memory for worker in free)
         where = "1 worker" if len(workers) == 1 else f"{len(workers)} workers"
-        holders = _holders(master, self._hosts)
+        used = in_use(master, self._hosts)
         raise ClusterError(
             f"The cluster has no room for {job.app_name}: {cores} cores and {memory} MiB are free on {where}; "
-            f"the job asks for {requested}." + (f" In use: {', '.join(holders)}." if holders else ""),
+            f"the job asks for {requested}." + (f" In use: {', '.join(used)}." if used else ""),
             next_step="Set spark.cores.max for every application, stop one, ask for less in `conf`, or add a worker. "
             "Nothing was submitted, and no running application was touched.",
             free_cores=cores,
@@ -110,11 +100,11 @@ class StandaloneCluster:
         size = None if conf is None else ResourceRequest.from_conf(conf)
 
         def belongs(driver: Mapping[str, Any]) -> bool | None:
-            return _belongs(master, self._hosts, driver, deployment, size)
+            return driver_belongs(master, self._hosts, driver, deployment, size)
 
         active = master.active_drivers
         recent = [driver for driver in master.completed_drivers if _submitted(driver) >= oldest]
-        answers = _side_by_side(belongs, (*active, *recent))
+        answers = ask_all(belongs, (*active, *recent))
         found = [(driver["id"], answers[i], _submitted(driver)) for i, driver in enumerate((*active, *recent))]
         alive = [name for name, yes, _ in found[: len(active)] if yes]
         ended = [name for name, yes, _ in found[len(active) :] if yes]
@@ -202,7 +192,7 @@ class StandaloneCluster:
         if not workers:
             # After a restart the master knows nothing until its workers register; it then kills what they run.
             left.append("No worker is registered with the master.")
-        answers = _side_by_side(lambda worker: _executors_left(worker, self._hosts, ours), workers)
+        answers = ask_all(lambda worker: executors_left(worker, self._hosts, ours), workers)
         for worker, found in zip(workers, answers, strict=True):
             left += [f"Worker {worker['id']} was not reached in time."] if found is None else found
         return Remains(tuple(left), tuple(lost))
@@ -250,77 +240,3 @@ def _view(master: Master, workers: Mapping[str, Mapping[str, Any]], driver: Mapp
 
 def _submitted(driver: Mapping[str, Any]) -> float:
     return int(driver["starttime"]) / 1000
-
-
-def _side_by_side(ask: Callable[[Mapping[str, Any]], T], subjects: Iterable[Mapping[str, Any]]) -> list[T | None]:
-    """Ask about all subjects at the same time; None for those whose answer has not come in time."""
-    pool = ThreadPoolExecutor(_PARALLEL_REQUESTS)
-    try:
-        futures = [pool.submit(ask, subject) for subject in subjects]
-        done, _ = wait(futures, ALL_WORKERS_SECONDS)
-        return [future.result() if future in done else None for future in futures]
-    finally:
-        # Not waited for: each request ends by itself at its own deadline.
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _belongs(
-    master: Master, hosts: WorkerHosts, driver: Mapping[str, Any], deployment: str, size: ResourceRequest | None
-) -> bool | None:
-    """Return whether a driver belongs to the deployment, whose drivers have this size; None if that is not known."""
-    if driver["mainclass"] != MAIN_CLASS:
-        return False
-    worker = master.workers.get(driver["worker"])
-    if worker is None:
-        other = size is not None and (driver["cores"], driver["memory"]) != (size.driver_cores, size.driver_memory)
-        return False if other else None
-    try:
-        head = api.driver_log_head(worker, hosts, driver["id"], _HEAD)
-    except ClusterError:
-        return None
-    command, end, _ = head.partition("\n")
-    if not end or not command.startswith("Launch Command: "):
-        return None
-    # Spark's DriverRunner.runDriver writes every word in quotation marks, with one space between.
-    words = command.removeprefix("Launch Command: ").strip('"').split('" "')
-    return names_deployment(words[words.index(MAIN_CLASS) :] if MAIN_CLASS in words else [], deployment)
-
-
-def _executors_left(worker: Mapping[str, Any], hosts: WorkerHosts, ours: Callable[[str, str], bool]) -> list[str]:
-    try:
-        return [
-            f"Executor {executor['id']} of {executor['appid']} is alive on worker {worker['id']}."
-            for executor in api.worker_state(worker, hosts)["executors"]
-            if ours(executor["appid"], executor["appdesc"]["name"])
-        ]
-    except Unanswered as error:
-        return [f"Worker {worker['id']} is not known to run nothing: {error.message}"]
-    except ClusterError as error:
-        return [error.message]
-    except _ODD:
-        return [f"Worker {worker['id']} is not known to run nothing: it does not answer as Spark's workers do."]
-
-
-def _holders(master: Master, hosts: WorkerHosts) -> list[str]:
-    """Return which applications and drivers use the cluster's cores, the largest first.
-
-    Applications without spark.cores.max are marked, because they take all free cores.
-    """
-
-    def unbounded_on(worker: Mapping[str, Any]) -> set[str]:
-        with suppress(ClusterError, *_ODD):
-            return {e["appid"] for e in api.worker_state(worker, hosts)["executors"] if not e["appdesc"].get("cores")}
-        return set()
-
-    unbounded = set[str]().union(*filter(None, _side_by_side(unbounded_on, master.workers.values())))
-    apps = sorted(master.active_apps, key=lambda app: -app["cores"])
-    found = [
-        f"{app['name']} ({app['id']}) {app['cores']} cores{' without spark.cores.max' * (app['id'] in unbounded)}"
-        for app in apps
-        if app["cores"]
-    ]
-    drivers = [driver for driver in master.active_drivers if driver["worker"] != "None"]
-    if drivers:
-        found.append(f"{len(drivers)} drivers {sum(driver['cores'] for driver in drivers)} cores")
-    queued = len(master.active_drivers) - len(drivers) + sum(app["state"] == "WAITING" for app in apps)
-    return found + ([f"{queued} more are waiting"] if queued else [])

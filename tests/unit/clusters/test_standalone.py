@@ -1,14 +1,10 @@
-"""A master and workers that lie, are silent or want a token, over real HTTP."""
+"""A master that wants a token, has lost workers, or has forgotten a driver, over real HTTP."""
 
 from __future__ import annotations
 
-import json
 import logging
-import threading
 import time
 import traceback
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -19,91 +15,13 @@ from airflow_stream_provider.clusters import (
     FoundDrivers,
     Remains,
     open_cluster,
-    standalone,
 )
 from airflow_stream_provider.clusters.rest_properties import MAIN_CLASS
 from airflow_stream_provider.lifecycle.errors import ClusterError
+from tests.support.fake_master import APP, DEPLOYMENT, Master
 from tests.support.jobs import job
 
-DEPLOYMENT = "orders-2-1a2b"
-APP = {"id": "app-1", "name": f"orders 2 [{DEPLOYMENT}]", "state": "RUNNING", "cores": 2}
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhaXJmbG93In0.hunter2"
-
-
-class Master:
-    """Serves the pages of a master, its REST API, and those of a worker. `wants`: the header that it requires."""
-
-    def __init__(self) -> None:
-        self.state: dict[str, Any] = {"status": "ALIVE", "workers": [], "activedrivers": [], "activeapps": []}
-        self.executors: list[dict[str, Any]] = []
-        self.wants = ""
-        self.asked: list[tuple[str, str]] = []
-        self.silent = threading.Event()
-        self.hang = False
-        master = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                header = self.headers.get("Authorization", "")
-                master.asked.append((f"{self.command} {self.path}", header))
-                if self.path.startswith("/worker"):
-                    self.send_error(404)
-                elif self.server is master.worker:
-                    if master.hang:
-                        master.silent.wait()
-                    self.answer({"executors": master.executors})
-                elif header != master.wants:
-                    self.send_error(403)
-                elif self.path.startswith("/json"):
-                    self.answer(master.state)
-                else:
-                    self.answer({"success": True, "submissionId": "driver-1", "driverState": "RUNNING"})
-
-            do_POST = do_GET
-
-            def answer(self, body: dict[str, Any]) -> None:
-                data = json.dumps(body).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.worker = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        for server in (self.server, self.worker):
-            threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def connection(self, **fields: Any) -> ClusterConnection:
-        extra = {"master_ui": self.url, "rest_url": self.url, **fields.pop("extra", {})}
-        return ClusterConnection("spark://127.0.0.1", extra=extra, **fields)
-
-    def add_worker(self, id: str, url: str = "", state: str = "ALIVE", coresused: int = 1) -> None:
-        url = url or f"http://127.0.0.1:{self.worker.server_address[1]}"
-        worker = {"id": id, "host": f"{id}.example", "state": state, "webuiaddress": url, "coresused": coresused}
-        self.state["workers"].append(worker)
-
-    def driver_was(self, state: str, worker: str) -> None:
-        self.state["completeddrivers"] = [{"id": "driver-1", "state": state, "worker": worker}]
-
-    def remains(self, *applications: str) -> Remains:
-        return open_cluster(self.connection()).remains("driver-1", DEPLOYMENT, applications)
-
-    def close(self) -> None:
-        self.silent.set()
-        for server in (self.server, self.worker):
-            server.shutdown()
-            server.server_close()
-
-
-@pytest.fixture
-def master() -> Iterator[Master]:
-    started = Master()
-    yield started
-    started.close()
 
 
 @pytest.mark.parametrize(
@@ -152,62 +70,6 @@ def test_a_rest_server_that_refuses_the_token_says_where_it_belongs(master: Mast
         assert "password" in error.value.next_step
     finally:
         elsewhere.close()
-
-
-def test_a_worker_elsewhere_is_not_asked_and_confirms_nothing(master: Master) -> None:
-    master.add_worker("rogue", "http://169.254.169.254:80")
-    master.driver_was("KILLED", "rogue")
-    left = master.remains()
-    assert not left.gone
-    assert "169.254.169.254" in left.alive[0]
-
-
-def test_silent_workers_leave_a_fence_uncertain_and_do_not_block_it(
-    master: Master, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(standalone, "ALL_WORKERS_SECONDS", 1.0)
-    master.hang = True
-    for number in range(40):
-        master.add_worker(f"w{number}")
-    master.driver_was("KILLED", "w1")
-    began = time.monotonic()
-    left = master.remains()
-    assert len(left.alive) == 40
-    assert not left.gone
-    assert time.monotonic() - began < 20.0  # all of them one after the other took for ever
-
-
-@pytest.mark.parametrize("executors", [[{}], ["x"], [{"appid": "a", "appdesc": 7}], [{"appid": []}], None, 7])
-def test_a_worker_that_answers_something_else_is_not_known_to_run_nothing(master: Master, executors: Any) -> None:
-    master.add_worker("odd")
-    master.driver_was("KILLED", "odd")
-    master.executors = executors
-    left = master.remains()
-    assert not left.gone
-    assert left.alive == ("Worker odd is not known to run nothing: it does not answer as Spark's workers do.",)
-
-
-def test_a_worker_that_answers_something_else_hides_no_lack_of_room(master: Master) -> None:
-    master.add_worker("odd")
-    master.state["workers"][0].update(coresfree=0, memoryfree=0)
-    master.state["activeapps"] = [APP]
-    master.executors = [{}]
-    with pytest.raises(ClusterError, match=r"no room .* In use: .*\(app-1\) 2 cores\."):
-        open_cluster(master.connection()).check(job())
-
-
-def test_executors_are_known_by_the_application_s_id_and_by_its_name(master: Master) -> None:
-    """`SparkContext(appName=…)` of an older runtime has a name of its own."""
-    master.add_worker("w")
-    master.driver_was("KILLED", "w")
-    master.executors = [{"id": "0", "appid": "app-7", "appdesc": {"name": "of the script"}}]
-    assert master.remains().gone
-    assert master.remains("app-7").alive == ("Executor 0 of app-7 is alive on worker w.",)
-    master.executors = [{"id": "0", "appid": "app-8", "appdesc": {"name": APP["name"]}}]
-    assert not master.remains().gone
-    master.executors = []
-    master.state["activeapps"] = [{**APP, "id": "app-7", "name": "of the script"}]
-    assert master.remains("app-7").alive == ("Application app-7 is RUNNING.",)
 
 
 def test_a_driver_on_a_worker_that_the_master_has_lost_is_neither_alive_nor_gone(master: Master) -> None:

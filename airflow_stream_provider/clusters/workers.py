@@ -1,0 +1,108 @@
+"""What the workers of a standalone cluster know and its master does not, asked all at once.
+
+Whose a driver is, which executors are alive, and who takes all cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from airflow_stream_provider.clusters import master_api as api
+from airflow_stream_provider.clusters.bounded_http import Unanswered
+from airflow_stream_provider.clusters.capacity import ResourceRequest
+from airflow_stream_provider.clusters.job import names_deployment
+from airflow_stream_provider.clusters.master_api import Master
+from airflow_stream_provider.clusters.rest_properties import MAIN_CLASS
+from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
+from airflow_stream_provider.lifecycle.errors import ClusterError
+
+# Bytes of a driver's stderr to read. Its first line is the launch command, and class paths can be long.
+_HEAD = 256 * 1024
+_PARALLEL_REQUESTS = 16
+# What reading a worker's state raises when something else than a worker of Spark has answered.
+_ODD = (KeyError, TypeError, AttributeError)
+# Seconds for the requests to all workers together. What is not answered by then is not known.
+ALL_WORKERS_SECONDS = 30.0
+
+T = TypeVar("T")
+
+
+def ask_all(ask: Callable[[Mapping[str, Any]], T], subjects: Iterable[Mapping[str, Any]]) -> list[T | None]:
+    """Ask about all subjects at the same time; None for those whose answer has not come in time."""
+    pool = ThreadPoolExecutor(_PARALLEL_REQUESTS)
+    try:
+        futures = [pool.submit(ask, subject) for subject in subjects]
+        done, _ = wait(futures, ALL_WORKERS_SECONDS)
+        return [future.result() if future in done else None for future in futures]
+    finally:
+        # Not waited for: each request ends by itself at its own deadline.
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def driver_belongs(
+    master: Master, hosts: WorkerHosts, driver: Mapping[str, Any], deployment: str, size: ResourceRequest | None
+) -> bool | None:
+    """Return whether a driver belongs to the deployment, whose drivers have this size; None if that is not known."""
+    if driver["mainclass"] != MAIN_CLASS:
+        return False
+    worker = master.workers.get(driver["worker"])
+    if worker is None:
+        other = size is not None and (driver["cores"], driver["memory"]) != (size.driver_cores, size.driver_memory)
+        return False if other else None
+    try:
+        head = api.driver_log_head(worker, hosts, driver["id"], _HEAD)
+    except ClusterError:
+        return None
+    command, end, _ = head.partition("\n")
+    if not end or not command.startswith("Launch Command: "):
+        return None
+    # Spark's DriverRunner.runDriver writes every word in quotation marks, with one space between.
+    words = command.removeprefix("Launch Command: ").strip('"').split('" "')
+    return names_deployment(words[words.index(MAIN_CLASS) :] if MAIN_CLASS in words else [], deployment)
+
+
+def executors_left(worker: Mapping[str, Any], hosts: WorkerHosts, ours: Callable[[str, str], bool]) -> list[str]:
+    """Return a sentence for each executor of ours that a worker runs, and for what it does not say.
+
+    :param ours: whether an application is, by its id and its name.
+    """
+    try:
+        return [
+            f"Executor {executor['id']} of {executor['appid']} is alive on worker {worker['id']}."
+            for executor in api.worker_state(worker, hosts)["executors"]
+            if ours(executor["appid"], executor["appdesc"]["name"])
+        ]
+    except Unanswered as error:
+        return [f"Worker {worker['id']} is not known to run nothing: {error.message}"]
+    except ClusterError as error:
+        return [error.message]
+    except _ODD:
+        return [f"Worker {worker['id']} is not known to run nothing: it does not answer as Spark's workers do."]
+
+
+def in_use(master: Master, hosts: WorkerHosts) -> list[str]:
+    """Return which applications and drivers use the cluster's cores, the largest first.
+
+    Applications without spark.cores.max are marked, because they take all free cores.
+    """
+
+    def unbounded_on(worker: Mapping[str, Any]) -> set[str]:
+        with suppress(ClusterError, *_ODD):
+            return {e["appid"] for e in api.worker_state(worker, hosts)["executors"] if not e["appdesc"].get("cores")}
+        return set()
+
+    unbounded = set[str]().union(*filter(None, ask_all(unbounded_on, master.workers.values())))
+    apps = sorted(master.active_apps, key=lambda app: -app["cores"])
+    found = [
+        f"{app['name']} ({app['id']}) {app['cores']} cores{' without spark.cores.max' * (app['id'] in unbounded)}"
+        for app in apps
+        if app["cores"]
+    ]
+    drivers = [driver for driver in master.active_drivers if driver["worker"] != "None"]
+    if drivers:
+        found.append(f"{len(drivers)} drivers {sum(driver['cores'] for driver in drivers)} cores")
+    queued = len(master.active_drivers) - len(drivers) + sum(app["state"] == "WAITING" for app in apps)
+    return found + ([f"{queued} more are waiting"] if queued else [])
