@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     PrivateAttr,
@@ -28,20 +23,26 @@ from airflow_stream_provider.clusters import (
     refuse_secret_environment,
     refuse_secret_values,
 )
-from airflow_stream_provider.control.root import local_folder
 from airflow_stream_provider.lag.limits import BAD, LagLimits
 from airflow_stream_provider.lag.report import Alarm, Ceilings, Verdict
-from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.lifecycle.ids import check_stream_name, check_version
 from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.spec.fields import (
+    ControlUrl,
+    Count,
+    Seconds,
+    StreamName,
+    Text,
+    VariableName,
+    Version,
+    Word,
+    as_sentence,
+    check_json,
+)
 from airflow_stream_provider.spec.yaml_file import YamlFile
 
 # A task sees a driver silent for two leases and then, on a machine that the cluster has lost, for two leases and a
 # pause: less than the 900 s that it may wait (`StreamOperator.WAIT_SECONDS`), or nobody could ever fence such a driver.
 LOST_SECONDS = 840.0
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
-_VARIABLE = re.compile(r"(?!AIRFLOW_)[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
 
 
 class Strategy(StrEnum):
@@ -60,80 +61,6 @@ _STRATEGIES = {
     Strategy.HANDOVER: "The new release is warm before the old one stops; needs room for two on the cluster.",
     Strategy.RESTART: "The old release stops first, then the new one comes up: minutes without output, room for one.",
 }
-
-
-def seconds(value: Any) -> Any:
-    """Return a duration such as ``90s``, ``10m``, ``1h30m`` or a plain number, in seconds."""
-    if isinstance(value, str) and _DURATION.fullmatch(value.strip()):
-        return sum(float(n) * _UNITS[unit] for n, unit in re.findall(r"(\d+(?:\.\d+)?)([smhd])", value))
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError("is not a duration: write it like 90s, 10m or 1h30m")
-    # Not float(value): of an integer with hundreds of digits that is an OverflowError.
-    return value
-
-
-def check_variable(name: str) -> None:
-    """Raise SpecError unless this is the name of an environment variable that a stream may set."""
-    if not _VARIABLE.fullmatch(name):
-        raise SpecError(
-            f"{name!r} cannot be set as an environment variable.",
-            next_step="Write a name of letters, digits and _. Those that begin with AIRFLOW_ belong to Airflow.",
-        )
-
-
-def _text(value: Any) -> Any:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        raise ValueError(f'is read as a number by YAML: put it in quotes, like "{value}"')
-    return value
-
-
-def _words(value: Any) -> Any:
-    # 5 and true are what a person writes for an argument or a Spark setting; YAML makes numbers of them.
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, (int, float)) else value
-
-
-def _sentence(check: Any) -> Any:
-    """Turn the SpecError of a check into what pydantic collects; the file and the line are added to it later."""
-
-    def checked(value: Any) -> Any:
-        try:
-            check(value)
-        except SpecError as error:
-            raise ValueError(f"{error.message} {error.next_step}".strip()) from None
-        return value
-
-    return checked
-
-
-def _check_json(path: str, value: Any) -> None:
-    """Raise ValueError where a value cannot be kept as JSON: a name that is no text, a number that is none."""
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            if not isinstance(key, str):
-                where = f" of {path!r}" if path else ""
-                raise ValueError(
-                    f"the name {key}{where} is no text for YAML, but of type {type(key).__name__}: put it in quotes, "
-                    f'like "{key}" (yes, no, on and off stand for true and false)'
-                )
-            _check_json(f"{path}.{key}" if path else key, part)
-    elif isinstance(value, (list, tuple)):
-        for number, part in enumerate(value):
-            _check_json(f"{path}.{number}", part)
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{path!r} is no finite number: put it in quotes")
-
-
-# Dates and times are made of durations, and 64 bits hold what Kafka and the state can count.
-Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=3650 * 86400)]
-Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
-Text = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
-Word = Annotated[str, BeforeValidator(_words)]
-VariableName = Annotated[str, AfterValidator(_sentence(check_variable))]
-StreamName = Annotated[Text, AfterValidator(_sentence(check_stream_name))]
-Version = Annotated[Text, AfterValidator(_sentence(check_version))]
-ControlUrl = Annotated[Text, AfterValidator(_sentence(local_folder))]
 
 
 class _Part(BaseModel):
@@ -235,8 +162,8 @@ class NotifySpec(_Part):
     @field_validator("arguments")
     @classmethod
     def _no_secrets_in_arguments(cls, arguments: dict[str, Any]) -> dict[str, Any]:
-        _check_json("", arguments)
-        return dict(_sentence(refuse_secret_values)(arguments))
+        check_json("", arguments)
+        return dict(as_sentence(refuse_secret_values)(arguments))
 
 
 class StreamSpec(_Part):
@@ -269,19 +196,19 @@ class StreamSpec(_Part):
     @field_validator("conf")
     @classmethod
     def _no_secrets_in_conf(cls, conf: dict[str, str]) -> dict[str, str]:
-        return dict(_sentence(refuse_secret_conf)(conf))
+        return dict(as_sentence(refuse_secret_conf)(conf))
 
     @field_validator("environment")
     @classmethod
     def _no_secrets_in_environment(cls, environment: dict[str, str]) -> dict[str, str]:
         if any("\0" in value for value in environment.values()):
             raise ValueError("a value holds a zero byte")
-        return dict(_sentence(refuse_secret_environment)(environment))
+        return dict(as_sentence(refuse_secret_environment)(environment))
 
     @field_validator("arguments")
     @classmethod
     def _no_secrets_in_arguments(cls, arguments: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(_sentence(refuse_secret_arguments)(arguments))
+        return tuple(as_sentence(refuse_secret_arguments)(arguments))
 
     @property
     def source(self) -> Path:

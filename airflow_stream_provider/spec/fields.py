@@ -1,0 +1,92 @@
+"""What may stand in one field of a stream's YAML: durations, counts, texts, names, and what becomes JSON."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from airflow_stream_provider.control.root import local_folder
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.ids import check_stream_name, check_version
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
+_VARIABLE = re.compile(r"(?!AIRFLOW_)[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
+
+
+def seconds(value: Any) -> Any:
+    """Return a duration such as ``90s``, ``10m``, ``1h30m`` or a plain number, in seconds."""
+    if isinstance(value, str) and _DURATION.fullmatch(value.strip()):
+        return sum(float(n) * _UNITS[unit] for n, unit in re.findall(r"(\d+(?:\.\d+)?)([smhd])", value))
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError("is not a duration: write it like 90s, 10m or 1h30m")
+    # Not float(value): of an integer with hundreds of digits that is an OverflowError.
+    return value
+
+
+def check_variable(name: str) -> None:
+    """Raise SpecError unless this is the name of an environment variable that a stream may set."""
+    if not _VARIABLE.fullmatch(name):
+        raise SpecError(
+            f"{name!r} cannot be set as an environment variable.",
+            next_step="Write a name of letters, digits and _. Those that begin with AIRFLOW_ belong to Airflow.",
+        )
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        raise ValueError(f'is read as a number by YAML: put it in quotes, like "{value}"')
+    return value
+
+
+def _words(value: Any) -> Any:
+    # 5 and true are what a person writes for an argument or a Spark setting; YAML makes numbers of them.
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+def as_sentence(check: Any) -> Any:
+    """Turn the SpecError of a check into what pydantic collects; the file and the line are added to it later."""
+
+    def checked(value: Any) -> Any:
+        try:
+            check(value)
+        except SpecError as error:
+            raise ValueError(f"{error.message} {error.next_step}".strip()) from None
+        return value
+
+    return checked
+
+
+def check_json(path: str, value: Any) -> None:
+    """Raise ValueError where a value cannot be kept as JSON: a name that is no text, a number that is none."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            if not isinstance(key, str):
+                where = f" of {path!r}" if path else ""
+                raise ValueError(
+                    f"the name {key}{where} is no text for YAML, but of type {type(key).__name__}: put it in quotes, "
+                    f'like "{key}" (yes, no, on and off stand for true and false)'
+                )
+            check_json(f"{path}.{key}" if path else key, part)
+    elif isinstance(value, (list, tuple)):
+        for number, part in enumerate(value):
+            check_json(f"{path}.{number}", part)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{path!r} is no finite number: put it in quotes")
+
+
+# Dates and times are made of durations, and 64 bits hold what Kafka and the state can count.
+Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=3650 * 86400)]
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Text = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
+Word = Annotated[str, BeforeValidator(_words)]
+VariableName = Annotated[str, AfterValidator(as_sentence(check_variable))]
+StreamName = Annotated[Text, AfterValidator(as_sentence(check_stream_name))]
+Version = Annotated[Text, AfterValidator(as_sentence(check_version))]
+ControlUrl = Annotated[Text, AfterValidator(as_sentence(local_folder))]
