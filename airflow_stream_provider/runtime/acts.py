@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from airflow_stream_provider.lifecycle.errors import (
-    ControlLogReplaced,
-    ControlUnavailable,
-    RehearsalRefused,
-    StreamError,
-)
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, RehearsalRefused, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import DriverPhase
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
 from airflow_stream_provider.lifecycle.rules import may_acquire, may_release
 from airflow_stream_provider.lifecycle.secrets import redact
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.runtime.background import Background
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.ends import described, ends_before
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
-from airflow_stream_provider.runtime.ports import BoundaryMissed, Ports, QueryEnd, Work
+from airflow_stream_provider.runtime.ports import BoundaryMissed, Ports, QueryEnd
 from airflow_stream_provider.runtime.spark_error import message_of
 
 # Failed and ended queries are looked for this often.
@@ -45,10 +41,10 @@ log = logging.getLogger(__name__)
 class Acts:
     """The acts of one incarnation, and what it knows of itself; every act on the stream is a record in the log.
 
-    Acts that take long (rehearsing, starting, stopping) run in the background, one at a time.
+    Acts that take long (rehearsing, starting, stopping) run in the `background`, one at a time.
 
     `running`: the queries are started, or starting. `rehearsal`: the summary of a successful rehearsal, None before.
-    `released_at`: monotonic time of the last release; None once its request is over. `work`: the background work.
+    `released_at`: monotonic time of the last release; None once its request is over.
     """
 
     def __init__(
@@ -63,8 +59,7 @@ class Acts:
         self.terminating = False
         self.rehearsal: Mapping[str, Any] | None = None
         self.released_at: float | None = None
-        self.work: Work | None = None
-        self._rehearses = False
+        self.background = Background(ports.spawn, self.fail, ports.process.halt)
         self._control = control
         self._policy = policy
         self._queries = ports.queries
@@ -72,7 +67,6 @@ class Acts:
         self._run_rehearsal = ports.rehearse
         self._compare = ports.compare
         self._compared_with: str | None = None
-        self._spawn = ports.spawn
         self._offsets = offsets
         self._heartbeat = heartbeat
         self._clock = ports.clock
@@ -81,18 +75,13 @@ class Acts:
         self._last_tend = 0.0
         self._unable_since: float | None = None
 
-    @property
-    def starts_or_stops(self) -> bool:
-        """Whether queries are being started or stopped in the background; what a rehearsal does is neither."""
-        return self.work is not None and self.work.is_alive() and not self._rehearses
-
     # -- one act per member of Action ------------------------------------------------------------------------------
 
     def wait(self, state: StreamState) -> None:
         """Nothing is asked of this driver: rehearse when the script is ready, restart queries that failed."""
         if self._incarnation not in state.incarnations and self.rehearsal is None:
             if self._queries.ready:
-                self._in_background(lambda: self._rehearse(state), rehearses=True)
+                self.background.begin(lambda: self._rehearse(state), rehearses=True)
         elif self._clock.monotonic() - self._last_tend >= TEND_SECONDS:
             self._last_tend = self._clock.monotonic()
             if not self._unable() and self.running:
@@ -103,7 +92,7 @@ class Acts:
         if lost is not None:
             self.end_as_failed(f"The query {lost[0].label} failed and no restart cures it", lost[1])
         elif due:
-            self._in_background(lambda: self._queries.restart(due))
+            self.background.begin(lambda: self._queries.restart(due))
 
     def _unable(self) -> bool:
         """Whether the queries cannot run in this driver; when that lasts, it ends as failed, holder or standby."""
@@ -177,7 +166,7 @@ class Acts:
         self.released_at = None
         self._heartbeat.started_at = self._clock.time()
         try:
-            self._in_background(lambda: self._queries.start(queries, before.committed, required=before.required))
+            self.background.begin(lambda: self._queries.start(queries, before.committed, required=before.required))
         except Exception as error:  # noqa: BLE001 - such as of a machine that has no thread left
             # By `running` the start is under way and nobody tries it again. In this thread: there is no other.
             self.fail("The queries could not be started", error)
@@ -192,10 +181,10 @@ class Acts:
             return
         self._heartbeat.phase = DriverPhase.RELEASING
         if self.terminating:
-            self._in_background(lambda: self._stop_and_release(None, None))
+            self.background.begin(lambda: self._stop_and_release(None, None))
         elif request is not None:
             wanted, to = request.id, request.to
-            self._in_background(lambda: self._stop_and_release(wanted, to))
+            self.background.begin(lambda: self._stop_and_release(wanted, to))
 
     def _stop_and_release(self, request: str | None, to: str | None) -> None:
         seconds = TERMINATE_SECONDS if request is None else self._policy.boundary_seconds
@@ -290,7 +279,7 @@ class Acts:
     def end_as_failed(self, reason: str, error: BaseException) -> None:
         """`fail` in the background: the agent goes on renewing the lease, however long stop and log take."""
         try:
-            self._in_background(lambda: self.fail(reason, error))
+            self.background.begin(lambda: self.fail(reason, error))
         except RuntimeError:
             # A machine that has no thread left: rather here, and within the lease, than never.
             self.fail(reason, error)
@@ -335,23 +324,3 @@ class Acts:
             return Boundary.INTERRUPTED, self._queries.ended()
         quiet = missed is None and all(end.quiet for end in ends.values())
         return Boundary.COMPLETED if quiet else Boundary.INTERRUPTED, ends
-
-    def _in_background(self, work: Callable[[], None], *, rehearses: bool = False) -> None:
-        def guarded() -> None:
-            try:
-                self._work_or_fail(work)
-            except ControlLogReplaced as error:
-                log.error("%s This driver halts.", error)
-                self._process.halt()
-
-        self._rehearses = rehearses
-        self.work = self._spawn(guarded)
-
-    def _work_or_fail(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except ControlLogReplaced:
-            raise  # there is no log to say `failed` in
-        except Exception as error:
-            log.exception("Failed in the background")
-            self.fail(str(error) if isinstance(error, StreamError) else "The runtime itself failed", error)

@@ -60,7 +60,7 @@ class Agent:
         """Whether the next turn should come soon: a request is open, work is under way, or SIGTERM has come."""
         acts = self._acts
         asked = self._control.state.open_request is not None or acts.terminating
-        return asked or acts.work is not None or self._failure is not None
+        return asked or acts.background.work is not None or self._failure is not None
 
     # -- called from other threads ---------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class Agent:
         """Renew the lease, decide and act once; an unexpected error ends a driver as `failed` that runs no queries."""
         try:
             # Paused queries cannot be stopped: they go on first, once the log is back and this driver still holds.
-            if self._failure is not None and not self._acts.starts_or_stops and not self._queries.paused:
+            if self._failure is not None and not self._acts.background.starts_or_stops and not self._queries.paused:
                 self._acts.end_as_failed(*self._failure)
             self._renew_and_act()
         except LeaseOver:
@@ -183,7 +183,7 @@ class Agent:
             return
         self._say(str(error))
         silent = self._clock.monotonic() - self._renewed
-        works = self._acts.work is not None and self._acts.work.is_alive()
+        works = self._acts.background.is_busy
         over = silent >= self._policy.lease_seconds + self._policy.pause_seconds
         # One that has cut its queries off inside a batch, and cannot say so, still holds for everybody else; tasks
         # of one that has said so may write on.
@@ -208,13 +208,13 @@ class Agent:
 
     def _act(self, state: StreamState) -> None:
         acts = self._acts
-        if acts.work is not None and acts.work.is_alive():
+        if acts.background.is_busy:
             if self._lost(state):
                 acts.halt(state)
-            if acts.terminating and not acts.starts_or_stops:
+            if acts.terminating and not acts.background.starts_or_stops:
                 acts.exit(state)  # nothing that a rehearsal does is worth waiting for
             return
-        acts.work = None
+        acts.background.work = None
         if self._failure is not None:
             # It does nothing more for the stream than to end; the next turn sees to that.
             if self._lost(state):

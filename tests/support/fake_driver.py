@@ -18,10 +18,10 @@ from tests.support.simulation.world import MemoryStore
 from tests.support.story import write
 
 STOPPED = {"a": QueryEnd(completed=True, batch=7, checkpoint="/a")}
-
-
 # What it notes of a stop for a request, and of one that cannot wait.
 STOP, QUICK_STOP = "stop within 60 s", "stop within 8 s"
+# What a driver does first that ends as failed.
+CUT = ["let go", QUICK_STOP]
 
 
 class Ended(BaseException):

@@ -248,8 +248,8 @@ class Driver(Actor):
         expect(not (self.running and self._reads_fenced), "heeds-the-fence", self.incarnation)
         unexpected = self.agent.unexpected
         expect(unexpected is None or isinstance(unexpected, StreamError), "no-surprise", repr(unexpected))
-        work = self.agent._acts.work
-        if self.running and silent > policy.lease_seconds / 2 and not (work is not None and work.is_alive()):
+        works = self.agent._acts.background.is_busy
+        if self.running and silent > policy.lease_seconds / 2 and not works:
             expect(self.queries.paused or self.queries.pause_missed, "paused", self.incarnation)
 
 
