@@ -6,10 +6,12 @@ import pytest
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks import stream
+from airflow_stream_provider.monitoring import folder_look
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.control_root import new_log
 from tests.support.noting_cluster import NotingCluster
 from tests.support.tasks import spec_in
+from tests.support.watch_task import TOLD, Airflow
 
 
 @pytest.fixture
@@ -29,4 +31,16 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> NotingCluster:
     monkeypatch.setenv("AIRFLOW_CONN_NO_SUCH_KAFKA", "kafka://")
     found = NotingCluster()
     monkeypatch.setattr(stream, "open_cluster", lambda connection: found)
+    return found
+
+
+@pytest.fixture
+def airflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Airflow:
+    """A folder of two streams, of which nobody has been told anything yet."""
+    found = Airflow(tmp_path / "streams")
+    found.folder.mkdir()
+    found.write("orders")
+    found.write("payments")
+    monkeypatch.setattr(folder_look, "look_at_all", found.look_at_all)
+    TOLD.clear()
     return found

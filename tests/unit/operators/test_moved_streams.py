@@ -12,6 +12,7 @@ from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.operators import moved_streams
 from airflow_stream_provider.operators.moved_streams import moved, unsettled
 from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.watch_task import SPEC, Airflow
 
 
 def spec(name: str, control: str) -> StreamSpec:
@@ -73,3 +74,28 @@ def test_what_cannot_be_read_is_not_settled(roots: tuple[str, str], tmp_path: Pa
     (tmp_path / "old" / ".control-root").unlink()
     assert list(unsettled({"a": old}, {"a": spec("a", new)})) == ["a"]
     assert moved_streams.unsettled({}, {}) == {}
+
+
+def test_a_stream_that_moves_though_it_runs_is_told_until_that_is_settled(airflow: Airflow, tmp_path: Path) -> None:
+    controls = {name: f"file://{tmp_path}/{name}" for name in ("a", "b")}
+    for control in controls.values():
+        make_root(control)
+
+    def look(control: str) -> str:
+        text = SPEC.format(name="orders").replace("file:///d", controls[control])
+        (airflow.folder / "orders.yaml").write_text(text)
+        airflow.look()
+        [orders] = [each for each in airflow.asked if each.spec.name == "orders"]
+        return orders.problem
+
+    (tmp_path / "a" / "orders").mkdir()
+    assert look("a") == ""
+    (tmp_path / "a" / "orders" / "log").mkdir()
+    (tmp_path / "a" / "orders" / "log" / f"{1:020}.json").write_text("[")
+    for _ in range(2):
+        assert "it was last watched under file://" in look("b")
+    assert look("a") == ""
+    assert look("b")
+    (tmp_path / "b" / "orders").mkdir()
+    assert look("b") == ""
+    assert airflow.pushed["memory"]["moved"] == {}
