@@ -98,3 +98,9 @@ class Folder:
     def told(self, name: str = "") -> list[tuple[str, str, bool]]:
         """What a recipient got: about what, which kind, and whether it opened."""
         return [(each.stream, each.kind, each.open) for each in RECEIVED.get(name, [])]
+
+
+def home(folder: Folder, number: int) -> Path:
+    """Where a stream of it has its log."""
+    stream = folder.streams[number]
+    return stream.folder / "control" / stream.name

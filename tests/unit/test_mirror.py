@@ -37,7 +37,6 @@ ELSEWHERE = {
     "monitoring/folder_alerts.py": ("unit/monitoring/test_folder_look.py", "as above"),
     "monitoring/folder_reading.py": ("unit/monitoring/test_folder_look.py", "as above"),
     "monitoring/kafka_look.py": ("integration/monitoring/test_folder_look.py", "as above, with a real broker"),
-    "monitoring/look_causes.py": ("unit/monitoring/test_folder_look.py", "as above"),
     "monitoring/root_reads.py": ("unit/monitoring/test_folder_look.py", "as above"),
     "monitoring/stream_reading.py": ("unit/monitoring/test_folder_look.py", "as above"),
     "monitoring/telling.py": ("unit/monitoring/test_watch_incident.py", "who is told of the watch is told by it"),

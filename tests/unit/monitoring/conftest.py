@@ -1,0 +1,28 @@
+"""A folder of streams that is looked at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.watched_folder import OVER, Folder
+
+
+@pytest.fixture
+def spark_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The connection of the streams' cluster is to this machine."""
+    # Another machine's processes are none of this test's.
+    monkeypatch.setattr("airflow_stream_provider.clusters.processes.marked", lambda: iter(()))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_HERE", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    OVER.clear()
+    yield
+    OVER.set()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """Four streams without Kafka."""
+    return Folder(tmp_path, 4, kafka="")
