@@ -1,21 +1,18 @@
-"""The hook on a real control log: what it observes, and what it does only once."""
+"""The hook on a real control log: what it observes, and that nothing is appended if something came between."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_stream_provider.clusters import DriverState, FoundDrivers
-from airflow_stream_provider.control import log, make_root, open_log
+from airflow_stream_provider.clusters import DriverState
+from airflow_stream_provider.control import log, open_log
 from airflow_stream_provider.hooks import lag, stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
@@ -27,15 +24,11 @@ from airflow_stream_provider.lifecycle.errors import (
     ControlUnavailable,
     RuleBroken,
     SpecError,
-    StreamError,
 )
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.saved_state import load
 from airflow_stream_provider.planning.condition import Needs
-from airflow_stream_provider.spec.requested_release import RequestedRelease
-from airflow_stream_provider.spec.stream import StreamSpec
 from devstack.checkpoint_trees import commit, kafka, new, plan
-from tests.support.control_root import published
 from tests.support.lag_reports import partition, report
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import (
@@ -57,42 +50,6 @@ from tests.support.story import (
     retired,
     write,
 )
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> NotingCluster:
-    found = NotingCluster()
-    monkeypatch.setenv("AIRFLOW_CONN_HERE", "spark://master")
-    broker = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
-    monkeypatch.setenv("AIRFLOW_CONN_BROKER", json.dumps(broker))
-    monkeypatch.setattr(stream, "open_cluster", lambda connection: found)
-    return found
-
-
-@pytest.fixture
-def hook(tmp_path: Path, cluster: NotingCluster) -> StreamHook:
-    make_root(f"file://{tmp_path}")
-    found = StreamHook("orders", f"file://{tmp_path}", "here", "broker")
-    found.create()
-    return found
-
-
-def test_environment_is_published_and_submitted(hook: StreamHook, cluster: NotingCluster, tmp_path: Path) -> None:
-    requested = requested_release(tmp_path)
-    spec = requested.spec.model_copy(update={"environment": {"REGION": "eu"}})
-    assert hook.declare(replace(requested, spec=spec), OLD_DEPLOYMENT, "test", "test", 0)
-    assert hook.control_log.records()[0]["release"]["environment"] == {"REGION": "eu"}
-    assert hook.submit(OLD_DEPLOYMENT, "test", first=True)
-    assert cluster.jobs[0].environment == {"REGION": "eu"}
-
-
-def requested_release(tmp_path: Path, **more: Any) -> RequestedRelease:
-    (tmp_path / "a.py").write_text("x = 1\n")
-    control = f"file://{tmp_path}"
-    fields = {"name": "orders", "application": "a.py", "version": "2", "cluster": "c", "control": control}
-    spec = StreamSpec.model_validate(fields)
-    spec._source = tmp_path / "streams" / "orders.yaml"
-    return RequestedRelease.of(spec, None, more.pop("application", None), None, ["/old"])
 
 
 def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
@@ -324,70 +281,6 @@ def test_a_look_at_a_log_that_is_older_than_a_heartbeat_is_an_error(hook: Stream
         hook.observe()
     write(open_log(hook.control, "orders"), record("noted"))
     assert hook.observe().state.holder == OLD
-
-
-def test_a_release_is_published_and_declared_when_there_is_room(
-    hook: StreamHook, tmp_path: Path, cluster: NotingCluster
-) -> None:
-    cluster.full = ClusterError("No room.")
-    release = requested_release(tmp_path)
-    with pytest.raises(ClusterError, match=r"No room\."):
-        hook.declare(release, NEW_DEPLOYMENT, "why", "me", 0)
-    assert hook.control_log.records() == []
-    cluster.full = None
-    assert not hook.declare(release, NEW_DEPLOYMENT, "why", "me", 7), "the log does not end there"
-    assert hook.declare(release, NEW_DEPLOYMENT, "why", "me", 0)
-    (declared,) = hook.control_log.records()
-    found = hook.control_log.refresh().deployments[NEW_DEPLOYMENT]
-    assert (found.release.folder(hook.folder) / "a.py").read_text() == "x = 1\n"
-    assert (found.policy.changed_checkpoints, declared["reason"], declared.by) == (("/old",), "why", "me")
-    assert hook.publish(release) == found.release, "the same contents are the same release"
-
-
-def test_a_release_that_cannot_be_used_is_not_published(hook: StreamHook, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="There is no file"):
-        hook.declare(requested_release(tmp_path, application="none.py"), NEW_DEPLOYMENT, "why", "me", 0)
-    assert list((hook.folder / "releases").iterdir()) == []
-    with pytest.raises(SpecError, match="There is no file"):
-        hook.publish(requested_release(tmp_path, application="none.py"))
-    assert list((hook.folder / "releases").iterdir()) == []
-
-
-def test_a_submission_is_recorded(hook: StreamHook, cluster: NotingCluster) -> None:
-    write(hook.control_log, published(hook.control_log, OLD_DEPLOYMENT))
-    assert hook.submit(OLD_DEPLOYMENT, "me", first=True)
-    assert hook.control_log.refresh().deployments[OLD_DEPLOYMENT].submission == "driver-1"
-    assert cluster.jobs[0].arguments[:2] == ("--control", hook.control)
-
-
-def test_a_release_that_was_changed_is_not_submitted(hook: StreamHook, cluster: NotingCluster) -> None:
-    declared = published(hook.control_log, OLD_DEPLOYMENT)
-    write(hook.control_log, declared)
-    folder = hook.folder / "releases" / declared["release"]["hash"]
-    folder.chmod(0o770)
-    (folder / "argparse.py").write_text("")
-    with pytest.raises(StreamError, match=r"argparse\.py does not belong there"):
-        hook.submit(OLD_DEPLOYMENT, "me", first=True)
-    assert cluster.jobs == []
-
-
-def test_the_folder_is_cleaned_up_and_a_failure_is_no_error(hook: StreamHook, tmp_path: Path) -> None:
-    hook.control_log.beat(OLD, Heartbeat())
-    beat = hook.folder / "heartbeats" / f"{OLD}.json"
-    os.utime(beat, times=(0, 0))
-    hook.clean_up()
-    assert not beat.exists()
-    hook.folder.rename(tmp_path / "unmounted")
-    hook.clean_up()
-
-
-def test_everything_that_is_known_of_a_deployment_is_killed_once(hook: StreamHook, cluster: NotingCluster) -> None:
-    write(hook.control_log, *PREPARED)
-    hook.control_log.beat(OLD, Heartbeat(submission="driver-5"))
-    hook.control_log.beat(NEW, Heartbeat(submission="driver-6"))
-    cluster.found = FoundDrivers(alive=("driver-5", "driver-9"), ended=("driver-4",))
-    hook.kill(OLD_DEPLOYMENT)
-    assert cluster.did == [("kill", name) for name in ("driver-5", "driver-9", f"driver-{OLD_DEPLOYMENT}")]
 
 
 def test_links_are_what_is_known_of_them(hook: StreamHook, cluster: NotingCluster) -> None:
