@@ -21,13 +21,14 @@ def test_the_clock_of_one_process_jumps_and_is_set_right(tmp_path: Path) -> None
     with subprocess.Popen(
         [sys.executable, "-c", TELL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
+        told, says = process.stdin, process.stdout
+        assert told is not None
+        assert says is not None
 
         def off() -> float:
-            process.stdin.write("\n")  # type: ignore[union-attr]
-            process.stdin.flush()  # type: ignore[union-attr]
-            seconds, nanoseconds = map(float, process.stdout.readline().split())  # type: ignore[union-attr]
+            told.write("\n")
+            told.flush()
+            seconds, nanoseconds = map(float, says.readline().split())
             assert abs(seconds - nanoseconds) < 60
             return seconds - time.time()
 
@@ -44,5 +45,5 @@ def test_the_clock_of_one_process_jumps_and_is_set_right(tmp_path: Path) -> None
         wait(-3700, -3500)
         clocks.set_right([process.pid])
         wait(-60, 60)
-        process.stdin.close()
+        told.close()
     assert list(clocks.folder.iterdir()) == []

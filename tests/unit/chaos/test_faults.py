@@ -70,8 +70,9 @@ def site(tmp_path: Path) -> Iterator[Site]:
     processes = Processes(tmp_path / "logs")
     journal = Journal(tmp_path / "journal.jsonl")
     control = PretendedFolder(tmp_path / "control", tmp_path / "control", tmp_path / "elsewhere")
+    stack: Any = SleepingStack(processes)
     nemesis = Nemesis(
-        SleepingStack(processes),  # type: ignore[arg-type]
+        stack,
         new_log((tmp_path / "control").as_uri()),
         control,
         Clocks(tmp_path / "clocks"),

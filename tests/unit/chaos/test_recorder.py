@@ -160,7 +160,7 @@ def test_records_that_were_removed_or_changed_when_they_had_been_read(evidence: 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_look_that_raised_is_told(evidence: Evidence, log: ControlLog, until: Until) -> None:
     (log.store.folder / "heartbeats" / f"{OLD}.json").write_bytes(b"{}")
-    evidence.sightings = None  # type: ignore[assignment]
+    evidence.sightings = None  # type: ignore[assignment]  # so that the look raises
     log.beat(OLD, Heartbeat(counter=1, phase="running"))
     until(evidence.gaps)
     [says] = evidence.gaps()

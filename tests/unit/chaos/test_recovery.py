@@ -42,7 +42,8 @@ class Site:
         for path in self.checkpoints.values():
             (path / "commits").mkdir(parents=True)
         self.journal = Journal(folder / "journal.jsonl")
-        self.recovery = Recovery(self.nemesis, self.checkpoints, self.journal, lambda line: None)  # type: ignore[arg-type]
+        nemesis: Any = self.nemesis
+        self.recovery = Recovery(nemesis, self.checkpoints, self.journal, lambda line: None)
 
     def commit(self, query: str, batch: int, at: float) -> None:
         path = self.checkpoints[query] / "commits" / str(batch)

@@ -72,8 +72,9 @@ class Site:
         self.journal = Journal(folder / "journal.jsonl")
         self.said: list[str] = []
         spec = SimpleNamespace(spec=SimpleNamespace(arguments=()))
-        world = SimpleNamespace(api=self.api, checkpoints={}, site=spec)
-        self.person = Person(world, self.nemesis, self.journal, self.said.append, lambda: None)  # type: ignore[arg-type]
+        world: Any = SimpleNamespace(api=self.api, checkpoints={}, site=spec)
+        nemesis: Any = self.nemesis
+        self.person = Person(world, nemesis, self.journal, self.said.append, lambda: None)
 
     def ended(self) -> list[dict[str, Any]]:
         return [entry for entry in self.journal.entries() if entry["what"] == "upgrade"]

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from chaos.run import RATE
 from chaos.world import CHANGES, QUICKLY_THROTTLED
 
-NUMBERS = dict(re.fullmatch(r"(\w+) = (\S+)", text).groups() for text in QUICKLY_THROTTLED.values())  # type: ignore[union-attr, misc]
+NUMBERS = {name: number for name, _, number in (text.partition(" = ") for text in QUICKLY_THROTTLED.values())}
 
 
 @pytest.mark.parametrize("quota", [int(NUMBERS["QUOTA"]), 0])
