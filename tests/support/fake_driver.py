@@ -14,7 +14,7 @@ from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.ports import BoundaryMissed, LeaseOver, Ports, QueryEnd
-from tests.support.simulation.world import MemoryStore
+from tests.support.simulation.memory_store import MemoryStore
 from tests.support.story import write
 
 STOPPED = {"a": QueryEnd(completed=True, batch=7, checkpoint="/a")}

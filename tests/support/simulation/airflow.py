@@ -32,8 +32,9 @@ from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 from tests.support.simulation.cluster import Reach
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.oracle import PERSON
+from tests.support.simulation.wire import Wire
 from tests.support.simulation.wishes import Ended, Plan, Wish, handed_over, retired, rolled_back, stood_by, stopped
-from tests.support.simulation.world import Actor, Wire, World
+from tests.support.simulation.world import Actor, World
 from tests.support.story import hash_of
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,8 @@ from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job, Sub
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from tests.support.simulation.driver import Driver
-from tests.support.simulation.world import Actor, Fault, World
+from tests.support.simulation.wire import Fault
+from tests.support.simulation.world import Actor, World
 
 BOOT_SECONDS = 3.0
 

@@ -11,9 +11,11 @@ from tests.support.simulation.airflow import SaysDead, Task
 from tests.support.simulation.cluster import boot
 from tests.support.simulation.data import LISTING_SECONDS
 from tests.support.simulation.driver import Driver
+from tests.support.simulation.memory_store import MemoryStore
 from tests.support.simulation.oracle import FORGER
 from tests.support.simulation.watching import Runs
-from tests.support.simulation.world import Actor, Fault, MemoryStore
+from tests.support.simulation.wire import Fault
+from tests.support.simulation.world import Actor
 
 if TYPE_CHECKING:
     from tests.support.simulation.seeds import Simulation

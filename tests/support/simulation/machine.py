@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from unittest.mock import patch
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.control.root import make_root
 from airflow_stream_provider.control.store import Store
-from airflow_stream_provider.lifecycle import prune
-from airflow_stream_provider.lifecycle.record import Kind, Record
+from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.saved_state import dump
-from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from tests.support.simulation.airflow import (
     GiveUp,
@@ -34,13 +26,15 @@ from tests.support.simulation.airflow import (
 )
 from tests.support.simulation.cluster import boot
 from tests.support.simulation.driver import Driver
-from tests.support.simulation.invariants import expect
-from tests.support.simulation.oracle import FORGER, Oracle
+from tests.support.simulation.forgeries import DAMAGE, FORGERIES
+from tests.support.simulation.memory_store import MemoryStore
+from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.queries import Luck
 from tests.support.simulation.recovery import Recovery
 from tests.support.simulation.watching import Runs, Watch
+from tests.support.simulation.wire import Fault
 from tests.support.simulation.wishes import Plan
-from tests.support.simulation.world import LONG, Actor, Fault, MemoryStore, World
+from tests.support.simulation.world import LONG, Actor, World
 
 some = st.integers(0, 11)
 # What may befall one step: mostly nothing. One byte of a schedule says who goes on (3 bits) and with which of these.
@@ -48,29 +42,6 @@ CHANCES: list[tuple[Fault, Luck]] = [(fault, Luck.GOOD) for fault in Fault if fa
 CHANCES += [(Fault.NONE, luck) for luck in Luck if luck is not Luck.GOOD] * 3
 CHANCES = [(Fault.NONE, Luck.GOOD)] * (32 - len(CHANCES)) + CHANCES
 
-# What the rules forbid, in the form of a record: it is carried.
-FORGERIES: dict[str, Callable[[StreamState], Record]] = {
-    "acquired": lambda state: Record(
-        Kind.ACQUIRED,
-        {"incarnation": next(iter(state.incarnations), "nobody"), "request": "forged", "epoch": state.epoch + 1},
-        by=FORGER,
-    ),
-    "fenced": lambda state: Record(
-        Kind.FENCED, {"incarnation": state.holder or "nobody", "reason": "because", "evidence": ""}, by=FORGER
-    ),
-}
-# What nobody can know to have been so from the beginning: it stops everybody who reads it, until a person mends it.
-DAMAGE: dict[str, Callable[[StreamState], bytes | None]] = {
-    "missing": lambda state: None,
-    "torn": lambda state: b'{"kind": "acqui',
-    "deep": lambda state: b"[" * 100_000,
-    "spliced": lambda state: Record(
-        Kind.FENCED,
-        {"incarnation": state.holder or "nobody", "reason": "because", "evidence": "so"},
-        by=FORGER,
-        previous="another log's",
-    ).to_json(),
-}
 STAGES = ["", "running", "standby", "requested", "ready", "released", "deserted", "torn", "late"]
 
 
@@ -323,95 +294,5 @@ class Streams(RuleBasedStateMachine):
             if not self.recovery.runs():
                 self.recovery.upgrade(f"orders-again-{number}")
         assert self.recovery.runs(), f"nobody runs the stream again: {self.oracle.state}"
-        for actor in self.world.living():
-            actor.crash()
-
-
-class StreamsDown(Streams):
-    """Nobody holds, and a person stops the stream while the watch is about to bring it back."""
-
-    @initialize(
-        how=st.sampled_from(["SIGTERM", "failed"]),
-        watched=st.sampled_from(["at once", "by runs"]),
-        schedule=st.binary(max_size=24),
-    )
-    def begin(self, how: str, watched: str, schedule: bytes) -> None:
-        self.watched = watched
-        self.deploy(0)
-        self.hand_over(0)
-        driver = self.world.drivers[str(self.oracle.state.holder)]
-        if how == "SIGTERM":
-            driver.terminate()
-        else:
-            driver.mishap = how
-            driver.clock += 1.0
-        self.recovery.until(lambda: self.oracle.state.phase in (StreamPhase.DOWN, StreamPhase.FAILED))
-        self.watch(runs=watched == "by runs")
-        self.ask("stop", 0)
-        self._go_on(self.world.awake, schedule)
-
-
-class StreamsOnFiles(Streams):
-    """The same on real files, which are slower; in memory where there is such a place, for the disks' sake."""
-
-    def new_store(self) -> Store:
-        self.folder = TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
-        make_root(Path(self.folder.name).as_uri())
-        store = FilesStore(Path(self.folder.name) / "orders")
-        store.initialise()
-        return store
-
-    def teardown(self) -> None:
-        super().teardown()
-        self.folder.cleanup()
-
-
-class StreamsPruned(Streams):
-    """The same with next to nothing kept of what has ended."""
-
-    def new_store(self) -> Store:
-        self.limits = patch.multiple(prune, PRUNE_EVERY=1, DEPLOYMENTS_KEPT=1, INCARNATIONS_KEPT=1, REQUESTS_KEPT=1)
-        self.limits.start()
-        return super().new_store()
-
-    def teardown(self) -> None:
-        try:
-            super().teardown()
-        finally:
-            self.limits.stop()
-
-
-class StreamsPutBack(Streams):
-    """In the end the log is put back from a copy under the living drivers, and grows again."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.copied = 0
-        self.grows = 0
-
-    @rule(grows=st.integers(-1, 1))
-    def the_log_is_copied(self, grows: int) -> None:
-        """`grows`: after it is put back, the log becomes shorter than it was, as long, or longer."""
-        self.copied, self.grows = self.oracle.seen, grows
-
-    def teardown(self) -> None:
-        assert isinstance(self.world.store, MemoryStore)
-        self.all_comes_back()
-        self.recovery.heal()
-        stored, read = self.world.store.stored, {d: d.log.state.seq for d in self.world.drivers.values()}
-        long = len(stored)
-        for seq in range(self.copied + 1, long + 1):
-            del stored[seq]
-        self.world.store.saved = None
-        log = ControlLog(self.world.store, "orders")
-        while len(stored) < long + self.grows:
-            log.propose(lambda state: Record("admired", by="after the copy"))
-        for _ in range(30):
-            self.world.tick(1.0)
-            for actor in self.world.awake():
-                if not actor.over:
-                    actor.step()
-        for driver, seq in read.items():
-            expect(driver.over or seq <= self.copied, "one-log", driver.incarnation)
         for actor in self.world.living():
             actor.crash()

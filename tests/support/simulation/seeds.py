@@ -16,32 +16,28 @@ from random import Random
 from typing import TypeVar
 
 from airflow_stream_provider.lifecycle.errors import ControlLogReplaced
-from airflow_stream_provider.lifecycle.ids import deployment_of
-from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase
-from airflow_stream_provider.planning.recover import next_try
-from airflow_stream_provider.planning.snapshot import Snapshot
 from tests.support.simulation.bounds import (
     BOUND,
-    CLOCKS_SECONDS,
     PATIENT,
     PHASES,
     POLICY,
     PROMPT,
-    TAKE_BACK_BOUND,
     WHEN,
 )
 from tests.support.simulation.data import Data
 from tests.support.simulation.faults import FAULTS, Heal
 from tests.support.simulation.invariants import Broken, expect
+from tests.support.simulation.liveness import Liveness
 from tests.support.simulation.memo import shared_readings
+from tests.support.simulation.memory_store import MemoryStore
 from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.people import ACTS, SCHEDULER_SECONDS, People
 from tests.support.simulation.protocol_state import protocol_state
-from tests.support.simulation.queries import BAD, Luck
+from tests.support.simulation.queries import Luck
 from tests.support.simulation.result import Result
 from tests.support.simulation.watching import Runs
-from tests.support.simulation.world import Actor, Fault, MemoryStore, World
-from tests.support.story import hash_of
+from tests.support.simulation.wire import Fault
+from tests.support.simulation.world import Actor, World
 
 T = TypeVar("T")
 
@@ -63,6 +59,7 @@ class Simulation:
         self.world = World(MemoryStore(), Data(), POLICY, PATIENT)
         self.oracle = Oracle(self.world)
         self.people = People(self)
+        self.liveness = Liveness(self.world, self.oracle, self.people)
         self.result = Result(seed)
         self.at_write: dict[Actor, Fault] = {}
         self._trace = trace
@@ -71,7 +68,6 @@ class Simulation:
         self._count = 0
         self._planned: list[Planned] = []
         self._ending: set[str] = set()
-        self._released_since = self.world.now
 
     def run(self) -> Result:
         """Run all phases; raise Broken at the first invariant that does not hold."""
@@ -122,7 +118,7 @@ class Simulation:
         self._faulty = True
         self._go(now + length)
         self._faulty = False
-        self._released_since = self.world.now
+        self.liveness.trouble_ends()
         self._planned.clear()
         self._heal()
 
@@ -149,66 +145,24 @@ class Simulation:
     def _quiet(self) -> None:
         healed = self.world.now
         committed = self._data.committed
-        self._go_for(healed, lambda: self._runs(committed) or self._rests())
-        if not self._runs(committed) and self._rests():
+        self._go_for(healed, lambda: self.liveness.runs(committed) or self.liveness.rests())
+        if not self.liveness.runs(committed) and self.liveness.rests():
             self.say("-- it rests; a person starts it again")
             healed = self.world.now
             self.people.upgrade()
-            self._go_for(healed, lambda: self._runs(committed))
-            if not self._runs(committed) and self._rests():
+            self._go_for(healed, lambda: self.liveness.runs(committed))
+            if not self.liveness.runs(committed) and self.liveness.rests():
                 return  # somebody has stopped it again, or what was started did not come up
         took = self.world.now - healed
-        expect(self._runs(committed), "runs-again", f"{self.oracle.state.phase.value} after {took:.0f} s")
+        expect(self.liveness.runs(committed), "runs-again", f"{self.oracle.state.phase.value} after {took:.0f} s")
         self.result.longest_recovery = max(self.result.longest_recovery, took)
         self.say(f"-- runs again after {took:.0f} s")
 
     def _go_for(self, healed: float, enough: Callable[[], bool]) -> None:
         """Go on until it is enough, for PROMPT seconds; for BOUND when the watch has to wait by its own rules."""
         self._go(healed + PROMPT, enough)
-        if not enough() and self._waits_by_rule(healed):
+        if not enough() and self.liveness.waits_by_rule(healed):
             self._go(healed + BOUND, enough)
-
-    def _waits_by_rule(self, since: float) -> bool:
-        """Whether the watch paused before a try since then, or has to take over what nobody has submitted."""
-        state = self.oracle.state
-        unsubmitted = any(not d.submission and not d.ended for d in state.deployments.values())
-        beats = {name: self.oracle.beat(name) for name in state.incarnations}
-        return unsubmitted or next_try(Snapshot("orders", since - CLOCKS_SECONDS, state, heartbeats=beats))[1] > 0.0
-
-    def _taken_back(self) -> None:
-        """Nobody but the drivers is needed to end what was released, once log and releaser are well."""
-        world, state = self.world, self.oracle.state
-        request, now = state.open_request, world.now
-        released = request is not None and request.stage is RequestStage.RELEASED and not state.must_fence
-        source = world.drivers.get(request.source or "") if released and request is not None else None
-        log_well = not (world.store_down or world.store_full or world.store_slow or world.damaged)
-        held_up = source is None or not source.lives or source.due > now + 2.0 or source.hangs_until > now
-        if held_up or not log_well or source is None or source.terminating or source.mishap:
-            self._released_since = now
-        expect(now - self._released_since <= TAKE_BACK_BOUND, "take-back", request)
-
-    def _runs(self, committed: int) -> bool:
-        """Whether a living driver holds, and has committed since."""
-        holder = self.oracle.state.holder
-        driver = self.world.drivers.get(holder or "")
-        if driver is None or not driver.lives or not driver.writing or driver.queries.paused:
-            return False
-        return self._data.committed > committed + 1 and driver.queries.batch is not None
-
-    def _rests(self) -> bool:
-        """Whether nobody runs the stream, and nobody is to: people have stopped it, and nothing is under way."""
-        state = self.oracle.state
-        resting = (
-            state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED, StreamPhase.EMPTY) or self._is_tried_in_vain()
-        )
-        begins = state.phase is StreamPhase.EMPTY and self.people.runs
-        return resting and not begins and not self.world.damaged
-
-    def _is_tried_in_vain(self) -> bool:
-        """Whether only people know that what ran last never commits: a holder of it did not fail, or all others did."""
-        oracle = self.oracle
-        last = oracle.hashes.get(deployment_of(oracle.last or ""))
-        return oracle.holder is None and last == hash_of(BAD) and (last in oracle.sound or not oracle.sound)
 
     @property
     def _data(self) -> Data:
@@ -228,7 +182,7 @@ class Simulation:
         while True:
             if world.now >= looked + 1.0:
                 looked = world.now
-                self._taken_back()
+                self.liveness.expect_taken_back()
                 if enough():
                     return
                 world.actors = [actor for actor in world.actors if not actor.over]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import greenlet
 
 from airflow_stream_provider.control.store import Store
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken
+from airflow_stream_provider.lifecycle.errors import SeqTaken
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.monitoring.samples import LagSample
+from tests.support.simulation.memory_store import MemoryStore
+from tests.support.simulation.wire import Fault
 
 if TYPE_CHECKING:
     from tests.support.simulation.data import Data
@@ -19,70 +19,6 @@ if TYPE_CHECKING:
 
 TIMER_SECONDS = 0.2
 LONG = Policy(take_back_seconds=10.0, lease_seconds=30.0, pause_seconds=20.0)
-
-
-class Fault(Enum):
-    """What happens to an actor's next create."""
-
-    NONE = "it arrives, and so does the answer"
-    LOST = "it never arrives"
-    ANSWER_LOST = "it arrives, the answer does not"
-    BLIND = "it arrives, but neither the answer does nor can it be read back"
-    REPEATED = "it arrives twice, and the second answer is the one that is seen"
-    LATE = "it arrives after the writer has given up"
-
-
-class LogStore:
-    """The parts of a `Store` beside the log; the simulation does without them."""
-
-    folder = Path("/nowhere")
-
-    def put_topic_ids(self, data: bytes) -> None:
-        raise NotImplementedError
-
-    def topic_ids(self) -> bytes | None:
-        raise NotImplementedError
-
-    def put_saved_state(self, data: bytes) -> None:
-        raise NotImplementedError
-
-    def saved_state(self) -> bytes | None:
-        raise NotImplementedError
-
-
-class MemoryStore(LogStore):
-    """A store in memory that keeps the promise of `Store`."""
-
-    def __init__(self) -> None:
-        self.stored: dict[int, bytes] = {}
-        self.beats: dict[str, bytes] = {}
-        self.saved: bytes | None = None
-
-    def create(self, seq: int, data: bytes) -> None:
-        if seq in self.stored:
-            raise SeqTaken(f"{seq} is taken.")
-        self.stored[seq] = data
-
-    def read(self, seq: int) -> bytes | None:
-        return self.stored.get(seq)
-
-    def next_number(self, seq: int) -> int | None:
-        return min((number for number in self.stored if number > seq), default=None)
-
-    def put_heartbeat(self, incarnation: str, data: bytes) -> None:
-        self.beats[incarnation] = data
-
-    def heartbeat(self, incarnation: str) -> bytes | None:
-        return self.beats.get(incarnation)
-
-    def heartbeats(self) -> list[str]:
-        return sorted(self.beats)
-
-    def put_saved_state(self, data: bytes) -> None:
-        self.saved = data
-
-    def saved_state(self) -> bytes | None:
-        return self.saved
 
 
 class World:
@@ -117,9 +53,9 @@ class World:
         self.sample: LagSample | None = None
         # Records that the disk, or somebody, has damaged, and what the back-up has in their place; None: nothing.
         self.damaged: dict[int, bytes | None] = {}
-        # What an actor found wrong in its own thread, where an error would be caught.
         # Drivers whose last heartbeat the disk has torn.
         self.torn_beats: set[str] = set()
+        # What an actor found wrong in its own thread, where an error would be caught.
         self.violation: AssertionError | None = None
 
     def until(self, now: float) -> None:
@@ -235,85 +171,3 @@ class Actor:
         if not self.over:
             self._greenlet.parent = greenlet.getcurrent()  # where control goes when it is dead: back to the killer
             self._greenlet.throw(greenlet.GreenletExit)
-
-
-class Wire(LogStore):
-    """An actor's way to the store: where messages are lost, and where others come between a read and a write."""
-
-    def __init__(self, actor: Actor) -> None:
-        self._process = actor
-        self._world = actor.world
-
-    @property
-    def _actor(self) -> Actor:
-        """The thread of the process that uses the store now."""
-        assert self._world.current is not None
-        return self._world.current
-
-    def create(self, seq: int, data: bytes) -> None:
-        self._actor.point(doing="create")
-        fault, self._actor.fault = self._actor.fault, Fault.NONE
-        try:
-            self._reach(writes=True)
-        except ControlUnavailable:
-            if self._actor.doing == "hang":
-                self._world.late.append((seq, data))
-            raise
-        if fault is Fault.LATE:
-            self._world.late.append((seq, data))
-        if fault in (Fault.LOST, Fault.LATE):
-            raise ControlUnavailable("The request was lost.")
-        self._world.store.create(seq, data)
-        if fault is Fault.REPEATED:
-            raise SeqTaken(f"{seq} is taken.")
-        if fault in (Fault.ANSWER_LOST, Fault.BLIND):
-            self._actor.blind = fault is Fault.BLIND
-            raise ControlUnavailable("The answer was lost.")
-
-    def read(self, seq: int) -> bytes | None:
-        self._reach()
-        if self._actor.blind:
-            self._actor.blind = False
-            raise ControlUnavailable("It cannot be read now.")
-        return self._world.store.read(seq)
-
-    def next_number(self, seq: int) -> int | None:
-        self._reach()
-        return self._world.store.next_number(seq)
-
-    def put_heartbeat(self, incarnation: str, data: bytes) -> None:
-        self._reach(writes=True)
-        self._world.store.put_heartbeat(incarnation, data)
-        self._world.torn_beats.discard(incarnation)
-        self._world.drivers[incarnation].beat_at = self._world.now
-
-    def heartbeat(self, incarnation: str) -> bytes | None:
-        self._reach()
-        return self._world.store.heartbeat(incarnation)
-
-    def heartbeats(self) -> list[str]:
-        self._reach()
-        return self._world.store.heartbeats()
-
-    def put_saved_state(self, data: bytes) -> None:
-        self._reach(writes=True)
-        self._world.store.put_saved_state(data)
-
-    def saved_state(self) -> bytes | None:
-        self._reach()
-        return self._world.store.saved_state()
-
-    def _reach(self, *, writes: bool = False) -> None:
-        world = self._world
-        if world.now < self._process.hangs_until:
-            # The runtime's calls have a deadline, in a thread of their own (`runtime/answering_store.py`).
-            self._actor.point(
-                min(self._process.hangs_until - world.now, self._process.policy.lease_seconds / 6), "hang"
-            )
-            raise ControlUnavailable("The store has not answered.")
-        if world.store_slow:
-            self._actor.point(world.store_slow, "slow")
-        if world.store_down or self._process.cut:
-            raise ControlUnavailable("The store is out of reach.")
-        if writes and world.store_full:
-            raise ControlUnavailable("No space is left.")

@@ -10,7 +10,7 @@ from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlL
 from airflow_stream_provider.lifecycle.record import MAX_BYTES, Record
 from airflow_stream_provider.lifecycle.saved_state import dump
 from tests.support import story
-from tests.support.simulation.world import MemoryStore
+from tests.support.simulation.memory_store import MemoryStore
 
 TORN = Record.read(b"torn", 2)
 

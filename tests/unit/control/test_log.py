@@ -20,7 +20,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, OffsetsGroupS
 from airflow_stream_provider.lifecycle.record import MAX_BYTES, Record
 from airflow_stream_provider.lifecycle.state import StreamState
 from tests.support import story
-from tests.support.simulation.world import MemoryStore
+from tests.support.simulation.memory_store import MemoryStore
 
 
 class Faulty(MemoryStore):

@@ -8,7 +8,7 @@ from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.hooks.newest import Newest
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from tests.support.simulation.world import MemoryStore
+from tests.support.simulation.memory_store import MemoryStore
 from tests.support.story import HANDED_OVER, NEW, OLD, RUNNING, record, write
 
 

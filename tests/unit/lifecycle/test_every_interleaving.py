@@ -20,7 +20,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine
 
-from tests.support.simulation.machine import Streams, StreamsDown, StreamsOnFiles, StreamsPruned, StreamsPutBack
+from tests.support.simulation.machine import Streams
+from tests.support.simulation.machine_variants import StreamsDown, StreamsOnFiles, StreamsPruned, StreamsPutBack
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -11,7 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from airflow_stream_provider.control.log import ControlLog
 from tests.support.simulation.invariants import INVARIANTS
-from tests.support.simulation.machine import StreamsPutBack
+from tests.support.simulation.machine_variants import StreamsPutBack
 from tests.support.simulation.mutants_of_watch import ALL_MUTANTS
 from tests.support.simulation.seeds import simulate
 

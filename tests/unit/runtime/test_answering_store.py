@@ -11,7 +11,7 @@ from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.root import make_root
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken
 from airflow_stream_provider.runtime.answering_store import AnsweringStore
-from tests.support.simulation.world import MemoryStore
+from tests.support.simulation.memory_store import MemoryStore
 from tests.support.story import NEW, OLD
 
 SOON, NEVER = 0.2, 3600.0

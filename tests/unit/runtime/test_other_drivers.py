@@ -13,7 +13,7 @@ from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.runtime import other_drivers
 from airflow_stream_provider.runtime.other_drivers import OtherDrivers
-from tests.support.simulation.world import MemoryStore
+from tests.support.simulation.memory_store import MemoryStore
 from tests.support.snapshots import RUNNING
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, declared, failed, write
 

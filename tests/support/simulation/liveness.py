@@ -1,0 +1,73 @@
+"""What has to be so once all is well: somebody runs the stream or nobody wants it to run, and what is released ends."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.state import RequestStage, StreamPhase
+from airflow_stream_provider.planning.recover import next_try
+from airflow_stream_provider.planning.snapshot import Snapshot
+from tests.support.simulation.bounds import CLOCKS_SECONDS, TAKE_BACK_BOUND
+from tests.support.simulation.invariants import expect
+from tests.support.simulation.oracle import Oracle
+from tests.support.simulation.people import People
+from tests.support.simulation.queries import BAD
+from tests.support.simulation.world import World
+from tests.support.story import hash_of
+
+
+class Liveness:
+    """Looks at world and log as nobody in them can; `trouble_ends` begins to count anew."""
+
+    def __init__(self, world: World, oracle: Oracle, people: People) -> None:
+        self.world = world
+        self.oracle = oracle
+        self.people = people
+        self._released_since = world.now
+
+    def trouble_ends(self) -> None:
+        """The faults are over: the bound on what is released begins now."""
+        self._released_since = self.world.now
+
+    def runs(self, committed: int) -> bool:
+        """Whether a living driver holds, and has committed since."""
+        holder = self.oracle.state.holder
+        driver = self.world.drivers.get(holder or "")
+        if driver is None or not driver.lives or not driver.writing or driver.queries.paused:
+            return False
+        data = self.world.data
+        assert data is not None
+        return data.committed > committed + 1 and driver.queries.batch is not None
+
+    def rests(self) -> bool:
+        """Whether nobody runs the stream, and nobody is to: people have stopped it, and nothing is under way."""
+        state = self.oracle.state
+        resting = (
+            state.phase in (StreamPhase.STOPPED, StreamPhase.FINISHED, StreamPhase.EMPTY) or self._is_tried_in_vain()
+        )
+        begins = state.phase is StreamPhase.EMPTY and self.people.runs
+        return resting and not begins and not self.world.damaged
+
+    def waits_by_rule(self, since: float) -> bool:
+        """Whether the watch paused before a try since then, or has to take over what nobody has submitted."""
+        state = self.oracle.state
+        unsubmitted = any(not d.submission and not d.ended for d in state.deployments.values())
+        beats = {name: self.oracle.beat(name) for name in state.incarnations}
+        return unsubmitted or next_try(Snapshot("orders", since - CLOCKS_SECONDS, state, heartbeats=beats))[1] > 0.0
+
+    def expect_taken_back(self) -> None:
+        """Nobody but the drivers is needed to end what was released, once log and releaser are well."""
+        world, state = self.world, self.oracle.state
+        request, now = state.open_request, world.now
+        released = request is not None and request.stage is RequestStage.RELEASED and not state.must_fence
+        source = world.drivers.get(request.source or "") if released and request is not None else None
+        log_well = not (world.store_down or world.store_full or world.store_slow or world.damaged)
+        held_up = source is None or not source.lives or source.due > now + 2.0 or source.hangs_until > now
+        if held_up or not log_well or source is None or source.terminating or source.mishap:
+            self._released_since = now
+        expect(now - self._released_since <= TAKE_BACK_BOUND, "take-back", request)
+
+    def _is_tried_in_vain(self) -> bool:
+        """Whether only people know that what ran last never commits: a holder of it did not fail, or all others did."""
+        oracle = self.oracle
+        last = oracle.hashes.get(deployment_of(oracle.last or ""))
+        return oracle.holder is None and last == hash_of(BAD) and (last in oracle.sound or not oracle.sound)
