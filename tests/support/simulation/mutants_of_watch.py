@@ -1,4 +1,4 @@
-"""Faults in the watch and the operators, one each. ALL_MUTANTS has those of drivers and log, too."""
+"""Faults in the watch and the operators, one each."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ from airflow_stream_provider.planning.recovery_decision import RecoveryAction, r
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Wait
 from tests.support.simulation import watching
-from tests.support.simulation.mutants import MUTANTS, everywhere, found_as
+from tests.support.simulation.mutants import Mutants, everywhere
+
+MUTANTS = Mutants()
 
 
-@found_as("stop-stays")
+@MUTANTS.found_as("stop-stays")
 def a_stop_of_what_is_down_changes_nothing(patch: pytest.MonkeyPatch) -> None:
     stopped = folding._APPLY[Kind.STOPPED]
 
@@ -48,7 +50,7 @@ def a_stop_of_what_is_down_changes_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(folding._APPLY, Kind.STOPPED, still_down)
 
 
-@found_as("stop-stays")
+@MUTANTS.found_as("stop-stays")
 def the_watch_starts_what_was_stopped(patch: pytest.MonkeyPatch) -> None:
     class AlsoStopped:
         __hash__ = None  # type: ignore[assignment]
@@ -63,7 +65,7 @@ def the_watch_starts_what_was_stopped(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recover, "StreamPhase", Down)
 
 
-@found_as("confirmed-kill", "silent-first", "intent-first")
+@MUTANTS.found_as("confirmed-kill", "silent-first", "intent-first")
 def fenced_without_a_confirmation(patch: pytest.MonkeyPatch) -> None:
     def at_once(snapshot: Snapshot, incarnation: str, outcome: Any, reason: str) -> Append:
         return Append(Kind.FENCED, {"incarnation": incarnation, "reason": reason, "evidence": {"driver": "silent"}})
@@ -71,7 +73,7 @@ def fenced_without_a_confirmation(patch: pytest.MonkeyPatch) -> None:
     everywhere(patch, fence.fence, at_once)
 
 
-@found_as("silent-first", "confirmed-kill")
+@MUTANTS.found_as("silent-first", "confirmed-kill")
 def fenced_while_it_may_still_beat(patch: pytest.MonkeyPatch) -> None:
     check = Dead.check
 
@@ -81,19 +83,19 @@ def fenced_while_it_may_still_beat(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Dead, "check", at_once)
 
 
-@found_as("silent-first", "confirmed-kill")
+@MUTANTS.found_as("silent-first", "confirmed-kill")
 def a_fence_goes_by_the_first_policy(patch: pytest.MonkeyPatch) -> None:
     policy = Snapshot.policy
     patch.setattr(Snapshot, "policy", lambda self, deployment: policy(self, next(iter(self.state.deployments), "")))
 
 
-@found_as("confirmed-kill")
+@MUTANTS.found_as("confirmed-kill")
 def a_lost_machine_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
     check = Dead.check
     patch.setattr(Dead, "check", lambda self, snapshot, seen: check(replace(self, pause=0.0), snapshot, seen))
 
 
-@found_as("appoints-the-living", "runs-again")
+@MUTANTS.found_as("appoints-the-living", "runs-again")
 def the_watch_appoints_the_dead(patch: pytest.MonkeyPatch) -> None:
     def all_live(state: StreamState, alive: Mapping[str, bool | None], now: float, **more: Any) -> Any:
         holder = {state.holder or "": alive.get(state.holder or "")}
@@ -102,23 +104,23 @@ def the_watch_appoints_the_dead(patch: pytest.MonkeyPatch) -> None:
     everywhere(patch, recovery_step, all_live)
 
 
-@found_as("runs-again")
+@MUTANTS.found_as("runs-again")
 def the_watch_finds_nothing_due(patch: pytest.MonkeyPatch) -> None:
     everywhere(patch, revival.revival_is_due, lambda snapshot, alive, *, cluster_answers: False)
     patch.setattr(watching, "revival_is_due", lambda snapshot, alive, *, cluster_answers: False)
 
 
-@found_as("as-asked")
+@MUTANTS.found_as("as-asked")
 def a_stop_does_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stop, "stop", lambda snapshot, identity, outcome, reason: Done({}))
 
 
-@found_as("as-asked")
+@MUTANTS.found_as("as-asked")
 def a_stop_retires_nobody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stop, "retire_all", lambda snapshot, deployments, outcome, reason: None)
 
 
-@found_as("as-asked")
+@MUTANTS.found_as("as-asked")
 def a_hand_over_is_done_while_another_holds(patch: pytest.MonkeyPatch) -> None:
     plan = take_over.take_over
 
@@ -128,22 +130,22 @@ def a_hand_over_is_done_while_another_holds(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(take_over, "take_over", soon)
 
 
-@found_as("as-asked")
+@MUTANTS.found_as("as-asked")
 def a_roll_back_always_skips(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(roll_back, "roll_back", lambda *rest, **more: Skip("Nothing to do."))
 
 
-@found_as("as-asked", "rolled-back-stays")
+@MUTANTS.found_as("as-asked", "rolled-back-stays")
 def a_roll_back_leaves_the_bad_one_warm(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(roll_back, "_put_aside", lambda snapshot, bads, outcome, reason: None)
 
 
-@found_as("as-asked")
+@MUTANTS.found_as("as-asked")
 def a_retirement_does_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(retire, "retire", lambda snapshot, deployment, outcome, reason: Done({}))
 
 
-@found_as("intent-first")
+@MUTANTS.found_as("intent-first")
 def fenced_without_an_intent(patch: pytest.MonkeyPatch) -> None:
     def at_once(snapshot: Snapshot, incarnation: str, outcome: Any, reason: str) -> Any:
         step = whole(snapshot, incarnation, outcome, reason)
@@ -155,7 +157,7 @@ def fenced_without_an_intent(patch: pytest.MonkeyPatch) -> None:
     everywhere(patch, fence.fence, at_once)
 
 
-@found_as("no-downgrade")
+@MUTANTS.found_as("no-downgrade")
 def the_watch_goes_back_to_the_oldest(patch: pytest.MonkeyPatch) -> None:
     def oldest(state: StreamState) -> str:
         return next(i for i in state.incarnations.values() if i.epoch).deployment
@@ -163,7 +165,7 @@ def the_watch_goes_back_to_the_oldest(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recovery_decision, "_deployment_to_run_again", oldest)
 
 
-@found_as("no-downgrade")
+@MUTANTS.found_as("no-downgrade")
 def the_watch_puts_a_new_release_in_charge(patch: pytest.MonkeyPatch) -> None:
     def newest(state: StreamState, alive: Mapping[str, bool | None], now: float, **more: Any) -> Any:
         step = recovery_step(state, alive, now, **more)
@@ -173,12 +175,12 @@ def the_watch_puts_a_new_release_in_charge(patch: pytest.MonkeyPatch) -> None:
     everywhere(patch, recovery_step, newest)
 
 
-@found_as("rolled-back-stays")
+@MUTANTS.found_as("rolled-back-stays")
 def a_roll_back_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     everywhere(patch, descent.wanted_instead, lambda state: None)
 
 
-@found_as("submit-once")
+@MUTANTS.found_as("submit-once")
 def submitted_without_asking_the_cluster(patch: pytest.MonkeyPatch) -> None:
     once = submit.submit_once
     patch.setattr(
@@ -186,7 +188,7 @@ def submitted_without_asking_the_cluster(patch: pytest.MonkeyPatch) -> None:
     )
 
 
-@found_as("runs-again")
+@MUTANTS.found_as("runs-again")
 def a_recovery_asks_only_after_those_it_knows_nothing_of(patch: pytest.MonkeyPatch) -> None:
     def the_unknown(snapshot: Snapshot, identity: Any, outcome: Any, alive: Mapping[str, Any], coming: Any) -> Any:
         step = closer(snapshot, identity, outcome, alive, coming)
@@ -199,13 +201,10 @@ def a_recovery_asks_only_after_those_it_knows_nothing_of(patch: pytest.MonkeyPat
     patch.setattr(recover, "_look_closer", the_unknown)
 
 
-@found_as("as-asked")
+@MUTANTS.found_as("as-asked")
 def a_submission_that_nobody_has_recorded(patch: pytest.MonkeyPatch) -> None:
     def once_up(snapshot: Snapshot, deployment: str, outcome: Any) -> Any:
         return Done({}) if snapshot.candidate(deployment) else whole(snapshot, deployment, outcome)
 
     whole = stand_by.stand_by
     everywhere(patch, whole, once_up)
-
-
-ALL_MUTANTS = tuple(MUTANTS)

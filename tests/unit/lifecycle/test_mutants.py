@@ -10,11 +10,12 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from airflow_stream_provider.control.log import ControlLog
+from tests.support.simulation import mutants_of_drivers, mutants_of_log, mutants_of_watch
 from tests.support.simulation.invariants import INVARIANTS
 from tests.support.simulation.machine_variants import StreamsPutBack
-from tests.support.simulation.mutants_of_watch import ALL_MUTANTS
 from tests.support.simulation.seeds import simulate
 
+MUTANTS = [*mutants_of_drivers.MUTANTS, *mutants_of_log.MUTANTS, *mutants_of_watch.MUTANTS]
 # From the first seed on; most are found within ten.
 SEEDS = 1000
 
@@ -26,7 +27,7 @@ def silent() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize(("fault", "names"), [pytest.param(*each, id=each[0].__name__) for each in ALL_MUTANTS])
+@pytest.mark.parametrize(("fault", "names"), [pytest.param(*each, id=each[0].__name__) for each in MUTANTS])
 def test_the_seeds_find_it(
     fault: Callable[[pytest.MonkeyPatch], None], names: frozenset[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
