@@ -106,7 +106,10 @@ class StreamsPutBack(Streams):
             for actor in self.world.awake():
                 if not actor.over:
                     actor.step()
+        # A record on its way lands behind a number that is missing now: then everybody refuses the log, and waits.
+        refused = max(stored, default=0) > len(stored)
         for driver, seq in read.items():
-            expect(driver.over or seq <= self.copied, "one-log", driver.incarnation)
+            stopped = driver.over or (refused and not driver.writing)
+            expect(stopped or seq <= self.copied, "one-log", driver.incarnation)
         for actor in self.world.living():
             actor.crash()
