@@ -25,6 +25,7 @@ from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.saved_state import dump
 from airflow_stream_provider.lifecycle.state import StreamState
 from benchmarks.results import machine, show, spread, write
+from devstack.control_folder import folder_of
 
 WANTED_SECONDS = 0.2
 
@@ -74,7 +75,7 @@ def build(folder: Path, length: int) -> ControlLog:
     state = StreamState()
     for seq, record in enumerate(itertools.islice(life(), length), start=1):
         written = record.numbered(seq, state.nonce)
-        (log.store.folder / "log" / f"{seq:020d}.json").write_bytes(written.to_json())
+        (folder_of(log) / "log" / f"{seq:020d}.json").write_bytes(written.to_json())
         state = fold([written], state)
         if seq == max(1, length - SAVE_EVERY + 1):
             log.store.put_saved_state(dump(state))
@@ -85,8 +86,8 @@ def build(folder: Path, length: int) -> ControlLog:
 
 def opened(log: ControlLog, url: str, *, saved: bool) -> float:
     """Open the log once more and return the seconds that it took."""
-    hidden = log.store.folder / "hidden"
-    kept = log.store.folder / "state.jsonl"
+    hidden = folder_of(log) / "hidden"
+    kept = folder_of(log) / "state.jsonl"
     if not saved:
         kept.rename(hidden)
     began = time.perf_counter()

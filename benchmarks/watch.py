@@ -28,7 +28,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from airflow_stream_provider.control.sample_file import SampleFile
 from benchmarks.results import machine, show, spread, write
+from devstack.control_folder import folder_of
 from devstack.drivers import wait_for
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
@@ -139,7 +141,7 @@ def measured(folder: Path, count: int) -> None:
     from airflow_stream_provider.monitoring.samples import last
 
     for number in range(count):
-        sample = last(StoredStream(folder, f"s{number:04d}", "").log.store)
+        sample = last(SampleFile(folder_of(StoredStream(folder, f"s{number:04d}", "").log)))
         if sample is None or len(sample.queries) != 2 or any(q.records is None for q in sample.queries.values()):
             raise SystemExit(f"the lag of s{number:04d} was not measured: {sample}")
 

@@ -24,6 +24,7 @@ from chaos.stillness import Stillness, longest_outage, longest_stillness, stops_
 from chaos.upgrades import unexpected_ends, untrue_successes, wrong_holders
 from demo.history import max_holders
 from devstack.audit import TopicRecord, final_totals, read_topic, wrong_totals
+from devstack.control_folder import folder_of
 from devstack.workload import Total
 
 RECOVERY_SECONDS = 180.0
@@ -78,7 +79,7 @@ def collect(evidence: Evidence) -> Facts:
         evidence.look()
         state = fold(record for record, _ in evidence.records)
         beats = {name: sighting.last for name, sighting in evidence.sightings.items()}
-        return leftovers(state, beats, evidence.log.store.folder, evidence.checkpoints.values())
+        return leftovers(state, beats, folder_of(evidence.log), evidence.checkpoints.values())
 
     found = frozenset(lasting(left))
     return Facts(

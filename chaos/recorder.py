@@ -20,6 +20,7 @@ from chaos.batches import Batch
 from chaos.records import some
 from devstack.audit import end_offsets
 from devstack.commits import CommitWatcher
+from devstack.control_folder import folder_of
 
 # Spark keeps 100 batches, and the shortest trigger here is a second.
 LOOK_SECONDS = 0.5
@@ -119,7 +120,7 @@ class Evidence:
         These are records of the control log that nobody read or that have changed since, and looks that raised.
         """
         found, read = list(self._died), len(self._data)
-        folder = self.log.store.folder / "log"
+        folder = folder_of(self.log) / "log"
         there = {int(path.stem): path for path in folder.glob("*.json") if path.stem.isdecimal()}
         self._look_at_log()  # the stream still runs: what is unread now was there before this look
         last = max((*there, read))
@@ -176,14 +177,14 @@ class Evidence:
         while True:
             seq = len(self.records) + 1
             try:
-                data, at = _read(self.log.store.folder / "log" / f"{seq:020d}.json")
+                data, at = _read(folder_of(self.log) / "log" / f"{seq:020d}.json")
             except FileNotFoundError:
                 return
             self.records.append((Record.read(data, seq), at))
             self._data.append(data)
 
     def _look_at_heartbeats(self) -> None:
-        for path in (self.log.store.folder / "heartbeats").glob("*.json"):
+        for path in (folder_of(self.log) / "heartbeats").glob("*.json"):
             # Torn, or replaced since it was listed: the next one can be read.
             with contextlib.suppress(FileNotFoundError, StreamError):
                 data, at = _read(path)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from airflow_stream_provider.control import ControlLog, FilesStore
+from airflow_stream_provider.control import ControlLog, FilesRoot, FilesStore
 from chaos.clock import Clocks
 from chaos.store_faults import ControlFolder
 from demo.environment import DemoEnvironment, create_topics, lay_out
@@ -105,7 +105,7 @@ def world(folder: Path) -> Iterator[World]:
             _change(dags / "apps" / "orders.py", SHORT_BATCHES)
             site = DemoEnvironment.at(dags, stack.airflow.api)
             create_topics(site.brokers)
-            FilesStore.at(site.spec.control, site.spec.name).initialise()
+            FilesRoot(site.spec.control).store(site.spec.name, create=True)
             log = safe_log(control, site.spec.name)
             yield World(stack, log, site.brokers, site.checkpoints, folder, control, clocks, site)
     finally:

@@ -21,6 +21,7 @@ from airflow_stream_provider.lifecycle.ids import request_id
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import StreamState
+from devstack.control_folder import folder_of
 
 DEADLINE = 600.0
 
@@ -116,14 +117,14 @@ class HandRunStream:
         :param policy: fields of the policy, in place of the defaults.
         """
         settings = {"rehearse_batches": 1, "lease_seconds": 30.0, **policy}
-        release = publish(self.log.store.folder, version=deployment, application=script, arguments=arguments)
+        release = publish(folder_of(self.log), version=deployment, application=script, arguments=arguments)
         fields = Policy.from_json(settings).to_json()
         self.append("declared", deployment=deployment, release=release.to_json(), policy=fields)
         return self.launch(deployment, script.name, *arguments)
 
     def launch(self, deployment: str, script: str, *arguments: str) -> SubmittedDriver:
         """Start another driver of a declared deployment."""
-        folder = self.log.store.folder / "releases" / str(self.state.deployments[deployment].release.hash)
+        folder = folder_of(self.log) / "releases" / str(self.state.deployments[deployment].release.hash)
         output = self.root / f"{deployment}-{len(self.drivers)}.log"
         work = output.with_suffix(".work")  # each driver has a folder of its own, as on a cluster
         work.mkdir()

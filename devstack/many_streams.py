@@ -24,6 +24,7 @@ from airflow_stream_provider.lifecycle.kafka_source import KafkaSource
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
 from devstack.checkpoint_trees import commit, kafka, new, plan
+from devstack.control_folder import folder_of
 
 QUERIES = ("enrich", "totals")
 PARTITIONS = 2
@@ -95,7 +96,7 @@ class StoredStream:
         state = StreamState()
         for seq, record in enumerate(self._life(), start=1):
             written = record.numbered(seq, state.nonce)
-            (log.store.folder / "log" / f"{seq:020d}.json").write_bytes(written.to_json())
+            (folder_of(log) / "log" / f"{seq:020d}.json").write_bytes(written.to_json())
             state = fold([written], state)
         if state.illegal_count or state.holder != self.holder:
             raise ValueError(f"the log of {self.name} is not as it should be: {state.illegal or state.holder}")

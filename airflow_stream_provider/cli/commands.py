@@ -19,7 +19,7 @@ from rich.live import Live
 
 from airflow_stream_provider.cli.status import Code, code_of_look, code_of_sample, status_of
 from airflow_stream_provider.cli.tables import history_table, lag_view, status_table
-from airflow_stream_provider.control import make_root, open_log
+from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.hooks.lag import look_at_lag
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict
@@ -35,9 +35,9 @@ WATCH_SECONDS = 5.0
 
 @suppress_logs_and_warning
 def init(args: Namespace) -> None:
-    """Make a folder a control root."""
+    """Make a control root."""
     try:
-        made = make_root(args.control)
+        made = control_root(args.control).make()
     except StreamError as error:
         _fail(error)
     print(f"{args.control} is {'now' if made else 'already'} a control root.")
@@ -85,7 +85,7 @@ def history(args: Namespace) -> NoReturn:
     """Show the last samples of a stream's watch."""
     spec = _spec(args)
     try:
-        samples = read(open_log(spec.control, spec.name).store)[-args.last :]
+        samples = read(control_root(spec.control).samples(spec.name))[-args.last :]
     except StreamError as error:
         _fail(error)
     if args.json:

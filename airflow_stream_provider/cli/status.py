@@ -9,7 +9,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.hooks.newest import Newest
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
@@ -98,8 +99,9 @@ def status_of(spec: StreamSpec | SpecError) -> StreamStatus:
 
 def _status(spec: StreamSpec) -> StreamStatus:
     try:
-        log = open_log(spec.control, spec.name)
-        state, last = log.refresh(), last_sample(log.store)
+        root = control_root(spec.control)
+        log = ControlLog(root.store(spec.name), spec.name)
+        state, last = log.refresh(), last_sample(root.samples(spec.name))
         Newest(log).check({})
     except StreamError as error:
         return StreamStatus(spec.name, problem=str(error))

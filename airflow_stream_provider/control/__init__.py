@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow_stream_provider.control.files import FilesStore
+    from airflow_stream_provider.control.files_root import FilesRoot
     from airflow_stream_provider.control.log import ControlLog
     from airflow_stream_provider.control.root import make_root
 
-__all__ = ["ControlLog", "FilesStore", "make_root", "open_log"]
-_MODULES = {"ControlLog": "log", "FilesStore": "files", "make_root": "root"}
+__all__ = ["ControlLog", "FilesRoot", "FilesStore", "make_root", "open_log"]
+_MODULES = {"ControlLog": "log", "FilesRoot": "files_root", "FilesStore": "files", "make_root": "root"}
 
 
 def __getattr__(name: str) -> Any:
@@ -32,12 +33,7 @@ def open_log(url: str, stream: str, *, create: bool = False) -> ControlLog:
     :raises ControlUnavailable: the URL is no control root here (`make_root` makes one), the stream's folder does not
         exist, or it cannot be used now.
     """
-    from airflow_stream_provider.control.files import FilesStore
+    from airflow_stream_provider.control.files_root import FilesRoot
     from airflow_stream_provider.control.log import ControlLog
 
-    store = FilesStore.at(url, stream)
-    if create:
-        store.initialise()
-    else:
-        store.check()
-    return ControlLog(store, stream)
+    return ControlLog(FilesRoot(url).store(stream, create=create), stream)

@@ -17,10 +17,10 @@ from airflow_stream_provider.control.disk import (
     unavailable,
     write_new,
 )
-from airflow_stream_provider.control.root import check_root, local_folder
+from airflow_stream_provider.control.root import check_root
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged, SeqTaken
 from airflow_stream_provider.lifecycle.heartbeat import HEARTBEAT_LIMIT
-from airflow_stream_provider.lifecycle.ids import INCARNATION, check_id, check_stream_name
+from airflow_stream_provider.lifecycle.ids import INCARNATION, check_id
 from airflow_stream_provider.lifecycle.record import MAX_BYTES
 
 TOPIC_IDS = "topics.json"
@@ -54,15 +54,6 @@ class FilesStore:
         self._incoming = folder / "incoming"
         self._heartbeats = folder / "heartbeats"
 
-    @classmethod
-    def at(cls, url: str, stream: str) -> FilesStore:
-        """Return the store of a stream.
-
-        :param url: control URL, such as ``file:///data/streams``.
-        :raises SpecError: the URL is not a ``file:`` URL, or the name of the stream is not valid.
-        """
-        return cls(local_folder(url) / check_stream_name(stream))
-
     def initialise(self) -> None:
         """Create the folders of a new stream, and test once that exclusive creation works on this file system.
 
@@ -77,15 +68,6 @@ class FilesStore:
                 self._race()
                 make_folder(self._log)
             sync_folder(self.folder)
-
-    def exists(self) -> bool:
-        """Whether the stream was ever deployed.
-
-        :raises ControlUnavailable: there is no control root here, so that nothing is known.
-        """
-        check_root(self.folder.parent)
-        with unavailable(self.folder):
-            return self.folder.is_dir()
 
     def check(self) -> None:
         """Check that the stream's folder exists in a control root, and that none of its folders is a link.

@@ -1,8 +1,8 @@
-"""The interface of a storage for control logs."""
+"""The interfaces of a storage for control logs: one stream's, what the watch keeps of it, and all streams'
+under one control URL."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Protocol
 
 
@@ -16,9 +16,6 @@ class Store(Protocol):
     before it loads anything, if what is there is too large or no regular file. None always means that the store is
     readable and the object does not exist.
     """
-
-    folder: Path
-    """The stream's folder; its releases are in ``releases/``, and the watch keeps its samples there."""
 
     def create(self, seq: int, data: bytes) -> None:
         """Create record `seq` exclusively and durably.
@@ -58,3 +55,59 @@ class Store(Protocol):
 
     def topic_ids(self) -> bytes | None:
         """Return the ids of the topics that are read, or None if none were noted yet."""
+
+
+class Samples(Protocol):
+    """What the watch keeps of one stream: one JSON object a look. Errors as those of `Store`."""
+
+    def add(self, line: bytes) -> None:
+        """Add a sample: one JSON object, without line feeds."""
+
+    def all(self) -> list[bytes]:
+        """Return the samples, oldest first."""
+
+    def last(self, size: int) -> list[bytes]:
+        """Return the last samples, of so many bytes, oldest first; the first one may be a part of a sample."""
+
+    def shorten(self) -> None:
+        """Leave the newest only; one that is added meanwhile may be lost."""
+
+
+class ControlRoot(Protocol):
+    """The control logs under one control URL.
+
+    Every method raises ControlUnavailable if the root is not there, or cannot be used now: one that is out of reach
+    never looks like one without streams.
+    """
+
+    url: str
+
+    def make(self) -> bool:
+        """Make it a control root, once and by a person; return False when it was one.
+
+        :raises SpecError: nothing can be made of this URL that would be safe.
+        """
+
+    def check(self) -> None:
+        """Check that it is a control root, and can be read."""
+
+    def where(self, stream: str) -> str:
+        """Return where the log of a stream is or would be, for people: ``the folder /data/streams/orders``."""
+
+    def exists(self, stream: str) -> bool:
+        """Whether the stream was ever deployed."""
+
+    def store(self, stream: str, *, create: bool = False) -> Store:
+        """Return the store of a stream, checked.
+
+        :param create: make what a new stream needs. Default False: then the stream must exist.
+        """
+
+    def samples(self, stream: str) -> Samples:
+        """Return what the watch keeps of a stream that exists."""
+
+    def seen(self) -> frozenset[str]:
+        """Return the streams that were noted, by which it is noticed that a stream's log has gone."""
+
+    def note(self, stream: str) -> None:
+        """Note that a stream has a log here."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from airflow_stream_provider.hooks.connections import kafka_extra
+from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.lag.committed_offsets import CommittedOffsets
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.moments import Moments
@@ -26,7 +27,7 @@ def look_at_lag(target: LagTarget, moments: Moments) -> LagLook:
     :raises SpecError: the Airflow connection is missing or unusable, so that a later look fails too.
     """
     try:
-        report = measure_lag(target, kafka_extra(target.kafka), moments)
+        report = measure_lag(target, kafka_extra(target.kafka), control_root, moments)
     except SpecError:
         raise
     except StreamError as error:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from airflow_stream_provider.clusters import Cluster, open_cluster
-from airflow_stream_provider.control import FilesStore, open_log
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.control.releases import publish, verify
 from airflow_stream_provider.control.root import local_folder
+from airflow_stream_provider.control.store import ControlRoot, Samples
 from airflow_stream_provider.hooks.clean_up import clean_up
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect
+from airflow_stream_provider.hooks.control import acontrol_root, control_root
 from airflow_stream_provider.hooks.drivers import applications, driver_facts, submissions
 from airflow_stream_provider.hooks.lag import lag_if_known
 from airflow_stream_provider.hooks.newest import Newest
@@ -61,6 +62,7 @@ class StreamHook(BaseHook):
         self.kafka_conn_id = kafka
         # No cached_property: before Python 3.12 it holds one lock for the hooks of all streams, one of which may hang.
         self._connected: Connected | None = None
+        self._root: ControlRoot | None = None
         self._log_opened: ControlLog | None = None
         self._newest: Newest | None = None
         self._cluster: Cluster | None = None
@@ -81,12 +83,24 @@ class StreamHook(BaseHook):
         return local_folder(self.control) / self.stream
 
     @property
+    def root(self) -> ControlRoot:
+        """Where the control log lives, with those of other streams."""
+        if self._root is None:
+            self._root = control_root(self.control)
+        return self._root
+
+    @property
     def control_log(self) -> ControlLog:
         """The control log of a stream that exists."""
         if self._log_opened is None:
-            self._log_opened = open_log(self.control, self.stream)
+            self._log_opened = ControlLog(self.root.store(self.stream), self.stream)
             self._newest = Newest(self._log_opened)
         return self._log_opened
+
+    @property
+    def samples(self) -> Samples:
+        """What the watch keeps of the stream."""
+        return self.root.samples(self.stream)
 
     @property
     def cluster(self) -> Cluster:
@@ -128,6 +142,8 @@ class StreamHook(BaseHook):
 
         :param pool: of one thread, which a folder or cluster that does not answer may keep for ever.
         """
+        if self._root is None:
+            self._root = await acontrol_root(self.control)
         if (needs.drivers or needs.lag is not None) and self._connected is None:
             self._connected = await aconnect(self.cluster_conn_id, self.kafka_conn_id)
         return await asyncio.get_running_loop().run_in_executor(pool, self.observe, needs)
@@ -168,18 +184,18 @@ class StreamHook(BaseHook):
     def exists(self) -> bool:
         """Whether the stream was ever deployed.
 
-        :raises ControlUnavailable: the control folder is no control root here: it is not mounted, say.
+        :raises ControlUnavailable: the control root is out of reach.
         """
-        return FilesStore.at(self.control, self.stream).exists()
+        return self.root.exists(self.stream)
 
     # -- acting ----------------------------------------------------------------------------------------------------
 
     def create(self) -> None:
         """Create the control log of a new stream; does nothing when it exists.
 
-        :raises ControlUnavailable: the control folder is no control root here, or cannot be used.
+        :raises ControlUnavailable: the control root is out of reach, or cannot be used.
         """
-        open_log(self.control, self.stream, create=True)
+        self.root.store(self.stream, create=True)
 
     def clean_up(self) -> None:
         """Remove what nobody needs any more from the stream's folder; what fails is logged, and tried the next time."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lag.committed_offsets import Committed, CommittedOffsets, GroupOffsets, read_safely
 from airflow_stream_provider.lag.guarded_reads import GuardedReads
 from airflow_stream_provider.lag.moments import Moments
@@ -17,10 +17,12 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 if TYPE_CHECKING:
     from kafka import TopicPartition
 
+    from airflow_stream_provider.control.store import ControlRoot
     from airflow_stream_provider.kafka.client import KafkaClient
     from airflow_stream_provider.kafka.requests import Answers
 
 
+Roots = Callable[[str], "ControlRoot"]
 K = TypeVar("K", bound=Hashable)
 
 # Seconds that reading all control logs and checkpoints of a look may take.
@@ -33,10 +35,12 @@ class LagReader:
     The control logs stay open between two reads, so that each reads only the new records.
 
     :param client: of the one Kafka that all targets name.
+    :param roots: returns the control root of a URL.
     """
 
-    def __init__(self, client: KafkaClient) -> None:
+    def __init__(self, client: KafkaClient, roots: Roots) -> None:
         self._client = client
+        self._roots = roots
         self._logs: dict[LagTarget, ControlLog] = {}
         self._reads: GuardedReads[LagTarget, Sequence[Committed]] = GuardedReads()
 
@@ -70,7 +74,8 @@ class LagReader:
             return [GroupOffsets(self._client, target.group, offsets)]
         log = self._logs.get(target)
         if log is None:
-            log = self._logs[target] = open_log(target.control, target.stream)
+            store = self._roots(target.control).store(target.stream)
+            log = self._logs[target] = ControlLog(store, target.stream)
         state = log.refresh()
         beat = log.heartbeat(state.last_holder) if state.last_holder else None
         beats = {} if beat is None or state.last_holder is None else {state.last_holder: beat}
@@ -121,17 +126,18 @@ def _unmeasured(name: str, error: Exception) -> StreamError:
     )
 
 
-def measure_lag(target: LagTarget, extra: Mapping[str, Any], moments: Moments) -> LagReport:
+def measure_lag(target: LagTarget, extra: Mapping[str, Any], roots: Roots, moments: Moments) -> LagReport:
     """Measure one target once, with a connection to Kafka of its own.
 
     :param extra: of the Airflow connection that the target names.
+    :param roots: returns the control root of a URL.
     :param moments: what the report must say exactly.
     :raises StreamError: Kafka, or the stream's control log, cannot be read.
     """
     from airflow_stream_provider.kafka.client import KafkaClient
 
     with KafkaClient(target.kafka, extra) as client:
-        found = LagReader(client).read({target: moments})[target]
+        found = LagReader(client, roots).read({target: moments})[target]
     if isinstance(found, StreamError):
         raise found
     return found

@@ -66,8 +66,8 @@ class FolderAlerts:
         for alert in alerts:
             sample = self._kept[alert.stream]
             lost = any(query.lost_ever for query in (*sample.queries.values(), *sample.earlier.values()))
-            store = self._reading.streams[alert.stream].hook.control_log.store
-            wanted[alert.stream] = partial(samples.read if lost and not alert.open else samples.recent, store)
+            kept = self._reading.streams[alert.stream].hook.samples
+            wanted[alert.stream] = partial(samples.read if lost and not alert.open else samples.recent, kept)
         found: dict[str, list[LagSample]] = {}
 
         def look(root: RootReads) -> None:
@@ -95,7 +95,7 @@ class FolderAlerts:
             stored = {
                 name: partial(
                     samples.append,
-                    each.hook.control_log.store,
+                    each.hook.samples,
                     replace(self._kept[name], incidents=told[name].incidents),
                 )
                 for name, each in self._reading.of_root(root, told).items()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from airflow_stream_provider.control.root import check_root, local_folder
+from airflow_stream_provider.control.store import ControlRoot
+from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.lag.guarded_reads import GuardedReads, NotReached, ReadHangs
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable
-from airflow_stream_provider.monitoring.seen_streams import seen
 from airflow_stream_provider.monitoring.stream_reading import Reading, read_stream
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -34,6 +33,7 @@ class RootReads:
 
     def __init__(self, url: str, specs: Sequence[StreamSpec]) -> None:
         self.url = url
+        self._root = control_root(url)
         self.specs = specs
         # Why nothing of the root can be read; empty: it can.
         self.problem = ""
@@ -49,12 +49,12 @@ class RootReads:
 
     def read(self) -> None:
         """Read all streams."""
-        known = self._reads.run({"": partial(_open, local_folder(self.url))}, EACH_SECONDS)[""]
+        known = self._reads.run({"": partial(_open, self._root)}, EACH_SECONDS)[""]
         if isinstance(known, Exception):
             self.problem = str(known)
             self.found = {spec.name: known for spec in self.specs}
             return
-        calls = {spec.name: partial(read_stream, spec, known) for spec in self.specs}
+        calls = {spec.name: partial(read_stream, spec, self._root, known) for spec in self.specs}
         self.found = self._reads.run(calls, READ_SECONDS, EACH_SECONDS)
         self._judge("read", self.found)
 
@@ -86,9 +86,9 @@ class RootReads:
             self.problem = f"{len(away)} of {len(asked)} streams cannot be {what} there. {found[away[0]]}"
 
 
-def _open(root: Path) -> frozenset[str]:
-    check_root(root)
-    return seen(root)
+def _open(root: ControlRoot) -> frozenset[str]:
+    root.check()
+    return root.seen()
 
 
 def _asked_and(found: Mapping[str, object], holds: Callable[[object], bool]) -> tuple[list[str], list[str]]:

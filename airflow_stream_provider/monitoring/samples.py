@@ -9,15 +9,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from airflow_stream_provider.control.store import Store
+from airflow_stream_provider.control.store import Samples
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.report import Ceilings, LagReport, QueryLag
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.stored import known_fields, parse_object
-from airflow_stream_provider.monitoring import sample_file
 from airflow_stream_provider.monitoring.incidents import IncidentState, check_time
 
 log = logging.getLogger(__name__)
+
+# Bytes: as many looks as an alert needs for its pace, if the stream has a few queries; and what one sample may have.
+TAIL, MOST = 2**15, 2**23
 
 _DAMAGED = "The samples of the watch are damaged; starting without them: %s"
 
@@ -176,15 +178,15 @@ def last_queries(samples: Sequence[LagSample]) -> dict[str, QuerySample]:
     return {name: query for sample in samples for name, query in (*sample.earlier.items(), *sample.queries.items())}
 
 
-def last(store: Store) -> LagSample | None:
+def last(kept: Samples) -> LagSample | None:
     """Return the newest sample, at a cost that does not grow with their number; None when there is none yet.
 
     :raises ControlUnavailable: the control folder cannot be read now.
     """
     # A line may be longer than a tail, of a stream with very many queries.
-    for size in (sample_file.TAIL, sample_file.MOST):
+    for size in (TAIL, MOST):
         try:
-            lines = sample_file.tail(store.folder, size)
+            lines = kept.last(size)
         except Damaged as error:
             log.warning(_DAMAGED, error)
             return None
@@ -194,29 +196,29 @@ def last(store: Store) -> LagSample | None:
     return None
 
 
-def recent(store: Store) -> list[LagSample]:
+def recent(kept: Samples) -> list[LagSample]:
     """Return the newest samples, oldest first: about half an hour of looks, and many more of a stream with one query.
 
     :raises ControlUnavailable: the control folder cannot be read now.
     """
-    return _read(partial(sample_file.tail, store.folder))
+    return _read(partial(kept.last, TAIL))
 
 
-def read(store: Store) -> list[LagSample]:
+def read(kept: Samples) -> list[LagSample]:
     """Return the samples, oldest first; none when there was no watch yet, or when the file is damaged.
 
     :raises ControlUnavailable: the control folder cannot be read now.
     """
-    return _read(partial(sample_file.lines, store.folder))
+    return _read(kept.all)
 
 
-def append(store: Store, sample: LagSample) -> None:
+def append(kept: Samples, sample: LagSample) -> None:
     """Add a sample, or replace that of the same look: who reads them takes the later one of the same moment.
 
     :raises ControlUnavailable: the sample may not have been written.
     :raises Damaged: something else has the name of the file.
     """
-    sample_file.append(store.folder, json.dumps(sample.to_json(), separators=(",", ":")).encode())
+    kept.add(json.dumps(sample.to_json(), separators=(",", ":")).encode())
 
 
 def bad_since(samples: Sequence[LagSample], at: float) -> float:

@@ -6,15 +6,15 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from airflow_stream_provider.control.root import local_folder
+from airflow_stream_provider.control.store import ControlRoot
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lag.committed_offsets import Committed, read_safely
 from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lag.targets import stream_sources
 from airflow_stream_provider.lag.topic_ids import note as note_topics
-from airflow_stream_provider.monitoring import sample_file, samples
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.samples import LagSample
-from airflow_stream_provider.monitoring.seen_streams import gone, note
 from airflow_stream_provider.planning.recovery_decision import coming_up
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -65,21 +65,22 @@ class Reading:
         )
 
 
-def read_stream(spec: StreamSpec, seen: frozenset[str]) -> Reading | None:
+def read_stream(spec: StreamSpec, root: ControlRoot, seen: frozenset[str]) -> Reading | None:
     """Read the log, the heartbeats and the last sample; None for a stream that was never deployed.
 
-    :param seen: the streams that earlier looks have seen in this control root.
-    :raises StreamError: the stream cannot be read now, or its folder has gone.
+    :param root: its control root.
+    :param seen: the streams that earlier looks have seen there.
+    :raises StreamError: the stream cannot be read now, or its log has gone.
     """
     hook = StreamHook(spec.name, spec.control, spec.cluster, spec.kafka)
     if not hook.exists():
         if spec.name in seen:
-            raise gone(hook.folder)
+            raise _gone(spec.name, root.where(spec.name))
         return None
     if spec.name not in seen:
-        note(local_folder(spec.control), spec.name)
+        root.note(spec.name)
     snapshot = hook.observe(history=False)
-    return Reading(spec, hook, snapshot, samples.last(hook.control_log.store))
+    return Reading(spec, hook, snapshot, samples.last(hook.samples))
 
 
 def read_committed(reading: Reading) -> Sequence[Committed]:
@@ -101,12 +102,11 @@ def keep(reading: Reading, sample: LagSample, report: LagReport | None, committe
 
     :raises StreamError: the sample may not have been written.
     """
-    store = reading.hook.control_log.store
-    samples.append(store, sample)
+    samples.append(reading.hook.samples, sample)
     noted: Mapping[str, Mapping[str, str]] = {each.id: each.noted for each in committed}
     queries = [] if report is None else [query for query in report.queries if query.id and query.topic_ids]
     if report is not None and any(query.topic_ids.keys() - noted.get(query.id, {}).keys() for query in queries):
-        note_topics(store, replace(report, queries=tuple(queries)))
+        note_topics(reading.hook.control_log.store, replace(report, queries=tuple(queries)))
 
 
 def clean_up(reading: Reading) -> None:
@@ -115,4 +115,14 @@ def clean_up(reading: Reading) -> None:
     :raises StreamError: the samples cannot be shortened now.
     """
     reading.hook.clean_up()
-    sample_file.shorten(reading.hook.folder)
+    reading.hook.samples.shorten()
+
+
+def _gone(stream: str, where: str) -> ControlUnavailable:
+    return ControlUnavailable(
+        f"The control log of {stream} has gone: an earlier look of the watch has seen it in {where}.",
+        next_step="Mount or restore it; its drivers wait for it for some minutes. If the stream is to begin anew: "
+        "see that no driver of it is left on the cluster, then deploy it. If it is not wanted any more: remove its "
+        "YAML.",
+        where=where,
+    )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier, Context
 
-from airflow_stream_provider.control import FilesStore
 from airflow_stream_provider.control.daemon_thread import in_daemon_thread
 from airflow_stream_provider.hooks.connections import akafka_extra, kafka_extra
+from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.reader import measure_lag
@@ -112,7 +112,7 @@ class LagNotifier(BaseNotifier):
         try:
             if isinstance(extra, StreamError):
                 raise extra
-            report = measure_lag(self.target, extra, self._limits.moments)
+            report = measure_lag(self.target, extra, control_root, self._limits.moments)
         except StreamError as error:
             return LagLook.failed(error)
         return LagLook.of(report)
@@ -121,7 +121,7 @@ class LagNotifier(BaseNotifier):
         if not self.target.stream:
             return []
         try:
-            return read(FilesStore.at(self.target.control, self.target.stream))
+            return read(control_root(self.target.control).samples(self.target.stream))
         except StreamError as error:
             self.log.warning("The samples of the watch cannot be read: %s", error)
             return []

@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.hooks.connections import kafka_extra
+from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.hooks.failing import failing_without_retry
 from airflow_stream_provider.lag.reader import measure_lag
 from airflow_stream_provider.lag.summary import summary
@@ -81,7 +82,8 @@ class KafkaLagOperator(BaseOperator):
             target = lag_target(self.stream, self.group, self.kafka)
             if self.deferrable:
                 self._defer(target)
-            return summary(measure_lag(target, kafka_extra(target.kafka), self.limits.moments), self.limits.ceilings)
+            report = measure_lag(target, kafka_extra(target.kafka), control_root, self.limits.moments)
+            return summary(report, self.limits.ceilings)
 
     def _defer(self, target: LagTarget) -> NoReturn:
         trigger = LagTrigger(

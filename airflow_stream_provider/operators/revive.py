@@ -45,7 +45,7 @@ class ReviveStreamOperator(StreamOperator):
     def hook(self) -> StreamHook:
         """The hook of the stream; where no `cluster` is declared, that of the last submission."""
         hook = super().hook
-        if not hook.cluster_conn_id and hook.folder.exists():
+        if not hook.cluster_conn_id and hook.exists():
             used = [each.cluster for each in hook.control_log.refresh().deployments.values() if each.cluster]
             hook.cluster_conn_id = used[-1] if used else ""
         return hook
@@ -57,7 +57,7 @@ class ReviveStreamOperator(StreamOperator):
 
         if not self.hook.exists():
             raise AirflowSkipException("This stream has never been deployed.")
-        sample = last(self.hook.control_log.store)
+        sample = last(self.hook.samples)
         # Either way: the clock of the machine that wrote it may be wrong.
         lately = sample is not None and abs(time.time() - sample.at) <= SAMPLE_SECONDS
         self._before = sample.counters if sample is not None and lately else {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import wait
-from pathlib import Path
 from typing import Any
 
 from airflow_stream_provider.control.daemon_thread import DaemonThread
@@ -28,7 +27,6 @@ class AnsweringStore:
     """
 
     def __init__(self, store: Store, seconds: float) -> None:
-        self.folder: Path = store.folder
         self._store = store
         self._seconds = seconds
         self._thread = DaemonThread("airflow-stream-control-log")
@@ -88,7 +86,6 @@ class AnsweringStore:
         # One that has not begun never will: a record must not be written after its writer has decided again.
         call.cancel()
         raise ControlUnavailable(
-            f"The control folder {self.folder} has not answered for {self._seconds:.0f} s.",
+            f"The control log has not answered for {self._seconds:.0f} s.",
             next_step="Check its file server. Nothing is lost: the drivers wait for it.",
-            folder=str(self.folder),
         )

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from airflow_stream_provider.control.daemon_thread import DaemonThread
 from airflow_stream_provider.hooks.connections import akafka_extra
+from airflow_stream_provider.hooks.control import acontrol_root, control_root
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.reader import LagReader
@@ -121,6 +122,8 @@ class SharedReader:
         began = time.time()
         try:
             extra = {} if self._client is not None else await akafka_extra(self.kafka)
+            for control in {target.control for target in targets if target.control}:
+                await acontrol_root(control)
             return await loop.run_in_executor(self._thread, self._read, targets, extra)
         except SpecError:
             raise
@@ -138,7 +141,7 @@ class SharedReader:
 
         if self._client is None or self._reader is None:
             self._client = KafkaClient(self.kafka, extra)
-            self._reader = LagReader(self._client)
+            self._reader = LagReader(self._client, control_root)
         looks = {}
         for target, found in self._reader.read(targets).items():
             if isinstance(found, StreamError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from airflow_stream_provider.control import ControlLog, make_root, open_log
 from airflow_stream_provider.control.releases import publish
 from airflow_stream_provider.lifecycle.record import Record
+from devstack.control_folder import folder_of
 from tests.support.story import record
 
 
@@ -15,7 +16,7 @@ def new_log(control: str, stream: str = "orders") -> ControlLog:
 
 def published(log: ControlLog, deployment: str) -> Record:
     """Publish a release, and return a `declared` record of it that can be submitted."""
-    script = log.store.folder.with_name("app.py")
+    script = folder_of(log).with_name("app.py")
     script.write_text("x = 1\n")
-    release = publish(log.store.folder, version="1", application=script)
+    release = publish(folder_of(log), version="1", application=script)
     return record("declared", deployment=deployment, release=release.to_json(), policy={}, reason="")

@@ -11,12 +11,14 @@ from typing import Any
 import yaml
 
 from airflow_stream_provider.control import make_root
+from airflow_stream_provider.control.sample_file import SampleFile
 from airflow_stream_provider.monitoring.alert import Alert
 from airflow_stream_provider.monitoring.folder_look import FolderLook, look_at_all
 from airflow_stream_provider.monitoring.recipients import takes_alerts
 from airflow_stream_provider.monitoring.samples import LagSample, last
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.spec.watched import Watched
+from devstack.control_folder import folder_of
 from devstack.many_streams import StoredStream
 
 # What the recipients got, by their names.
@@ -91,7 +93,7 @@ class Folder:
         return found
 
     def sample(self, number: int) -> LagSample:
-        found = last(self.streams[number].log.store)
+        found = last(SampleFile(folder_of(self.streams[number].log)))
         assert found is not None
         return found
 

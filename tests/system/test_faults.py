@@ -14,6 +14,7 @@ import pytest
 
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused
 from airflow_stream_provider.lifecycle.state import RequestStage
+from devstack.control_folder import folder_of
 from devstack.drivers import wait_for
 from devstack.stack_stream import StackStream
 from tests.support.autopilot import Autopilot
@@ -234,7 +235,7 @@ def test_control_folder_away_for_half_a_minute(orders: StackStream) -> None:
     orders.settle()
     epoch, seq = orders.state.epoch, orders.state.seq
 
-    folder = orders.log.store.folder
+    folder = folder_of(orders.log)
     away = folder.with_name("away")
     folder.rename(away)
     time.sleep(32)

@@ -33,6 +33,7 @@ from airflow_stream_provider.runtime import agent_thread
 from airflow_stream_provider.runtime.agent import Agent
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.ports import BoundaryMissed, Ports, QueryEnd
+from devstack.control_folder import folder_of
 
 BATCH = 0.3
 
@@ -184,7 +185,7 @@ def main() -> None:
     if declared is None or declared.ended:
         return
     release = declared.release
-    folder = release.folder(log.store.folder)
+    folder = release.folder(folder_of(log))
     verify(folder, release)
     script = runpy.run_path(str(folder / release.application))
     behaviour = script.get("BEHAVIOUR", "")

@@ -8,7 +8,9 @@ import time
 
 import pytest
 
+from airflow_stream_provider.control.sample_file import SampleFile
 from airflow_stream_provider.monitoring import samples
+from devstack.control_folder import folder_of
 from tests.support.airflow_world import Run, World
 
 
@@ -37,7 +39,7 @@ def test_a_stream_that_runs_is_looked_at_and_nothing_is_written(world: World) ->
         assert run.result("look") == []
         assert run.states["revive"] == "skipped"
         assert run.xcoms["look"]["summary"]["looked"] == 1
-    kept = samples.read(world.log.store)
+    kept = samples.read(SampleFile(folder_of(world.log)))
     assert [(sample.phase, sample.version, dict(sample.open_incidents)) for sample in kept] == [
         ("running", "1", {})
     ] * 2

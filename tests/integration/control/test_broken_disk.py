@@ -22,6 +22,7 @@ from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
+from devstack.control_folder import folder_of
 from tests.support.control_root import new_log
 from tests.support.namespaces import COMMAND, needs_namespaces
 
@@ -34,7 +35,7 @@ def note(text: str = "") -> Record:
 
 
 def names(log: ControlLog, folder: str) -> list[str]:
-    return sorted(path.name for path in (log.store.folder / folder).iterdir())
+    return sorted(path.name for path in (folder_of(log) / folder).iterdir())
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_an_incomplete_write_is_never_visible(log: ControlLog) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes where it may not; see the namespace below")
 def test_a_folder_without_permission_is_unavailable(log: ControlLog) -> None:
-    folder = log.store.folder
+    folder = folder_of(log)
     for each in ("incoming", "log", "heartbeats"):
         (folder / each).chmod(0o555)
     try:

@@ -16,6 +16,7 @@ from airflow_stream_provider.checkpoint import read
 from airflow_stream_provider.control.releases import RUNTIME_ZIP, publish
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from devstack import checkpoint_trees as trees
+from devstack.control_folder import folder_of
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from tests.support import driver_part, story
 from tests.support.control_root import new_log
@@ -43,7 +44,7 @@ def test_modules_control_log_and_checkpoint(tmp_path: Path) -> None:
     python = python39()
     control = (tmp_path / "control").as_uri()
     log = new_log(control, "orders")
-    release = publish(log.store.folder, version="1", application=APP)
+    release = publish(folder_of(log), version="1", application=APP)
     checkpoint = trees.new(tmp_path / "checkpoint")
     trees.plan(checkpoint, 7, trees.kafka(orders={0: 10, 1: 20}))
     trees.commit(checkpoint, 7, at=1000.5)
@@ -53,7 +54,7 @@ def test_modules_control_log_and_checkpoint(tmp_path: Path) -> None:
     done = subprocess.run(
         # Isolated, every warning an error, no bytecode left beside pyspark.
         [str(python), *("-I", "-W", "error", "-B"), driver_part.__file__]
-        + [str(release.folder(log.store.folder) / RUNTIME_ZIP), control, str(checkpoint)]
+        + [str(release.folder(folder_of(log)) / RUNTIME_ZIP), control, str(checkpoint)]
         + (pyspark_zips() if SPARK_RUNS_ON_IT else []),
         input=b"".join(record.to_json() + b"\n" for record in story.HANDED_OVER),
         capture_output=True,

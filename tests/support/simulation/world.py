@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import greenlet
 
+from airflow_stream_provider.control import FilesStore
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.lifecycle.errors import SeqTaken
 from airflow_stream_provider.lifecycle.policy import Policy
@@ -102,6 +103,7 @@ class World:
             if data is not None:
                 self.store.stored[seq] = data
         else:
+            assert isinstance(self.store, FilesStore)
             path = self.store.folder / "log" / f"{seq:020d}.json"
             path.unlink(missing_ok=True)
             if data is not None:

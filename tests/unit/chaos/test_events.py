@@ -12,6 +12,7 @@ from airflow_stream_provider.lifecycle.record import Record
 from chaos import events as module
 from chaos.events import Events
 from chaos.plan import Trigger
+from devstack.control_folder import folder_of
 from tests.support import story
 from tests.support.control_root import new_log
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, write
@@ -27,7 +28,7 @@ def log(tmp_path: Path) -> ControlLog:
 @pytest.fixture
 def events(log: ControlLog, monkeypatch: pytest.MonkeyPatch) -> Events:
     monkeypatch.setattr(module, "BEATS_SECONDS", 0.0)
-    return Events(new_log(log.store.folder.parent.as_uri()))
+    return Events(new_log(folder_of(log).parent.as_uri()))
 
 
 def by_drivers(records: Iterable[Record]) -> list[Record]:

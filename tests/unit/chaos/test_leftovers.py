@@ -16,6 +16,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from chaos import leftovers as module
 from chaos.leftovers import lasting, leftovers
+from devstack.control_folder import folder_of
 from tests.support.control_root import new_log
 from tests.support.story import HANDED_OVER, NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, PREPARED, fenced, play, retired
 
@@ -46,7 +47,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., int]]:
 def left(log: ControlLog, records: list[Record], tmp_path: Path, **beats: Heartbeat) -> set[str]:
     names = {"old": OLD, "new": NEW}
     return leftovers(
-        play(records), {names[n]: beat for n, beat in beats.items()}, log.store.folder, [tmp_path / "data" / "enrich"]
+        play(records), {names[n]: beat for n, beat in beats.items()}, folder_of(log), [tmp_path / "data" / "enrich"]
     )
 
 
@@ -59,9 +60,9 @@ def test_clones_and_temporary_files(log: ControlLog, tmp_path: Path) -> None:
     query = tmp_path / "data" / "enrich"
     rehearsal_folder(query, NEW).mkdir(parents=True)
     places = [
-        log.store.folder / "incoming" / "00000000000000000007.json.1a2b",
-        log.store.folder / "incoming" / f"new.{OLD}.json.1a2b",
-        log.store.folder / "releases" / ".1a2b.3c4d",
+        folder_of(log) / "incoming" / "00000000000000000007.json.1a2b",
+        folder_of(log) / "incoming" / f"new.{OLD}.json.1a2b",
+        folder_of(log) / "releases" / ".1a2b.3c4d",
         query.parent / ".enrich.owner.1a2b",
     ]
     for place in places:

@@ -14,6 +14,7 @@ from chaos import recorder as module
 from chaos.batches import Batch
 from chaos.recorder import GAP_SECONDS, Evidence, Sighting, Span
 from devstack import checkpoint_trees as trees
+from devstack.control_folder import folder_of
 from devstack.drivers import wait_for
 from tests.support.control_root import new_log
 from tests.support.story import NEW, OLD, RUNNING, write
@@ -85,7 +86,7 @@ def test_records_have_the_time_of_their_file_and_not_of_their_writer(
     evidence: Evidence, log: ControlLog, until: Until
 ) -> None:
     write(log, *RUNNING[:2])
-    os.utime(log.store.folder / "log" / f"{1:020d}.json", (50.0, 50.0))
+    os.utime(folder_of(log) / "log" / f"{1:020d}.json", (50.0, 50.0))
     until(lambda: len(evidence.records) == 2)
     write(log, *RUNNING[2:])
     until(lambda: len(evidence.records) == len(RUNNING))
@@ -99,7 +100,7 @@ def test_a_folder_that_is_away_or_torn_is_looked_at_again(
 ) -> None:
     (tmp_path / "control").rename(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").rename(tmp_path / "control")
-    (log.store.folder / "heartbeats" / f"{OLD}.json").write_bytes(b'{"counter": 1, "ph')
+    (folder_of(log) / "heartbeats" / f"{OLD}.json").write_bytes(b'{"counter": 1, "ph')
     log.beat(NEW, Heartbeat(counter=1, phase="standby"))
     until(lambda: NEW in evidence.sightings)
     assert OLD not in evidence.sightings
@@ -114,7 +115,7 @@ def test_a_control_folder_that_hangs_hangs_neither_the_batches_nor_the_end(
     query: Path, log: ControlLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "END_SECONDS", 0.1)
-    pipes = [log.store.folder / "log" / f"{1:020d}.json", log.store.folder / "heartbeats" / f"{OLD}.json"]
+    pipes = [folder_of(log) / "log" / f"{1:020d}.json", folder_of(log) / "heartbeats" / f"{OLD}.json"]
     for pipe in pipes:
         os.mkfifo(pipe)  # whoever opens it waits for a writer
     with Evidence("127.0.0.1:1", {"enrich": query}, log, tmp_path) as evidence:
@@ -134,7 +135,7 @@ def test_a_log_that_was_read_whole_has_no_gaps(evidence: Evidence, log: ControlL
 
 def test_a_hole_in_the_log_and_what_is_behind_it(evidence: Evidence, log: ControlLog) -> None:
     write(log, *RUNNING)
-    (log.store.folder / "log" / f"{3:020d}.json").unlink()
+    (folder_of(log) / "log" / f"{3:020d}.json").unlink()
     evidence.look()
     assert len(evidence.records) == 2
     hole, behind = evidence.gaps()
@@ -145,7 +146,7 @@ def test_a_hole_in_the_log_and_what_is_behind_it(evidence: Evidence, log: Contro
 def test_records_that_were_removed_or_changed_when_they_had_been_read(evidence: Evidence, log: ControlLog) -> None:
     write(log, *RUNNING)
     evidence.look()
-    folder = log.store.folder / "log"
+    folder = folder_of(log) / "log"
     (folder / f"{6:020d}.json").unlink()
     changed = folder / f"{2:020d}.json"
     data = changed.read_bytes()
@@ -159,7 +160,7 @@ def test_records_that_were_removed_or_changed_when_they_had_been_read(evidence: 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_look_that_raised_is_told(evidence: Evidence, log: ControlLog, until: Until) -> None:
-    (log.store.folder / "heartbeats" / f"{OLD}.json").write_bytes(b"{}")
+    (folder_of(log) / "heartbeats" / f"{OLD}.json").write_bytes(b"{}")
     evidence.sightings = None  # type: ignore[assignment]  # so that the look raises
     log.beat(OLD, Heartbeat(counter=1, phase="running"))
     until(evidence.gaps)

@@ -15,7 +15,7 @@ from airflow.cli.cli_config import ActionCommand, GroupCommand
 from airflow_stream_provider.cli import commands
 from airflow_stream_provider.cli.definition import get_streams_cli_commands
 from airflow_stream_provider.cli.status import Code
-from airflow_stream_provider.control import open_log
+from airflow_stream_provider.control import FilesRoot, open_log
 from airflow_stream_provider.hooks import lag as hook
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.lag.limits import Health
@@ -54,10 +54,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def watched(tmp_path: Path, at: float, verdict: str = "OK", health: Health = Health.PASS) -> None:
-    store = open_log(f"file://{tmp_path}", "orders").store
+    kept = FilesRoot(f"file://{tmp_path}").samples("orders")
     incidents = {"lag": IncidentState(Streaks(), Incident("orders-1", at))} if verdict == "ERR" else {}
     queries = {"enrich": QuerySample(5, 3.0, verdict)}
-    append(store, LagSample(at, "running", "1", queries, health, incidents=incidents))
+    append(kept, LagSample(at, "running", "1", queries, health, incidents=incidents))
 
 
 def run(command: Callable[[Namespace], Any], folder: Path, **more: Any) -> int:
@@ -79,7 +79,7 @@ def run(command: Callable[[Namespace], Any], folder: Path, **more: Any) -> int:
 def measuring(monkeypatch: pytest.MonkeyPatch, *found: LagReport | Exception) -> None:
     left = list(found)
 
-    def measure(target: Any, extra: Any, moments: Any) -> LagReport:
+    def measure(target: Any, extra: Any, roots: Any, moments: Any) -> LagReport:
         if not left:
             raise KeyboardInterrupt
         one = left.pop(0)
@@ -201,13 +201,13 @@ def test_what_the_watch_has_opened_is_bad_and_a_stream_that_was_stopped_is_not(
     (folder / "new.yaml").unlink()
     text = (folder / "orders.yaml").read_text().replace("kafka: k\n", kafka)
     (folder / "orders.yaml").write_text(text)
-    store = open_log(f"file://{tmp_path}", "orders").store
+    kept = FilesRoot(f"file://{tmp_path}").samples("orders")
     silent = {"down": IncidentState(Streaks(), Incident("orders-down-1", 1.0))}
     queries = {"enrich": QuerySample(5, 3.0, "OK")}
-    append(store, LagSample(time.time(), "running", "1", queries, incidents=silent))
+    append(kept, LagSample(time.time(), "running", "1", queries, incidents=silent))
     assert (run(commands.status, folder), run(commands.history, folder)) == (Code.BAD, Code.BAD)
     late = {"enrich": QuerySample(500, 3.0, "ERR")}
-    append(store, LagSample(time.time(), "stopped", "1", late, Health.FAIL))
+    append(kept, LagSample(time.time(), "stopped", "1", late, Health.FAIL))
     assert run(commands.history, folder) == Code.WELL
 
 

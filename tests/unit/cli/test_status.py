@@ -18,6 +18,7 @@ from airflow_stream_provider.cli.status import (
     status_of,
 )
 from airflow_stream_provider.control import make_root
+from airflow_stream_provider.control.sample_file import SampleFile
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict, LagReport
@@ -28,6 +29,7 @@ from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.monitoring.incidents import Incident, IncidentState
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, append
 from airflow_stream_provider.spec.stream import StreamSpec
+from devstack.control_folder import folder_of
 from tests.support.control_root import new_log
 from tests.support.lag_reports import partition, report
 from tests.support.story import NEW, OLD, RUNNING, STARTED, STOPPED, acquired, failed, fenced, record, write
@@ -155,7 +157,7 @@ def test_records_that_nobody_obeys_are_named(spec: StreamSpec) -> None:
 def test_a_damaged_log_is_no_status(spec: StreamSpec) -> None:
     log = new_log(spec.control)
     write(log, *RUNNING)
-    (log.store.folder / "log" / f"{4:020d}.json").write_bytes(b"garbage")
+    (folder_of(log) / "log" / f"{4:020d}.json").write_bytes(b"garbage")
     found = status_of(spec)
     assert (found.phase, found.code) == ("", Code.UNKNOWN)
     assert "Record 4 of the control log of orders cannot be read" in found.problem
@@ -178,7 +180,7 @@ def test_only_a_sample_of_late_says_how_it_is(spec: StreamSpec, age: float, kafk
     log = new_log(spec.control, "orders")
     write(log, *RUNNING)
     log.beat(OLD, Heartbeat(at=time.time()))
-    append(log.store, LagSample(time.time() - age, "running", health=Health.FAIL, problem="Because."))
+    append(SampleFile(folder_of(log)), LagSample(time.time() - age, "running", health=Health.FAIL, problem="Because."))
     found = status_of(spec.model_copy(update={"kafka": kafka}))
     assert (found.phase, found.code, found.problem) == ("running", code, "Because.")
 
@@ -191,7 +193,7 @@ def test_a_driver_that_has_been_silent_for_long_is_not_called_running(
     write(log, *RUNNING)
     log.beat(OLD, Heartbeat(counter=7, at=time.time() - 2400.0))
     if sampled:
-        append(log.store, sample())
+        append(SampleFile(folder_of(log)), sample())
     found = status_of(spec.model_copy(update={"kafka": kafka}))
     assert (found.phase, found.code) == ("silent", Code.BAD)
     assert found.to_json()["phase"] == "silent"

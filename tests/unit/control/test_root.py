@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.control import FilesStore, make_root, open_log
+from airflow_stream_provider.control import FilesRoot, FilesStore, make_root, open_log
 from airflow_stream_provider.control.root import MARKER, local_folder
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError
 
@@ -16,9 +16,9 @@ def test_a_root_is_made_once(tmp_path: Path) -> None:
     url = (tmp_path / "data" / "streams").as_uri()
     assert make_root(url)
     assert not make_root(url)
-    assert not FilesStore.at(url, "orders").exists()
+    assert not FilesRoot(url).exists("orders")
     open_log(url, "orders", create=True)
-    assert FilesStore.at(url, "orders").exists()
+    assert FilesRoot(url).exists("orders")
 
 
 def test_without_its_marker_everything_refuses_and_nothing_is_made(tmp_path: Path) -> None:
@@ -28,11 +28,11 @@ def test_without_its_marker_everything_refuses_and_nothing_is_made(tmp_path: Pat
     open_log(root.as_uri(), "orders", create=True)
     root.rename(tmp_path / "unmounted")
     root.mkdir()
-    store = FilesStore.at(root.as_uri(), "orders")
+    store = FilesStore(root / "orders")
     calls: tuple[Callable[[], object], ...] = (
         lambda: open_log(root.as_uri(), "orders"),
         lambda: open_log(root.as_uri(), "orders", create=True),
-        store.exists,
+        lambda: FilesRoot(root.as_uri()).exists("orders"),
         store.check,
         store.initialise,
     )

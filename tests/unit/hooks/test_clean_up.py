@@ -17,6 +17,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.clean_up import KEPT_RELEASES
+from devstack.control_folder import folder_of
 from tests.support.control_root import new_log
 from tests.support.story import play, record, retired, standby
 
@@ -46,7 +47,7 @@ def names(folder: Path) -> set[str]:
 
 
 def test_after_a_thousand_deployments_the_folder_is_small(log: ControlLog) -> None:
-    folder, state = log.store.folder, StreamState()
+    folder, state = folder_of(log), StreamState()
     for number in range(COUNT):
         deployment, hash = f"orders-{number}-cccc", f"{number:064x}"
         incarnation = f"{deployment}.00000001"
@@ -71,7 +72,7 @@ def test_after_a_thousand_deployments_the_folder_is_small(log: ControlLog) -> No
 
 
 def test_what_is_new_stays(log: ControlLog, script: Path) -> None:
-    folder = log.store.folder
+    folder = folder_of(log)
     log.beat("orders-1-aaaa.00000001", Heartbeat())
     (folder / "incoming" / "new.slow").write_text("")
     release = publish(folder, version="1", application=script)
@@ -83,7 +84,7 @@ def test_what_is_new_stays(log: ControlLog, script: Path) -> None:
 
 def test_an_old_release_that_is_published_again_stays(log: ControlLog, script: Path) -> None:
     """`check` publishes it; `submit` declares it minutes later."""
-    folder = log.store.folder
+    folder = folder_of(log)
     release = publish(folder, version="1", application=script)
     age(folder)
     assert publish(folder, version="1", application=script) == release
@@ -92,7 +93,7 @@ def test_an_old_release_that_is_published_again_stays(log: ControlLog, script: P
 
 
 def test_a_release_that_nobody_needs_goes_whole(log: ControlLog, script: Path) -> None:
-    folder = log.store.folder
+    folder = folder_of(log)
     release: Release = publish(folder, version="1", application=script)
     age(folder)
     assert clean_up(folder, StreamState).releases == {release.hash}
@@ -100,7 +101,7 @@ def test_a_release_that_nobody_needs_goes_whole(log: ControlLog, script: Path) -
 
 
 def test_links_are_removed_and_not_followed(log: ControlLog, tmp_path: Path) -> None:
-    folder = log.store.folder
+    folder = folder_of(log)
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").write_text("")
     for path in (folder / "incoming" / "link", folder / "releases" / f".{'a' * 64}.link"):
@@ -114,7 +115,7 @@ def test_links_are_removed_and_not_followed(log: ControlLog, tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["incoming", "heartbeats", "releases", "."])
 def test_a_folder_that_was_exchanged_for_a_link_is_not_followed(log: ControlLog, tmp_path: Path, name: str) -> None:
     """Whoever runs drivers may write to the control root, and shall not remove what only Airflow may."""
-    folder, home = log.store.folder, tmp_path / "home"
+    folder, home = folder_of(log), tmp_path / "home"
     for path in (home, *(home / each for each in ("incoming", "heartbeats", "releases"))):
         (path / ".ssh").mkdir(parents=True)
         (path / ".netrc").write_text("")
@@ -131,7 +132,7 @@ def test_a_folder_that_was_exchanged_for_a_link_is_not_followed(log: ControlLog,
 
 
 def test_a_folder_that_is_exchanged_meanwhile_redirects_nothing(log: ControlLog, tmp_path: Path) -> None:
-    folder, home = log.store.folder, tmp_path / "home"
+    folder, home = folder_of(log), tmp_path / "home"
     for path in (folder / "incoming", home):
         path.mkdir(exist_ok=True)
         (path / "new.killed").write_text("")
@@ -154,7 +155,7 @@ def test_what_cannot_be_removed_is_in_nobodys_way(
         raise RecursionError("maximum recursion depth exceeded")
 
     monkeypatch.setattr(shutil, "rmtree", too_deep)
-    folder = log.store.folder
+    folder = folder_of(log)
     (folder / "incoming" / "deep").mkdir()
     (folder / "incoming" / "new.killed").write_text("")
     age(folder)
@@ -164,6 +165,6 @@ def test_what_cannot_be_removed_is_in_nobodys_way(
 
 
 def test_a_folder_that_is_away_is_unavailable(log: ControlLog) -> None:
-    log.store.folder.rename(log.store.folder.with_name("unmounted"))
+    folder_of(log).rename(folder_of(log).with_name("unmounted"))
     with pytest.raises(ControlUnavailable):
-        clean_up(log.store.folder, StreamState)
+        clean_up(folder_of(log), StreamState)

@@ -21,7 +21,7 @@ def test_a_look_has_a_report_or_the_reason_why_there_is_none(monkeypatch: pytest
     found = report(partition(5))
     asked: list[Any] = []
 
-    def measure(target: LagTarget, extra: Any, moments: Moments) -> Any:
+    def measure(target: LagTarget, extra: Any, roots: Any, moments: Moments) -> Any:
         asked.append((target, extra, moments))
         if len(asked) > 1:
             raise BrokerUnreachable("Kafka does not answer.")

@@ -13,6 +13,7 @@ from airflow_stream_provider.lifecycle.errors import ClusterError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.release import Release
+from devstack.control_folder import folder_of
 from tests.support.control_root import new_log
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import OLD, OLD_DEPLOYMENT, STARTED, record, retired, submitted, write
@@ -139,7 +140,7 @@ def test_of_two_that_submit_at_once_the_second_in_the_log_kills_its_own(
     really = cluster.submit
 
     def overtaken(job: Job) -> str:
-        other = open_log(f"file://{log.store.folder.parent}", "orders")
+        other = open_log(f"file://{folder_of(log).parent}", "orders")
         write(other, record("submitted", deployment=OLD_DEPLOYMENT, submission="theirs", cluster=""))
         return really(job)
 

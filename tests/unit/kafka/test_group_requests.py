@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from kafka.net.manager import KafkaConnectionManager
 
+from airflow_stream_provider.control import FilesRoot
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.reader import LagReader
@@ -20,7 +21,7 @@ PATIENCE = 1.5
 
 def lag_of(client: KafkaClient, group: str) -> QueryLag:
     target = LagTarget("kafka", group=group)
-    report = LagReader(client).read({target: Moments()})[target]
+    report = LagReader(client, FilesRoot).read({target: Moments()})[target]
     assert isinstance(report, LagReport)
     return report.queries[0]
 
@@ -81,7 +82,7 @@ def test_a_coordinator_that_hangs_is_named_and_does_not_hide_the_other_groups(
     kafka.shakes_hands = shakes_hands
     targets = [LagTarget("kafka", group=group) for group in ("hung-1", "hung-2", "well")]
     began = time.monotonic()
-    found = LagReader(client).read(dict.fromkeys(targets, Moments()))
+    found = LagReader(client, FilesRoot).read(dict.fromkeys(targets, Moments()))
     assert time.monotonic() - began < 2 * PATIENCE + 3.0
     reports = {target.group: report for target, report in found.items() if isinstance(report, LagReport)}
     assert kafka.unanswered

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_stream_provider.control import FilesRoot
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.kafka.requests import Answers
 from airflow_stream_provider.lag.committed_offsets import Committed, HeartbeatOffsets
@@ -57,7 +58,7 @@ def test_targets_with_queries_of_one_name_are_kept_apart(tmp_path: Path, monkeyp
         "airflow_stream_provider.lag.reader.stream_sources",
         lambda stream, *_: [HeartbeatOffsets("enrich", Heartbeat()), HeartbeatOffsets(f"of {stream}", Heartbeat())],
     )
-    found = LagReader(Client()).read(dict.fromkeys([*targets, *groups], Moments()))  # type: ignore[arg-type]
+    found = LagReader(Client(), FilesRoot).read(dict.fromkeys([*targets, *groups], Moments()))  # type: ignore[arg-type]
     names = {t.name: [q.query for q in r.queries] for t, r in found.items() if isinstance(r, LagReport)}
     assert names == {"one": ["enrich", "of one"], "two": ["enrich", "of two"], "g": ["g"]}
     assert isinstance(found[groups[1]], StreamError)
@@ -70,7 +71,7 @@ def test_a_damaged_heartbeat_spoils_no_report(tmp_path: Path, monkeypatch: pytes
     log.store.put_heartbeat(OLD, damaged)
     monkeypatch.setattr("airflow_stream_provider.lag.measure.measure_each", measured)
     target = LagTarget("kafka", "orders", f"file://{tmp_path}")
-    found = LagReader(Client()).read({target: Moments()})[target]  # type: ignore[arg-type]
+    found = LagReader(Client(), FilesRoot).read({target: Moments()})[target]  # type: ignore[arg-type]
     assert isinstance(found, LagReport)
     assert [query.query for query in found.queries] == ["a"]
 
@@ -79,7 +80,7 @@ def test_the_topics_that_the_watch_noted_are_compared(tmp_path: Path) -> None:
     log = new_log(f"file://{tmp_path}", "orders")
     write(log, *RUNNING)
     log.store.put_topic_ids(b'{"queries": {"spark-1": {"t": "7"}}}')
-    reader = LagReader(Client())  # type: ignore[arg-type]
+    reader = LagReader(Client(), FilesRoot)  # type: ignore[arg-type]
     (found,) = reader._sources(LagTarget("kafka", "orders", f"file://{tmp_path}"), Answers())
     assert isinstance(found, NotedOffsets)
     assert found.noted == {"spark-1": {"t": "7"}}
@@ -96,7 +97,7 @@ def read(found: Mapping[str, list[Committed] | Exception], monkeypatch: pytest.M
 
     monkeypatch.setattr(LagReader, "_sources", sources)
     targets = {LagTarget("kafka", name, "file:///control"): Moments() for name in found}
-    return {target.stream: each for target, each in LagReader(Client(**more)).read(targets).items()}  # type: ignore[arg-type]
+    return {target.stream: each for target, each in LagReader(Client(**more), FilesRoot).read(targets).items()}  # type: ignore[arg-type]
 
 
 class Given:
@@ -143,7 +144,7 @@ def test_a_mount_that_hangs_stalls_only_its_own_target(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(LagReader, "_sources", sources)
     targets = {LagTarget("kafka", name, "file:///control"): Moments() for name in ("dead", "alive")}
-    reader = LagReader(Client())  # type: ignore[arg-type]
+    reader = LagReader(Client(), FilesRoot)  # type: ignore[arg-type]
     for _ in range(2):
         found = {target.stream: each for target, each in reader.read(targets).items()}
         assert isinstance(found["alive"], LagReport)

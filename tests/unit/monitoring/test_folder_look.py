@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from airflow_stream_provider.control.sample_file import SampleFile
 from airflow_stream_provider.monitoring import kafka_look, root_reads, telling
 from airflow_stream_provider.monitoring.folder_look import look_at_all
 from airflow_stream_provider.monitoring.folder_memory import FolderMemory
 from airflow_stream_provider.monitoring.recipients import recipients_of
 from airflow_stream_provider.monitoring.samples import read
+from devstack.control_folder import folder_of
 from devstack.many_streams import StoredStream
 from tests.support.story import released, requested, write
 from tests.support.watched_folder import HERE, OVER, RECEIVED, Folder, home
@@ -26,7 +28,10 @@ def test_every_stream_gets_a_sample_and_nobody_is_told_of_what_is_well(folder: F
         found = folder.look(after)
         assert (found.summary["looked"], found.summary["unanswered"], found.revive) == (4, {}, ())
     for number in range(4):
-        assert [round(each.at - folder.began) for each in read(folder.streams[number].log.store)] == [0, 60]
+        assert [round(each.at - folder.began) for each in read(SampleFile(folder_of(folder.streams[number].log)))] == [
+            0,
+            60,
+        ]
         assert (folder.sample(number).phase, folder.sample(number).version) == ("running", "1.1")
     assert folder.told() == []
     assert len(json.dumps(found.memory)) < 100
@@ -60,7 +65,7 @@ def test_a_folder_that_has_gone_is_an_error_and_no_stream_that_was_never_deploye
     shutil.move(home(folder, 2), folder.streams[2].folder / "aside")
     found = folder.look(60.0)
     assert list(found.summary["unanswered"]) == ["s0002"]
-    assert "an earlier look of the watch has seen" in found.summary["unanswered"]["s0002"]
+    assert "an earlier look of the watch has seen it" in found.summary["unanswered"]["s0002"]
     # Also for a watch that remembers nothing.
     folder.memory = {}
     folder.look(120.0)

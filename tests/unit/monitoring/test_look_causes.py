@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.control.root import MARKER
+from airflow_stream_provider.control.sample_file import NAME
 from airflow_stream_provider.hooks import connections
 from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.monitoring import folder_reading, kafka_look, root_reads
-from airflow_stream_provider.monitoring.sample_file import NAME
 from tests.support.story import failed, write
 from tests.support.watched_folder import HERE, RECEIVED, Folder, home
 

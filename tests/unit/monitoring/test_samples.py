@@ -11,6 +11,7 @@ import pytest
 
 from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.root import make_root
+from airflow_stream_provider.control.sample_file import SampleFile
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lag.report import Ceilings, LagReport, PartitionLag, PartitionState, QueryLag, Verdict
 from airflow_stream_provider.lag.streaks import Streaks
@@ -38,57 +39,62 @@ BEHIND = LagSample(
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> FilesStore:
+def folder(tmp_path: Path) -> Path:
     make_root(tmp_path.as_uri())
     made = FilesStore(tmp_path / "orders")
     made.initialise()
-    return made
+    return made.folder
 
 
-def test_a_stream_that_nobody_watched_has_no_samples(store: FilesStore) -> None:
-    assert samples.read(store) == []
+@pytest.fixture
+def kept(folder: Path) -> SampleFile:
+    return SampleFile(folder)
 
 
-def test_samples_come_back_as_they_were(store: FilesStore) -> None:
-    samples.append(store, BEHIND)
-    samples.append(store, LagSample(6.0, problem="Kafka does not answer."))
-    assert samples.read(store) == [BEHIND, LagSample(6.0, problem="Kafka does not answer.")]
+def test_a_stream_that_nobody_watched_has_no_samples(kept: SampleFile) -> None:
+    assert samples.read(kept) == []
 
 
-def test_the_last_one_is_found_whatever_is_before_it(store: FilesStore) -> None:
-    assert samples.last(store) is None
+def test_samples_come_back_as_they_were(kept: SampleFile) -> None:
+    samples.append(kept, BEHIND)
+    samples.append(kept, LagSample(6.0, problem="Kafka does not answer."))
+    assert samples.read(kept) == [BEHIND, LagSample(6.0, problem="Kafka does not answer.")]
+
+
+def test_the_last_one_is_found_whatever_is_before_it(kept: SampleFile) -> None:
+    assert samples.last(kept) is None
     for number in range(50):
-        samples.append(store, LagSample(float(number), problem="x" * 1000))
-    assert samples.last(store) == LagSample(49.0, problem="x" * 1000)
-    samples.append(store, replace(BEHIND, queries={f"query {n}": QuerySample(n) for n in range(2000)}))
-    newest = samples.last(store)
+        samples.append(kept, LagSample(float(number), problem="x" * 1000))
+    assert samples.last(kept) == LagSample(49.0, problem="x" * 1000)
+    samples.append(kept, replace(BEHIND, queries={f"query {n}": QuerySample(n) for n in range(2000)}))
+    newest = samples.last(kept)
     assert newest is not None
     assert (newest.at, len(newest.queries)) == (5.0, 2000)
 
 
-def test_who_was_told_takes_the_place_of_the_same_look(store: FilesStore) -> None:
+def test_who_was_told_takes_the_place_of_the_same_look(kept: SampleFile) -> None:
     told = replace(BEHIND, incidents={})
     for each in (LagSample(1.0), BEHIND, told):
-        samples.append(store, each)
-    assert samples.read(store) == samples.recent(store) == [LagSample(1.0), told]
-    assert samples.last(store) == told
+        samples.append(kept, each)
+    assert samples.read(kept) == samples.recent(kept) == [LagSample(1.0), told]
+    assert samples.last(kept) == told
 
 
 @pytest.mark.parametrize("torn", [1, 40, 200])
-def test_a_writer_that_was_killed_in_the_middle_harms_no_other_sample(store: FilesStore, torn: int) -> None:
-    samples.append(store, BEHIND)
-    file = store.folder / "lag.jsonl"
+def test_a_writer_killed_in_the_middle_harms_no_other_sample(kept: SampleFile, folder: Path, torn: int) -> None:
+    samples.append(kept, BEHIND)
+    file = folder / "lag.jsonl"
     whole = file.read_bytes()
     file.write_bytes(whole + whole[:torn])
-    assert samples.last(store) == BEHIND
-    samples.append(store, LagSample(6.0))
-    assert samples.read(store) == [BEHIND, LagSample(6.0)]
+    assert samples.last(kept) == BEHIND
+    samples.append(kept, LagSample(6.0))
+    assert samples.read(kept) == [BEHIND, LagSample(6.0)]
 
 
-def test_a_sample_of_a_newer_version_can_be_read(store: FilesStore) -> None:
+def test_a_sample_of_a_newer_version_can_be_read(kept: SampleFile, folder: Path) -> None:
     newer = {**BEHIND.to_json(), "weather": "rain", "queries": {"hourly": {"records": 1, "colour": "red"}}}
-    (store.folder / "lag.jsonl").write_text(json.dumps(newer))
-    assert samples.read(store)[0].queries == {"hourly": QuerySample(1)}
+    (folder / "lag.jsonl").write_text(json.dumps(newer))
+    assert samples.read(kept)[0].queries == {"hourly": QuerySample(1)}
 
 
 INCIDENT = IncidentState(Streaks(bad=4.0), Incident("orders-lag-4", 4.0)).to_json()
@@ -116,21 +122,21 @@ ODD = [
 
 
 @pytest.mark.parametrize("damaged", [b"", b'{"at"', b"[]", b"1", b"{}", b"\0" * 5000, *ODD])
-def test_what_a_crash_has_left_begins_anew(store: FilesStore, damaged: bytes) -> None:
-    (store.folder / "lag.jsonl").write_bytes(damaged)
-    assert samples.read(store) == samples.recent(store) == []
-    assert samples.last(store) is None
-    samples.append(store, BEHIND)
-    assert samples.read(store) == [BEHIND]
+def test_what_a_crash_has_left_begins_anew(kept: SampleFile, folder: Path, damaged: bytes) -> None:
+    (folder / "lag.jsonl").write_bytes(damaged)
+    assert samples.read(kept) == samples.recent(kept) == []
+    assert samples.last(kept) is None
+    samples.append(kept, BEHIND)
+    assert samples.read(kept) == [BEHIND]
 
 
-def test_a_folder_that_is_gone_is_not_a_stream_without_samples(store: FilesStore) -> None:
-    store.folder.rename(store.folder.with_name("unmounted"))
+def test_a_folder_that_is_gone_is_not_a_stream_without_samples(kept: SampleFile, folder: Path) -> None:
+    folder.rename(folder.with_name("unmounted"))
     for reading in (samples.read, samples.recent, samples.last):
         with pytest.raises(ControlUnavailable):
-            reading(store)
+            reading(kept)
     with pytest.raises(ControlUnavailable):
-        samples.append(store, BEHIND)
+        samples.append(kept, BEHIND)
 
 
 def test_the_slowest_query_is_the_stream() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from airflow.sdk import BaseNotifier
 
+from airflow_stream_provider.control.sample_file import SampleFile
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.errors import StreamError
@@ -19,6 +20,7 @@ from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, a
 from airflow_stream_provider.notifications import lag
 from airflow_stream_provider.notifications.lag import LagNotifier
 from airflow_stream_provider.spec.stream import StreamSpec
+from devstack.control_folder import folder_of
 from tests.support.control_root import new_log
 from tests.support.lag_reports import partition, report
 
@@ -44,7 +46,7 @@ class Page(BaseNotifier):
 def spec(tmp_path: Path) -> StreamSpec:
     log = new_log(f"file://{tmp_path}", "orders")
     behind = {"enrich": QuerySample(20, 1.0, "OK")}
-    append(log.store, LagSample(940.0, queries=behind, health=Health.FAIL))
+    append(SampleFile(folder_of(log)), LagSample(940.0, queries=behind, health=Health.FAIL))
     fields = {"name": "orders", "application": "a.py", "version": "2", "cluster": "c", "kafka": "k"}
     return StreamSpec.model_validate(fields | {"control": f"file://{tmp_path}", "lag": {"max_records": 10}})
 
@@ -58,7 +60,7 @@ def test_it_is_brought_by_airflows_notifiers_and_by_functions(
 
     monkeypatch.setattr(lag, "kafka_extra", lambda kafka: {})
     monkeypatch.setattr(lag, "akafka_extra", extra)
-    monkeypatch.setattr(lag, "measure_lag", lambda target, extra, moments: report(partition(50)))
+    monkeypatch.setattr(lag, "measure_lag", lambda target, extra, roots, moments: report(partition(50)))
     called: list[Alert] = []
     Page.sent = []
     notifier = LagNotifier(stream=spec, to=[Page("{{ alert.subject }}"), called.append])
@@ -99,7 +101,7 @@ def test_a_recipient_that_fails_keeps_no_other_from_being_told_and_fails_the_not
 
     monkeypatch.setattr(lag, "kafka_extra", lambda kafka: {})
     monkeypatch.setattr(lag, "akafka_extra", extra)
-    monkeypatch.setattr(lag, "measure_lag", lambda target, extra, moments: report(partition(50)))
+    monkeypatch.setattr(lag, "measure_lag", lambda target, extra, roots, moments: report(partition(50)))
     called: list[Alert] = []
     notifier = LagNotifier(stream=spec, to=[broken, called.append])
     context: Any = {}
@@ -116,7 +118,7 @@ def test_a_measurement_that_hangs_is_told_and_keeps_nothing_of_the_triggerer(
 
     answers = threading.Event()
 
-    def hang(target: Any, extra: Any, moments: Any) -> Any:
+    def hang(target: Any, extra: Any, roots: Any, moments: Any) -> Any:
         answers.wait(60)
         return report(partition(50))
 

@@ -24,7 +24,7 @@ def here(monkeypatch: pytest.MonkeyPatch, found: LagReport | Exception) -> list[
     """Let a measurement in the worker find this; return the list of what is measured."""
     measured: list[LagTarget] = []
 
-    def measure(target: LagTarget, extra: Any, moments: Any) -> LagReport:
+    def measure(target: LagTarget, extra: Any, roots: Any, moments: Any) -> LagReport:
         measured.append(target)
         if isinstance(found, Exception):
             raise found

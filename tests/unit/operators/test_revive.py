@@ -10,11 +10,13 @@ import pytest
 from airflow.sdk.exceptions import AirflowSkipException, TaskDeferred
 
 from airflow_stream_provider.control import ControlLog, make_root
+from airflow_stream_provider.control.sample_file import SampleFile
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.monitoring.samples import LagSample, append
 from airflow_stream_provider.operators.revive import ReviveStreamOperator
 from airflow_stream_provider.spec.stream import StreamSpec
+from devstack.control_folder import folder_of
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import OLD, RUNNING, STARTED, STOPPED, failed, submitted, write
 from tests.support.tasks import context, run
@@ -42,7 +44,7 @@ def test_a_stream_that_was_never_deployed_is_skipped(spec: StreamSpec) -> None:
 
 def test_one_that_is_alive_since_the_last_look_is_skipped_at_once(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *RUNNING)
-    append(log.store, LagSample(time.time(), counters={OLD: 1}))
+    append(SampleFile(folder_of(log)), LagSample(time.time(), counters={OLD: 1}))
     beat(log, 2)
     with pytest.raises(AirflowSkipException, match="orders-1-aaaa holds it, and its driver is alive"):
         revive(spec)
@@ -50,7 +52,7 @@ def test_one_that_is_alive_since_the_last_look_is_skipped_at_once(spec: StreamSp
 
 def test_one_that_may_be_dead_is_watched_first(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *RUNNING)
-    append(log.store, LagSample(time.time(), counters={OLD: 2}))
+    append(SampleFile(folder_of(log)), LagSample(time.time(), counters={OLD: 2}))
     beat(log, 2)
     with pytest.raises(TaskDeferred) as deferred:
         revive(spec)
@@ -65,7 +67,7 @@ def test_one_that_has_beaten_since_a_look_of_long_ago_is_watched_first(
 ) -> None:
     """Found by a review: it may have been silent for most of that time."""
     write(log, *RUNNING)
-    append(log.store, LagSample(time.time() - age, counters={OLD: 1}))
+    append(SampleFile(folder_of(log)), LagSample(time.time() - age, counters={OLD: 1}))
     beat(log, 2)
     with pytest.raises(TaskDeferred):
         revive(spec)
@@ -90,7 +92,7 @@ def test_one_that_has_failed_is_declared_and_submitted_again(
 
 def test_nothing_is_done_on_a_part_of_a_log(spec: StreamSpec, log: ControlLog) -> None:
     write(log, *RUNNING, failed(OLD))
-    (log.store.folder / "log" / f"{4:020d}.json").write_bytes(b"torn")
+    (folder_of(log) / "log" / f"{4:020d}.json").write_bytes(b"torn")
     last = log.state.seq
     with pytest.raises(ControlLogDamaged):
         revive(spec)

@@ -16,6 +16,7 @@ from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, publ
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.runtime.launcher import main, private_copy
+from devstack.control_folder import folder_of
 from tests.support.control_root import new_log
 from tests.support.story import OLD, OLD_DEPLOYMENT, PREPARED, failed, record, write
 
@@ -32,7 +33,7 @@ def release(log: ControlLog, tmp_path: Path) -> Release:
     """A release whose script says that it ran, and its declared deployment."""
     script = tmp_path / "app.py"
     script.write_text(SAYS_SO.format(str(tmp_path / "ran")))
-    made = publish(log.store.folder, version="1", application=script)
+    made = publish(folder_of(log), version="1", application=script)
     write(log, record("declared", deployment=OLD_DEPLOYMENT, release=made.to_json(), policy={}, reason=""))
     return made
 

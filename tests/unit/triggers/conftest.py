@@ -25,7 +25,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[WatchedKafka]:
             found.closed += 1
 
     class Reader:
-        def __init__(self, client: Any) -> None:
+        def __init__(self, client: Any, roots: object) -> None:
             self.read = found.read
 
     async def extra(kafka: str) -> Any:

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.root import make_root
+from airflow_stream_provider.control.sample_file import KEPT, MOST, NAME, SampleFile
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged
-from airflow_stream_provider.monitoring.sample_file import KEPT, MOST, NAME, append, lines, shorten, tail
 
 
 @pytest.fixture
@@ -23,59 +23,61 @@ def folder(tmp_path: Path) -> Path:
 
 def test_the_newest_stay_and_nothing_else_is_left(folder: Path) -> None:
     for number in range(KEPT + 3):
-        append(folder, b"%d" % number)
-    assert len(lines(folder)) == KEPT + 3
-    shorten(folder)
-    kept = lines(folder)
+        SampleFile(folder).add(b"%d" % number)
+    assert len(SampleFile(folder).all()) == KEPT + 3
+    SampleFile(folder).shorten()
+    kept = SampleFile(folder).all()
     assert (len(kept), kept[0], kept[-1]) == (KEPT, b"3", b"%d" % (KEPT + 2))
     assert not list((folder / "incoming").iterdir())
-    append(folder, b"new")
-    assert tail(folder, 100)[-1] == b"new"
+    SampleFile(folder).add(b"new")
+    assert SampleFile(folder).last(100)[-1] == b"new"
 
 
 def test_a_file_that_is_too_large_is_halved_by_who_appends(folder: Path) -> None:
     line = b"x" * 2**18
     for _ in range(MOST // 2**18 + 1):
-        append(folder, line)
+        SampleFile(folder).add(line)
     assert (folder / NAME).stat().st_size < MOST
-    assert set(lines(folder)) == {line}
+    assert set(SampleFile(folder).all()) == {line}
 
 
 def test_one_that_nobody_of_us_wrote_is_cut_down(folder: Path) -> None:
     (folder / NAME).touch()
     os.truncate(folder / NAME, 2**34)  # sparse
     with pytest.raises(Damaged, match="is larger than"):
-        lines(folder)
-    append(folder, b"{}")
+        SampleFile(folder).all()
+    SampleFile(folder).add(b"{}")
     assert (folder / NAME).stat().st_size < MOST
-    assert tail(folder)[-1] == b"{}"
+    assert SampleFile(folder).last(100)[-1] == b"{}"
 
 
 @pytest.mark.parametrize("make", [lambda p: p.symlink_to("/etc/passwd"), os.mkfifo, Path.mkdir])
 def test_what_is_no_regular_file_is_neither_read_nor_written(folder: Path, make: object) -> None:
     make(folder / NAME)  # type: ignore[operator]
-    for use in (tail, lines, lambda each: append(each, b"{}")):
+    samples = SampleFile(folder)
+    for use in (lambda: samples.last(100), samples.all, lambda: samples.add(b"{}")):
         with pytest.raises(Damaged, match="is not a regular file"):
-            use(folder)
+            use()
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
 def test_the_group_may_write_it(folder: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
-        append(folder, b"{}")
+        SampleFile(folder).add(b"{}")
         assert (folder / NAME).stat().st_mode & 0o777 == 0o660
         for number in range(KEPT):
-            append(folder, b"%d" % number)
-        shorten(folder)
+            SampleFile(folder).add(b"%d" % number)
+        SampleFile(folder).shorten()
     finally:
         os.umask(before)
     assert (folder / NAME).stat().st_mode & 0o777 == 0o660
 
 
 def test_a_folder_that_is_away_is_no_stream_without_samples(folder: Path) -> None:
-    assert lines(folder) == tail(folder) == []
+    samples = SampleFile(folder)
+    assert samples.all() == samples.last(100) == []
     folder.rename(folder.with_name("unmounted"))
-    for use in (tail, lines, shorten, lambda each: append(each, b"{}")):
+    for use in (lambda: samples.last(100), samples.all, samples.shorten, lambda: samples.add(b"{}")):
         with pytest.raises(ControlUnavailable):
-            use(folder)
+            use()

@@ -1,0 +1,137 @@
+"""The file of a stream's samples, `lag.jsonl`: one JSON object a line, appended, so that a look costs one line.
+
+A line that a killed writer, a full disk or a power cut has left torn is skipped by every reader, and so is an empty
+one: each writer begins a line of its own. Nothing is synced: what a power cut takes counts as not looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from airflow_stream_provider.control.disk import FILE_MODE, read_file, unavailable, write_new
+from airflow_stream_provider.lifecycle.errors import Damaged
+
+NAME = "lag.jsonl"
+# Lines that `shorten` leaves. With one look a minute: eight hours.
+KEPT = 500
+# Bytes: a longer file is shortened to half of that at the next append. And what a reader loads at most.
+MOST = 8 * 2**20
+READ_LIMIT = 2 * MOST
+
+
+class SampleFile:
+    """The samples of one stream in its folder; implements `Samples`.
+
+    :param folder: the stream's folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def add(self, line: bytes) -> None:
+        """Add a line; see `Samples.add`.
+
+        :raises ControlUnavailable: it may not have been written, or only a part of it.
+        """
+        with unavailable(self._folder):
+            with _opened(self._folder, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as handle:
+                if os.fstat(handle).st_mode & 0o777 != FILE_MODE:
+                    with contextlib.suppress(PermissionError):  # another user of the group made it
+                        os.fchmod(handle, FILE_MODE)
+                # In one call, so that no other writer comes in between.
+                data = b"\n" + line + b"\n"
+                if os.write(handle, data) != len(data):
+                    raise OSError(errno.ENOSPC, "no space is left for a sample")
+                size = os.fstat(handle).st_size
+            if size > MOST:
+                self.shorten()
+
+    def last(self, size: int) -> list[bytes]:
+        """Return the last lines, oldest first; see `Samples.last`.
+
+        :raises ControlUnavailable: the folder cannot be read now.
+        :raises Damaged: the file is no regular file.
+        """
+        with unavailable(self._folder):
+            try:
+                with _opened(self._folder, os.O_RDONLY) as handle:
+                    end = os.fstat(handle).st_size
+                    data = os.pread(handle, size, max(0, end - size))
+            except FileNotFoundError:
+                os.stat(self._folder / "log")  # a folder that is not mounted is no stream without samples
+                return []
+        return _lines(data)
+
+    def all(self) -> list[bytes]:
+        """Return all lines, oldest first.
+
+        :raises ControlUnavailable: the folder cannot be read now.
+        :raises Damaged: the file is no regular file, or larger than any that this package leaves.
+        """
+        with unavailable(self._folder):
+            try:
+                return _lines(read_file(self._folder / NAME, READ_LIMIT))
+            except FileNotFoundError:
+                os.stat(self._folder / "log")
+                return []
+
+    def shorten(self) -> None:
+        """Leave the last KEPT lines, or fewer where they are long; a sample that is added meanwhile may be lost.
+
+        :raises ControlUnavailable: the file cannot be read or replaced now.
+        """
+        whole = True
+        try:
+            found = self.all()
+        except Damaged:
+            whole, found = False, self.last(MOST // 2)[1:]
+        kept = found[-KEPT:]
+        while sum(map(len, kept)) > MOST // 2:
+            kept = kept[len(kept) // 2 + 1 :]
+        if whole and len(kept) == len(found):
+            return
+        temporary = self._folder / "incoming" / f"new.{NAME}.{uuid.uuid4().hex}"
+        with unavailable(self._folder):
+            try:
+                write_new(temporary, b"".join(line + b"\n" for line in kept))
+                temporary.replace(self._folder / NAME)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    temporary.unlink()
+                raise
+
+
+def _lines(data: bytes) -> list[bytes]:
+    return [line for line in data.split(b"\n") if line]
+
+
+@contextlib.contextmanager
+def _opened(folder: Path, flags: int) -> Iterator[int]:
+    path = folder / NAME
+    try:
+        # Without O_NONBLOCK a pipe with this name would block for ever.
+        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.EISDIR, errno.ELOOP):
+            raise _damaged(path) from error
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise _damaged(path)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _damaged(path: Path) -> Damaged:
+    return Damaged(
+        f"{path} is not a regular file.",
+        next_step="Nothing of this package makes such a thing: find out who did, and remove it.",
+        path=str(path),
+    )
