@@ -11,6 +11,7 @@ from typing import Any
 from airflow_stream_provider.lifecycle.errors import RuleBroken, StreamError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.lifecycle.proof import Proof
 from airflow_stream_provider.lifecycle.prune import prune
 from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
 from airflow_stream_provider.lifecycle.release import Release
@@ -126,10 +127,12 @@ class _Draft:
     def request(self, name: str, stage: RequestStage, **changes: Any) -> None:
         self.requests[name] = replace(self.requests[name], stage=stage, **changes)
 
-    def free(self, name: str, how: HoldEnd, ends: Any = None) -> None:
+    def free(self, name: str, how: HoldEnd, r: Record, ends: Any = None) -> None:
         """If `name` held, nobody holds from here on. An open request to stop is then done, whatever ended the hold."""
         if self.holder != name:
             return
+        found = self.incarnations[name]
+        self.incarnations[name] = replace(found, proof=found.proof.after(r.kind, r.get("committed")))
         self.holder, self.last_end = None, how
         # No rule is about the `ends` of a failure: a record of an older version may hold anything there.
         self.ends = ends if isinstance(ends, dict) else {}
@@ -183,7 +186,7 @@ def _ready(draft: _Draft, r: Record) -> None:
 def _released(draft: _Draft, r: Record) -> None:
     completed = r["boundary"] == Boundary.COMPLETED.value
     draft.incarnation(r["incarnation"], IncarnationState.STANDBY if completed else IncarnationState.INTERRUPTED)
-    draft.free(r["incarnation"], HoldEnd.RELEASED, r.get("ends"))
+    draft.free(r["incarnation"], HoldEnd.RELEASED, r, r.get("ends"))
     if r.get("to") is not None:
         draft.request(r["request"], RequestStage.RELEASED, ends=draft.ends)
 
@@ -195,11 +198,19 @@ def _acquired(draft: _Draft, r: Record) -> None:
     if draft.deployments[deployment].previous is None:
         draft.deployment(deployment, previous=deployment_of(draft.last_holder or ""))
     draft.request(r["request"], RequestStage.DONE if appointed else RequestStage.TAKEN_BACK)
-    draft.incarnation(name, IncarnationState.HOLDER, epoch=r["epoch"])
+    draft.incarnation(name, IncarnationState.HOLDER, epoch=r["epoch"], proof=_proof_so_far(draft, deployment))
     draft.holder = draft.last_holder = name
     draft.last_end, draft.epoch = None, r["epoch"]
     if appointed:
         draft.held_from = r.seq
+
+
+def _proof_so_far(draft: _Draft, deployment: str) -> Proof:
+    """What the holders of a deployment's release have shown, which the newest of them tells: `prune` keeps that one."""
+    release = draft.deployments[deployment].release.hash
+    held = (i for i in draft.incarnations.values() if i.epoch)
+    same = [i for i in held if draft.deployments[i.deployment].release.hash == release]
+    return max(same, key=lambda i: i.epoch).proof if same else Proof()
 
 
 def _fencing(draft: _Draft, r: Record) -> None:
@@ -209,7 +220,7 @@ def _fencing(draft: _Draft, r: Record) -> None:
 
 def _fenced(draft: _Draft, r: Record) -> None:
     draft.incarnation(r["incarnation"], IncarnationState.FENCED, reason=r["reason"])
-    draft.free(r["incarnation"], HoldEnd.FENCED)
+    draft.free(r["incarnation"], HoldEnd.FENCED, r)
 
 
 def _aborted(draft: _Draft, r: Record) -> None:
@@ -224,29 +235,18 @@ def _failed(draft: _Draft, r: Record) -> None:
             _standby(draft, r)
         interrupted = r.get("boundary") == Boundary.INTERRUPTED.value
         after = IncarnationState.INTERRUPTED if interrupted else IncarnationState.FAILED
-        unproven = held and r.get("committed") is False and not _is_sound(draft, name)
-        draft.incarnation(name, after, reason=r["reason"], unproven=unproven)
-        draft.free(name, HoldEnd.FAILED, r.get("ends"))
+        draft.incarnation(name, after, reason=r["reason"])
+        draft.free(name, HoldEnd.FAILED, r, r.get("ends"))
     twins = (i for i in draft.incarnations.values() if i.deployment == deployment)
     if held or all(twin.state.terminal for twin in twins):
         draft.end(deployment, DeploymentEnd.FAILED, r.seq, reason=r["reason"])
     # Otherwise a relaunched twin failed beside another driver: the deployment lives on.
 
 
-def _is_sound(draft: _Draft, name: str) -> bool:
-    """Whether another holder of the same release has not failed uncommitted.
-
-    Told by the newest holder, too: of those of one release only that one is kept (`prune`).
-    """
-    release = draft.deployments[draft.incarnations[name].deployment].release.hash
-    others = (i for i in draft.incarnations.values() if i.id != name and i.epoch and not i.unproven)
-    return any(draft.deployments[other.deployment].release.hash == release for other in others)
-
-
 def _finished(draft: _Draft, r: Record) -> None:
     name = r["incarnation"]
     draft.incarnation(name, IncarnationState.FINISHED)
-    draft.free(name, HoldEnd.FINISHED, r.get("ends"))
+    draft.free(name, HoldEnd.FINISHED, r, r.get("ends"))
     draft.end(draft.incarnations[name].deployment, DeploymentEnd.FINISHED, r.seq)
 
 

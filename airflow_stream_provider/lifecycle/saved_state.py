@@ -15,6 +15,7 @@ from typing import Any
 
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.lifecycle.proof import Proof
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import (
@@ -31,7 +32,7 @@ from airflow_stream_provider.lifecycle.state import (
 
 # Grows with every change of what `fold` makes of a log, or of which logs are folded: a state of another format is not
 # used.
-FORMAT = 8
+FORMAT = 9
 
 
 def dump(state: StreamState) -> bytes:
@@ -100,7 +101,12 @@ def _read_deployment(body: Mapping[str, Any]) -> Deployment:
 
 def _read_incarnation(body: Mapping[str, Any]) -> Incarnation:
     found = Incarnation(**body)
-    return replace(found, state=IncarnationState(found.state), queries=tuple(found.queries))
+    return replace(
+        found,
+        state=IncarnationState(found.state),
+        queries=tuple(found.queries),
+        proof=Proof(**body["proof"]),
+    )
 
 
 def _read_request(body: Mapping[str, Any]) -> Request:

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.lifecycle.proof import Proof
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.release import Release
 
@@ -136,8 +137,7 @@ class Incarnation:
     :param reason: why it failed or was fenced; empty otherwise.
     :param announced: number of the record that named it first.
     :param fencing: why somebody has begun to kill it; empty while nobody has. The driver itself does not act on it.
-    :param unproven: whether it held and failed before it had committed a batch, as it says itself, and so did every
-        holder of its release before it.
+    :param proof: what it, when its last hold ended, and the holders of its release before it have shown.
     """
 
     id: str
@@ -149,7 +149,7 @@ class Incarnation:
     reason: str = ""
     announced: int = 0
     fencing: str = ""
-    unproven: bool = False
+    proof: Proof = field(default_factory=Proof)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,9 @@ def fence(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome | None, rea
     """
     if _is_dead(snapshot, incarnation, outcome):
         evidence = {} if outcome is None else dict(outcome.evidence)
-        return Append(Kind.FENCED, {"incarnation": incarnation, "reason": reason, "evidence": evidence})
+        fields = {"incarnation": incarnation, "reason": reason, "evidence": evidence}
+        committed = _has_committed(snapshot, incarnation)
+        return Append(Kind.FENCED, fields if committed is None else {**fields, "committed": committed})
     found = snapshot.state.incarnations.get(incarnation)
     if found is not None and not found.fencing:
         return Append(Kind.FENCING, {"incarnation": incarnation, "reason": reason})
@@ -40,6 +42,16 @@ def _is_dead(snapshot: Snapshot, incarnation: str, outcome: WaitOutcome | None) 
     # What counted as dead because it could not write may have been back, and have acquired, since.
     writes = snapshot.state.may_write(incarnation) and outcome.evidence.get(MAY_WRITE) is False
     return not writes and not outcome.outdated(incarnation, snapshot.counter(incarnation))
+
+
+def _has_committed(snapshot: Snapshot, incarnation: str) -> bool | None:
+    """Whether a holder has committed a batch, by its last heartbeat; None when that does not tell of this hold."""
+    beat = snapshot.heartbeats.get(incarnation)
+    if snapshot.state.holder != incarnation or beat is None:
+        return None
+    if any(query.commits for query in beat.queries):
+        return True
+    return False if beat.queries and beat.epoch == snapshot.state.epoch else None
 
 
 def may_fence(snapshot: Snapshot, incarnation: str) -> bool:

@@ -10,6 +10,7 @@ from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import live_standby, may_abort
 from airflow_stream_provider.lifecycle.state import (
     Deployment,
+    Incarnation,
     Request,
     RequestStage,
     StreamPhase,
@@ -52,8 +53,8 @@ def recovery_step(
 
     A stream that was stopped on request, has finished or was never started is left alone. Only a release that has run
     the stream before is appointed here; only an upgrade puts a new release in charge. It is the one that held last: an
-    outage does not bring back an older release, which only follows one that failed before it committed anything, or one
-    that a roll-back has put aside.
+    outage does not bring back an older release, which only follows one that never commits (`Proof.never`), or one that
+    a roll-back has put aside.
 
     :param alive: by incarnation, and by deployment for one without a live driver in the log: True when its heartbeat
         moves or the cluster says that it runs; False when the cluster says that it is gone or its heartbeat stood
@@ -158,13 +159,17 @@ def _proven(state: StreamState) -> set[str]:
 
 
 def _deployment_to_run_again(state: StreamState) -> str:
-    """Return the deployment that held last; before a release all of whose holders failed uncommitted, an older one.
+    """Return the deployment that held last; instead of one of a release that never commits, that of an older one.
 
     What a roll-back has declared instead of it comes first: a watch that brought up the other would race with it.
     """
     chosen = wanted_instead(state)
     if chosen is not None:
         return chosen.id
-    held = sorted((i for i in state.incarnations.values() if i.epoch), key=lambda i: i.epoch)
-    sound = {_hash(state, i.deployment) for i in held if not i.unproven}
-    return next((i for i in reversed(held) if _hash(state, i.deployment) in sound), held[-1]).deployment
+    newest = {_hash(state, i.deployment): i for i in sorted(state.incarnations.values(), key=_epoch) if i.epoch}
+    sound = [i for i in newest.values() if not i.proof.never]
+    return max(sound or newest.values(), key=_epoch).deployment
+
+
+def _epoch(incarnation: Incarnation) -> int:
+    return incarnation.epoch

@@ -206,6 +206,7 @@ class Acts:
             "ends": described(ends),
             "request": request,
             "to": to,
+            "committed": self._heartbeat.committed,
         }
         if to is None:
             self._offsets.flush(self._queries.progress, FLUSH_SECONDS)
@@ -269,7 +270,8 @@ class Acts:
         if not self.terminating:
             self._offsets.flush(self._queries.progress, FLUSH_SECONDS)
         ends = described(self._queries.ended())
-        record = self._control.record(Kind.FINISHED, incarnation=self._incarnation, ends=ends)
+        fields = {"incarnation": self._incarnation, "ends": ends, "committed": self._heartbeat.committed}
+        record = self._control.record(Kind.FINISHED, **fields)
 
         def build(state: StreamState) -> Record | None:
             return record if state.holder == self._incarnation and not self.terminating else None

@@ -61,8 +61,9 @@ def ready(id: str, name: str) -> Record:
     return record("ready", request=id, incarnation=name)
 
 
-def released(name: str, id: str | None, to: str | None, boundary: str = "completed") -> Record:
-    return record("released", incarnation=name, request=id, to=to, boundary=boundary, ends={"a": {"batch": 7}})
+def released(name: str, id: str | None, to: str | None, boundary: str = "completed", **fields: Any) -> Record:
+    ends = {"a": {"batch": 7}}
+    return record("released", incarnation=name, request=id, to=to, boundary=boundary, ends=ends, **fields)
 
 
 def acquired(name: str, id: str, epoch: int) -> Record:
@@ -73,8 +74,8 @@ def fencing(name: str, reason: str = "why") -> Record:
     return record("fencing", incarnation=name, reason=reason)
 
 
-def fenced(name: str, reason: str = "dead", evidence: str = "the cluster says so") -> Record:
-    return record("fenced", incarnation=name, reason=reason, evidence=evidence)
+def fenced(name: str, reason: str = "dead", evidence: str = "the cluster says so", **fields: Any) -> Record:
+    return record("fenced", incarnation=name, reason=reason, evidence=evidence, **fields)
 
 
 def aborted(id: str, *, by: str = "somebody", at: float = 100.0, name: str | None = None) -> Record:

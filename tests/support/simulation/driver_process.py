@@ -19,7 +19,12 @@ class ShortHeartbeat(Heartbeat):
 
     def to_json(self) -> bytes:
         queries = b",".join(
-            b'{"name": "%s", "batch": %s}' % (each.name.encode(), str(each.batch).encode().replace(b"None", b"null"))
+            b'{"name": "%s", "batch": %s, "commits": [%s]}'
+            % (
+                each.name.encode(),
+                str(each.batch).encode().replace(b"None", b"null"),
+                b'{"at": 1.0}' if each.commits else b"",
+            )
             for each in self.queries
         )
         text = b'{"counter": %d, "at": %.1f, "submission": "%s", "seq": %d, "epoch": %d, "queries": [%s]}'

@@ -67,7 +67,7 @@ class Liveness:
         expect(now - self._released_since <= TAKE_BACK_BOUND, "take-back", request)
 
     def _is_tried_in_vain(self) -> bool:
-        """Whether only people know that what ran last never commits: a holder of it did not fail, or all others did."""
+        """Whether only people know that what ran last never commits: of a holder of it nobody knows, or of no other."""
         oracle = self.oracle
         last = oracle.hashes.get(deployment_of(oracle.last or ""))
-        return oracle.holder is None and last == hash_of(BAD) and (last in oracle.sound or not oracle.sound)
+        return oracle.holder is None and last == hash_of(BAD) and (last in oracle.unknown or not oracle.sound)

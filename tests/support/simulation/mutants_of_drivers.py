@@ -10,6 +10,7 @@ import pytest
 
 from airflow_stream_provider.lifecycle import fold as folding
 from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
+from airflow_stream_provider.lifecycle.proof import Proof
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime import agent
@@ -172,6 +173,13 @@ def a_release_that_never_commits_is_tried_for_ever(patch: pytest.MonkeyPatch) ->
 @MUTANTS.found_as("no-downgrade", "runs-again")
 def a_release_that_has_committed_counts_as_one_that_never_did(patch: pytest.MonkeyPatch) -> None:
     with_committed(patch, False)
+
+
+@MUTANTS.found_as("runs-again")
+def whoever_has_not_failed_counts_as_one_that_has_committed(patch: pytest.MonkeyPatch) -> None:
+    """As it was: of all ends but its own `failed`, nobody asked whether the driver had committed."""
+    after = Proof.after
+    patch.setattr(Proof, "after", lambda self, kind, said: after(self, kind, said if kind == Kind.FAILED else True))
 
 
 @MUTANTS.found_as("no-gap")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -21,6 +23,8 @@ PERSON = "on-call"
 REVIVE = "orders__revive"
 # Between two looks of the watch, with what holds up the second, and the process that acts upon it.
 LATELY_SECONDS = 60.0
+# After so many holders that failed or were fenced without a commit, their release is given up.
+SEVERAL = 3
 ENDS = (Kind.RELEASED, Kind.FAILED, Kind.FINISHED, Kind.FENCED)
 
 
@@ -52,9 +56,13 @@ class Oracle:
         self.last: str | None = None
         self.free_since = 0.0
         self.proven: set[str] = set()
-        # Releases of which a holder did not fail before its first commit.
+        # Releases of which a holder has committed a batch, so that somebody can know it.
         self.sound: set[str] = set()
-        self.failed_last = False
+        # Those of which a holder has failed, how many of theirs have failed or were fenced, and those with a holder of
+        # which nobody can know whether it had committed.
+        self.failed: set[str] = set()
+        self.in_vain: Counter[str] = Counter()
+        self.unknown: set[str] = set()
         self.to_be_fenced: set[str] = set()
 
     def look(self) -> None:
@@ -103,8 +111,7 @@ class Oracle:
         self._bound_listings(record)
         if record.kind in ENDS and record.get("incarnation") == self.holder and self.holder is not None:
             asked_to_stop = any(r.get("to") is None for id, r in self.asked.items() if id not in self.over)
-            if record.kind != Kind.FAILED or self._has_committed(self.holder):
-                self.sound.add(self.hashes[deployment_of(self.holder)])
+            self._note_the_end(record)
             self.wanted = not (asked_to_stop or record.kind == Kind.FINISHED)
             self.holder, self.free_since = None, self.world.now
             self.over |= {id for id, r in self.asked.items() if r.get("to") is None}
@@ -112,6 +119,17 @@ class Oracle:
             self.lost.add(record.get("incarnation") or "nobody")
         if record.kind in (Kind.FAILED, Kind.RELEASED) and record.get("boundary") == "interrupted":
             self.torn.add(record["incarnation"])
+
+    def _note_the_end(self, r: Record) -> None:
+        release = self.hashes[deployment_of(r["incarnation"])]
+        if self._has_committed(r):
+            self.sound.add(release)
+        if r.kind in (Kind.FAILED, Kind.FENCED):
+            self.in_vain[release] += 1
+        if r.kind == Kind.FAILED:
+            self.failed.add(release)
+        if r.get("committed") is None:
+            self.unknown.add(release)
 
     def _bound_listings(self, record: Record) -> None:
         if self.world.data is None:
@@ -169,7 +187,12 @@ class Oracle:
         if self.last is None or self.hashes[last] == wanted:
             return
         slow = self.world.now - self.free_since >= COME_UP_SECONDS / 2  # by the clock of another machine
-        expect(self.failed_last or slow or self._put_aside(last), "no-downgrade", f"{to} after {last}")
+        vain = self._never_commits(self.hashes[last])
+        expect(vain or slow or self._put_aside(last), "no-downgrade", f"{to} after {last}")
+
+    def _never_commits(self, release: str) -> bool:
+        """Whether an older release may follow this one: one failure tells, or several that were fenced."""
+        return release not in self.sound and (release in self.failed or self.in_vain[release] >= SEVERAL)
 
     def _ready(self, r: Record) -> None:
         expect(r["request"] not in self.over, "open-request", r)
@@ -202,7 +225,7 @@ class Oracle:
             waited = driver.clock - driver.queries.stopped_at
             expect(waited >= driver.policy.take_back_seconds or not self.world.data, "take-back-waits", waited)
         self.holder, self.epoch = me, self.epoch + 1
-        self.last, self.failed_last = me, False
+        self.last = me
         self.proven.add(self.hashes[deployment_of(me)])
         self.over.add(request)
         if me == to:
@@ -229,16 +252,20 @@ class Oracle:
         error = r.get("error", "")
         broken = r["reason"] == "The runtime itself failed" or error.startswith("RuleBroken")
         expect(not broken, "no-surprise", error)
-        self.failed_last |= r.get("incarnation") == self.last and not self._has_committed(r["incarnation"])
         live = [i for i in self.state.of_deployment(r["deployment"]) if not i.state.terminal]
         if r.get("incarnation") == self.holder or not live:
             self._give_up(r["deployment"])
             self.ended.add(r["deployment"])
 
-    def _has_committed(self, incarnation: str) -> bool:
-        """Whether a driver has committed a batch that it must know of: it asks its queries when it renews its lease."""
-        data, driver = self.world.data, self.world.drivers[incarnation]
-        since = self.world.now - driver.policy.lease_seconds
+    def _has_committed(self, r: Record) -> bool:
+        """Whether a holder has committed a batch, in truth, that who says how it ended must know of.
+
+        It asks its queries when it renews its lease; of one that is fenced, only its last heartbeat tells.
+        """
+        data, driver = self.world.data, self.world.drivers[r["incarnation"]]
+        if r.kind == Kind.FENCED and (driver.incarnation in self.world.torn_beats or r.by == PERSON):
+            return False
+        since = (driver.beat_at if r.kind == Kind.FENCED else self.world.now) - driver.policy.lease_seconds
         mine = (b.committed_at for b in (data.batches if data else ()) if b.runs and b.runs[-1].driver is driver)
         return any(at is not None and at < since for at in mine)
 

@@ -20,6 +20,7 @@ STORIES = [
     story.TAKEN_BACK,
     story.STOPPED,
     [*story.RUNNING, story.failed(story.OLD), story.stopped("enough")],
+    [*story.HANDED_OVER, story.failed(story.NEW, committed=False)],
     [*story.HANDED_OVER, story.failed(story.NEW, boundary="interrupted"), story.retired(story.OLD_DEPLOYMENT)],
 ]
 

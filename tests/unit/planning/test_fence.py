@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.fence import fence, fence_first, may_fence
@@ -76,6 +76,36 @@ def test_one_that_was_lost_as_a_standby_and_holds_since_is_not_fenced_as_a_stand
 def test_the_record_carries_the_evidence_and_the_reason() -> None:
     step = fence(snapshot(*RUNNING), OLD, WaitOutcome(Ended.DEAD, OLD, evidence=GONE), "why")
     assert step == Append("fenced", {"incarnation": OLD, "reason": "why", "evidence": GONE})
+
+
+COMMITTED = QueryProgress("a", batch=7, commits=(Commit(1.0),))
+IDLE = QueryProgress("a", batch=7)
+
+
+@pytest.mark.parametrize(
+    ("beat", "said"),
+    [
+        (Heartbeat(epoch=1, queries=(COMMITTED, IDLE)), {"committed": True}),
+        (Heartbeat(epoch=1, queries=(IDLE,)), {"committed": False}),
+        (Heartbeat(epoch=0, queries=(IDLE,)), {}),
+        (Heartbeat(epoch=1), {}),
+        (None, {}),
+    ],
+    ids=["has committed", "has not", "from before its hold", "says nothing of queries", "none"],
+)
+def test_the_record_says_whether_the_holder_had_committed(beat: Heartbeat | None, said: dict[str, Any]) -> None:
+    dead = WaitOutcome(Ended.DEAD, OLD, evidence=GONE)
+    look = replace(snapshot(*RUNNING), heartbeats={OLD: beat} if beat else {})
+    step = fence(look, OLD, dead, "why")
+    assert step == Append("fenced", {"incarnation": OLD, "reason": "why", "evidence": GONE, **said})
+    # Of a standby it says nothing.
+    standby = fence(
+        replace(snapshot(*PREPARED), heartbeats={NEW: Heartbeat(epoch=1, queries=(COMMITTED,))}),
+        NEW,
+        WaitOutcome(Ended.DEAD, NEW, evidence=GONE),
+        "why",
+    )
+    assert standby == Append("fenced", {"incarnation": NEW, "reason": "why", "evidence": GONE})
 
 
 def test_the_counter_is_watched_for_the_lease_of_that_driver() -> None:

@@ -286,15 +286,54 @@ def test_an_older_release_follows_one_that_failed_uncommitted(committed: bool | 
     assert step.fields["release"]["hash"] == hash_of({"1": OLD_DEPLOYMENT, "2": NEW_DEPLOYMENT}[version])
 
 
-def test_an_outage_of_a_day_does_not_bring_back_an_older_release() -> None:
-    """Found by a review: the holder that had proven the release was forgotten after a hundred tries in the outage."""
-    story = [*HANDED_OVER, fenced(NEW), failed(None, NEW_DEPLOYMENT)]
-    for number in range(120):
+def failing(tries: int) -> list[Record]:
+    """Tries of the new release that come to hold and fail before they have committed anything."""
+    story: list[Record] = []
+    for number in range(tries):
         release = {"version": "2", "hash": hash_of(NEW_DEPLOYMENT)}
         tried, *more, acquires, _killed, _ended = held(1 + number, 200.0)
         tried = replace(tried, fields={**tried.fields, "release": release})
         story += [tried, *more, acquires, failed(acquires["incarnation"], committed=False)]
-    state = play(story)
+    return story
+
+
+KILLED = [fenced(NEW, committed=False), failed(None, NEW_DEPLOYMENT)]
+
+
+@pytest.mark.parametrize(
+    ("ends", "tries", "release"),
+    [
+        (KILLED, 0, NEW_DEPLOYMENT),
+        (KILLED, 1, OLD_DEPLOYMENT),
+        ([released(NEW, None, None, committed=False), retired(NEW_DEPLOYMENT)], 1, OLD_DEPLOYMENT),
+        ([fenced(NEW, committed=True), failed(None, NEW_DEPLOYMENT)], 129, NEW_DEPLOYMENT),
+        ([fenced(NEW), failed(None, NEW_DEPLOYMENT)], 2, NEW_DEPLOYMENT),
+        ([fenced(NEW), failed(None, NEW_DEPLOYMENT)], 3, OLD_DEPLOYMENT),
+        ([released(NEW, None, None), retired(NEW_DEPLOYMENT)], 129, OLD_DEPLOYMENT),
+        ([failed(NEW)], 0, NEW_DEPLOYMENT),
+    ],
+    ids=[
+        "killed",
+        "and fails",
+        "drained",
+        "had committed",
+        "unknown",
+        "fails 3 times",
+        "for a day",
+        "by an old driver",
+    ],
+)
+def test_a_release_of_which_nobody_has_seen_a_commit_does_not_keep_the_older_one_out(
+    ends: list[Record], tries: int, release: str
+) -> None:
+    """Found by a review: a holder that was killed before its first commit counted as a proof of its release."""
+    state = play([*HANDED_OVER, *ends, *failing(tries)])
+    assert (state.illegal_count, release_to_run(state)) == (0, hash_of(release))
+
+
+def test_an_outage_of_a_day_does_not_bring_back_an_older_release() -> None:
+    """Found by a review: the holder that had proven the release was forgotten after a hundred tries in the outage."""
+    state = play([*HANDED_OVER, fenced(NEW, committed=True), failed(None, NEW_DEPLOYMENT), *failing(120)])
     assert (state.illegal_count, state.epoch, NEW in state.incarnations) == (0, 122, False)
     assert release_to_run(state) == hash_of(NEW_DEPLOYMENT)
 

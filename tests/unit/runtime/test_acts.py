@@ -303,3 +303,20 @@ def test_sigterm_lets_a_release_be_written_before_the_exit() -> None:
     driver.agent.offsets.withdraw = meanwhile  # type: ignore[method-assign]
     driver.work()
     assert driver.did == ["let go", QUICK_STOP, "released"]
+
+
+def finish(driver: FakeDriver) -> None:
+    driver.running().agent.script_finished()
+
+
+@pytest.mark.parametrize("committed", [True, False])
+@pytest.mark.parametrize(
+    ("story", "end"), [(READY, hand_over), (RUNNING, finish), (RUNNING, lose)], ids=["hands over", "finishes", "fails"]
+)
+def test_whoever_lets_go_says_whether_it_has_committed(
+    story: list[Record], end: Callable[[FakeDriver], None], committed: bool
+) -> None:
+    driver = FakeDriver(OLD, story)
+    driver.agent._heartbeat._proven = committed
+    end(driver)
+    assert driver.record()["committed"] is committed
