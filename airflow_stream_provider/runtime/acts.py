@@ -206,7 +206,7 @@ class Acts:
             "ends": described(ends),
             "request": request,
             "to": to,
-            "committed": self._heartbeat.committed,
+            "committed": self._has_committed(),
         }
         if to is None:
             self._offsets.flush(self._queries.progress, FLUSH_SECONDS)
@@ -270,7 +270,7 @@ class Acts:
         if not self.terminating:
             self._offsets.flush(self._queries.progress, FLUSH_SECONDS)
         ends = described(self._queries.ended())
-        fields = {"incarnation": self._incarnation, "ends": ends, "committed": self._heartbeat.committed}
+        fields = {"incarnation": self._incarnation, "ends": ends, "committed": self._has_committed()}
         record = self._control.record(Kind.FINISHED, **fields)
 
         def build(state: StreamState) -> Record | None:
@@ -291,6 +291,9 @@ class Acts:
         log.error("%s: %s", redact(reason), message_of(error))
         boundary, ends = self._cut_off() if self.running else (Boundary.COMPLETED, {})
         self.running = False
+        # Once it has let go, another driver may commit; then it has said in `released` what it had committed.
+        holds = self._control.state.holder == self._incarnation
+        committed = self._has_committed() if holds else self._heartbeat.committed
         fields = {
             "boundary": boundary.value,
             "deployment": self._deployment,
@@ -299,7 +302,7 @@ class Acts:
             "error": f"{type(error).__name__}: {message_of(error)}",
             # A warm driver may follow at once, before its machine sees the last commits.
             "ends": described(ends),
-            "committed": self._heartbeat.committed,
+            "committed": committed,
         }
 
         def build(state: StreamState) -> Record | None:
@@ -311,6 +314,9 @@ class Acts:
 
         self._control.append_patiently(build)
         self._process.halt()
+
+    def _has_committed(self) -> bool:
+        return self._queries.has_committed() or self._heartbeat.committed
 
     def _cut_off(self) -> tuple[Boundary, Mapping[str, QueryEnd]]:
         """Stop everything. INTERRUPTED: something may still write; this driver is fenced before another acquires."""

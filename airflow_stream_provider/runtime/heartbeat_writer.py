@@ -47,8 +47,7 @@ class HeartbeatWriter:
     def committed(self) -> bool:
         """Whether a query has committed a batch in this driver, in any hold, as far as Spark has said at a heartbeat.
 
-        Of a driver that ends within a second of its start nobody has asked: it counts as one that has not. Otherwise a
-        release that cannot be started would be tried for ever beside an older one that can.
+        It may be a second behind, and more while the control log is away: see `Queries.has_committed`.
         """
         return self._proven
 

@@ -98,6 +98,9 @@ class Queries(Protocol):
     def ended(self) -> Mapping[str, QueryEnd]:
         """Return by label where the queries stopped, all of which have ended; without those of unreadable logs."""
 
+    def has_committed(self) -> bool:
+        """Whether a query has committed a batch in this driver, in any hold; ask while nobody else may commit."""
+
     def hold(self) -> Sequence[Any]:
         """Start at once what the script adds from now on, and return the queries to `start`."""
 

@@ -73,6 +73,19 @@ class QueryGroup:
             _read_end(query, found)
         return found
 
+    def has_committed(self) -> bool:
+        """Whether a query has committed a batch in this driver, in any hold, as their checkpoints say.
+
+        What Spark says of its progress is up to a second old, and older while the control log is out of reach. Ask
+        while nobody else may commit: another driver's batches would count.
+        """
+        for query in self._gate.queries:
+            failures = self._failures.get(query.label)
+            if failures is not None:  # it was started
+                with suppress(CheckpointError):
+                    failures.prove(checkpoints.boundary(query.checkpoint).commit)
+        return any(failures.proven for failures in list(self._failures.values()))
+
     def hold(self) -> list[ManagedQuery]:
         """Start at once what the script adds from now on, and return the queries to `start`."""
         queries = self._gate.hold(self._start_one)
@@ -108,9 +121,10 @@ class QueryGroup:
         self._claim(query.checkpoint)
         # After a fence nobody can say what was committed, and Spark begins where this machine sees the logs end.
         checkpoints.list_anew(query.checkpoint)
+        begins = checkpoints.boundary(query.checkpoint).commit
         failures = self._failures_of(query.label)
         failures.tries()
-        failures.begins(checkpoints.boundary(query.checkpoint).commit)
+        failures.begins(begins)
         query.start_real()
 
     def stop(self, seconds: float) -> tuple[dict[str, QueryEnd], BoundaryMissed | None]:
@@ -138,8 +152,9 @@ class QueryGroup:
         stops = list(zip(queries, side_by_side(halt, queries)))
         ends = [end for _, end in stops]
         found = {q.label: end for q, end in stops if isinstance(end, QueryEnd) and not (q in over and end.quiet)}
-        for label, end in found.items():
-            self._failures_of(label).prove(end.batch)
+        for query, end in stops:
+            if isinstance(end, QueryEnd):
+                self._failures_of(query.label).prove(end.batch)
         misses = [end for end in ends if isinstance(end, BoundaryMissed)]
         # One that may still reach its boundary says more than one that never can.
         return found, min(misses, key=lambda missed: bool(missed.fields.get("never")), default=None)

@@ -90,6 +90,7 @@ class FakeQueries:
         self.stop_fails: Exception | None = None
         self.asked = 0
         self.committed: Mapping[str, int] = {}
+        self.proven = False
         self.required = False
         self._did = did
 
@@ -102,6 +103,9 @@ class FakeQueries:
 
     def ended(self) -> Mapping[str, QueryEnd]:
         return self.ends
+
+    def has_committed(self) -> bool:
+        return self.proven
 
     def hold(self) -> Sequence[Any]:
         self._did.append("hold")

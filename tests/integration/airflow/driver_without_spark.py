@@ -101,6 +101,9 @@ class Queries:
     def ended(self) -> Mapping[str, QueryEnd]:
         return {query.name: QueryEnd(completed=True, batch=query.batch) for query in self._queries}
 
+    def has_committed(self) -> bool:
+        return any(query.batch is not None for query in self._queries)
+
     def hold(self) -> Sequence[Query]:
         return self._queries
 

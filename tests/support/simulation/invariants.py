@@ -39,6 +39,7 @@ INVARIANTS = {
     "intent-first": "A task writes `fenced` only after `fencing`.",
     "heeds-the-fence": "A driver that reads that it was fenced ends in that turn, though a person erred.",
     "holder-commits": "Only the holder by the log commits a batch.",
+    "commits-told": "A holder that lets go or fails says truly whether it has committed a batch.",
     "no-gap": "Each batch begins, in each partition, where the one before it ended.",
     "no-double": "A batch is written twice only if its first run was cut off inside it.",
     "runs-again": "After the faults, a driver holds and commits within the bound, without a person.",

@@ -31,7 +31,8 @@ def released_before_the_queries_stop(patch: pytest.MonkeyPatch) -> None:
 
     def too_early(self: Acts, request: str | None, to: str | None) -> None:
         asked: dict[str, Any] = {"request": request, "to": to}
-        fields = {"incarnation": self._incarnation, "boundary": "completed", "ends": {}, **asked}
+        said = {"boundary": "completed", "ends": {}, "committed": self._has_committed()}
+        fields = {"incarnation": self._incarnation, **said, **asked}
         self._control.append_patiently(
             lambda state: self._control.record(Kind.RELEASED, **fields) if state.holder == self._incarnation else None
         )
@@ -180,6 +181,11 @@ def whoever_has_not_failed_counts_as_one_that_has_committed(patch: pytest.Monkey
     """As it was: of all ends but its own `failed`, nobody asked whether the driver had committed."""
     after = Proof.after
     patch.setattr(Proof, "after", lambda self, kind, said: after(self, kind, said if kind == Kind.FAILED else True))
+
+
+@MUTANTS.found_as("commits-told")
+def what_a_driver_has_committed_is_known_by_its_heartbeats_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Queries, "has_committed", lambda self: False)
 
 
 @MUTANTS.found_as("no-gap")

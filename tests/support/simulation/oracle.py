@@ -121,8 +121,11 @@ class Oracle:
             self.torn.add(record["incarnation"])
 
     def _note_the_end(self, r: Record) -> None:
-        release = self.hashes[deployment_of(r["incarnation"])]
-        if self._has_committed(r):
+        release, committed = self.hashes[deployment_of(r["incarnation"])], self._has_committed(r)
+        said = r.get("committed")
+        if r.kind != Kind.FENCED:
+            expect(said == committed or not self.world.data, "commits-told", f"{r['incarnation']} says {said}")
+        if committed:
             self.sound.add(release)
         if r.kind in (Kind.FAILED, Kind.FENCED):
             self.in_vain[release] += 1
@@ -260,14 +263,14 @@ class Oracle:
     def _has_committed(self, r: Record) -> bool:
         """Whether a holder has committed a batch, in truth, that who says how it ended must know of.
 
-        It asks its queries when it renews its lease; of one that is fenced, only its last heartbeat tells.
+        It knows all by its checkpoint; of one that is fenced, only its last heartbeat tells.
         """
-        data, driver = self.world.data, self.world.drivers[r["incarnation"]]
-        if r.kind == Kind.FENCED and (driver.incarnation in self.world.torn_beats or r.by == PERSON):
-            return False
-        since = (driver.beat_at if r.kind == Kind.FENCED else self.world.now) - driver.policy.lease_seconds
+        data, driver, until = self.world.data, self.world.drivers[r["incarnation"]], float("inf")
+        if r.kind == Kind.FENCED:
+            unread = driver.incarnation in self.world.torn_beats or r.by == PERSON
+            until = 0.0 if unread else driver.beat_at - driver.policy.lease_seconds
         mine = (b.committed_at for b in (data.batches if data else ()) if b.runs and b.runs[-1].driver is driver)
-        return any(at is not None and at < since for at in mine)
+        return any(at is not None and at < until for at in mine)
 
     def _finished(self, r: Record) -> None:
         self.ended.add(deployment_of(r["incarnation"]))

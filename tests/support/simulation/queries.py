@@ -44,6 +44,8 @@ class Queries:
 
     def __init__(self, driver: Driver) -> None:
         self.started = self.over = self.paused = self.pause_missed = self.stopping = False
+        # Whether it has committed a batch in this driver.
+        self.proven = False
         self.run: Run | None = None
         self.batch: int | None = None
         self.stopped_at = 0.0
@@ -62,6 +64,9 @@ class Queries:
 
     def ended(self) -> dict[str, QueryEnd]:
         return {} if self.batch is None else {self.label: QueryEnd(True, self.batch, checkpoint=CHECKPOINT)}
+
+    def has_committed(self) -> bool:
+        return self.proven
 
     def hold(self) -> Sequence[Queries]:
         return [self]
@@ -203,6 +208,6 @@ class Queries:
             while self.paused or self._errs():
                 here.point(0.2)
             data.commit(run)
-            self.run, self.batch = None, number
+            self.run, self.batch, self.proven = None, number, True
             number += 1
             here.point(BATCH_SECONDS)

@@ -22,6 +22,7 @@ from tests.support.story import (
     RUNNING,
     STARTED,
     STOPPING,
+    acquired,
     failed,
     fenced,
     requested,
@@ -317,6 +318,31 @@ def test_whoever_lets_go_says_whether_it_has_committed(
     story: list[Record], end: Callable[[FakeDriver], None], committed: bool
 ) -> None:
     driver = FakeDriver(OLD, story)
-    driver.agent._heartbeat._proven = committed
+    driver.queries.proven = committed
     end(driver)
     assert driver.record()["committed"] is committed
+
+
+def test_what_was_committed_while_the_control_log_was_away_is_said() -> None:
+    """Found by a review: no heartbeat was composed meanwhile, and an older release followed one that had committed."""
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.store.away = True
+    driver.clock.now += 5.0
+    driver.turn()
+    driver.queries.proven = True
+    driver.store.away = False
+    lose(driver)
+    assert (driver.record().kind, driver.record()["committed"]) == ("failed", True)
+
+
+def test_one_that_has_let_go_does_not_take_the_commits_of_others_for_its_own() -> None:
+    driver = FakeDriver(OLD, READY)
+    hand_over(driver)
+    write(driver.log, acquired(NEW, "up", 2))
+    driver.queries.proven = True
+    driver.queries.stopped_context = (driver.queries, ValueError("its context was stopped"))
+    for _ in range(3):
+        driver.clock.now += 5.0
+        driver.turn()
+    driver.work()
+    assert (driver.record().kind, driver.record()["committed"]) == ("failed", False)

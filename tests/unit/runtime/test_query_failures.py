@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.runtime import query_group
 from airflow_stream_provider.runtime.ports import QueryEnd
 from airflow_stream_provider.runtime.query_failures import BACK_OFF_SECONDS, CONCURRENT_ATTEMPTS
 from airflow_stream_provider.runtime.query_group import QueryGroup
-from tests.support.fake_queries import Query, started
+from tests.support.fake_queries import Query, group_of, started
 
 
 class Time:
@@ -60,6 +61,42 @@ def test_an_outage_of_any_length_is_survived_by_a_release_that_has_committed(que
     assert max(pauses) <= BACK_OFF_SECONDS + 2
     assert len(tries) > 86_400 / 400
     assert "The query orders failed" in group.trouble
+
+
+def test_a_commit_just_before_the_end_counts(query: Query, clock: Time) -> None:
+    """Found by a review: a script with AvailableNow that commits and raises counted as one that never commits."""
+    query.commits(7)  # by the release before
+    group = started(query)
+    assert not group.has_committed()
+    query.commits(8)
+    query.over = True
+    assert group.has_committed()
+
+
+def test_the_commits_of_others_do_not_count(query: Query, clock: Time) -> None:
+    group = group_of(query)
+    query.commits(7)
+    assert not group.has_committed(), "it has started nothing"
+    group.start(group.hold(), {})
+    query.commits(8)
+    assert group.has_committed()
+    commits = Path(query.checkpoint) / "commits"
+    commits.rename(commits.with_name("away"))
+    commits.touch()  # what is no folder cannot be listed
+    assert group.has_committed(), "it is known already"
+
+
+def test_what_could_not_be_started_has_committed_nothing(query: Query, clock: Time) -> None:
+    query.commits(7)
+    commits = Path(query.checkpoint) / "commits"
+    commits.rename(commits.with_name("away"))
+    commits.touch()
+    group = group_of(query)
+    with pytest.raises(StreamError):
+        group.start(group.hold(), {})
+    commits.unlink()
+    commits.with_name("away").rename(commits)
+    assert not group.has_committed()
 
 
 def test_an_outage_of_the_checkpoints_storage_is_survived_too(query: Query, clock: Time) -> None:
