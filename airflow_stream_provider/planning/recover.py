@@ -94,7 +94,7 @@ def _bring_up(
     snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None, coming: Sequence[Deployment]
 ) -> Step:
     """Submit what nobody else is about to, then wait for the newest of the release to run: any other one may hang."""
-    wanted = release_to_run(snapshot.state)
+    wanted = release_to_run(snapshot.state, snapshot.at)
     first, *others = sorted(coming, key=lambda each: (each.release.hash == wanted, each.declared.seq), reverse=True)
     for deployment in (first, *others):
         mine = not deployment.submission and _by_watch(snapshot.declared(deployment.id), identity)

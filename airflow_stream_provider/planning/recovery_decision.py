@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import live_standby, may_abort
 from airflow_stream_provider.lifecycle.state import (
     Deployment,
+    DeploymentEnd,
     Incarnation,
     Request,
     RequestStage,
@@ -20,6 +22,10 @@ from airflow_stream_provider.planning.descent import unwanted, wanted_instead
 
 # A driver of the last release that takes longer to come up leaves the stream to a warm one of another release.
 COME_UP_SECONDS = 300.0
+# An older release that follows one which never commits is tried so often. If it does not come to hold, it is the turn
+# of the later one, which may have failed by an outage, and so on, for a day after that one was declared.
+TRIES = 3
+OPEN_SECONDS = 86_400.0
 
 
 class RecoveryAction(StrEnum):
@@ -54,7 +60,7 @@ def recovery_step(
     A stream that was stopped on request, has finished or was never started is left alone. Only a release that has run
     the stream before is appointed here; only an upgrade puts a new release in charge. It is the one that held last: an
     outage does not bring back an older release, which only follows one that never commits (`Proof.never`), or one that
-    a roll-back has put aside.
+    a roll-back has put aside. If the older one does not come to hold, the two take turns.
 
     :param alive: by incarnation, and by deployment for one without a live driver in the log: True when its heartbeat
         moves or the cluster says that it runs; False when the cluster says that it is gone or its heartbeat stood
@@ -92,9 +98,23 @@ def coming_up(state: StreamState) -> list[Deployment]:
     ]
 
 
-def release_to_run(state: StreamState) -> str:
+def release_to_run(state: StreamState, now: float) -> str:
     """Return the hash of the release that a stream which nobody holds is brought back with; see `recovery_step`."""
-    return _hash(state, _deployment_to_run_again(state))
+    return _hash(state, _choose(state, now).deployment)
+
+
+def tried_instead(state: StreamState, now: float) -> str:
+    """Return which release is tried in place of which, and why, as a sentence; empty unless there are two."""
+    choice = _choose(state, now) if state.last_holder else None
+    if choice is None or choice.instead_of is None:
+        return ""
+    tried, other = _named(state, choice.deployment), _named(state, choice.instead_of)
+    return f"The watch tries {tried} in place of {other}, {choice.why}."
+
+
+def _named(state: StreamState, deployment: str) -> str:
+    found = state.deployments.get(deployment)
+    return f"release {found.release.version} ({deployment})" if found else deployment
 
 
 def _end_request(state: StreamState, request: Request, alive: Mapping[str, bool | None], now: float) -> RecoveryStep:
@@ -112,14 +132,13 @@ def _end_request(state: StreamState, request: Request, alive: Mapping[str, bool 
 
 def _bring_back(state: StreamState, alive: Mapping[str, bool | None], now: float, free_since: float) -> RecoveryStep:
     """Nobody holds: appoint a standby of the release to run, else wait for what comes up, else declare it again."""
-    last = _deployment_to_run_again(state)
-    release = _hash(state, last)
+    last = _choose(state, now).deployment
+    release, instead = _hash(state, last), tried_instead(state, now)
     standbys = [i for i in state.standbys() if live_standby(state, i.id) and _hash(state, i.deployment) == release]
     living = [i for i in standbys if alive.get(i.id)]
     if living:
-        return RecoveryStep(
-            RecoveryAction.REQUEST, max(living, key=lambda i: i.epoch).id, "It stands by, and its release ran last."
-        )
+        why = f"It stands by. {instead}" if instead else "It stands by, and its release ran last."
+        return RecoveryStep(RecoveryAction.REQUEST, max(living, key=_epoch).id, why)
     if any(alive.get(i.id) is None for i in standbys):
         return RecoveryStep(RecoveryAction.WAIT)
     for deployment in coming_up(state):
@@ -130,7 +149,7 @@ def _bring_back(state: StreamState, alive: Mapping[str, bool | None], now: float
             held = any(i.epoch for i in state.of_deployment(deployment.id))
             late = now > (free_since if held else deployment.declared_at) + COME_UP_SECONDS
             return (_stand_in(state, alive) if late else None) or RecoveryStep(RecoveryAction.WAIT)
-    return RecoveryStep(RecoveryAction.DECLARE, last, "No driver of the release that ran last is left.")
+    return RecoveryStep(RecoveryAction.DECLARE, last, instead or "No driver of the release that ran last is left.")
 
 
 def _stand_in(state: StreamState, alive: Mapping[str, bool | None]) -> RecoveryStep | None:
@@ -158,17 +177,51 @@ def _proven(state: StreamState) -> set[str]:
     return {_hash(state, i.deployment) for i in state.incarnations.values() if i.epoch}
 
 
-def _deployment_to_run_again(state: StreamState) -> str:
-    """Return the deployment that held last; instead of one of a release that never commits, that of an older one.
+class _Choice(NamedTuple):
+    """The deployment whose release is to run, and that of the release in whose place; None: of the one that held last.
+
+    `why` is said of the other one, for a person.
+    """
+
+    deployment: str
+    instead_of: str | None = None
+    why: str = ""
+
+
+def _choose(state: StreamState, now: float) -> _Choice:
+    """Choose the release that held last; instead of one that never commits, an older one, which is tried first.
 
     What a roll-back has declared instead of it comes first: a watch that brought up the other would race with it.
     """
     chosen = wanted_instead(state)
     if chosen is not None:
-        return chosen.id
+        return _Choice(chosen.id, chosen.declared["instead_of"], "which is rolled back")
     newest = {_hash(state, i.deployment): i for i in sorted(state.incarnations.values(), key=_epoch) if i.epoch}
     sound = [i for i in newest.values() if not i.proof.never]
-    return max(sound or newest.values(), key=_epoch).deployment
+    first = max(sound or newest.values(), key=_epoch)
+    later = max((i for i in newest.values() if i is not first and _is_open(state, i, now)), key=_epoch, default=None)
+    if later is None:
+        return _Choice(first.deployment)
+    if _takes_turns(state, _hash(state, first.deployment), _hash(state, later.deployment)):
+        return _Choice(later.deployment, first.deployment, f"which has not come up {TRIES} times in a row")
+    return _Choice(first.deployment, later.deployment, "which has never committed a batch")
+
+
+def _is_open(state: StreamState, holder: Incarnation, now: float) -> bool:
+    """Whether a release that never commits may be tried again: it is of the last day, and nobody has retired it."""
+    deployment = state.deployments[holder.deployment]
+    retired = deployment.ended is DeploymentEnd.RETIRED
+    return holder.proof.never and not retired and deployment.declared_at > now - OPEN_SECONDS
+
+
+def _takes_turns(state: StreamState, first: str, later: str) -> bool:
+    """Whether it is the turn of the later release: as often as TRIES one after the other have not come to hold."""
+    since = [d for d in state.deployments.values() if d.declared.seq > state.held_to and d.declared.get("again")]
+    tries = [d.release.hash for d in since if d.ended and d.release.hash in (first, later)]
+    if not tries:
+        return False
+    turn_over = tries[-TRIES:] == [tries[-1]] * TRIES
+    return (tries[-1] == later) != turn_over
 
 
 def _epoch(incarnation: Incarnation) -> int:

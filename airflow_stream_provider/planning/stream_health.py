@@ -10,6 +10,7 @@ from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.planning.heartbeat_age import silence_limit
+from airflow_stream_provider.planning.recovery_decision import tried_instead
 from airflow_stream_provider.planning.snapshot import Snapshot
 
 # In these phases nobody wants the stream to run.
@@ -47,7 +48,8 @@ def judge_run(snapshot: Snapshot, silent: float | None) -> RunJudgement:
         why = f" {last.reason}" if last is not None and last.reason else ""
         age = snapshot.silent_seconds
         sign = "" if age is None else f"; the last sign of life is {duration(age)} old"
-        return RunJudgement(Health.FAIL, f"Nobody runs it ({state.phase.value}{sign}).{why}")
+        reason = f"Nobody runs it ({state.phase.value}{sign}).{why} {tried_instead(state, snapshot.at)}"
+        return RunJudgement(Health.FAIL, reason.rstrip())
     if silent is None:
         return RunJudgement(Health.PASS)
     if silent < silence_limit(snapshot.lease([state.holder])):

@@ -159,10 +159,10 @@ def fenced_without_an_intent(patch: pytest.MonkeyPatch) -> None:
 
 @MUTANTS.found_as("no-downgrade")
 def the_watch_goes_back_to_the_oldest(patch: pytest.MonkeyPatch) -> None:
-    def oldest(state: StreamState) -> str:
-        return next(i for i in state.incarnations.values() if i.epoch).deployment
+    def oldest(state: StreamState, now: float) -> Any:
+        return recovery_decision._Choice(next(i for i in state.incarnations.values() if i.epoch).deployment)
 
-    patch.setattr(recovery_decision, "_deployment_to_run_again", oldest)
+    patch.setattr(recovery_decision, "_choose", oldest)
 
 
 @MUTANTS.found_as("no-downgrade")

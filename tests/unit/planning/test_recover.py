@@ -328,14 +328,14 @@ def test_a_release_of_which_nobody_has_seen_a_commit_does_not_keep_the_older_one
 ) -> None:
     """Found by a review: a holder that was killed before its first commit counted as a proof of its release."""
     state = play([*HANDED_OVER, *ends, *failing(tries)])
-    assert (state.illegal_count, release_to_run(state)) == (0, hash_of(release))
+    assert (state.illegal_count, release_to_run(state, 300.0)) == (0, hash_of(release))
 
 
 def test_an_outage_of_a_day_does_not_bring_back_an_older_release() -> None:
     """Found by a review: the holder that had proven the release was forgotten after a hundred tries in the outage."""
     state = play([*HANDED_OVER, fenced(NEW, committed=True), failed(None, NEW_DEPLOYMENT), *failing(120)])
     assert (state.illegal_count, state.epoch, NEW in state.incarnations) == (0, 122, False)
-    assert release_to_run(state) == hash_of(NEW_DEPLOYMENT)
+    assert release_to_run(state, 300.0) == hash_of(NEW_DEPLOYMENT)
 
 
 def test_an_older_release_does_not_follow_one_that_was_killed_before_its_first_heartbeat_as_holder() -> None:

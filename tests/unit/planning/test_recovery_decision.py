@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.recovery_decision import COME_UP_SECONDS, coming_up, recovery_step
+from airflow_stream_provider.planning.recovery_decision import (
+    COME_UP_SECONDS,
+    OPEN_SECONDS,
+    TRIES,
+    coming_up,
+    recovery_step,
+    tried_instead,
+)
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction as Do
 from tests.support.story import (
     HANDED_OVER,
@@ -138,6 +145,63 @@ def test_a_release_that_was_tried_twice_and_never_committed_is_followed_by_an_ol
     ]
     step = recovery_step(play(twice), {OLD: True}, 100)
     assert (step.action, step.subject) == (Do.REQUEST, OLD)
+
+
+def tried(which: str, number: int, at: float = 100.0) -> list[Record]:
+    """The watch declares a release again, and it does not come up."""
+    name = f"{which}-again{number}"
+    release = {"version": "1", "hash": hash_of(which)}
+    again = record("declared", deployment=name, release=release, again=which, at=at)
+    return [again, failed(None, name)]
+
+
+# NEW fails before it has committed anything, since the sink is out; OLD, which was warm, follows, and fails, too.
+BOTH_FAILED = [
+    *HANDED_OVER[:-2],
+    released(OLD, "up", NEW, committed=True),
+    HANDED_OVER[-1],
+    failed(NEW, committed=False),
+    requested("back", OLD),
+    ready("back", OLD),
+    acquired(OLD, "back", 3),
+    failed(OLD, committed=True),
+]
+
+
+def test_a_release_that_never_committed_takes_turns_with_an_older_one_that_does_not_come_up() -> None:
+    """Found by a review: once the older release had held there was no way forward, though it could never come up."""
+    story, order = list(BOTH_FAILED), []
+    for number in range(10):
+        step = recovery_step(play(story), {}, 200)
+        assert step.action is Do.DECLARE
+        order.append(step.subject)
+        story += tried(step.subject, number)
+    assert order == [OLD_D] * TRIES + [NEW_D] * TRIES + [OLD_D] * TRIES + [NEW_D]
+    # Only for a day, and not once a person has retired it.
+    assert recovery_step(play(story), {}, 100 + OPEN_SECONDS).subject == OLD_D
+    # One that comes to hold ends that.
+    name = "orders-1-comes.00000007"
+    release = {"version": "1", "hash": hash_of(OLD_D)}
+    holds = [record("declared", deployment="orders-1-comes", release=release, again=OLD_D), standby(name)]
+    holds += [requested("it", name), ready("it", name), acquired(name, "it", 4), failed(name, committed=False)]
+    assert recovery_step(play([*story, *holds]), {}, 200).subject == "orders-1-comes"
+
+
+def test_who_is_tried_in_place_of_whom_is_said() -> None:
+    assert tried_instead(play([]), 100) == tried_instead(play(FAILED), 100) == ""
+    assert tried_instead(play([*HANDED_OVER, failed(NEW)]), 100) == ""
+    both = play(BOTH_FAILED)
+    said = f"The watch tries release 1 ({OLD_D}) in place of release 1 ({NEW_D}), which has never committed a batch."
+    assert tried_instead(both, 100) == recovery_step(both, {}, 100).reason == said
+    thrice = play([*BOTH_FAILED, *(one for number in range(TRIES) for one in tried(OLD_D, number))])
+    said = (
+        f"The watch tries release 1 ({NEW_D}) in place of release 1 ({OLD_D}), which has not come up 3 times in a row."
+    )
+    assert recovery_step(thrice, {}, 100).reason == said
+    warm = recovery_step(play([*HANDED_OVER, failed(NEW, committed=False)]), {OLD: True}, 100)
+    assert warm.reason.startswith(
+        f"It stands by. The watch tries release 1 ({OLD_D}) in place of release 1 ({NEW_D}), "
+    )
 
 
 def test_what_a_roll_back_has_put_aside_is_neither_appointed_nor_brought_up() -> None:

@@ -15,10 +15,13 @@ from tests.support.snapshots import UPGRADED, snapshot
 from tests.support.story import (
     INTERRUPTED,
     NEW,
+    NEW_DEPLOYMENT,
     OLD,
+    OLD_DEPLOYMENT,
     RUNNING,
     STARTED,
     STOPPED,
+    failed,
     fenced,
     ready,
     released,
@@ -42,6 +45,12 @@ from tests.support.story import (
 )
 def test_whether_a_driver_runs_it(records: list[Record], silent: float | None, health: Health) -> None:
     assert judge_run(snapshot(*records), silent).health is health
+
+
+def test_people_are_told_which_release_is_tried_in_place_of_which() -> None:
+    found = judge_run(snapshot(*UPGRADED, failed(NEW, committed=False)), None)
+    said = f"The watch tries release 1 ({OLD_DEPLOYMENT}) in place of release 1 ({NEW_DEPLOYMENT}), which has never"
+    assert (found.health, said in found.reason) == (Health.FAIL, True), found.reason
 
 
 def test_queries_that_read_no_kafka_are_not_behind_once_they_have_committed() -> None:
