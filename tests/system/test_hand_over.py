@@ -13,6 +13,10 @@ def test_handed_over_and_rolled_back_without_loss_or_duplicate(orders: StackStre
     one = orders.standby("one")
     orders.hand_over(one)
     orders.settle()
+    # A worker that the master has lost counts by this name only (`Standalone.remains`).
+    used = {worker["host"] for worker in orders.stack.spark.status()["workers"] if worker["coresused"]}
+    assert used
+    assert used <= set(orders.beat(one).executor_hosts or ())
 
     orders.submit("two")
     two = orders.standby("two")
