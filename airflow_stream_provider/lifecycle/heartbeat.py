@@ -54,8 +54,9 @@ class QueryProgress:
     :param checkpoint: its checkpoint location, as the script gave it.
     :param sink: kind of its sink, such as ``kafka`` or ``foreachBatch``.
     :param id: Spark's id of the query; empty before its first progress.
-    :param batch: number of the last committed batch, also while the query is started again; None before the first one
-        since this driver took over.
+    :param batch: number of the last committed batch, also while the query is started again; None until Spark has said
+        it since this driver took over. Of a query that is idle then, it is an earlier driver's: only `commits` tells
+        that this one has committed.
     :param batch_seconds: how long that batch took (``durationMs.triggerExecution``); None when it is not known.
     :param input_rows: rows that it read.
     :param rows_per_second: ``processedRowsPerSecond``; None when it is not known.

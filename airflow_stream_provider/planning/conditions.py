@@ -120,7 +120,7 @@ class FirstCommits(Condition):
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
         """Return REACHED, also when another driver holds by now."""
         heartbeat = snapshot.heartbeats.get(self.incarnation)
-        committed = {q.name for q in (heartbeat.queries if heartbeat else ()) if q.batch is not None}
+        committed = {q.name for q in (heartbeat.queries if heartbeat else ()) if q.commits}
         lost = snapshot.state.holder != self.incarnation
         if lost or snapshot.at >= self.until or committed.issuperset(self.queries):
             return WaitOutcome(Ended.REACHED, self.incarnation)

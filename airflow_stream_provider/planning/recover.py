@@ -157,11 +157,9 @@ def _last_proof(snapshot: Snapshot) -> int:
     """
     last = snapshot.state.last_holder
     announced = snapshot.state.incarnations[last].queries if last else ()
-    if last is None or last not in snapshot.heartbeats or not announced:
+    if last is None or not announced:
         return 0
-    committed = {query.name for query in snapshot.heartbeats[last].queries if query.commits}
-    proven = committed.issuperset(query["name"] for query in announced)
-    return snapshot.declared(deployment_of(last)).seq if proven else 0
+    return snapshot.declared(deployment_of(last)).seq if snapshot.has_committed(last) else 0
 
 
 def orphaned(deployment: Deployment, now: float) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.lag.formatting import duration
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Kind, Record
@@ -105,9 +105,17 @@ class Snapshot:
 
     def has_committed(self, incarnation: str) -> bool:
         """Whether every query that a driver announced has committed a batch in it, as its heartbeat says."""
-        heartbeat = self.heartbeats.get(incarnation)
-        committed = {query.name for query in (heartbeat.queries if heartbeat else ()) if query.batch is not None}
+        committed = {query.name for query in self._progress(incarnation) if query.commits}
         return committed.issuperset(query["name"] for query in self.state.incarnations[incarnation].queries)
+
+    def has_reported(self, incarnation: str) -> bool:
+        """Whether a driver knows how far each query is that it announced; the last batch may be an earlier driver's."""
+        reported = {query.name for query in self._progress(incarnation) if query.batch is not None}
+        return reported.issuperset(query["name"] for query in self.state.incarnations[incarnation].queries)
+
+    def _progress(self, incarnation: str) -> tuple[QueryProgress, ...]:
+        heartbeat = self.heartbeats.get(incarnation)
+        return heartbeat.queries if heartbeat else ()
 
     def live_deployments(self) -> tuple[str, ...]:
         """The deployments that have not ended and do not hold the stream, oldest first."""

@@ -60,13 +60,13 @@ def judge_run(snapshot: Snapshot, silent: float | None) -> RunJudgement:
 def judge_lag(snapshot: Snapshot, report: LagReport | None, limits: LagLimits, problem: str = "") -> LagJudgement:
     """Judge how far the stream is behind.
 
-    A stream none of whose queries reads Kafka is not behind: that is known once each has committed.
+    A stream none of whose queries reads Kafka is not behind: that is known once Spark has said how far each is.
 
     :param problem: why there is no report.
     """
     if report is None:
         return LagJudgement(Health.UNKNOWN, (problem,) if problem else ())
     holder = snapshot.state.holder
-    if not report.queries and holder is not None and snapshot.has_committed(holder):
+    if not report.queries and holder is not None and snapshot.has_reported(holder):
         return LagJudgement(Health.PASS)
     return limits.judge(report)

@@ -9,7 +9,7 @@ from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
+from airflow_stream_provider.lifecycle.heartbeat import Commit, QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.planning.condition import Condition, Observations
 from airflow_stream_provider.planning.conditions import (
@@ -185,7 +185,7 @@ def test_a_soak_of_queries_that_do_not_read_kafka_ends() -> None:
 
 def committed(look: Snapshot) -> Snapshot:
     """The same, with a batch of NEW in its heartbeat."""
-    beat = replace(look.heartbeats[NEW], queries=(QueryProgress("a", batch=1),))
+    beat = replace(look.heartbeats[NEW], queries=(QueryProgress("a", batch=1, commits=(Commit(1.0),)),))
     return replace(look, heartbeats={NEW: beat})
 
 
@@ -196,6 +196,15 @@ def test_a_soak_judges_the_age_of_the_oldest_record_too() -> None:
     late = condition.check(seen(UPGRADED, {NEW: 1}, lag=behind(50), at=195.0), observations)
     assert late is not None
     assert late.ended is Ended.BAD
+
+
+def test_the_first_commits_are_those_of_the_new_holder() -> None:
+    """Found by a review: the gap was measured before them, by the batch that Spark names of an idle query."""
+    condition, look = FirstCommits(NEW, ("a",), 200.0), seen(UPGRADED, {NEW: 1}, at=150.0)
+    for commits, over in (((), False), ((Commit(1.0),), True)):
+        beat = replace(look.heartbeats[NEW], queries=(QueryProgress("a", batch=7, commits=commits),))
+        assert bool(condition.check(replace(look, heartbeats={NEW: beat}), Observations())) is over
+    assert condition.check(seen(UPGRADED, {NEW: 1}, at=200.0), Observations()), "no records came in"
 
 
 def test_a_new_observer_of_a_soak_that_is_over_judges_neither_good_nor_bad_at_once() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.snapshot import submission_of
@@ -208,3 +208,13 @@ def test_a_release_that_names_no_batches_has_none() -> None:
     silent = record("released", incarnation="orders-1-aaaa.00000001", request="up", to=NEW, boundary="completed")
     records = [*REQUESTED, ready("up", NEW), silent]
     assert snapshot(*records).release_for("up") == {"boundary": "completed", "ends": {}}
+
+
+def test_the_batch_of_an_idle_query_is_no_commit_of_this_driver() -> None:
+    for queries, found in (
+        ((), (False, False)),
+        ((QueryProgress("a", batch=7),), (True, False)),
+        ((QueryProgress("a", batch=7, commits=(Commit(1.0),)),), (True, True)),
+    ):
+        look = replace(snapshot(*RUNNING), heartbeats={OLD: Heartbeat(queries=queries)})
+        assert (look.has_reported(OLD), look.has_committed(OLD)) == found

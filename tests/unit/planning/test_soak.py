@@ -8,7 +8,7 @@ import pytest
 from airflow_stream_provider.lag.limits import Health, LagLimits
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag
 from airflow_stream_provider.lag.report import Verdict as Burrow
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
+from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.soak import (
@@ -152,7 +152,11 @@ def test_the_start_up_time_is_a_minute_or_three_leases() -> None:
 
 def test_a_look_tells_whether_the_holder_has_committed() -> None:
     def look(batch: int | None, at: float) -> SoakLook:
-        beat = Heartbeat(counter=1, queries=(QueryProgress("a", batch=batch, batch_seconds=batch and 7.0),))
+        # Of an idle query, Spark names the batch that an earlier driver has committed.
+        progress = QueryProgress(
+            "a", batch=batch or 2, batch_seconds=batch and 7.0, commits=(Commit(1.0),) * bool(batch)
+        )
+        beat = Heartbeat(counter=1, queries=(progress,))
         found = replace(snapshot(*UPGRADED, at=at), heartbeats={NEW: beat})  # it took over at 100
         return soak_look(found, NEW_DEPLOYMENT, "run", 0.0, SoakLimits())
 
