@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +21,7 @@ from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.runtime import jvm
 from airflow_stream_provider.runtime.driver_folders import check_kept
+from airflow_stream_provider.runtime.executor_hosts import ExecutorHosts
 from airflow_stream_provider.runtime.lease_watchdog import HALT_CODE, LeaseWatchdog, end_with_jvm
 
 log = logging.getLogger(__name__)
@@ -35,8 +34,6 @@ HOOK_SECONDS = 20
 STOP_SECONDS = 60.0
 # How long a checkpoint without an owner is watched once more, when this driver holds already.
 CLAIM_SECONDS = 5.0
-# How often Spark is asked where the executors are.
-HOSTS_SECONDS = 5.0
 
 
 class DriverProcess:
@@ -52,7 +49,7 @@ class DriverProcess:
         SparkContext._ensure_initialized()  # starts the JVM; the SparkContext is created by the script
         end_with_jvm()
         self._watchdog = LeaseWatchdog(lease_seconds)
-        self._hosts_asked = -math.inf
+        self._hosts = ExecutorHosts()
         _name_application(app_name)
         self._facts = Heartbeat(
             pid=os.getpid(),
@@ -70,21 +67,8 @@ class DriverProcess:
         if context is not None and hasattr(context, "_jsc"):
             if not self._facts.application_id:
                 self._facts = replace(self._facts, application_id=context.applicationId, ui_url=context.uiWebUrl or "")
-            if time.monotonic() - self._hosts_asked >= HOSTS_SECONDS:
-                self._hosts_asked = time.monotonic()
-                self._facts = replace(self._facts, executor_hosts=self._executor_hosts(context))
-        return self._facts
-
-    def _executor_hosts(self, context: SparkContext) -> tuple[str, ...] | None:
-        """Return the hosts that are known, and those that Spark names now; one that it has lost may run an executor."""
-        known = self._facts.executor_hosts
-        try:
-            # From Spark's own list in memory. Others ask the block manager, which may take two minutes to answer.
-            named = [each.host() for each in context._jsc.sc().statusTracker().getExecutorInfos()]
-        except Exception as error:  # noqa: BLE001 - a context that stops; a driver must beat on all the same
-            log.debug("Spark cannot say where the executors are: %s", type(error).__name__)
-            return known
-        return tuple(sorted({*(known or ()), *named}))
+            self._hosts.follow()
+        return replace(self._facts, executor_hosts=self._hosts.known)
 
     def postpone(self, sent: float) -> None:
         """Postpone the lease watchdog; see `LeaseWatchdog.postpone`."""

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.runtime import driver_process, jvm
 from airflow_stream_provider.runtime.driver_process import DriverProcess
 
@@ -56,20 +55,3 @@ def test_a_driver_halts_though_its_jvm_cannot_be_reached(process: Any, monkeypat
     with pytest.raises(Ended) as ended:
         process.halt()
     assert ended.value.args == (50,)
-
-
-def test_a_host_that_has_had_an_executor_is_never_left_out(process: Any) -> None:
-    """Spark drops an executor that it has lost; cut off, that may run on."""
-
-    def context(*named: str) -> Any:
-        infos = [SimpleNamespace(host=lambda name=name: name) for name in named]
-        tracker = SimpleNamespace(getExecutorInfos=lambda: infos)
-        return SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: SimpleNamespace(statusTracker=lambda: tracker)))
-
-    process._facts = Heartbeat()
-    assert process._executor_hosts(SimpleNamespace(_jsc=None)) is None, "Spark did not say"
-    for named, hosts in ((("a", "b"), ("a", "b")), (("a",), ("a", "b")), (("[::1]", "a"), ("[::1]", "a", "b"))):
-        found = process._executor_hosts(context(*named))
-        assert found == hosts
-        process._facts = Heartbeat(executor_hosts=found)
-    assert process._executor_hosts(SimpleNamespace(_jsc=None)) == ("[::1]", "a", "b")

@@ -1,0 +1,13 @@
+"""Where a driver's executors are, as a real Spark tells it."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from airflow_stream_provider.runtime.executor_hosts import ExecutorHosts
+
+
+def test_spark_names_the_hosts_of_executors_as_its_master_does(spark: SparkSession) -> None:
+    found, context = ExecutorHosts(), spark.sparkContext
+    found.ask(context)
+    assert found.known == (context.getConf().get("spark.driver.host"),)
