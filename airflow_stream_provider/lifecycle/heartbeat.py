@@ -113,7 +113,8 @@ class Heartbeat:
     :param application_id: of the Spark application; empty until the script has a session.
     :param ui_url: of the application's web UI; empty until the script has a session.
     :param executor_hosts: every host on which the application has had executors, and the driver's, as Spark names them,
-        some seconds late; None when that is not known.
+        some seconds late; None when that is not known. The last heartbeat of a driver that was cut off from the control
+        log is older than its end, by its lease and pause at most: where it has had executors since then is not known.
     """
 
     counter: int = 0
