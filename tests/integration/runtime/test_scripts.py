@@ -105,6 +105,15 @@ def test_a_driver_whose_context_was_stopped_ends_as_failed(stream: HandRunStream
     assert stream.state.holder is None
 
 
+def test_a_script_that_commits_and_raises_says_that_it_has_committed(stream: HandRunStream, orders: Orders) -> None:
+    orders.write()
+    driver = stream.deploy("orders-1", SCRIPTS / "raises.py", str(orders.root))
+    stream.hand_over(stream.standby("orders-1"))
+    assert driver.exit_code() != 0
+    assert len(orders.delivered()) == orders.written
+    assert [record["committed"] for record in stream.records("failed")] == [True]
+
+
 @pytest.mark.parametrize("reached", ["its Python", "both processes"])
 def test_a_script_that_leaves_on_sigterm_releases_the_stream(
     reached: str, stream: HandRunStream, orders: Orders
