@@ -1,4 +1,4 @@
-"""One run of AvailableNow, which commits; then the script raises, and no heartbeat has told of the commit yet."""
+"""One run of AvailableNow, which commits; then the script raises, mostly before a heartbeat has told of the commit."""
 
 import sys
 
