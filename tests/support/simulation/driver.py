@@ -215,6 +215,8 @@ class Driver(Actor):
             try:
                 deployment = self.log.refresh().deployments.get(self.deployment)
                 return deployment is not None and not deployment.ended
+            except ControlLogReplaced:
+                return False  # the log was put back while it came up: its process ends
             except ControlUnavailable:
                 self.point(1.0)
 
