@@ -1,4 +1,4 @@
-"""Fetch the jars of the Kafka broker and of Spark's Kafka connector by their Maven coordinates.
+"""Fetch the jars of Kafka, HDFS, and of Spark's connectors by their Maven coordinates.
 
 Nothing is written to `~/.m2`, because Spark's own `--packages` fails if a download there is incomplete. The folder of
 the jars has its own Maven repository (`repository/`) and one folder for each set, which gets its name only when it is
@@ -28,6 +28,19 @@ if TYPE_CHECKING:
 KAFKA_VERSION = "4.1.1"
 # The slf4j binding of Kafka's distribution. Without a binding the broker logs nothing.
 LOG4J_VERSION = "2.24.3"
+HADOOP_VERSION = "3.4.1"
+# What Hadoop's minicluster needs and does not name among its dependencies.
+HDFS_NEEDS = (
+    "org.bouncycastle:bcprov-jdk18on:1.78.1",
+    "org.bouncycastle:bcpkix-jdk18on:1.78.1",
+    "javax.xml.bind:jaxb-api:2.3.1",
+    "com.sun.xml.bind:jaxb-impl:2.3.9",
+    "junit:junit:4.13.2",
+    "org.mockito:mockito-core:4.11.0",
+)
+# The parts of Amazon's SDK that hadoop-aws uses, by the version that it is built with: the whole is 558 MB.
+AWS_SDK = {"3.4.1": "2.25.53"}
+AWS_PARTS = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
 # Some registries lack later versions of the token provider. It is only used with delegation tokens, and this version
 # fits.
 TOKEN_PROVIDER_FALLBACK = "4.0.0"
@@ -89,6 +102,32 @@ def spark_connector(spark_home: Path) -> JarSet:
         (f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{version}",),
         shipped=frozenset(shipped),
         fallbacks=((f"spark-token-provider-kafka-0-10_{scala}", TOKEN_PROVIDER_FALLBACK),),
+    )
+
+
+def hdfs() -> JarSet:
+    """Return the jars of a NameNode and a DataNode."""
+    return JarSet(
+        f"hdfs-{HADOOP_VERSION}", (f"org.apache.hadoop:hadoop-client-minicluster:{HADOOP_VERSION}", *HDFS_NEEDS)
+    )
+
+
+def spark_s3a(spark_home: Path) -> JarSet:
+    """Return the jars of Hadoop's S3A, without those that Spark ships itself.
+
+    :param spark_home: folder of the Spark that they have to fit.
+    :raises StackError: it has a Hadoop whose SDK is not known here.
+    """
+    shipped = {artifact_id(jar.name): jar.name for jar in (spark_home / "jars").glob("*.jar")}
+    hadoop = shipped.get("hadoop-client-api", "").removeprefix("hadoop-client-api-").removesuffix(".jar")
+    if hadoop not in AWS_SDK:
+        raise StackError(
+            f"The Spark in {spark_home} has Hadoop {hadoop or '(none)'}, and only {', '.join(AWS_SDK)} is known.",
+            next_step="Add the version of Amazon's SDK that this hadoop-aws is built with to devstack/jars.py.",
+        )
+    parts = tuple(f"software.amazon.awssdk:{part}:{AWS_SDK[hadoop]}" for part in AWS_PARTS)
+    return JarSet(
+        f"spark-s3a-{hadoop}", (f"org.apache.hadoop:hadoop-aws:{hadoop}", *parts), frozenset({*shipped, "bundle"})
     )
 
 

@@ -1,4 +1,4 @@
-"""Read, clone and claim Spark checkpoints on disk, as plain files and without a JVM."""
+"""Read, clone and claim Spark checkpoints: in local and mounted folders without a JVM, elsewhere in a driver."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ from airflow_stream_provider.checkpoint.clone import (
     clone_state,
     rehearsal_folder,
     rehearsal_folders,
+    remove_clones,
     scratch,
 )
-from airflow_stream_provider.checkpoint.location import check_file_system, check_location, local_path, normal_form
+from airflow_stream_provider.checkpoint.location import (
+    check_file_system,
+    check_location,
+    local_path,
+    locate,
+    normal_form,
+    qualified,
+)
 from airflow_stream_provider.checkpoint.logs import LogEnds, boundary
 from airflow_stream_provider.checkpoint.owner import (
     Owner,
@@ -51,14 +59,17 @@ __all__ = [
     "is_being_written",
     "list_anew",
     "local_path",
+    "locate",
     "merged",
     "normal_form",
     "owner",
     "pinned_conf",
+    "qualified",
     "read",
     "recent",
     "refuse_if_being_written",
     "rehearsal_folder",
     "rehearsal_folders",
+    "remove_clones",
     "scratch",
 ]

@@ -4,8 +4,9 @@ A plan rehearsal needs the logs and the description of the state: a few kilobyte
 rehearsal also needs the state of one batch. Every clone gets a query id of its own, so it cannot be taken for the
 original.
 
-A clone is for its user only (mode 0700), since it holds copies of the state. Symbolic links below the checkpoint are
-refused: whoever may write there could otherwise have any file copied that the driver can read.
+A clone is for its user only (mode 0700, where the storage knows users), since it holds copies of the state. Symbolic
+links below the checkpoint are refused: whoever may write there could otherwise have any file copied that the driver can
+read.
 
 Spark 4.0 and later compare state schemas when they plan a batch. Spark 3.5 compares them on the executors, when they
 load state. So on Spark 3.5 a plan rehearsal does not find a change of the state schema; a warm rehearsal on the result
@@ -14,15 +15,14 @@ of `clone_state` does.
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import json
-import os
-import shutil
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from airflow_stream_provider.checkpoint.location import local_path
+from airflow_stream_provider.checkpoint.files import FileFacts, Place
+from airflow_stream_provider.checkpoint.location import Location, files_of, locate
 from airflow_stream_provider.checkpoint.logs import kafka_offsets, numeric_names, read_offsets
 from airflow_stream_provider.checkpoint.state import state_files
 from airflow_stream_provider.lifecycle.errors import CheckpointError
@@ -32,6 +32,9 @@ from airflow_stream_provider.lifecycle.ids import INCARNATION
 ATTEMPTS = 5
 # Between the names of a checkpoint and of the incarnation that rehearses on clones of it.
 REHEARSAL = ".rehearsal-"
+
+
+log = logging.getLogger(__name__)
 
 
 class StateTooLarge(CheckpointError):
@@ -63,13 +66,11 @@ class _Plan:
     """
 
     next_batch: int
-    files: Iterable[Path] = ()
+    files: Iterable[Place] = ()
     written: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def clone_logs(
-    location: str | os.PathLike[str], target: str | os.PathLike[str], new_id: str, drop_last_commit: bool = True
-) -> Clone:
+def clone_logs(location: Location, target: Location, new_id: str, drop_last_commit: bool = True) -> Clone:
     """Clone the files from which Spark plans a batch, without state.
 
     :param location: the checkpoint.
@@ -84,8 +85,8 @@ def clone_logs(
 
 
 def clone_state(
-    location: str | os.PathLike[str],
-    target: str | os.PathLike[str],
+    location: Location,
+    target: Location,
     new_id: str,
     limit_bytes: int,
     drop_last_commit: bool = False,
@@ -102,12 +103,12 @@ def clone_state(
     :raises CheckpointError: as `clone_logs`, or state files of the last commit are missing.
     """
 
-    def plan(root: Path) -> _Plan:
+    def plan(root: Place) -> _Plan:
         logs = _logs(root, drop_last_commit)
         # Batch v starts from version v of the state.
         state = state_files(root / "state", logs.next_batch) if logs.next_batch else []
         files = [*logs.files, *state]
-        size = sum(file.stat().st_size for file in files)
+        size = _size(files_of(root).facts(files), files)
         if size > limit_bytes:
             raise StateTooLarge(
                 f"The state of the checkpoint {root} is {size} bytes, more than the limit of {limit_bytes}.",
@@ -120,25 +121,33 @@ def clone_state(
     return _clone(location, target, new_id, plan)
 
 
-def rehearsal_folder(location: str | os.PathLike[str], incarnation: str) -> Path:
+def rehearsal_folder(location: Location, incarnation: str) -> Place:
     """Return the folder beside a checkpoint in which an incarnation keeps its clones while it rehearses."""
-    root = local_path(location)
+    root = locate(location)
     return root.with_name(f"{root.name}{REHEARSAL}{incarnation}")
 
 
-def rehearsal_folders(location: str | os.PathLike[str]) -> dict[str, Path]:
+def rehearsal_folders(location: Location) -> dict[str, Place]:
     """Return the folders with clones of rehearsals that are beside a checkpoint now, by incarnation."""
-    root = local_path(location)
+    root = locate(location)
     start = f"{root.name}{REHEARSAL}"
     try:
-        names = os.listdir(root.parent)
+        names = files_of(root).names(root.parent)
     except OSError:
         return {}  # nothing was ever cloned there, or `check_location` says why
     found = {name[len(start) :]: root.with_name(name) for name in names if name.startswith(start)}
     return {incarnation: folder for incarnation, folder in found.items() if INCARNATION.fullmatch(incarnation)}
 
 
-def scratch(location: str | os.PathLike[str], target: str | os.PathLike[str], new_id: str) -> Clone:
+def remove_clones(folder: Place) -> None:
+    """Remove a folder with clones; what cannot be removed is left to the next sweep."""
+    try:
+        files_of(folder).remove(folder)
+    except OSError as error:
+        log.warning("The clones in %s cannot be removed: %s", folder, error.strerror or error)
+
+
+def scratch(location: Location, target: Location, new_id: str) -> Clone:
     """Create a checkpoint without batches or state that reads Kafka from the start of the last committed batch.
 
     It is for a warm rehearsal if the state is too large to clone: the batches are real, but aggregates start empty.
@@ -152,7 +161,7 @@ def scratch(location: str | os.PathLike[str], target: str | os.PathLike[str], ne
     return _clone(location, target, new_id, _starting_points)
 
 
-def _logs(root: Path, drop_last_commit: bool) -> _Plan:
+def _logs(root: Place, drop_last_commit: bool) -> _Plan:
     committed, offsets = _batches(root)
     if not offsets:
         raise CheckpointError(
@@ -170,7 +179,7 @@ def _logs(root: Path, drop_last_commit: bool) -> _Plan:
     return _Plan(kept[-1] + 1 if kept else last, files)
 
 
-def _starting_points(root: Path) -> _Plan:
+def _starting_points(root: Place) -> _Plan:
     start = _batches(root)[0][-2:-1]
     if not start:  # before the first batch its starting offsets are in sources/
         return _Plan(0, [path for path in _tree(root / "sources") if path.name == "0"])
@@ -186,7 +195,7 @@ def _starting_points(root: Path) -> _Plan:
     )
 
 
-def _batches(root: Path) -> tuple[list[int], list[int]]:
+def _batches(root: Place) -> tuple[list[int], list[int]]:
     """Return the ids of the committed batches and of the planned ones."""
     commits = numeric_names(root / "commits")
     offsets = numeric_names(root / "offsets")  # after the commits, so that each commit has its offsets
@@ -194,20 +203,20 @@ def _batches(root: Path) -> tuple[list[int], list[int]]:
 
 
 def _clone(
-    location: str | os.PathLike[str],
-    target: str | os.PathLike[str],
+    location: Location,
+    target: Location,
     new_id: str,
-    plan: Callable[[Path], _Plan],
+    plan: Callable[[Place], _Plan],
 ) -> Clone:
-    root, copy = local_path(location), local_path(target)
+    root, copy = locate(location), locate(target)
     if root == copy or root in copy.parents or copy in root.parents:
         raise CheckpointError(
             f"The clone {copy} and the checkpoint {root} are inside each other.", next_step="Clone to another folder."
         )
     missing: FileNotFoundError | None = None
     try:
-        _make_private(copy)
-        if any(copy.iterdir()):
+        files_of(copy).make_private(copy)
+        if files_of(copy).names(copy):
             raise CheckpointError(
                 f"The folder {copy} is not empty.", next_step="Clone to a new folder.", path=str(copy)
             )
@@ -235,77 +244,41 @@ def _clone(
     ) from missing
 
 
-def _fill(copy: Path, root: Path, new_id: str, plan: _Plan) -> Clone:
-    size = sum(_copy(file, copy / file.relative_to(root)) for file in _without_links(root, plan.files))
+def _fill(copy: Place, root: Place, new_id: str, plan: _Plan) -> Clone:
+    files = files_of(copy)
+    size = files.copy(root, plan.files, copy)
     identity = json.dumps({"id": new_id}, separators=(",", ":")).encode()
     for name, content in {**plan.written, "metadata": identity}.items():
-        (copy / name).parent.mkdir(parents=True, exist_ok=True)
-        size += (copy / name).write_bytes(content)
+        files.write(copy / name, content)
+        size += len(content)
     return Clone(str(copy), plan.next_batch, size)
 
 
-def _make_private(folder: Path) -> None:
-    """Create a folder, and those above it that do not exist, for this user only."""
-    if not folder.parent.exists():
-        _make_private(folder.parent)
-    folder.mkdir(mode=0o700, exist_ok=True)
-
-
-def _without_links(root: Path, files: Iterable[Path]) -> Iterable[Path]:
-    """Yield the files, which are below the root; refuse one that a symbolic link below the root leads to."""
-    plain = {root}
-    for file in files:
-        for path in (*reversed(file.parents), file):
-            if root in path.parents and path not in plain:
-                if path.is_symlink():
-                    raise CheckpointError(
-                        f"{path} is a symbolic link; Spark makes none in a checkpoint.",
-                        next_step="Put the folder or file itself there.",
-                        path=str(path),
-                    )
-                plain.add(path)
-        yield file
-
-
-def _copy(file: Path, to: Path) -> int:
-    to.parent.mkdir(parents=True, exist_ok=True)
-    _copy_plain(file, to)
-    # With Hadoop's checksum file, so that a rehearsal finds damaged files; without it files are read unchecked.
-    hidden = f".{file.name}.crc"
-    with contextlib.suppress(FileNotFoundError):
-        _copy_plain(file.with_name(hidden), to.with_name(hidden))
-    return to.stat().st_size
-
-
-def _copy_plain(file: Path, to: Path) -> None:
-    # Not a link that was put there since `_without_links` looked, nor a pipe that would hold us up.
-    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with open(descriptor, "rb") as source, to.open("xb") as target:
-        shutil.copyfileobj(source, target)
-
-
-def _descriptions(state: Path) -> Iterable[Path]:
+def _descriptions(state: Place) -> Iterable[Place]:
     """Yield the files that describe the state but hold none of it. Spark compares the plan with them."""
     for number in numeric_names(state):
         operator = state / str(number)
         yield from _tree(operator / "_metadata")
         yield from _tree(operator / "_stateSchema")
         # Schemas are beside the data of the first partition, one per store.
-        for folder, folders, _ in os.walk(operator / "0"):
-            if "_metadata" in folders:
-                yield from _tree(Path(folder, "_metadata"))
-            folders[:] = [name for name in folders if name not in ("_metadata", "SSTs")]
+        for folder, names in files_of(state).walk(operator / "0", skip=("SSTs",)):
+            if "_metadata" in folder.parts[len(operator.parts) :]:
+                yield from (folder / name for name in names if not name.startswith("."))
 
 
-def _tree(folder: Path) -> Iterable[Path]:
-    for parent, _, names in os.walk(folder):
+def _tree(folder: Place) -> Iterable[Place]:
+    for parent, names in files_of(folder).walk(folder):
         # Hidden checksum files are copied with their file; hidden temporary files are left out.
-        yield from (Path(parent, name) for name in names if not name.startswith("."))
+        yield from (parent / name for name in names if not name.startswith("."))
 
 
-def _empty(folder: Path) -> None:
-    for entry in folder.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink()
+def _size(facts: Mapping[Place, FileFacts], files: Iterable[Place]) -> int:
+    for file in files:
+        if file not in facts:
+            raise FileNotFoundError(errno.ENOENT, "purged meanwhile", str(file))
+    return sum(facts[file].size for file in files)
+
+
+def _empty(folder: Place) -> None:
+    files_of(folder).remove(folder)
+    files_of(folder).make_private(folder)

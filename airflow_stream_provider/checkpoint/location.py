@@ -1,67 +1,144 @@
-"""Turn checkpoint locations into folders, and refuse locations that a stream cannot use."""
+"""Turn checkpoint locations into places on a file system, and refuse locations that a stream cannot use."""
 
 from __future__ import annotations
 
 import os
+import posixpath
 import re
-import tempfile
-from pathlib import Path
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple, Union
 from urllib.parse import urlsplit
 
+from airflow_stream_provider.checkpoint.files import Files, Place, RemotePath
+from airflow_stream_provider.checkpoint.local_files import LocalFiles
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 # The name of the checkpoint that Spark creates for a query without checkpointLocation.
 TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
+Location = Union[str, os.PathLike[str], RemotePath]
+
 _FILE = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(?P<path>.*)", re.IGNORECASE | re.DOTALL)
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>.*)", re.DOTALL)
+# Other names of one storage; used for comparisons only.
+_SAME_SCHEME = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss"}
+_DEFAULT_PORT = {"hdfs": ":8020"}
+_LOCAL = LocalFiles()
 
 
-def local_path(location: str | os.PathLike[str]) -> Path:
-    """Return the folder of a checkpoint location.
+class Storage(NamedTuple):
+    """The storage that a driver reaches through its JVM; `runtime.hadoop_files` makes it.
 
-    Spark reports the location as it was given or as ``file:/path``. Both, and ``file:///path``, are the same folder. As
-    in Hadoop's Path, nothing in it is escaped: ``%20``, ``#`` and ``?`` are parts of a name.
-
-    :param location: an absolute path or a ``file:`` URL.
-    :raises CheckpointError: the location is empty, relative, or not on a local or mounted file system.
+    :param default: returns Hadoop's `fs.defaultFS`, the file system of a location without a scheme.
+    :param open: returns the file system at a root, such as ``s3a://bucket``. It connects only when it is used.
     """
+
+    default: Callable[[], str]
+    open: Callable[[str], Files]
+
+
+_storage: Storage | None = None
+
+
+def reach(storage: Storage | None) -> None:
+    """Let this process use checkpoints on storage that is not mounted here. Only a driver can; Airflow never does."""
+    global _storage
+    _storage = storage
+
+
+def locate(location: Location) -> Place:
+    """Return where a checkpoint is. Nothing is asked of its storage.
+
+    Spark reports a local location as it was given or as ``file:/path``. Both, and ``file:///path``, are one folder. As
+    in Hadoop's Path, nothing in a location is escaped: ``%20``, ``#`` and ``?`` are parts of a name.
+
+    :param location: an absolute path, or a URL. A path is on Spark's `fs.defaultFS` in a driver.
+    :raises CheckpointError: the location is empty, relative, the root of a storage, or not on a local or mounted file
+        system where no other can be reached.
+    """
+    if isinstance(location, RemotePath):
+        return location
     text = os.fspath(location)
     if not text.strip():
         raise CheckpointError(
             "The checkpoint location is empty.",
             next_step="Set the option checkpointLocation of the query to a folder that outlives the driver.",
         )
-    parts = urlsplit(text)
-    local = _FILE.fullmatch(text)
-    if local:
-        path = Path(re.sub("^/+", "/", local["path"]))
-    elif parts.scheme and "/" not in parts.scheme and text.startswith(f"{parts.scheme}:"):
-        # Other storages would be added here: only this module turns a location into files.
+    found = _parsed(text, _storage.default() if _storage else "")
+    if isinstance(found, Path):
+        if not found.is_absolute():
+            raise _relative(text)
+        return found
+    root, path = found
+    scheme = root.partition(":")[0]
+    if _storage is None or scheme == "file":
         raise CheckpointError(
-            f"The checkpoint {text} is on {parts.scheme}:, but only local and mounted folders are supported.",
+            f"The checkpoint {text} is on {scheme}:, but only local and mounted folders are supported here.",
+            next_step="Use an absolute path or a file: URL on storage that is mounted here.",
+            location=text,
+        )
+    if not path.startswith("/"):
+        raise _relative(text)
+    if root.endswith("//") or path == "/":
+        raise CheckpointError(
+            f"The checkpoint location {text} names no {'folder' if path == '/' else 'host or bucket'}.",
+            next_step="Use one such as hdfs://namenode:8020/checkpoints/orders or s3a://bucket/checkpoints/orders.",
+            location=text,
+        )
+    return RemotePath(root, PurePosixPath(path), _storage.open(root))
+
+
+def files_of(place: Place) -> Files:
+    """Return the file system of a place."""
+    return place.files if isinstance(place, RemotePath) else _LOCAL
+
+
+def local_path(location: Location) -> Path:
+    """Return the folder of a checkpoint location that the operating system reaches; see `locate`.
+
+    :raises CheckpointError: as `locate`, and when it is on other storage.
+    """
+    place = locate(location)
+    if isinstance(place, RemotePath):
+        raise CheckpointError(
+            f"The checkpoint {place} is on {place.root}, and in no local or mounted folder.",
             next_step="Use an absolute path or a file: URL on storage that all drivers mount.",
-            location=text,
+            location=str(place),
         )
-    else:
-        path = Path(text)
-    if not path.is_absolute():
-        raise CheckpointError(
-            f"The checkpoint location {text} is relative, so each driver would use another folder.",
-            next_step="Use an absolute path or a file: URL.",
-            location=text,
-        )
-    return path
+    return place
+
+
+def qualified(location: str) -> str:
+    """Return a location as every machine understands it: a path that is on a remote `fs.defaultFS` becomes a URL.
+
+    Any other stays as it is, also one that `locate` refuses.
+    """
+    if _URL.match(location) or _storage is None:
+        return location
+    try:
+        place = locate(location)
+    except CheckpointError:
+        return location
+    return str(place) if isinstance(place, RemotePath) else location
 
 
 def normal_form(location: str) -> str:
-    """Return the one spelling by which locations are compared: `local_path`; what is no local folder, as it is given.
+    """Return the one spelling by which locations are compared; what is no location comes back as it is given.
 
-    A release may write a checkpoint in another way than the one before it.
+    A release may write a checkpoint in another way than the one before it: with more slashes, HDFS's default port, or
+    ``s3:`` for ``s3a:``.
     """
-    try:
-        return str(local_path(location))
-    except CheckpointError:
-        return location.rstrip("/")
+    if not location.strip():
+        return location
+    found = _parsed(location, _storage.default() if _storage else "")
+    if isinstance(found, Path):
+        return str(found) if found.is_absolute() else location.rstrip("/")
+    root, path = found
+    scheme, _, authority = root.lower().partition("://")
+    port = _DEFAULT_PORT.get(scheme, "")
+    authority = authority[: -len(port)] if port and authority.endswith(port) else authority
+    return f"{_SAME_SCHEME.get(scheme, scheme)}://{authority}{path.rstrip('/')}"
 
 
 def check_file_system(location: str | os.PathLike[str], default: str) -> None:
@@ -79,37 +156,60 @@ def check_file_system(location: str | os.PathLike[str], default: str) -> None:
         )
 
 
-def check_location(location: str | os.PathLike[str]) -> Path:
-    """Check that a stream at this location can be handed over. Nothing is left there.
+def check_location(location: Location) -> Place:
+    """Check that a stream at this location can be handed over. Nothing is left there but a folder to put it in.
 
-    :raises CheckpointError: the location is not valid (see `local_path`), not writable, or temporary: without
+    :raises CheckpointError: the location is not valid (see `locate`), not writable, or temporary: without
         checkpointLocation Spark creates ``temporary-<uuid>`` and deletes it with the query.
     """
-    path = local_path(location)
-    if any(TEMPORARY.fullmatch(part) for part in path.parts):
+    place = locate(location)
+    if any(TEMPORARY.fullmatch(part) for part in place.parts):
         raise CheckpointError(
-            f"The checkpoint {path} is temporary: Spark deletes it when the query ends.",
+            f"The checkpoint {place} is temporary: Spark deletes it when the query ends.",
             next_step="Set the option checkpointLocation of the query to a folder that outlives the driver.",
-            location=str(path),
-        )
-    existing = path
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
-    if not existing.is_dir():
-        raise CheckpointError(
-            f"The checkpoint {path} cannot be a folder: {existing} is a file.",
-            next_step="Choose another checkpointLocation.",
-            location=str(path),
+            location=str(place),
         )
     try:
-        # Writes a file, because access rights do not show a read-only mount or a full disk.
-        with tempfile.TemporaryFile(dir=existing) as probe:
-            probe.write(b"0")
-            probe.flush()
+        files_of(place).check_writable(place)
+    except NotADirectoryError as error:
+        raise CheckpointError(
+            f"The checkpoint {place} cannot be a folder: {error.filename} is a file.",
+            next_step="Choose another checkpointLocation.",
+            location=str(place),
+        ) from error
     except OSError as error:
         raise CheckpointError(
-            f"The checkpoint {path} is not writable: {error.strerror or error} (tried in {existing}).",
+            f"The checkpoint {place} is not writable: {error.strerror or error} (tried in {error.filename}).",
             next_step="Give the driver's user write access, or choose another checkpointLocation.",
-            location=str(path),
+            location=str(place),
         ) from error
-    return path
+    return place
+
+
+def _parsed(text: str, default: str) -> Path | tuple[str, str]:
+    """Return a local path as it is given, or the root and the path of another location, without doubled slashes."""
+    local = _FILE.fullmatch(text)
+    if local:
+        return Path(re.sub("^/+", "/", local["path"]))
+    url = _URL.fullmatch(text)
+    usual = _URL.fullmatch(default)
+    remote = usual is not None and usual["scheme"].lower() != "file" and usual["authority"]
+    if url is None:
+        if not remote or not text.startswith("/"):
+            return Path(text)
+        scheme, authority, path = usual["scheme"], usual["authority"], text  # type: ignore[index]
+    else:
+        scheme, authority, path = url["scheme"], url["authority"] or "", url["path"]
+        if not authority and remote and usual["scheme"].lower() == scheme.lower():  # type: ignore[index]
+            authority = usual["authority"]  # type: ignore[index]
+    if path.startswith("/"):
+        path = posixpath.normpath(re.sub("^/+", "/", path))
+    return f"{scheme.lower()}://{authority}", path
+
+
+def _relative(text: str) -> CheckpointError:
+    return CheckpointError(
+        f"The checkpoint location {text} is relative, so each driver would use another folder.",
+        next_step="Use an absolute path or a URL.",
+        location=text,
+    )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from airflow_stream_provider.checkpoint.location import local_path
+from airflow_stream_provider.checkpoint.files import Place, RemotePath
+from airflow_stream_provider.checkpoint.location import Location, files_of, locate
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 
@@ -46,7 +45,7 @@ class OffsetEntry:
     sources: Mapping[str, str | None]
 
 
-def numeric_names(folder: str | os.PathLike[str]) -> list[int]:
+def numeric_names(folder: Place) -> list[int]:
     """Return the names in a folder that are numbers, sorted, such as the batch ids in a log; [] if it does not exist.
 
     Other names are ignored: Spark keeps hidden files ``.N.crc`` and ``.N.<uuid>.tmp`` in the same folder.
@@ -54,7 +53,7 @@ def numeric_names(folder: str | os.PathLike[str]) -> list[int]:
     :raises CheckpointError: the folder exists but cannot be listed.
     """
     try:
-        names = os.listdir(folder)
+        names = files_of(folder).names(folder)
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -62,14 +61,14 @@ def numeric_names(folder: str | os.PathLike[str]) -> list[int]:
     return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
 
-def boundary(location: str | os.PathLike[str]) -> LogEnds:
+def boundary(location: Location) -> LogEnds:
     """Return the last batch of both logs, from the names of their files only.
 
     While the query runs, the result is a consistent snapshot of one moment between two commits.
 
-    :raises CheckpointError: the location is not a local folder, or cannot be read.
+    :raises CheckpointError: the location cannot be used, or its logs cannot be read.
     """
-    root = local_path(location)
+    root = locate(location)
     commits = numeric_names(root / "commits")
     while True:
         offsets = numeric_names(root / "offsets")
@@ -79,7 +78,7 @@ def boundary(location: str | os.PathLike[str]) -> LogEnds:
         commits = again
 
 
-def read_offsets(path: Path) -> OffsetEntry:
+def read_offsets(path: Place) -> OffsetEntry:
     """Read one file of `offsets/`.
 
     :raises CheckpointError: the file is damaged, or its format is newer than 2.
@@ -99,7 +98,7 @@ def read_offsets(path: Path) -> OffsetEntry:
     return OffsetEntry(version, conf, {name: None if value == "-" else value for name, value in named})
 
 
-def check_commit(path: Path) -> int:
+def check_commit(path: Place) -> int:
     """Return the format of a file of `commits/`: 1, 2 (state with unique ids) or 3 (named sinks, Spark 4.2 and later).
 
     :raises CheckpointError: the file is damaged, or its format is newer.
@@ -132,7 +131,7 @@ def kafka_offsets(text: str | None) -> dict[str, dict[int, int]] | None:
         return None
 
 
-def damaged(path: Path, found: str) -> CheckpointError:
+def damaged(path: Place, found: str) -> CheckpointError:
     """Return the error for a checkpoint file whose content Spark cannot have written.
 
     :param found: what is wrong with it, for the message.
@@ -146,28 +145,31 @@ def damaged(path: Path, found: str) -> CheckpointError:
     )
 
 
-def unreadable(path: str | os.PathLike[str], error: OSError) -> CheckpointError:
-    """Return the error for a checkpoint file or folder that the operating system refuses to read."""
+def unreadable(path: Place | str, error: OSError) -> CheckpointError:
+    """Return the error for a checkpoint file or folder that its storage refuses to read."""
+    remote = isinstance(path, RemotePath) or "://" in str(path)
     return CheckpointError(
         f"{path} cannot be read: {error.strerror or error}.",
-        next_step="Check that the checkpoint's storage is mounted here and that this user may read it.",
+        next_step="Check that the storage is up, and that the driver's user may read there."
+        if remote
+        else "Check that the checkpoint's storage is mounted here and that this user may read it.",
         path=str(path),
     )
 
 
-def text(path: Path) -> str:
+def text(path: Place) -> str:
     """Return the text of a file.
 
     :raises CheckpointError: the file is not UTF-8 text.
     :raises OSError: the file cannot be read, or has been purged (FileNotFoundError).
     """
     try:
-        return path.read_text("utf-8")
+        return files_of(path).read(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise damaged(path, "it is not text") from error
 
 
-def _read(path: Path, newest: int) -> tuple[int, list[str]]:
+def _read(path: Place, newest: int) -> tuple[int, list[str]]:
     lines = text(path).split("\n")
     first, rest = lines[0].strip(), lines[1:]
     while rest and not rest[-1]:
@@ -184,7 +186,7 @@ def _read(path: Path, newest: int) -> tuple[int, list[str]]:
     return version, rest
 
 
-def _json_object(path: Path, text: str) -> dict[str, Any]:
+def _json_object(path: Place, text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:

@@ -1,4 +1,8 @@
-"""Mark which stream owns a checkpoint, in a file beside it that is created once."""
+"""Mark which stream owns a checkpoint, in a file beside it.
+
+In a local or mounted folder the file is created once, so that it decides. On other storage two drivers may both create
+it: there it only finds what one control root knows of another, and `runtime.ownership` asks the control store as well.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from airflow_stream_provider.checkpoint.location import local_path
+from airflow_stream_provider.checkpoint.files import Place
+from airflow_stream_provider.checkpoint.location import Location, files_of, locate
 from airflow_stream_provider.checkpoint.logs import LogEnds, boundary, numeric_names, unreadable
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
@@ -29,20 +34,20 @@ class Owner:
     control: str
 
 
-def owner_file(location: str | os.PathLike[str]) -> Path:
-    """Return the path of the owner file, beside the checkpoint: Spark wants a new checkpoint to be empty."""
-    path = local_path(location)
+def owner_file(location: Location) -> Place:
+    """Return the place of the owner file, beside the checkpoint: Spark wants a new checkpoint to be empty."""
+    path = locate(location)
     return path.with_name(f"{path.name}.owner")
 
 
-def owner(location: str | os.PathLike[str]) -> Owner | None:
+def owner(location: Location) -> Owner | None:
     """Return the owner of a checkpoint, None if it has none.
 
     :raises CheckpointError: the owner file cannot be read, or does not name a stream.
     """
     path = owner_file(location)
     try:
-        value = json.loads(path.read_text("utf-8"))
+        value = json.loads(files_of(path).read(path))
         return Owner(stream=str(value["stream"]), control=str(value["control"]))
     except FileNotFoundError:
         return None
@@ -56,7 +61,7 @@ def owner(location: str | os.PathLike[str]) -> Owner | None:
         ) from error
 
 
-def check_owner(location: str | os.PathLike[str], stream: str, control: str) -> bool:
+def check_owner(location: Location, stream: str, control: str) -> bool:
     """Return True if the stream owns the checkpoint, False if it has no owner.
 
     :raises CheckpointError: it belongs to another stream, or to a stream of the same name under another control URL.
@@ -64,7 +69,7 @@ def check_owner(location: str | os.PathLike[str], stream: str, control: str) -> 
     found = owner(location)
     if found is not None and found != Owner(stream, control):
         raise CheckpointError(
-            f"The checkpoint {local_path(location)} belongs to the stream {found.stream} of {found.control}, "
+            f"The checkpoint {locate(location)} belongs to the stream {found.stream} of {found.control}, "
             f"not to {stream} of {control}.",
             next_step="Give each stream its own checkpoint. If the other stream will never run again, remove "
             f"{owner_file(location)}.",
@@ -74,10 +79,10 @@ def check_owner(location: str | os.PathLike[str], stream: str, control: str) -> 
     return found is not None
 
 
-def claim(location: str | os.PathLike[str], stream: str, control: str) -> None:
+def claim(location: Location, stream: str, control: str) -> None:
     """Make the stream the owner of the checkpoint, permanently. Claiming it again has no effect.
 
-    If two streams claim it at the same time, one of them succeeds.
+    If two streams claim it at the same time, one of them succeeds: in a local or mounted folder only.
 
     :param control: control URL. Another spelling of the same URL counts as another owner.
     :raises CheckpointError: it belongs to another stream, or its parent folder is not writable.
@@ -86,8 +91,15 @@ def claim(location: str | os.PathLike[str], stream: str, control: str) -> None:
         return
     path = owner_file(location)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not _create(path, json.dumps(asdict(Owner(stream, control))) + "\n"):
+        text = json.dumps(asdict(Owner(stream, control))) + "\n"
+        if isinstance(path, Path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            created = _create(path, text)
+        else:
+            with contextlib.suppress(FileExistsError):
+                path.files.write(path, text.encode())
+            created = False  # it may be another's that came between
+        if not created:
             check_owner(location, stream, control)
     except OSError as error:
         raise CheckpointError(
@@ -97,7 +109,7 @@ def claim(location: str | os.PathLike[str], stream: str, control: str) -> None:
         ) from error
 
 
-def is_being_written(location: str | os.PathLike[str], seconds: float) -> bool:
+def is_being_written(location: Location, seconds: float) -> bool:
     """Return whether a job writes the logs of a checkpoint within a time.
 
     False does not prove that no job runs: one that waits for data or is in a long batch writes nothing.
@@ -113,9 +125,7 @@ def is_being_written(location: str | os.PathLike[str], seconds: float) -> bool:
     return False
 
 
-def refuse_if_being_written(
-    location: str | os.PathLike[str], seconds: float | None = None, *, since: LogEnds | None = None
-) -> None:
+def refuse_if_being_written(location: Location, seconds: float | None = None, *, since: LogEnds | None = None) -> None:
     """Refuse to take over a checkpoint that a job without a stream is writing now.
 
     :param seconds: how long to watch. Default: three times the longest interval between the last ten commits, at
@@ -123,7 +133,7 @@ def refuse_if_being_written(
     :param since: its boundary at an earlier look; it must not have moved since.
     :raises CheckpointError: a job is writing the logs.
     """
-    root = local_path(location)
+    root = locate(location)
     now = boundary(root)
     moved = since is not None and now != since
     if now.offsets is None and not moved:
@@ -137,11 +147,10 @@ def refuse_if_being_written(
         )
 
 
-def _patience(root: Path) -> float:
-    times = []
-    for batch in numeric_names(root / "commits")[-10:]:
-        with contextlib.suppress(FileNotFoundError):  # the job purged it
-            times.append((root / "commits" / str(batch)).stat().st_mtime)
+def _patience(root: Place) -> float:
+    commits = [root / "commits" / str(batch) for batch in numeric_names(root / "commits")[-10:]]
+    # Without those that the job has purged meanwhile.
+    times = [facts.modified for facts in files_of(root).facts(commits).values()]
     longest = max((later - earlier for earlier, later in zip(times, times[1:])), default=0.0)
     return min(60.0, max(5.0, 3 * longest))
 

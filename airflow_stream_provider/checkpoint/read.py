@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from airflow_stream_provider.checkpoint.location import local_path
+from airflow_stream_provider.checkpoint.files import Place
+from airflow_stream_provider.checkpoint.location import Location, files_of, locate
 from airflow_stream_provider.checkpoint.logs import (
     KafkaOffsets,
     OffsetEntry,
@@ -89,17 +88,17 @@ class Checkpoint:
     conf: Mapping[str, str]
 
 
-def read(location: str | os.PathLike[str]) -> Checkpoint:
+def read(location: Location) -> Checkpoint:
     """Read a checkpoint, without a JVM and without changing it.
 
     :raises CheckpointError: there is no checkpoint at the location, one of its files is damaged (the message names
         it), or its files are purged faster than they can be read.
     """
-    root = local_path(location)
+    root = locate(location)
     missing: FileNotFoundError | None = None
     for _ in range(ATTEMPTS):
         try:
-            if not (root / "metadata").exists() and not (root / "offsets").exists():
+            if not files_of(root).facts([root / "metadata", root / "offsets"]):
                 raise CheckpointError(
                     f"There is no checkpoint at {root}.",
                     next_step="Check the path, and that the query has run before.",
@@ -117,7 +116,7 @@ def read(location: str | os.PathLike[str]) -> Checkpoint:
     ) from missing
 
 
-def pinned_conf(location: str | os.PathLike[str]) -> dict[str, str]:
+def pinned_conf(location: Location) -> dict[str, str]:
     """Return the Spark conf that a restart on this checkpoint keeps, whatever the session says; {} before a batch.
 
     The format of the state is not in the conf of the offsets file; the version of the last commit's file tells it.
@@ -130,7 +129,7 @@ def pinned_conf(location: str | os.PathLike[str]) -> dict[str, str]:
     conf = dict(found.conf)
     if found.last_commit is not None:
         with contextlib.suppress(FileNotFoundError):
-            version = check_commit(Path(found.path) / "commits" / str(found.last_commit))
+            version = check_commit(locate(found.path) / "commits" / str(found.last_commit))
             if version in (1, 2):
                 conf["spark.sql.streaming.stateStore.checkpointFormatVersion"] = str(version)
     return conf
@@ -149,7 +148,7 @@ def recent(checkpoint: Checkpoint, count: int) -> tuple[tuple[float, KafkaOffset
     for batch, at in reversed(checkpoint.commits):
         if len(found) == count:
             break
-        path = Path(checkpoint.path) / "offsets" / str(batch)
+        path = locate(checkpoint.path) / "offsets" / str(batch)
         try:
             sources = read_offsets(path).sources
         except FileNotFoundError:
@@ -171,7 +170,7 @@ def merged(parts: Iterable[KafkaOffsets | None]) -> KafkaOffsets:
     return joined
 
 
-def query_id(root: Path) -> str | None:
+def query_id(root: Place) -> str | None:
     """Return Spark's id of the query, None if its file is missing.
 
     :param root: the checkpoint's folder.
@@ -179,7 +178,7 @@ def query_id(root: Path) -> str | None:
     """
     path = root / "metadata"
     try:
-        value = json.loads(path.read_text("utf-8"))
+        value = json.loads(files_of(path).read(path))
         return str(value["id"])
     except FileNotFoundError:
         return None
@@ -187,7 +186,7 @@ def query_id(root: Path) -> str | None:
         raise damaged(path, "it does not contain the id of a query") from error
 
 
-def _read(root: Path) -> Checkpoint:
+def _read(root: Place) -> Checkpoint:
     # Commits before offsets: a file that is added in between can make a batch look planned, but not committed.
     commits, offsets = numeric_names(root / "commits"), numeric_names(root / "offsets")
     # The last batch that is in both logs; with asynchronous progress tracking their numbers have gaps.
@@ -213,7 +212,7 @@ def _read(root: Path) -> Checkpoint:
     )
 
 
-def _sources(root: Path, committed: OffsetEntry | None, planned: OffsetEntry | None) -> tuple[Source, ...]:
+def _sources(root: Place, committed: OffsetEntry | None, planned: OffsetEntry | None) -> tuple[Source, ...]:
     done = committed.sources if committed else {}
     planned_sources = planned.sources if planned else {}
     # In the order of the plan; before the first batch only the folders name the sources.
@@ -227,28 +226,28 @@ def _sources(root: Path, committed: OffsetEntry | None, planned: OffsetEntry | N
     return tuple(found)
 
 
-def _initial(path: Path) -> KafkaOffsets | None:
+def _initial(path: Place) -> KafkaOffsets | None:
     """Return the starting offsets of a Kafka source, which it writes before batch 0; None for another source."""
     try:
         # It begins with a zero byte and a version line (SPARK-19517). Other sources write other content.
-        text = path.read_text("utf-8", errors="replace")
+        text = files_of(path).read(path).decode("utf-8", errors="replace")
     except (FileNotFoundError, NotADirectoryError):
         return None
     return kafka_offsets(text[text.find("\n") + 1 :])
 
 
-def _times(folder: Path, batches: Iterable[int]) -> Iterable[tuple[int, float]]:
-    for batch in batches:
-        # Purged meanwhile. If it is the last one, `check_commit` fails.
-        with contextlib.suppress(FileNotFoundError):
-            yield batch, (folder / str(batch)).stat().st_mtime
+def _times(folder: Place, batches: Iterable[int]) -> Iterable[tuple[int, float]]:
+    paths = {folder / str(batch): batch for batch in batches}
+    # Without those purged meanwhile. If the last one is, `check_commit` fails.
+    for path, facts in files_of(folder).facts(paths).items():
+        yield paths[path], facts.modified
 
 
-def _operators(state: Path) -> Iterable[StatefulOperator]:
+def _operators(state: Place) -> Iterable[StatefulOperator]:
     for number in numeric_names(state):
         folder = state / str(number)
         path = folder / "_metadata" / "metadata"
-        if not path.exists():
+        if not files_of(path).facts([path]):
             # transformWithState keeps one file per batch instead.
             versions = numeric_names(folder / "_metadata" / "v2")
             path = folder / "_metadata" / "v2" / str(versions[-1]) if versions else path
@@ -260,7 +259,7 @@ def _operators(state: Path) -> Iterable[StatefulOperator]:
         yield _operator(path, number, found)
 
 
-def _operator(path: Path, number: int, found: str) -> StatefulOperator:
+def _operator(path: Place, number: int, found: str) -> StatefulOperator:
     try:
         value: dict[str, Any] = json.loads(found.partition("\n")[2])
         stores = value["stateStoreInfo"]

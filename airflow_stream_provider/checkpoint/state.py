@@ -19,8 +19,9 @@ import os
 import re
 import zipfile
 from collections.abc import Iterable
-from pathlib import Path
 
+from airflow_stream_provider.checkpoint.files import Place
+from airflow_stream_provider.checkpoint.location import files_of
 from airflow_stream_provider.checkpoint.logs import damaged, numeric_names
 
 FILE = re.compile(r"(\d+)(_[0-9a-f-]{36})?\.(snapshot|zip|delta|changelog)")
@@ -30,7 +31,7 @@ BASES = ("snapshot", "zip")
 METADATA_LIMIT = 16 * 2**20
 
 
-def state_files(state: Path, version: int) -> list[Path]:
+def state_files(state: Place, version: int) -> list[Place]:
     """Return the files that Spark reads to load all state stores of a checkpoint at a version.
 
     Files of newer versions are left out, because the live query may be writing them.
@@ -39,17 +40,16 @@ def state_files(state: Path, version: int) -> list[Path]:
     :raises FileNotFoundError: a file that is needed does not exist, or has been purged.
     :raises CheckpointError: a RocksDB snapshot is damaged.
     """
-    found: list[Path] = []
+    found: list[Place] = []
     for operator in numeric_names(state):
-        for partition in numeric_names(state / str(operator)):
-            for folder, folders, names in os.walk(state / str(operator) / str(partition)):
-                folders[:] = [name for name in folders if name not in ("_metadata", "SSTs")]
-                if any(map(FILE.fullmatch, names)):
-                    found += _store_files(Path(folder), names, version)
+        # A folder for each partition, numbered, with a folder for each store where there are several.
+        for folder, names in files_of(state).walk(state / str(operator), skip=("_metadata", "_stateSchema", "SSTs")):
+            if any(map(FILE.fullmatch, names)):
+                found += _store_files(folder, names, version)
     return found
 
 
-def _store_files(folder: Path, names: list[str], version: int) -> Iterable[Path]:
+def _store_files(folder: Place, names: list[str], version: int) -> Iterable[Place]:
     parsed = [(int(match[1]), match[3], name) for name in names for match in [FILE.fullmatch(name)] if match]
     base = max((number for number, kind, _ in parsed if kind in BASES and number <= version), default=0)
     changes = [number for number, kind, _ in parsed if kind not in BASES and number <= version]
@@ -71,10 +71,10 @@ def _store_files(folder: Path, names: list[str], version: int) -> Iterable[Path]
                 yield from _tables(folder / name)
 
 
-def _tables(snapshot: Path) -> Iterable[Path]:
+def _tables(snapshot: Place) -> Iterable[Place]:
     """Yield the table files of a RocksDB snapshot; several snapshots share them."""
     try:
-        with zipfile.ZipFile(snapshot) as file, file.open("metadata") as metadata:
+        with files_of(snapshot).open(snapshot) as raw, zipfile.ZipFile(raw) as file, file.open("metadata") as metadata:
             # Not by the size that the zip says: it need not be true.
             data = metadata.read(METADATA_LIMIT + 1)
         if len(data) > METADATA_LIMIT:
@@ -84,11 +84,18 @@ def _tables(snapshot: Path) -> Iterable[Path]:
         names = [str(entry["dfsSstFileName"]) for entry in listed]
     except (zipfile.BadZipFile, KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
         raise damaged(snapshot, "it is not a RocksDB snapshot written by Spark") from error
+    tables = snapshot.parent / "SSTs"
+    here = _names(tables) if names else frozenset()
     for name in names:
         if os.path.basename(name) != name or name in ("", ".", ".."):
             raise damaged(snapshot, f"it lists the file {name!r}, which is not beside its other tables")
-        table = snapshot.parent / "SSTs" / name
-        yield table
-        checksum = table.with_name(f"{table.name}.crc")
-        if checksum.exists():
-            yield checksum
+        yield tables / name
+        if f"{name}.crc" in here:
+            yield tables / f"{name}.crc"
+
+
+def _names(folder: Place) -> frozenset[str]:
+    try:
+        return frozenset(files_of(folder).names(folder))
+    except FileNotFoundError:
+        return frozenset()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import time
-import uuid
-from pathlib import Path
 
-from airflow_stream_provider.checkpoint.location import local_path
+from airflow_stream_provider.checkpoint.files import Place
+from airflow_stream_provider.checkpoint.location import Location, files_of, locate
 from airflow_stream_provider.checkpoint.logs import boundary
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
@@ -20,9 +17,7 @@ POLL_SECONDS = 0.2
 log = logging.getLogger(__name__)
 
 
-def await_commit(
-    location: str | os.PathLike[str], batch: int, seconds: float = STALE_SECONDS, *, required: bool = True
-) -> None:
+def await_commit(location: Location, batch: int, seconds: float = STALE_SECONDS, *, required: bool = True) -> None:
     """Wait until a batch is seen to be committed; return at once when it is.
 
     Spark lists the logs when a query starts. From a listing that an NFS client had kept since the rehearsal it would
@@ -34,7 +29,7 @@ def await_commit(
         may have put an older copy of the checkpoint there.
     :raises CheckpointError: the commit has not appeared though it is required, or the logs cannot be read.
     """
-    root = local_path(location)
+    root = locate(location)
     deadline = time.monotonic() + seconds
     while (found := boundary(root).commit) is None or found < batch:
         if time.monotonic() >= deadline:
@@ -44,7 +39,7 @@ def await_commit(
             raise CheckpointError(
                 f"The checkpoint {root} ends at batch {found} here, but its former holder committed batch {batch}: the "
                 f"commit has not appeared within {seconds:.0f} s.",
-                next_step="Check that both drivers mount the same storage, and that nobody put an older copy of the "
+                next_step="Check that both drivers use the same storage, and that nobody put an older copy of the "
                 "checkpoint there. To go on from an older copy, stop the stream and start it again.",
                 location=str(root),
                 batch=batch,
@@ -54,15 +49,11 @@ def await_commit(
         time.sleep(POLL_SECONDS)
 
 
-def list_anew(location: str | os.PathLike[str]) -> None:
+def list_anew(location: Location) -> None:
     """Let this machine list a checkpoint's logs anew: an NFS client does so once it has changed a folder itself."""
     for folder in ("offsets", "commits"):
-        _change(local_path(location) / folder)
+        _change(locate(location) / folder)
 
 
-def _change(folder: Path) -> None:
-    """Change a folder, so that the file system's client has to list it anew. Spark does not look at such names."""
-    path = folder / f".look-{uuid.uuid4().hex}"
-    with contextlib.suppress(OSError):
-        path.touch()
-        path.unlink()
+def _change(folder: Place) -> None:
+    files_of(folder).list_anew(folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import statistics
 import time
 import uuid
@@ -123,7 +122,7 @@ class Rehearsal:
         for incarnation, folder in checkpoints.rehearsal_folders(query.checkpoint).items():
             if incarnation == self._incarnation or not self._others.may_rehearse(incarnation):
                 log.info("Removing %s, which a driver that is gone has left", folder)
-                shutil.rmtree(folder, ignore_errors=True)
+                checkpoints.remove_clones(folder)
 
     def _rehearse(self, query: ManagedQuery) -> dict[str, Any]:
         folder = checkpoints.rehearsal_folder(query.checkpoint, self._incarnation)
@@ -140,7 +139,7 @@ class Rehearsal:
                 self._warm_sink(query)
             return summary
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            checkpoints.remove_clones(folder)
 
     def _plan(self, query: ManagedQuery, clone: str) -> float:
         """Let Spark check plan, sources and state schema on the next batch; return the seconds that it took.

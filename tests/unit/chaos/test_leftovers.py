@@ -58,7 +58,7 @@ def test_a_folder_as_it_should_be_has_nothing_left(log: ControlLog, tmp_path: Pa
 
 def test_clones_and_temporary_files(log: ControlLog, tmp_path: Path) -> None:
     query = tmp_path / "data" / "enrich"
-    rehearsal_folder(query, NEW).mkdir(parents=True)
+    Path(str(rehearsal_folder(query, NEW))).mkdir(parents=True)
     places = [
         folder_of(log) / "incoming" / "00000000000000000007.json.1a2b",
         folder_of(log) / "incoming" / f"new.{OLD}.json.1a2b",

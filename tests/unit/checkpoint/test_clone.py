@@ -269,7 +269,7 @@ def test_the_clones_beside_a_checkpoint_are_found_by_incarnation(root: Path) -> 
     folder = rehearsal_folder(f"file:{root}/", "orders-1.0000000a")
     assert rehearsal_folders(root) == {}
     assert rehearsal_folders(root.parent / "nowhere" / "live") == {}
-    (folder / "plan").mkdir(parents=True)
+    Path(str(folder), "plan").mkdir(parents=True)
     (root.parent / "live.rehearsal-of-mine").mkdir()
     (root.parent / "other.rehearsal-orders-1.0000000a").mkdir()
     assert rehearsal_folders(root) == {"orders-1.0000000a": folder}

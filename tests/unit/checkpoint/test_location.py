@@ -1,11 +1,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from airflow_stream_provider.checkpoint import check_file_system, check_location, local_path, normal_form
+from airflow_stream_provider.checkpoint import (
+    check_file_system,
+    check_location,
+    local_path,
+    locate,
+    normal_form,
+    qualified,
+)
+from airflow_stream_provider.checkpoint.location import Storage, reach
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 
@@ -84,3 +94,86 @@ def test_a_folder_that_cannot_be_written_is_named() -> None:
         pytest.skip("no /proc")
     with pytest.raises(CheckpointError, match="is not writable"):
         check_location(f"{folder}/checkpoint")
+
+
+# -- storage that is not mounted here ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spellings", "form"),
+    [
+        (("hdfs://nn:9820/a", "hdfs://nn:9820//a/", "HDFS://NN:9820/a/./b/.."), "hdfs://nn:9820/a"),
+        (("hdfs://nn/a", "hdfs://nn:8020/a"), "hdfs://nn/a"),
+        (("s3a://bucket/a/b", "s3a://bucket//a//b/", "s3://bucket/a/b", "s3n://bucket/a/b"), "s3a://bucket/a/b"),
+        (
+            ("abfs://c@a.dfs.core.windows.net/x", "abfss://c@a.dfs.core.windows.net/x/"),
+            "abfss://c@a.dfs.core.windows.net/x",
+        ),
+        (("gs://bucket/A",), "gs://bucket/A"),
+    ],
+)
+def test_all_spellings_of_a_remote_folder_have_one_normal_form(spellings: tuple[str, ...], form: str) -> None:
+    assert {normal_form(each) for each in spellings} == {form}
+
+
+@pytest.fixture
+def reached(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """A driver that reaches other storage, with this `fs.defaultFS`; the roots that it has opened."""
+    opened: list[str] = []
+    files: Any = object()
+    reach(Storage(lambda: request.param, lambda root: opened.append(root) or files))  # type: ignore[func-returns-value]
+    yield opened
+    reach(None)
+
+
+@pytest.mark.parametrize("reached", ["file:///", "hdfs://nn:9820"], indirect=True)
+def test_a_driver_reaches_what_is_not_mounted(reached: list[str]) -> None:
+    place = locate("hdfs://nn:9820//a/b/")
+    assert (str(place), place.name) == ("hdfs://nn:9820/a/b", "b")
+    assert reached == ["hdfs://nn:9820"]
+    assert locate(place) is place
+    assert locate("file:/a") == Path("/a")
+    with pytest.raises(CheckpointError, match="in no local or mounted folder"):
+        local_path("s3a://bucket/a")
+
+
+@pytest.mark.parametrize("reached", ["hdfs://nn:9820/"], indirect=True)
+def test_a_path_is_on_the_default_file_system_of_the_driver(reached: list[str]) -> None:
+    assert str(locate("/a b/c#1")) == qualified("/a b/c#1") == "hdfs://nn:9820/a b/c#1"
+    assert str(locate("hdfs:/a")) == str(locate("hdfs:///a")) == "hdfs://nn:9820/a"
+    assert normal_form("/a/") == "hdfs://nn:9820/a"
+    assert qualified("file:/a") == "file:/a"
+    assert qualified("a") == "a"
+    with pytest.raises(CheckpointError, match="is relative"):
+        locate("a")
+
+
+@pytest.mark.parametrize("reached", ["file:///"], indirect=True)
+def test_a_path_stays_local_where_that_is_the_default(reached: list[str]) -> None:
+    assert locate("/a") == Path("/a")
+    assert qualified("/a") == "/a"
+    assert reached == []
+
+
+@pytest.mark.parametrize("reached", ["file:///"], indirect=True)
+@pytest.mark.parametrize(
+    ("location", "why"),
+    [
+        ("hdfs:///a", "names no host or bucket"),
+        ("s3a:a", "is relative"),
+        ("s3a://bucket", "is relative"),
+        ("s3a://bucket/", "names no folder"),
+        ("s3a://bucket/a/..", "names no folder"),
+        ("file://elsewhere/a", "only local and mounted folders"),
+    ],
+)
+def test_what_names_no_folder_is_refused(reached: list[str], location: str, why: str) -> None:
+    with pytest.raises(CheckpointError, match=why):
+        locate(location)
+    assert reached == []
+
+
+@pytest.mark.parametrize("reached", ["file:///"], indirect=True)
+def test_a_temporary_checkpoint_on_other_storage_is_refused_before_that_is_asked(reached: list[str]) -> None:
+    with pytest.raises(CheckpointError, match="temporary"):
+        check_location("hdfs://nn:9820/tmp/temporary-0b1c2d3e-1234-4000-8000-000000000001")

@@ -1,0 +1,135 @@
+"""Checkpoints in local and mounted folders, without a JVM."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Container, Iterable, Mapping
+from pathlib import Path
+from typing import IO
+
+from airflow_stream_provider.checkpoint.files import FileFacts, Place
+from airflow_stream_provider.lifecycle.errors import CheckpointError
+
+
+class LocalFiles:
+    """The operating system's files; implements `Files` for places that are a `Path`."""
+
+    def names(self, folder: Place) -> list[str]:
+        """See `Files.names`."""
+        return os.listdir(_path(folder))
+
+    def walk(self, folder: Place, skip: Container[str] = ()) -> Iterable[tuple[Place, list[str]]]:
+        """See `Files.walk`."""
+        for parent, folders, names in os.walk(_path(folder)):
+            folders[:] = [name for name in folders if name not in skip]
+            for name in folders:
+                _check_no_link(Path(parent, name))  # os.walk would pass over it
+            if names:
+                yield Path(parent), names
+
+    def facts(self, paths: Iterable[Place]) -> Mapping[Place, FileFacts]:
+        """See `Files.facts`."""
+        found: dict[Place, FileFacts] = {}
+        for path in map(_path, paths):
+            with contextlib.suppress(FileNotFoundError):
+                stat = path.stat()
+                found[path] = FileFacts(stat.st_size, stat.st_mtime, path.is_dir())
+        return found
+
+    def read(self, path: Place) -> bytes:
+        """See `Files.read`."""
+        return _path(path).read_bytes()
+
+    def open(self, path: Place) -> IO[bytes]:
+        """See `Files.open`."""
+        return _path(path).open("rb")
+
+    def write(self, path: Place, data: bytes) -> None:
+        """See `Files.write`."""
+        _path(path).parent.mkdir(parents=True, exist_ok=True)
+        _path(path).write_bytes(data)
+
+    def make_private(self, folder: Place) -> None:
+        """See `Files.make_private`."""
+        if not _path(folder).parent.exists():
+            self.make_private(folder.parent)
+        _path(folder).mkdir(mode=0o700, exist_ok=True)
+
+    def copy(self, root: Place, files: Iterable[Place], to: Place) -> int:
+        """See `Files.copy`."""
+        top = _path(root)
+        return sum(_copy(file, _path(to) / file.relative_to(top)) for file in _without_links(top, map(_path, files)))
+
+    def remove(self, folder: Place) -> None:
+        """See `Files.remove`."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(_path(folder))
+
+    def check_writable(self, path: Place) -> None:
+        """See `Files.check_writable`."""
+        existing = _path(path)
+        while not existing.exists() and existing != existing.parent:
+            existing = existing.parent
+        if not existing.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "it is a file", str(existing))
+        # Writes a file, because access rights do not show a read-only mount or a full disk.
+        try:
+            with tempfile.TemporaryFile(dir=existing) as probe:
+                probe.write(b"0")
+                probe.flush()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(existing)) from error
+
+    def list_anew(self, folder: Place) -> None:
+        """See `Files.list_anew`. Spark does not look at such names."""
+        path = _path(folder) / f".look-{uuid.uuid4().hex}"
+        with contextlib.suppress(OSError):
+            path.touch()
+            path.unlink()
+
+
+def _path(place: Place) -> Path:
+    assert isinstance(place, Path)
+    return place
+
+
+def _without_links(root: Path, files: Iterable[Path]) -> Iterable[Path]:
+    """Yield the files, which are below the root; refuse one that a symbolic link below the root leads to."""
+    plain = {root}
+    for file in files:
+        for path in (*reversed(file.parents), file):
+            if root in path.parents and path not in plain:
+                _check_no_link(path)
+                plain.add(path)
+        yield file
+
+
+def _check_no_link(path: Path) -> None:
+    if path.is_symlink():
+        raise CheckpointError(
+            f"{path} is a symbolic link; Spark makes none in a checkpoint.",
+            next_step="Put the folder or file itself there.",
+            path=str(path),
+        )
+
+
+def _copy(file: Path, to: Path) -> int:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    _copy_plain(file, to)
+    # With Hadoop's checksum file, so that a rehearsal finds damaged files; without it files are read unchecked.
+    hidden = f".{file.name}.crc"
+    with contextlib.suppress(FileNotFoundError):
+        _copy_plain(file.with_name(hidden), to.with_name(hidden))
+    return to.stat().st_size
+
+
+def _copy_plain(file: Path, to: Path) -> None:
+    # Not a link that was put there since `_without_links` looked, nor a pipe that would hold us up.
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(descriptor, "rb") as source, to.open("xb") as target:
+        shutil.copyfileobj(source, target)

@@ -1,0 +1,71 @@
+"""Run a small HDFS: a real NameNode and a real DataNode in one process, for tests and benchmarks."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from devstack.jars import Progress, fetch, hdfs
+from devstack.ports import HOST, free_port, listening
+from devstack.processes import Process, Processes, java, stop
+
+START_SECONDS = 180.0
+JVM = (
+    *("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
+    "-Djava.net.preferIPv4Stack=true",
+)
+# Hadoop's own launcher of a MiniDFSCluster, which runs until it is stopped.
+MAIN = "org.apache.hadoop.test.MiniDFSClusterManager"
+
+
+class Hdfs:
+    """One NameNode and one DataNode on free ports of the loopback address. A restart keeps the files.
+
+    Whoever runs it is HDFS's superuser. Other users are believed by their name, as in any HDFS without Kerberos.
+
+    :param folder: folder for its files; emptied at the first start.
+    :param processes: where its process is started.
+    :param progress: called while jars are fetched.
+    """
+
+    def __init__(self, folder: Path, processes: Processes, progress: Progress | None = None) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"hdfs://{HOST}:{self.port}"
+        self.process: Process | None = None
+        self._http = free_port()
+        self._processes = processes
+        self._progress = progress
+        self._formatted = False
+
+    @property
+    def web_url(self) -> str:
+        """Where WebHDFS answers."""
+        return f"http://{HOST}:{self._http}"
+
+    def start(self) -> None:
+        """Fetch missing jars, format the NameNode at the first start, and wait until the DataNode takes files.
+
+        :raises StackError: Java or a jar is missing, or HDFS did not start within 180 s.
+        """
+        runtime = java()
+        jars = fetch(hdfs(), progress=self._progress)
+        if not self._formatted:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        details = self.folder / "up.json"
+        details.unlink(missing_ok=True)
+        options = [f"-nnport {self.port}", f"-httpport {self._http}", "-datanodes 1", f"-writeDetails {details}"]
+        command = [runtime, *JVM, f"-Dtest.build.data={self.folder}", "-cp", f"{jars}/*", MAIN]
+        command += [word for option in options for word in option.split(" ", 1)]
+        command += [] if self._formatted else ["-format"]
+        self.process = self._processes.start("hdfs", command, env={}, folder=self.folder)
+        # It writes its details once the DataNode has announced itself.
+        self._processes.wait_for(
+            "HDFS to take files", lambda: details.exists() and listening(self.port), START_SECONDS, self.process
+        )
+        self._formatted = True
+
+    def stop(self) -> None:
+        """Stop it. Does nothing if it is not running."""
+        stop(self.process)

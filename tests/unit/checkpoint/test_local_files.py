@@ -1,0 +1,52 @@
+"""What local files do that no test of checkpoints sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.checkpoint.local_files import LocalFiles
+from airflow_stream_provider.lifecycle.errors import CheckpointError
+
+FILES = LocalFiles()
+
+
+def test_folders_are_walked_without_those_that_are_left_out(tmp_path: Path) -> None:
+    for name in ("a/1", "a/b/2", "a/skip/3", "c/4"):
+        FILES.write(tmp_path / name, b"x")
+    (tmp_path / "empty").mkdir()
+    found = {str(folder): names for folder, names in FILES.walk(tmp_path, skip=("skip",))}
+    assert found == {f"{tmp_path}/a": ["1"], f"{tmp_path}/a/b": ["2"], f"{tmp_path}/c": ["4"]}
+    assert list(FILES.walk(tmp_path / "nowhere")) == []
+
+
+def test_a_link_to_a_folder_is_not_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "1").symlink_to(tmp_path)
+    with pytest.raises(CheckpointError, match="symbolic link"):
+        list(FILES.walk(tmp_path / "state"))
+
+
+def test_facts_leave_out_what_is_not_there(tmp_path: Path) -> None:
+    FILES.write(tmp_path / "folder" / "file", b"four")
+    facts = FILES.facts([tmp_path / "folder", tmp_path / "folder" / "file", tmp_path / "gone"])
+    assert {path.name: (each.size, each.is_folder) for path, each in facts.items() if path.name == "file"} == {
+        "file": (4, False)
+    }
+    assert facts[tmp_path / "folder"].is_folder
+    assert tmp_path / "gone" not in facts
+
+
+def test_what_is_not_there_is_removed_in_silence(tmp_path: Path) -> None:
+    FILES.remove(tmp_path / "gone")
+    FILES.write(tmp_path / "folder" / "deep" / "file", b"")
+    FILES.remove(tmp_path / "folder")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_a_folder_cannot_be_made_is_said(tmp_path: Path) -> None:
+    FILES.write(tmp_path / "file", b"")
+    with pytest.raises(NotADirectoryError) as caught:
+        FILES.check_writable(tmp_path / "file" / "checkpoint")
+    assert caught.value.filename == str(tmp_path / "file")
