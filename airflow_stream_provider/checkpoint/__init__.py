@@ -13,7 +13,6 @@ from airflow_stream_provider.checkpoint.clone import (
     scratch,
 )
 from airflow_stream_provider.checkpoint.location import (
-    check_file_system,
     check_location,
     local_path,
     locate,
@@ -50,7 +49,6 @@ __all__ = [
     "StatefulOperator",
     "await_commit",
     "boundary",
-    "check_file_system",
     "check_location",
     "check_owner",
     "claim",

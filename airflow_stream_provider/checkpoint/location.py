@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Union
-from urllib.parse import urlsplit
 
 from airflow_stream_provider.checkpoint.files import Files, Place, RemotePath
 from airflow_stream_provider.checkpoint.local_files import LocalFiles
@@ -139,21 +138,6 @@ def normal_form(location: str) -> str:
     port = _DEFAULT_PORT.get(scheme, "")
     authority = authority[: -len(port)] if port and authority.endswith(port) else authority
     return f"{_SAME_SCHEME.get(scheme, scheme)}://{authority}{path.rstrip('/')}"
-
-
-def check_file_system(location: str | os.PathLike[str], default: str) -> None:
-    """Check that Spark looks for a location where this package does.
-
-    :param default: Hadoop's `fs.defaultFS`, the file system of a location without a scheme.
-    :raises CheckpointError: it does not.
-    """
-    if urlsplit(default).scheme not in ("", "file") and not urlsplit(os.fspath(location)).scheme:
-        raise CheckpointError(
-            f"The checkpoint {location} is on {default}, because that is Spark's fs.defaultFS, but only local and "
-            "mounted folders are supported.",
-            next_step="Use a file: URL on storage that all drivers mount.",
-            location=os.fspath(location),
-        )
 
 
 def check_location(location: Location) -> Place:

@@ -10,17 +10,23 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 def gaps(snapshot: Snapshot, acquired: Record) -> dict[str, float]:
     """Return, by query, the seconds from the last commit before this change of holder to the first one after it.
 
-    By the times of the commit files, so only where this machine can read the checkpoints. A query without a commit
-    before or after is left out.
+    By the times of the commit files: where this machine cannot read the checkpoint, as the driver that took over has
+    read them. A query without a commit before or after is left out, and one of which the driver does not say it yet.
     """
     # Imported here: every DAG file imports the operators, and parsing needs no reader of checkpoints.
     from airflow_stream_provider.checkpoint.read import read as read_checkpoint
 
     found = {}
+    beat = snapshot.heartbeats.get(acquired["incarnation"])
+    # Both by the driver's clock: a gap of an earlier hold is another one.
+    told = beat if beat is not None and beat.started_at is not None and beat.started_at >= acquired.at else None
     for query in snapshot.state.incarnations[acquired["incarnation"]].queries:
         try:
             commits = read_checkpoint(query.get("checkpoint", "")).commits
         except CheckpointError:
+            progress = told.query(query["name"]) if told else None
+            if progress is not None and progress.gap_seconds is not None:
+                found[query["name"]] = progress.gap_seconds
             continue
         before = [at for _, at in commits if at <= acquired.at]
         after = [at for _, at in commits if at > acquired.at]

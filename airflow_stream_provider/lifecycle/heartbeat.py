@@ -65,6 +65,11 @@ class QueryProgress:
         heartbeat would be too large with them.
     :param commits: its last commits in this driver, at most ten, oldest first.
     :param ended: whether it has ended for good in this driver: it finished by itself, or the script stopped it.
+    :param gap_seconds: from the last commit before this driver took over to its first one, by the times of the commit
+        files; None while it is not known.
+    :param state_rows: rows in the state of all its stateful operators; None when it is not known, as before the first
+        progress, and 0 without state.
+    :param state_bytes: memory that this state takes on the executors (``memoryUsedBytes``); None as above.
     """
 
     name: str
@@ -79,6 +84,9 @@ class QueryProgress:
     committed: tuple[Any, ...] = ()
     commits: tuple[Commit, ...] = ()
     ended: bool = False
+    gap_seconds: float | None = None
+    state_rows: int | None = None
+    state_bytes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -164,4 +164,6 @@ def progress(query: ManagedQuery) -> QueryProgress:
         rows_per_second=body.get("processedRowsPerSecond", 0.0),
         triggered_at=body.get("timestamp") or "",
         committed=tuple(source.get("endOffset") for source in body.get("sources", ())),
+        state_rows=sum(operator.get("numRowsTotal", 0) for operator in body.get("stateOperators", ())),
+        state_bytes=sum(operator.get("memoryUsedBytes", 0) for operator in body.get("stateOperators", ())),
     )

@@ -9,7 +9,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from airflow_stream_provider.checkpoint import local_path
+from airflow_stream_provider.checkpoint import locate
+from airflow_stream_provider.checkpoint.files import RemotePath
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 # By real path, what it is.
@@ -51,10 +52,10 @@ def own_folder(path: str | os.PathLike[str]) -> str:
 def check_kept(location: str) -> None:
     """Check that a checkpoint outlives this driver.
 
-    :raises CheckpointError: it is in a folder of this driver, or `checkpoint.local_path` refuses it.
+    :raises CheckpointError: it is in a folder of this driver, or `checkpoint.locate` refuses it.
     """
-    path = local_path(location)
-    own = own_folder(path)
+    path = locate(location)
+    own = "" if isinstance(path, RemotePath) else own_folder(path)
     if own:
         raise CheckpointError(
             f"The checkpoint {path} is in {own}: no other driver could continue it.",

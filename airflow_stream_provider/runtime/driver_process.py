@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyspark
 from pyspark import SparkContext
@@ -18,11 +18,15 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from airflow_stream_provider import checkpoint as checkpoints
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.runtime import jvm
 from airflow_stream_provider.runtime.driver_folders import check_kept
 from airflow_stream_provider.runtime.executor_hosts import ExecutorHosts
 from airflow_stream_provider.runtime.lease_watchdog import HALT_CODE, LeaseWatchdog, end_with_jvm
+from airflow_stream_provider.runtime.ownership import Ownership
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -34,14 +38,18 @@ HOOK_SECONDS = 20
 STOP_SECONDS = 60.0
 # How long a checkpoint without an owner is watched once more, when this driver holds already.
 CLAIM_SECONDS = 5.0
+# Between two questions to a control store that is out of reach.
+RETRY_SECONDS = 0.5
 
 
 class DriverProcess:
-    """The `ports.Process` of a driver; also owns checkpoints in the stream's name."""
+    """The `ports.Process` of a driver; also owns checkpoints in the stream's name.
 
-    def __init__(self, stream: str, control: str, app_name: str, lease_seconds: float) -> None:
-        self._stream = stream
-        self._control = control
+    :param ownership: which checkpoints are the stream's.
+    """
+
+    def __init__(self, ownership: Ownership, app_name: str, lease_seconds: float) -> None:
+        self._ownership = ownership
         # By location: where a checkpoint without an owner stood when it was checked.
         self._unowned: dict[str, checkpoints.LogEnds] = {}
         self._over = threading.Event()
@@ -79,9 +87,9 @@ class DriverProcess:
 
         :raises CheckpointError: its location cannot be used, another stream owns it, or an unmanaged job writes it.
         """
-        self._check_place(location)
+        check_kept(location)
         checkpoints.check_location(location)
-        if not checkpoints.check_owner(location, self._stream, self._control):
+        if not _patiently(lambda: self._ownership.check(location)):
             checkpoints.refuse_if_being_written(location)
             self._unowned[location] = checkpoints.boundary(location)
 
@@ -93,17 +101,10 @@ class DriverProcess:
 
         :raises CheckpointError: another stream owns it, an unmanaged job writes it, or it ends with this driver.
         """
-        self._check_place(location)
-        if not checkpoints.check_owner(location, self._stream, self._control):
-            checkpoints.refuse_if_being_written(location, CLAIM_SECONDS, since=self._unowned.get(location))
-        checkpoints.claim(location, self._stream, self._control)
-
-    @staticmethod
-    def _check_place(location: str) -> None:
-        context = SparkContext._active_spark_context
-        if context is not None:
-            checkpoints.check_file_system(location, context._jsc.hadoopConfiguration().get("fs.defaultFS") or "")
         check_kept(location)
+        if not _patiently(lambda: self._ownership.check(location)):
+            checkpoints.refuse_if_being_written(location, CLAIM_SECONDS, since=self._unowned.get(location))
+        _patiently(lambda: self._ownership.claim(location))
 
     def on_terminate(self, callback: Callable[[], None]) -> None:
         """Call back when the JVM shuts down on SIGTERM; the shutdown then waits up to 20 s for `exit` or `halt`."""
@@ -155,6 +156,16 @@ class _Hook:
 
     class Java:
         implements = ["java.lang.Runnable"]  # noqa: RUF012 - py4j's convention
+
+
+def _patiently(ask: Callable[[], T]) -> T:
+    """Ask the control store, again and again while it is out of reach: the agent knows how long a driver may wait."""
+    while True:
+        try:
+            return ask()
+        except ControlUnavailable as error:
+            log.warning("%s Trying again.", error)
+            time.sleep(RETRY_SECONDS)
 
 
 def _submission() -> str:

@@ -16,6 +16,7 @@ from airflow_stream_provider.checkpoint import normal_form
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.runtime import query_writer
 from airflow_stream_provider.runtime import writer_spec as writer_specs
+from airflow_stream_provider.runtime.file_manager import check_file_manager
 from airflow_stream_provider.runtime.labels import label_of
 from airflow_stream_provider.runtime.listeners import RealRunsOnly, SignsOfLife
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
@@ -160,6 +161,7 @@ class Gate:
         self._waiting.discard(threading.current_thread())
         try:
             check_sink(writer)
+            check_file_manager(writer)
             query = ManagedQuery(self, writer, start)
             with self._registering:
                 self._add(query)

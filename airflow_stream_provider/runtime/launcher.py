@@ -100,7 +100,9 @@ def _run(
     options: argparse.Namespace,
     folder: Path,
 ) -> int:
-    from airflow_stream_provider.runtime import driver_folders, ungated
+    from airflow_stream_provider.checkpoint.location import reach
+    from airflow_stream_provider.control.owners import open_owners
+    from airflow_stream_provider.runtime import driver_folders, hadoop_storage, ungated
     from airflow_stream_provider.runtime.agent import Agent
     from airflow_stream_provider.runtime.agent_thread import AgentThread
     from airflow_stream_provider.runtime.answering_store import AnsweringStore
@@ -108,6 +110,7 @@ def _run(
     from airflow_stream_provider.runtime.control_client import ControlClient
     from airflow_stream_provider.runtime.driver_process import DriverProcess
     from airflow_stream_provider.runtime.gate import Gate
+    from airflow_stream_provider.runtime.ownership import Ownership
     from airflow_stream_provider.runtime.ports import Ports
     from airflow_stream_provider.runtime.query_group import QueryGroup
     from airflow_stream_provider.runtime.rehearsal import Rehearsal
@@ -117,7 +120,9 @@ def _run(
     # Six tries fit into a lease, and three into the half of it after which a holder pauses.
     log.store = AnsweringStore(log.store, policy.lease_seconds / 6)
     name = f"{options.stream} {release.version} [{options.deployment}]"
-    process = DriverProcess(options.stream, options.control, name, policy.lease_seconds)
+    ownership = Ownership(options.stream, options.control, open_owners(options.control))
+    process = DriverProcess(ownership, name, policy.lease_seconds)
+    reach(hadoop_storage.storage())
     gate = Gate()
     thread = AgentThread()
     rehearsal = Rehearsal(gate, policy, incarnation, process, others)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_stream_provider.checkpoint.location import local_path
+from airflow_stream_provider.checkpoint.location import locate, qualified
 from airflow_stream_provider.checkpoint.read import query_id
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.runtime import writer_spec as writer_specs
@@ -29,7 +29,7 @@ class Observer(Protocol):
 
 def _id_in(checkpoint: str) -> str | None:
     try:
-        return query_id(local_path(checkpoint))
+        return query_id(locate(checkpoint))
     except (CheckpointError, OSError):
         return None  # whether the checkpoint can be used is judged when it is rehearsed
 
@@ -46,7 +46,8 @@ class ManagedQuery(StreamingQuery):
         self._start = start
         self.writer = writer
         self.writer_spec: WriterSpec = writer_specs.writer_spec_of(writer)
-        self.checkpoint = writer_specs.checkpoint_of(writer)
+        # As whoever reads it in a record understands it.
+        self.checkpoint = qualified(writer_specs.checkpoint_of(writer))
         self.label = self.writer_spec.name or self.checkpoint.rstrip("/").rpartition("/")[2]
         self.real: StreamingQuery | None = None
         # The last one is Spark's as soon as that is known; the script may have seen the one before.

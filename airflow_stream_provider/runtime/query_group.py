@@ -16,6 +16,7 @@ from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.runtime.boundary import progress_lock, stop_at_boundary
 from airflow_stream_provider.runtime.describe import describe, progress
 from airflow_stream_provider.runtime.engine import check_engine
+from airflow_stream_provider.runtime.gap import Gaps
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
@@ -38,6 +39,7 @@ class QueryGroup:
         self._gate = gate
         self._claim = claim
         self._failures: dict[str, QueryFailures] = {}
+        self._gaps = Gaps()
         self._held: ExitStack | None = None
 
     @property
@@ -61,7 +63,8 @@ class QueryGroup:
 
     def progress(self) -> tuple[QueryProgress, ...]:
         """Ask Spark how far each query is."""
-        return tuple(progress(query) for query in self._gate.queries)
+        found = [(query, progress(query)) for query in self._gate.queries]
+        return tuple(replace(p, gap_seconds=self._gaps.seconds(q.checkpoint, p.batch)) for q, p in found)
 
     def ended(self) -> dict[str, QueryEnd]:
         """Read in the checkpoints where the queries, all of which have ended, stopped.
@@ -125,6 +128,7 @@ class QueryGroup:
         failures = self._failures_of(query.label)
         failures.tries()
         failures.begins(begins)
+        self._gaps.starts(query.checkpoint, begins)
         query.start_real()
 
     def stop(self, seconds: float) -> tuple[dict[str, QueryEnd], BoundaryMissed | None]:

@@ -17,9 +17,11 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_stream_provider.checkpoint import local_path
+from airflow_stream_provider.checkpoint import locate, normal_form
+from airflow_stream_provider.checkpoint.files import RemotePath
 from airflow_stream_provider.lifecycle.errors import CheckpointError, SpecError
 from airflow_stream_provider.runtime import writer_spec as writer_specs
+from airflow_stream_provider.runtime.file_manager import check_file_manager
 from airflow_stream_provider.runtime.writer_spec import checkpoint_of, writer_spec_of
 
 # The calls on a writer that decide what it writes, in their order.
@@ -82,7 +84,12 @@ def writer_of_query(
     with contextlib.suppress(SpecError):  # raised where the query is registered
         # The session's default folder may be another one when the query starts.
         own.option("checkpointLocation", checkpoint_of(own))
-    return own, lambda: _checked(start(own, target), own)
+
+    def begin() -> StreamingQuery:
+        check_file_manager(own)  # the session's conf may have changed since
+        return _checked(start(own, target), own)
+
+    return own, begin
 
 
 def _checked(run: StreamingQuery, writer: DataStreamWriter) -> StreamingQuery:
@@ -92,9 +99,12 @@ def _checked(run: StreamingQuery, writer: DataStreamWriter) -> StreamingQuery:
     """
     wanted, found = checkpoint_of(writer), str(run._jsq.streamingQuery().resolvedCheckpointRoot())
     try:
-        same = os.path.samefile(local_path(wanted), local_path(found))
+        places = locate(wanted), locate(found)
+        # On other storage there are no links to folders.
+        remote = any(isinstance(place, RemotePath) for place in places)
+        same = normal_form(wanted) == normal_form(found) if remote else os.path.samefile(*map(str, places))
     except CheckpointError:
-        same = False  # it is on another file system
+        same = False
     except OSError:
         return run  # what cannot be looked at proves nothing
     if not same:

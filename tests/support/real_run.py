@@ -38,7 +38,7 @@ def real_run() -> Any:
 
 def writer(checkpoint: str, name: str = "") -> Any:
     """A writer with this checkpoint, as far as the runtime notes it."""
-    made: Any = SimpleNamespace()
+    made: Any = SimpleNamespace(_spark=SimpleNamespace(conf={}))
     spec = writer_spec_of(made)
     spec.options["checkpointlocation"], spec.name = checkpoint, name
     return made

@@ -40,6 +40,7 @@ ELSEWHERE = {
     "monitoring/root_reads.py": ("unit/monitoring/test_folder_look.py", "as above"),
     "monitoring/stream_reading.py": ("unit/monitoring/test_folder_look.py", "as above"),
     "monitoring/telling.py": ("unit/monitoring/test_watch_incident.py", "who is told of the watch is told by it"),
+    "runtime/hadoop_storage.py": ("integration/runtime/test_hadoop_files.py", "it opens them as Spark does"),
     "runtime/jvm.py": ("integration/runtime/test_boundary.py", "it is used by whatever runs beside a JVM"),
 }
 # Statements inside functions; a module with fewer has nothing that could be wrong by itself.

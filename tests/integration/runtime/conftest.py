@@ -2,9 +2,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
+
+from devstack.errors import StackError
+from devstack.jars import fetch, spark_s3a
 
 
 @pytest.fixture(scope="session")
@@ -15,6 +20,7 @@ def spark() -> Iterator[SparkSession]:
     conf = {
         "spark.driver.memory": "700m",
         "spark.driver.bindAddress": "127.0.0.1",
+        **s3a_jars(),
         "spark.ui.enabled": "false",
         "spark.log.level": "OFF",
         "spark.sql.shuffle.partitions": "2",
@@ -27,3 +33,11 @@ def spark() -> Iterator[SparkSession]:
     session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+def s3a_jars() -> dict[str, str]:
+    """The class path of S3A; {} for a Spark whose Hadoop devstack does not know."""
+    try:
+        return {"spark.driver.extraClassPath": f"{fetch(spark_s3a(Path(str(pyspark.__file__)).parent))}/*"}
+    except (StackError, ImportError):
+        return {}

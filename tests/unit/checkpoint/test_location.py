@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.checkpoint import (
-    check_file_system,
     check_location,
     local_path,
     locate,
@@ -45,14 +44,6 @@ def test_one_place_has_one_normal_form_also_where_no_stream_can_be(location: str
 @pytest.mark.parametrize("name", ["50%20", "cp#1", "a?b", "a:b"])
 def test_nothing_is_escaped(name: str) -> None:
     assert local_path(f"/data/{name}") == local_path(f"file:/data/{name}") == Path(f"/data/{name}")
-
-
-@pytest.mark.parametrize("default", ["hdfs://namenode:8020", "s3a://bucket"])
-def test_a_location_without_a_scheme_is_on_the_default_file_system(default: str) -> None:
-    check_file_system("/cp", "file:///")
-    check_file_system("file:/cp", default)
-    with pytest.raises(CheckpointError, match=r"fs\.defaultFS"):
-        check_file_system("/cp", default)
 
 
 @pytest.mark.parametrize("location", ["hdfs://namenode/cp", "s3a://bucket/cp", "file://elsewhere/cp", "dbfs:/cp"])
@@ -121,7 +112,7 @@ def reached(request: pytest.FixtureRequest) -> Iterator[list[str]]:
     """A driver that reaches other storage, with this `fs.defaultFS`; the roots that it has opened."""
     opened: list[str] = []
     files: Any = object()
-    reach(Storage(lambda: request.param, lambda root: opened.append(root) or files))  # type: ignore[func-returns-value]
+    reach(Storage(lambda: request.param, lambda root: opened.append(root) or files))
     yield opened
     reach(None)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.hooks.gaps import gaps
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.snapshot import Snapshot
 from devstack.checkpoint_trees import commit, kafka, new, plan
@@ -67,3 +68,12 @@ def test_a_query_whose_checkpoint_cannot_be_read_here_hides_no_other(tmp_path: P
         {"name": "b", "checkpoint": place},
     ]
     assert gaps(*taken_over(1011.0, *queries)) == {"b": 2.0}
+
+
+@pytest.mark.parametrize(("started_at", "known"), [(1011.5, True), (1000.0, False), (None, False)])
+def test_of_a_checkpoint_that_only_drivers_reach_the_new_holder_says_it(started_at: float | None, known: bool) -> None:
+    found, record = taken_over(
+        1011.0, {"name": "a", "checkpoint": "s3a://bucket/a"}, {"name": "b", "checkpoint": "s3a:b"}
+    )
+    beat = Heartbeat(started_at=started_at, queries=(QueryProgress("a", gap_seconds=1.5), QueryProgress("b")))
+    assert gaps(replace(found, heartbeats={NEW: beat}), record) == ({"a": 1.5} if known else {})

@@ -33,6 +33,9 @@ OUT = QueryProgress(
     committed=({"orders": {"0": 10}}, None, {"logOffset": 5}),
     commits=(Commit(100.0, {"orders": {"0": 5}}), Commit(101.0)),
     ended=True,
+    gap_seconds=0.7,
+    state_rows=3,
+    state_bytes=400,
 )
 FULL = Heartbeat(
     counter=9,

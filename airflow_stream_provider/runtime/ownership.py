@@ -1,0 +1,67 @@
+"""Which checkpoints are this stream's: who asks, and where."""
+
+from __future__ import annotations
+
+from airflow_stream_provider import checkpoint as checkpoints
+from airflow_stream_provider.checkpoint.files import RemotePath
+from airflow_stream_provider.control.owners import Owners
+from airflow_stream_provider.lifecycle.errors import CheckpointError
+
+
+class Ownership:
+    """Claims checkpoints in the name of one stream.
+
+    In a local or mounted folder a file beside the checkpoint decides, which is created once. Elsewhere the control
+    store does, where the first claim wins; the file beside the checkpoint then tells streams of other control stores.
+
+    :param control: control URL of the stream.
+    :param owners: the claims of that control store.
+    """
+
+    def __init__(self, stream: str, control: str, owners: Owners) -> None:
+        self._stream = stream
+        self._control = control
+        self._owners = owners
+
+    def check(self, location: str) -> bool:
+        """Return True if the stream owns the checkpoint, False if it has no owner.
+
+        :raises CheckpointError: another stream owns it, or who does cannot be read.
+        :raises ControlUnavailable: the control store does not answer.
+        """
+        claimed = self._claimed(location)
+        marked = checkpoints.check_owner(location, self._stream, self._control)
+        return claimed or marked
+
+    def claim(self, location: str) -> None:
+        """Make the stream the owner of the checkpoint, permanently. Claiming it again has no effect.
+
+        :raises CheckpointError: another stream owns it, or the file beside it cannot be written.
+        :raises ControlUnavailable: the control store does not answer.
+        """
+        if isinstance(checkpoints.locate(location), RemotePath):
+            # First what other control stores have said: a claim in this one would stay.
+            checkpoints.check_owner(location, self._stream, self._control)
+            place = checkpoints.normal_form(location)
+            self._refuse_other(place, self._owners.claim(place, self._stream))
+        checkpoints.claim(location, self._stream, self._control)
+
+    def _claimed(self, location: str) -> bool:
+        if not isinstance(checkpoints.locate(location), RemotePath):
+            return False
+        place = checkpoints.normal_form(location)
+        owner = self._owners.owner(place)
+        if owner is not None:
+            self._refuse_other(place, owner)
+        return owner is not None
+
+    def _refuse_other(self, place: str, owner: str) -> None:
+        if owner != self._stream:
+            raise CheckpointError(
+                f"The checkpoint {place} belongs to the stream {owner}, not to {self._stream}; both are of "
+                f"{self._control}.",
+                next_step="Give each stream its own checkpoint. If the other stream will never run again, remove its "
+                f"claim in {self._owners.kept_in(place)}, and {place}.owner.",
+                location=place,
+                owner=owner,
+            )

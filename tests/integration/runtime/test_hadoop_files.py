@@ -1,0 +1,216 @@
+"""Checkpoints on a real HDFS: a NameNode, a DataNode and real queries."""
+
+from __future__ import annotations
+
+import signal
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_stream_provider.checkpoint import (
+    boundary,
+    check_location,
+    clone_logs,
+    clone_state,
+    locate,
+    pinned_conf,
+    read,
+    recent,
+    rehearsal_folder,
+    rehearsal_folders,
+    remove_clones,
+    scratch,
+)
+from airflow_stream_provider.checkpoint.files import RemotePath
+from airflow_stream_provider.checkpoint.location import Storage, reach
+from airflow_stream_provider.control import make_root
+from airflow_stream_provider.control.owners import open_owners
+from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.runtime import hadoop_files, hadoop_storage, jvm
+from airflow_stream_provider.runtime.boundary import stop_at_boundary
+from airflow_stream_provider.runtime.hadoop_files import HadoopFiles
+from airflow_stream_provider.runtime.ownership import Ownership
+from devstack.drivers import wait_for
+from devstack.hdfs import Hdfs
+from devstack.processes import Processes
+from tests.support.remote_query import RemoteQuery
+
+INCARNATION = "orders-1.0000000a"
+
+
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    folder = tmp_path_factory.mktemp("hdfs")
+    processes = Processes(folder / "logs")
+    try:
+        made = Hdfs(folder / "data", processes)
+        made.start()
+        yield made
+    finally:
+        processes.close()
+
+
+@pytest.fixture
+def reached(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # On a machine that does other things, too.
+    monkeypatch.setattr(hadoop_files, "SECONDS", 120.0)
+    monkeypatch.setattr(hadoop_files, "CONNECT_SECONDS", 120.0)
+    reach(hadoop_storage.storage())
+    yield
+    reach(None)
+
+
+@pytest.fixture
+def root(hdfs: Hdfs, reached: None) -> str:
+    return f"{hdfs.url}/{uuid.uuid4()}"
+
+
+@pytest.fixture
+def live(spark: SparkSession, root: str) -> Iterator[RemoteQuery]:
+    query = RemoteQuery(spark, f"{root}/live")
+    yield query
+    query.stop()
+
+
+def test_a_running_query_is_read_cloned_rehearsed_and_stopped(live: RemoteQuery, root: str) -> None:
+    live.run()
+    before = boundary(live.checkpoint)
+    live.await_batches(2)
+    assert (boundary(live.checkpoint).commit or 0) > (before.commit or 0)
+    found = read(live.checkpoint)
+    assert found.id == live.query.id
+    assert [operator.name for operator in found.operators] == ["stateStoreSave"]
+    assert found.commits[-1][0] == found.last_commit
+    assert found.commits[0][1] <= found.commits[-1][1]
+    assert [offsets for _, offsets in recent(found, 3)] == [{}] * 3  # its source is not Kafka
+    assert pinned_conf(live.checkpoint)["spark.sql.shuffle.partitions"] == "2"
+
+    folder = rehearsal_folder(live.checkpoint, INCARNATION)
+    made = clone_logs(live.checkpoint, folder / "plan", str(uuid.uuid4()))
+    assert live.rehearse(made.path, 0) == []  # planned, with a sink that refuses
+    assert boundary(made.path).offsets == made.next_batch
+    made = clone_state(live.checkpoint, folder / "warm", str(uuid.uuid4()), 10**9, drop_last_commit=True)
+    seen = live.rehearse(made.path, 2)
+    assert [number for number, _ in seen] == [made.next_batch, made.next_batch + 1]
+    assert all(rows == last + 1 for _, (rows, last) in seen), "every row is in the state, and once"
+    scratch(live.checkpoint, folder / "scratch", str(uuid.uuid4()))
+
+    assert rehearsal_folders(live.checkpoint) == {INCARNATION: folder}
+    assert permission(folder) == "rwx------"
+    remove_clones(folder)
+    assert rehearsal_folders(live.checkpoint) == {}
+    live.await_batches(1)
+    end = stop_at_boundary(live.query, 120.0)
+    assert (end.completed, end.batch) == (True, boundary(live.checkpoint).commit)
+
+
+def permission(folder: Any) -> str:
+    path = jvm.jvm().org.apache.hadoop.fs.Path(str(folder))
+    return str(folder.files._system.getFileStatus(path).getPermission().toString())
+
+
+def put(root: str, **files: str) -> Any:
+    place = locate(f"{root}/cp")
+    for name, text in files.items():
+        place.files.write(place / name.replace("__", "/"), text.encode())  # type: ignore[union-attr]
+    return place
+
+
+def test_damaged_and_purged_files_are_told_apart(root: str) -> None:
+    put(root, metadata='{"id":"x"}', offsets__0="v1\n{}\n-", commits__0="v1\n{}", commits__1="v1\n{}")
+    assert read(f"{root}/cp").last_commit == 1
+    put(root, offsets__1="garbage")
+    with pytest.raises(CheckpointError, match=r"offsets/1 is damaged"):
+        read(f"{root}/cp")
+    with pytest.raises(CheckpointError, match="There is no checkpoint"):
+        read(f"{root}/nowhere")
+    with pytest.raises(FileNotFoundError):
+        locate(f"{root}/cp").files.read(locate(f"{root}/cp/offsets/2"))  # type: ignore[union-attr]
+    assert boundary(f"{root}/nowhere").commit is None
+    put(root, other__commits="a file where a folder belongs")
+    with pytest.raises(CheckpointError, match="cannot be read: it is a file"):
+        boundary(f"{root}/cp/other")
+    with pytest.raises(CheckpointError, match="is a file"):
+        check_location(f"{root}/cp/metadata")
+
+
+def test_a_path_without_a_scheme_is_on_the_default_file_system(root: str, hdfs: Hdfs) -> None:
+    put(root, metadata='{"id":"x"}', offsets__0="v1\n{}\n-", commits__0="v1\n{}")
+    reach(Storage(lambda: hdfs.url, hadoop_storage.storage().open))
+    assert read(f"{root.removeprefix(hdfs.url)}/cp").path == f"{root}/cp"
+
+
+def test_of_ten_streams_one_owns_a_checkpoint(root: str, tmp_path: Path) -> None:
+    control = (tmp_path / "control").as_uri()
+    make_root(control)
+
+    def claim(number: int) -> str:
+        try:
+            Ownership(f"s{number}", control, open_owners(control)).claim(f"{root}/cp")
+        except CheckpointError:
+            return ""
+        return f"s{number}"
+
+    with ThreadPoolExecutor(10) as pool:
+        won = [name for name in pool.map(claim, range(10)) if name]
+    assert len(won) == 1
+    assert Ownership(won[0], control, open_owners(control)).check(f"{root}/cp")
+
+
+def test_a_user_without_rights_is_told_so(root: str, hdfs: Hdfs) -> None:
+    put(root, metadata='{"id":"x"}', offsets__0="v1\n{}\n-")
+
+    def as_nobody(url: str) -> Any:
+        machine = jvm.jvm()
+        conf = machine.org.apache.hadoop.conf.Configuration()
+        return machine.org.apache.hadoop.fs.FileSystem.get(machine.java.net.URI(url), conf, "nobody")
+
+    owned = locate(f"{root}/cp")
+    path = jvm.jvm().org.apache.hadoop.fs.Path(str(owned))
+    locked = jvm.jvm().org.apache.hadoop.fs.permission.FsPermission("700")
+    owned.files._system.setPermission(path, locked)  # type: ignore[union-attr]
+    mine = RemotePath(hdfs.url, PurePosixPath(str(owned).removeprefix(hdfs.url)), HadoopFiles(hdfs.url, as_nobody))
+    with pytest.raises(
+        CheckpointError, match=r"cannot be read: AccessControlException: Permission denied: user=nobody"
+    ):
+        boundary(mine)
+    with pytest.raises(
+        CheckpointError, match=r"is not writable: AccessControlException: Permission denied: user=nobody"
+    ):
+        check_location(mine)
+
+
+def test_a_namenode_that_hangs_or_is_away_is_an_error_in_time(
+    root: str, hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(root, metadata='{"id":"x"}', offsets__0="v1\n{}\n-")
+    assert boundary(f"{root}/cp").offsets == 0
+    assert hdfs.process is not None
+    monkeypatch.setattr(hadoop_files, "SECONDS", 2.0)
+    hdfs.process.signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(CheckpointError, match="its storage has not answered for 2 s"):
+            boundary(f"{root}/cp")
+        with pytest.raises(CheckpointError, match="has not answered an earlier question yet"):
+            read(f"{root}/cp")
+    finally:
+        hdfs.process.signal(signal.SIGCONT)
+    monkeypatch.setattr(hadoop_files, "SECONDS", 120.0)
+
+    def answers() -> bool:
+        try:
+            return boundary(f"{root}/cp").offsets == 0
+        except CheckpointError:
+            return False
+
+    wait_for("the NameNode to answer again", answers)
+    hdfs.stop()
+    with pytest.raises(CheckpointError, match=r"cannot be read: .*Exception"):
+        boundary(f"{root}/cp")
+    hdfs.start()
+    wait_for("the files after a restart", answers)

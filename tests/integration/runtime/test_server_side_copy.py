@@ -1,0 +1,122 @@
+"""Checkpoints on S3A, and clones of them that the store itself makes: a real S3 server, Spark and Hadoop."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_stream_provider.checkpoint import (
+    boundary,
+    check_location,
+    clone_logs,
+    clone_state,
+    locate,
+    read,
+    rehearsal_folder,
+    rehearsal_folders,
+    remove_clones,
+)
+from airflow_stream_provider.checkpoint.location import reach
+from airflow_stream_provider.control import make_root
+from airflow_stream_provider.control.owners import open_owners
+from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.runtime import hadoop_files, hadoop_storage
+from airflow_stream_provider.runtime.boundary import stop_at_boundary
+from airflow_stream_provider.runtime.ownership import Ownership
+from tests.support.remote_query import RemoteQuery
+
+s3 = pytest.importorskip("devstack.s3", reason="there is no S3 server yet")
+
+INCARNATION = "orders-1.0000000a"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with s3.moto(tmp_path_factory.mktemp("s3")) as made:
+        yield made
+
+
+@pytest.fixture
+def root(spark: SparkSession, server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    try:
+        spark._jvm.java.lang.Class.forName("org.apache.hadoop.fs.s3a.S3AFileSystem")  # type: ignore[union-attr]
+    except Exception:  # noqa: BLE001 - py4j's
+        pytest.skip("this Spark runs without the jars of S3A")
+    monkeypatch.setattr(hadoop_files, "SECONDS", 120.0)
+    monkeypatch.setattr(hadoop_files, "CONNECT_SECONDS", 120.0)
+    for key, value in {**server.core_site, "fs.s3a.connection.ssl.enabled": "false"}.items():
+        spark.conf.set(key, value)
+    reach(hadoop_storage.storage())
+    yield f"s3a://{s3.BUCKET}/{uuid.uuid4()}"
+    reach(None)
+
+
+def test_a_running_query_is_read_cloned_rehearsed_and_stopped(spark: SparkSession, root: str) -> None:
+    live = RemoteQuery(spark, f"{root}/live")
+    try:
+        live.run()
+        assert read(live.checkpoint).id == live.query.id
+        folder = rehearsal_folder(live.checkpoint, INCARNATION)
+        made = clone_logs(live.checkpoint, folder / "plan", str(uuid.uuid4()))
+        assert live.rehearse(made.path, 0) == []
+        made = clone_state(live.checkpoint, folder / "warm", str(uuid.uuid4()), 10**9, drop_last_commit=True)
+        seen = live.rehearse(made.path, 2)
+        assert [number for number, _ in seen] == [made.next_batch, made.next_batch + 1]
+        assert all(rows == last + 1 for _, (rows, last) in seen), "every row is in the state, and once"
+        assert rehearsal_folders(live.checkpoint) == {INCARNATION: folder}
+        remove_clones(folder)
+        assert rehearsal_folders(live.checkpoint) == {}
+        end = stop_at_boundary(live.query, 120.0)
+        assert (end.completed, end.batch) == (True, boundary(live.checkpoint).commit)
+    finally:
+        live.stop()
+
+
+def test_files_are_copied_in_the_store_and_through_the_driver_where_it_refuses(root: str) -> None:
+    place: Any = locate(f"{root}/cp")
+    names = [f"state/0/{partition}/{n}.delta" for partition in range(3) for n in range(1, 4)]
+    for name in names:
+        place.files.write(place / name, name.encode())
+    for target, inside in (("one", True), ("two", False)):
+        copy: Any = locate(f"{root}/{target}")
+        if not inside:
+            place.files._server_side._s3a = None  # as when S3 has refused
+        size = place.files.copy(place, [place / name for name in names], copy)
+        assert (place.files._server_side._s3a is not None) is inside
+        assert size == sum(len(name) for name in names)
+        assert {copy.files.read(copy / name).decode() for name in names} == set(names)
+    with pytest.raises(FileNotFoundError):
+        place.files.copy(place, [place / "state/0/0/9.delta"], locate(f"{root}/three"))
+
+
+def test_of_ten_streams_one_owns_a_checkpoint(root: str, tmp_path: Path) -> None:
+    control = (tmp_path / "control").as_uri()
+    make_root(control)
+
+    def claim(number: int) -> str:
+        try:
+            Ownership(f"s{number}", control, open_owners(control)).claim(f"{root}/cp")
+        except CheckpointError:
+            return ""
+        return f"s{number}"
+
+    with ThreadPoolExecutor(10) as pool:
+        won = [name for name in pool.map(claim, range(10)) if name]
+    assert len(won) == 1
+    assert Ownership(won[0], control, open_owners(control)).check(f"{root}//cp/")
+
+
+def test_a_bucket_that_does_not_exist_and_a_damaged_file_are_named(root: str) -> None:
+    with pytest.raises(CheckpointError, match=r"s3a://no-such-bucket/cp is not writable"):
+        check_location("s3a://no-such-bucket/cp")
+    assert check_location(f"{root}/cp") == locate(f"{root}/cp")
+    place: Any = locate(f"{root}/cp")
+    place.files.write(place / "metadata", b"garbage")
+    with pytest.raises(CheckpointError, match=r"cp/metadata is damaged"):
+        read(f"{root}/cp")

@@ -1,0 +1,100 @@
+"""Whose a checkpoint is, where its own storage cannot say. On a real HDFS: tests/integration/runtime."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.checkpoint.files import RemotePath
+from airflow_stream_provider.checkpoint.location import Storage, reach
+from airflow_stream_provider.control import make_root
+from airflow_stream_provider.control.owners import FileOwners, open_owners
+from airflow_stream_provider.lifecycle.errors import CheckpointError, ControlUnavailable
+from airflow_stream_provider.runtime.ownership import Ownership
+
+PLACE = "s3a://bucket/cp"
+
+
+class FilesInMemory:
+    """A storage where whoever writes last wins, as on S3; no real one runs in a unit test."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, bytes] = {}
+
+    def read(self, path: RemotePath) -> bytes:
+        if str(path) not in self.held:
+            raise FileNotFoundError(2, "it does not exist", str(path))
+        return self.held[str(path)]
+
+    def write(self, path: RemotePath, data: bytes) -> None:
+        self.held[str(path)] = data
+
+
+@pytest.fixture
+def stored() -> Iterator[dict[str, bytes]]:
+    files: Any = FilesInMemory()
+    reach(Storage(lambda: "file:///", lambda root: files))
+    yield files.held
+    reach(None)
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> str:
+    url = (tmp_path / "control").as_uri()
+    make_root(url)
+    return url
+
+
+def ownership(stream: str, control: str) -> Ownership:
+    return Ownership(stream, control, open_owners(control))
+
+
+def test_the_first_claim_in_the_control_store_stays(stored: dict[str, bytes], control: str) -> None:
+    orders, others = ownership("orders", control), ownership("others", control)
+    assert not orders.check(PLACE)
+    for _ in range(2):
+        orders.claim(PLACE)
+        assert orders.check("s3://bucket//cp/")
+    assert json.loads(stored[f"{PLACE}.owner"]) == {"stream": "orders", "control": control}
+    stored.clear()  # the claim alone decides
+    for ask in (others.check, others.claim):
+        with pytest.raises(CheckpointError, match="belongs to the stream orders, not to others") as caught:
+            ask(PLACE)
+        assert ".owners/" in caught.value.next_step
+    assert stored == {}
+
+
+def test_the_marker_tells_of_another_control_store(stored: dict[str, bytes], control: str, tmp_path: Path) -> None:
+    other = (tmp_path / "other").as_uri()
+    make_root(other)
+    ownership("orders", other).claim(PLACE)
+    mine = ownership("orders", control)
+    for ask in (mine.check, mine.claim):
+        with pytest.raises(CheckpointError, match=f"belongs to the stream orders of {other}"):
+            ask(PLACE)
+    assert open_owners(control).owner(PLACE) is None, "nothing is claimed that cannot be used"
+
+
+def test_a_local_checkpoint_needs_no_claim(stored: dict[str, bytes], control: str, tmp_path: Path) -> None:
+    mine = ownership("orders", control)
+    mine.claim(str(tmp_path / "cp"))
+    assert mine.check(f"file:{tmp_path}/cp")
+    assert (tmp_path / "cp.owner").is_file()
+    assert not (tmp_path / "control" / ".owners").exists()
+
+
+def test_a_control_store_that_is_away_is_not_one_without_claims(stored: dict[str, bytes], tmp_path: Path) -> None:
+    away = Ownership("orders", "file:///away", FileOwners(tmp_path / "away"))
+    for ask in (away.check, away.claim):
+        with pytest.raises(ControlUnavailable):
+            ask(PLACE)
+    assert stored == {}
+
+
+def test_the_marker_is_beside_the_checkpoint() -> None:
+    path = RemotePath("s3a://bucket", PurePosixPath("/cp"), Any)  # type: ignore[arg-type]
+    assert str(path.with_name(f"{path.name}.owner")) == f"{PLACE}.owner"
