@@ -18,10 +18,10 @@ from __future__ import annotations
 import errno
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from airflow_stream_provider.checkpoint.files import FileFacts, Place
+from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.checkpoint.location import Location, files_of, locate
 from airflow_stream_provider.checkpoint.logs import kafka_offsets, numeric_names, read_offsets
 from airflow_stream_provider.checkpoint.state import state_files
@@ -108,7 +108,7 @@ def clone_state(
         # Batch v starts from version v of the state.
         state = state_files(root / "state", logs.next_batch) if logs.next_batch else []
         files = [*logs.files, *state]
-        size = _size(files_of(root).facts(files), files)
+        size = _size(files)
         if size > limit_bytes:
             raise StateTooLarge(
                 f"The state of the checkpoint {root} is {size} bytes, more than the limit of {limit_bytes}.",
@@ -272,11 +272,13 @@ def _tree(folder: Place) -> Iterable[Place]:
         yield from (parent / name for name in names if not name.startswith("."))
 
 
-def _size(facts: Mapping[Place, FileFacts], files: Iterable[Place]) -> int:
-    for file in files:
-        if file not in facts:
+def _size(files: Sequence[Place]) -> int:
+    size = 0
+    for file, facts in zip(files, files_of(files[0]).facts(files) if files else ()):
+        if facts is None:
             raise FileNotFoundError(errno.ENOENT, "purged meanwhile", str(file))
-    return sum(facts[file].size for file in files)
+        size += facts.size
+    return size
 
 
 def _empty(folder: Place) -> None:

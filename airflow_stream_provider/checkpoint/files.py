@@ -6,7 +6,7 @@ where; whatever is done with them is done by `Files`. `LocalFiles` needs no JVM;
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Protocol, Union
@@ -104,8 +104,8 @@ class Files(Protocol):
         :param skip: names of folders that are left out with all that is in them.
         """
 
-    def facts(self, paths: Iterable[Place]) -> Mapping[Place, FileFacts]:
-        """Return what listings say of each of these; those that do not exist are left out."""
+    def facts(self, paths: Sequence[Place]) -> list[FileFacts | None]:
+        """Return what listings say of each of these, in their order; None for what does not exist."""
 
     def read(self, path: Place) -> bytes:
         """Return the contents of a small file.

@@ -6,9 +6,10 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 import tempfile
 import uuid
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -32,14 +33,9 @@ class LocalFiles:
             if names:
                 yield Path(parent), names
 
-    def facts(self, paths: Iterable[Place]) -> Mapping[Place, FileFacts]:
+    def facts(self, paths: Sequence[Place]) -> list[FileFacts | None]:
         """See `Files.facts`."""
-        found: dict[Place, FileFacts] = {}
-        for path in map(_path, paths):
-            with contextlib.suppress(FileNotFoundError):
-                stat = path.stat()
-                found[path] = FileFacts(stat.st_size, stat.st_mtime, path.is_dir())
-        return found
+        return [_facts(_path(path)) for path in paths]
 
     def read(self, path: Place) -> bytes:
         """See `Files.read`."""
@@ -96,6 +92,14 @@ class LocalFiles:
 def _path(place: Place) -> Path:
     assert isinstance(place, Path)
     return place
+
+
+def _facts(path: Path) -> FileFacts | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return FileFacts(found.st_size, found.st_mtime, stat.S_ISDIR(found.st_mode))
 
 
 def _without_links(root: Path, files: Iterable[Path]) -> Iterable[Path]:

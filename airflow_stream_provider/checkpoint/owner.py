@@ -150,7 +150,7 @@ def refuse_if_being_written(location: Location, seconds: float | None = None, *,
 def _patience(root: Place) -> float:
     commits = [root / "commits" / str(batch) for batch in numeric_names(root / "commits")[-10:]]
     # Without those that the job has purged meanwhile.
-    times = [facts.modified for facts in files_of(root).facts(commits).values()]
+    times = [facts.modified for facts in files_of(root).facts(commits) if facts]
     longest = max((later - earlier for earlier, later in zip(times, times[1:])), default=0.0)
     return min(60.0, max(5.0, 3 * longest))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,7 +98,7 @@ def read(location: Location) -> Checkpoint:
     missing: FileNotFoundError | None = None
     for _ in range(ATTEMPTS):
         try:
-            if not files_of(root).facts([root / "metadata", root / "offsets"]):
+            if not any(files_of(root).facts([root / "metadata", root / "offsets"])):
                 raise CheckpointError(
                     f"There is no checkpoint at {root}.",
                     next_step="Check the path, and that the query has run before.",
@@ -236,18 +236,17 @@ def _initial(path: Place) -> KafkaOffsets | None:
     return kafka_offsets(text[text.find("\n") + 1 :])
 
 
-def _times(folder: Place, batches: Iterable[int]) -> Iterable[tuple[int, float]]:
-    paths = {folder / str(batch): batch for batch in batches}
+def _times(folder: Place, batches: Sequence[int]) -> Iterable[tuple[int, float]]:
+    found = files_of(folder).facts([folder / str(batch) for batch in batches])
     # Without those purged meanwhile. If the last one is, `check_commit` fails.
-    for path, facts in files_of(folder).facts(paths).items():
-        yield paths[path], facts.modified
+    return [(batch, facts.modified) for batch, facts in zip(batches, found) if facts]
 
 
 def _operators(state: Place) -> Iterable[StatefulOperator]:
     for number in numeric_names(state):
         folder = state / str(number)
         path = folder / "_metadata" / "metadata"
-        if not files_of(path).facts([path]):
+        if not any(files_of(path).facts([path])):
             # transformWithState keeps one file per batch instead.
             versions = numeric_names(folder / "_metadata" / "v2")
             path = folder / "_metadata" / "v2" / str(versions[-1]) if versions else path

@@ -56,9 +56,9 @@ def _measure(checkpoint: str, start: _Start) -> None:
     try:
         commits = locate(checkpoint) / "commits"
         before, after = commits / str(start.last), commits / str(start.last + 1)
-        facts = files_of(commits).facts([before, after])
+        ended, began = files_of(commits).facts([before, after])
     except (CheckpointError, OSError) as error:
         log.warning("How long nothing was committed to %s is not known: %s", checkpoint, error)
         return
-    if before in facts and after in facts:
-        start.seconds = round(facts[after].modified - facts[before].modified, 3)
+    if ended and began:
+        start.seconds = round(began.modified - ended.modified, 3)

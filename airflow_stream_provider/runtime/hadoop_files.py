@@ -11,7 +11,7 @@ import errno
 import io
 import re
 import uuid
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePosixPath
 from typing import IO, Any, TypeVar
@@ -88,7 +88,7 @@ class HadoopFiles:
                 by_folder.setdefault(path.parent, []).append(path.name)
         return [(RemotePath(top.root, path, self), names) for path, names in by_folder.items()]
 
-    def facts(self, paths: Iterable[Place]) -> Mapping[Place, FileFacts]:
+    def facts(self, paths: Sequence[Place]) -> list[FileFacts | None]:
         """See `Files.facts`."""
         by_folder: dict[Place, list[Place]] = {}
         for path in paths:
@@ -108,7 +108,7 @@ class HadoopFiles:
         found: dict[Place, FileFacts] = {}
         for each in self._side_by_side(of, by_folder):
             found.update(each)
-        return found
+        return [found.get(path) for path in paths]
 
     def read(self, path: Place) -> bytes:
         """See `Files.read`."""
@@ -147,16 +147,18 @@ class HadoopFiles:
     def copy(self, root: Place, files: Iterable[Place], to: Place) -> int:
         """See `Files.copy`. In the store itself where it can do so, else through the JVM."""
         wanted = list(files)
-        facts = self.facts(wanted)
+        sizes: dict[Place, int] = {}
+        for file, facts in zip(wanted, self.facts(wanted)):
+            if facts is None:
+                raise FileNotFoundError(errno.ENOENT, "it does not exist", str(file))
+            sizes[file] = facts.size
 
         def one(file: Place) -> int:
-            if file not in facts:
-                raise FileNotFoundError(errno.ENOENT, "it does not exist", str(file))
             target = to / _remote(file).relative_to(root)
-            self._do(file, lambda system: self._copy(system, file, target, facts[file].size), LONG_SECONDS)
-            return facts[file].size
+            self._do(file, lambda system: self._copy(system, file, target, sizes[file]), LONG_SECONDS)
+            return sizes[file]
 
-        return sum(self._side_by_side(one, wanted))
+        return sum(self._side_by_side(one, sizes))
 
     def remove(self, folder: Place) -> None:
         """See `Files.remove`."""
@@ -167,7 +169,7 @@ class HadoopFiles:
 
         A bucket may let a driver write below a prefix only, and has no folders to look for.
         """
-        found = self.facts([path]).get(path)
+        (found,) = self.facts([path])
         if found is not None and not found.is_folder:
             raise NotADirectoryError(errno.ENOTDIR, "it is a file", str(path))
         probe = path.parent / f"{path.name}.probe-{uuid.uuid4().hex}"

@@ -9,7 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from devstack.errors import StackError
+from devstack.hdfs import Hdfs
 from devstack.jars import fetch, spark_s3a
+from devstack.processes import Processes
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +35,19 @@ def spark() -> Iterator[SparkSession]:
     session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """A NameNode and a DataNode, with no files."""
+    folder = tmp_path_factory.mktemp("hdfs")
+    processes = Processes(folder / "logs")
+    try:
+        made = Hdfs(folder / "data", processes)
+        made.start()
+        yield made
+    finally:
+        processes.close()
 
 
 def s3a_jars() -> dict[str, str]:

@@ -30,29 +30,17 @@ from airflow_stream_provider.checkpoint.files import RemotePath
 from airflow_stream_provider.checkpoint.location import Storage, reach
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.control.owners import open_owners
-from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.lifecycle.errors import CheckpointError, SpecError
 from airflow_stream_provider.runtime import hadoop_files, hadoop_storage, jvm
 from airflow_stream_provider.runtime.boundary import stop_at_boundary
+from airflow_stream_provider.runtime.file_manager import SETTING, SWALLOWS, check_file_manager
 from airflow_stream_provider.runtime.hadoop_files import HadoopFiles
 from airflow_stream_provider.runtime.ownership import Ownership
 from devstack.drivers import wait_for
 from devstack.hdfs import Hdfs
-from devstack.processes import Processes
 from tests.support.remote_query import RemoteQuery
 
 INCARNATION = "orders-1.0000000a"
-
-
-@pytest.fixture(scope="module")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
-    folder = tmp_path_factory.mktemp("hdfs")
-    processes = Processes(folder / "logs")
-    try:
-        made = Hdfs(folder / "data", processes)
-        made.start()
-        yield made
-    finally:
-        processes.close()
 
 
 @pytest.fixture
@@ -214,3 +202,14 @@ def test_a_namenode_that_hangs_or_is_away_is_an_error_in_time(
         boundary(f"{root}/cp")
     hdfs.start()
     wait_for("the files after a restart", answers)
+
+
+def test_spark_itself_says_that_its_manager_would_swallow_a_failed_write(spark: SparkSession) -> None:
+    writer = spark.readStream.format("rate").load().writeStream
+    check_file_manager(writer)
+    spark.conf.set(SETTING, f"org.apache.spark.internal.io.cloud.{SWALLOWS}")
+    try:
+        with pytest.raises(SpecError, match=SWALLOWS):
+            check_file_manager(writer)
+    finally:
+        spark.conf.unset(SETTING)

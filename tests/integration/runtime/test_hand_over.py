@@ -9,6 +9,7 @@ import pytest
 
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
+from devstack.hdfs import Hdfs
 from tests.support.orders_files import Orders
 
 APP = Path(__file__).parents[2] / "support" / "app_orders_files.py"
@@ -108,3 +109,38 @@ def last_batch(orders: Orders, query: str) -> int | None:
     """Return the last committed batch of a query, if any."""
     found = [int(path.name) for path in (orders.root / "checkpoints" / query / "commits").glob("[0-9]*")]
     return max(found, default=None)
+
+
+@pytest.mark.system  # as the first
+def test_a_stream_whose_checkpoints_are_on_hdfs_is_handed_over_and_back(
+    stream: HandRunStream, orders: Orders, hdfs: Hdfs
+) -> None:
+    checkpoints = f"{hdfs.url}/{stream.root.name}"
+    orders.flow()
+    stream.deploy("orders-1", APP, str(orders.root), "1", checkpoints)
+    one = stream.standby("orders-1")
+    stream.hand_over(one)
+    wait_for("the first orders", lambda: len(orders.delivered()) > 100)
+    stream.deploy("orders-2", APP, str(orders.root), "1", f"{checkpoints}//")
+    two = stream.standby("orders-2")
+    rehearsed = stream.state.incarnations[two].rehearsal["queries"]
+    assert {name: summary["on"] for name, summary in rehearsed.items()} == dict.fromkeys(
+        ("lines", "totals"), "a clone of the state"
+    )
+    for to in (two, one):
+        stream.hand_over(to)
+        before = len(orders.delivered())
+        wait_for("orders by the next", lambda before=before: len(orders.delivered()) > before + 50)  # type: ignore[misc]
+
+    def told(incarnation: str) -> bool:
+        beat = stream.log.heartbeat(incarnation)
+        return beat is not None and len(beat.queries) == 2 and all(q.gap_seconds is not None for q in beat.queries)
+
+    wait_for("the gaps in the heartbeat", lambda: told(one))
+    orders.dry()
+    orders.check()
+    stream.request(None)
+    wait_for("the stop", lambda: stream.state.phase is StreamPhase.STOPPED)
+    assert [r["boundary"] for r in stream.records("released")] == ["completed"] * 3
+    claims = sorted((stream.root / "control" / ".owners").iterdir())
+    assert len(claims) == 2

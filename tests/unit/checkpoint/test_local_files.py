@@ -28,14 +28,12 @@ def test_a_link_to_a_folder_is_not_passed_over(tmp_path: Path) -> None:
         list(FILES.walk(tmp_path / "state"))
 
 
-def test_facts_leave_out_what_is_not_there(tmp_path: Path) -> None:
+def test_there_are_no_facts_of_what_is_not_there(tmp_path: Path) -> None:
     FILES.write(tmp_path / "folder" / "file", b"four")
-    facts = FILES.facts([tmp_path / "folder", tmp_path / "folder" / "file", tmp_path / "gone"])
-    assert {path.name: (each.size, each.is_folder) for path, each in facts.items() if path.name == "file"} == {
-        "file": (4, False)
-    }
-    assert facts[tmp_path / "folder"].is_folder
-    assert tmp_path / "gone" not in facts
+    folder, file, gone = FILES.facts([tmp_path / "folder", tmp_path / "folder" / "file", tmp_path / "gone"])
+    assert folder is not None
+    assert file is not None
+    assert (folder.is_folder, file.is_folder, file.size, gone) == (True, False, 4, None)
 
 
 def test_what_is_not_there_is_removed_in_silence(tmp_path: Path) -> None:
