@@ -51,7 +51,7 @@ class QueryProgress:
     """How far one query is, from Spark's last StreamingQueryProgress.
 
     :param name: the query's label.
-    :param checkpoint: its checkpoint location, as the script gave it.
+    :param checkpoint: its checkpoint location, as the script gave it; a path on a remote `fs.defaultFS` as a URL.
     :param sink: kind of its sink, such as ``kafka`` or ``foreachBatch``.
     :param id: Spark's id of the query; empty before its first progress.
     :param batch: number of the last committed batch, also while the query is started again; None until Spark has said

@@ -27,13 +27,16 @@ from collections.abc import Iterator
 from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery
 
-from airflow_stream_provider.checkpoint.logs import boundary
+from airflow_stream_provider.checkpoint.logs import LogEnds, boundary
+from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.runtime import jvm
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.005
+# Between two looks at a storage that does not answer.
+RETRY_SECONDS = 0.5
 # How long to wait after the flag or an interrupt, when the stream's thread only closes its sources, and after a
 # cancelled job, when its tasks only stop.
 SETTLE_SECONDS = 30.0
@@ -46,21 +49,21 @@ def stop_at_boundary(query: StreamingQuery, deadline_seconds: float) -> QueryEnd
     from several threads.
 
     :param deadline_seconds: how long to wait for the boundary; a batch that takes longer is not cut off.
-    :raises BoundaryMissed: no boundary within the deadline, or the query's engine has none (asynchronous progress
-        tracking, continuous and real-time mode). The query goes on running as before.
-    :raises CheckpointError: the checkpoint is not in a local folder, so that its logs cannot be read; nothing was done.
+    :raises BoundaryMissed: no boundary within the deadline, the query's engine has none (asynchronous progress
+        tracking, continuous and real-time mode), or its logs cannot be read. The query goes on running as before.
+    :raises CheckpointError: the query has ended, and its logs cannot be read, also not at the deadline.
     """
     deadline = time.monotonic() + deadline_seconds
     stream = _Stream(query)
-    boundary(stream.checkpoint)
     if stream.alive:
         stream.require_boundaries()
+        stream.ends()
         stopping = stream.stop_before_first_batch()
         while not stopping:
             with stream.locked(deadline):
                 stopping = stream.stop_under_lock(deadline)
         stream.join(SETTLE_SECONDS)
-    ends = boundary(stream.checkpoint)
+    ends = _ends_of(stream.checkpoint, deadline)
     tasks = 0 if ends.completed else stream.cancel_tasks(SETTLE_SECONDS) + int(stream.alive)
     return QueryEnd(ends.completed, ends.commit, tasks)
 
@@ -76,6 +79,17 @@ def progress_lock(query: StreamingQuery, timeout_seconds: float) -> Iterator[Non
     stream.require_boundaries()
     with stream.locked(time.monotonic() + timeout_seconds):
         yield
+
+
+def _ends_of(checkpoint: str, deadline: float) -> LogEnds:
+    """Read where the logs of a query end that has stopped: its storage may be away for a moment."""
+    while True:
+        try:
+            return boundary(checkpoint)
+        except CheckpointError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_SECONDS)
 
 
 class _Stream:
@@ -110,6 +124,17 @@ class _Stream:
                 never=True,
             )
 
+    def ends(self) -> LogEnds:
+        """Read where the logs of the running query end."""
+        try:
+            return boundary(self.checkpoint)
+        except CheckpointError as error:
+            raise BoundaryMissed(
+                f"The query {self.name} was not stopped, since nobody can say where: {error.message}",
+                next_step=error.next_step,
+                query=self.name,
+            ) from error
+
     @contextlib.contextmanager
     def locked(self, deadline: float) -> Iterator[None]:
         unit = jvm.jvm().java.util.concurrent.TimeUnit.MILLISECONDS
@@ -134,7 +159,7 @@ class _Stream:
 
         :raises BoundaryMissed: the deadline has passed; the flag is as it was before.
         """
-        between_batches = boundary(self.checkpoint).completed
+        between_batches = self.ends().completed
         try:
             if between_batches:
                 self._flag()

@@ -16,7 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_stream_provider.checkpoint import LogEnds, boundary
+from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.lifecycle.record import Boundary
+from airflow_stream_provider.runtime import boundary as runtime_boundary
 from airflow_stream_provider.runtime.boundary import progress_lock, stop_at_boundary
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from devstack.drivers import wait_for
@@ -189,6 +191,32 @@ def test_a_lock_that_somebody_holds_is_waited_for_no_longer_than_asked(streams: 
             pool.submit(hold).result()
     assert query.isActive
     assert_clean(query, stop_at_boundary(query, DEADLINE), streams.checkpoint("held"))
+
+
+def test_a_query_whose_logs_nobody_can_read_now_runs_on(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A double of the look only: a real storage that is away is in test_hadoop_files.py."""
+    query = streams.start("away", streams.rate())
+    first_commit(streams, "away")
+    looks: list[str] = []
+    fails = 0
+
+    def away(checkpoint: str) -> LogEnds:
+        looks.append(checkpoint)
+        if len(looks) == fails:
+            raise CheckpointError("The storage has not answered.")
+        return boundary(checkpoint)
+
+    monkeypatch.setattr(runtime_boundary, "boundary", away)
+    for look in (1, 2):
+        fails = look
+        looks.clear()
+        with pytest.raises(BoundaryMissed, match=r"nobody can say where: The storage has not answered\."):
+            stop_at_boundary(query, DEADLINE)
+        assert query.isActive
+    looks.clear()
+    fails = 1
+    query.stop()
+    assert stop_at_boundary(query, DEADLINE).batch == boundary(streams.checkpoint("away")).commit
 
 
 def test_queries_stop_side_by_side(streams: Streams) -> None:
