@@ -23,6 +23,7 @@ class Job:
     :param arguments: arguments of the launcher. They must contain ``--deployment <deployment>``, by which the driver
         is found.
     :param py_files: py-files of the release, relative to `release_dir`. The zip of the runtime is added to them.
+    :param stream_folder: the stream's folder under the control URL, in which a local cluster keeps its drivers.
     :param conf: Spark conf, without secrets.
     :param environment: environment variables of the driver and its executors, without secrets.
     :raises ValueError: the application name or the arguments do not name the deployment.
@@ -33,6 +34,7 @@ class Job:
     app_name: str
     release_dir: str
     arguments: tuple[str, ...]
+    stream_folder: str = field(kw_only=True)
     py_files: tuple[str, ...] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)

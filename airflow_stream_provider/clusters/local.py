@@ -71,13 +71,11 @@ class LocalCluster:
         home = _spark_home()
         _check_java()
         logs = log_folder(job.stream)
-        lock = _lock(job.deployment, job.release_dir)
+        lock = _lock(job.deployment, job.stream_folder)
         try:
             _prune(logs)
-            # Beside `releases`, so that it is found near the stream's log and outlives this Airflow worker.
-            folder = (
-                Path(job.release_dir).resolve().parent.parent / "drivers" / f"{job.deployment}.{uuid.uuid4().hex[:8]}"
-            )
+            # Near the stream's log, where it is found and outlives this Airflow worker.
+            folder = Path(job.stream_folder).resolve() / "drivers" / f"{job.deployment}.{uuid.uuid4().hex[:8]}"
             folder.mkdir(parents=True)
             (folder / "host").write_text(socket.gethostname())
             log = logs / f"{folder.name}.log"
@@ -206,7 +204,7 @@ def _elsewhere(folder: Path) -> ClusterError:
     )
 
 
-def _lock(deployment: str, release_dir: str) -> int:
+def _lock(deployment: str, stream_folder: str) -> int:
     """Take the deployment's lock on this machine. The driver inherits it and holds it until it ends.
 
     The lock covers the moment between fork and exec, in which the list of processes does not show the driver yet. It
@@ -215,7 +213,7 @@ def _lock(deployment: str, release_dir: str) -> int:
     :raises SubmitUnclear: another process holds the lock.
     :raises ClusterError: the folder of the locks is not this user's own.
     """
-    name = uuid.uuid5(uuid.NAMESPACE_URL, f"{Path(release_dir).resolve().parent.parent}/{deployment}").hex
+    name = uuid.uuid5(uuid.NAMESPACE_URL, f"{Path(stream_folder).resolve()}/{deployment}").hex
     lock = os.open(lock_folder() / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

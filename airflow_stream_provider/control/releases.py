@@ -1,4 +1,4 @@
-"""Publish releases: immutable copies of the files that a deployment runs, stored beside the control log."""
+"""Make releases, immutable copies of the files that a deployment runs; store one in a folder, and verify it there."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ _FOLDER_MODE = 0o2750
 _FILE_MODE = 0o440
 
 
-def publish(
-    stream_folder: Path,
+def make_release(
     *,
     version: str,
     application: Path,
@@ -38,15 +37,12 @@ def publish(
     py_files: Sequence[Path] = (),
     conf: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
-) -> Release:
-    """Copy a release's files into a folder named by their hash. The same contents give the same release.
+) -> tuple[Release, dict[str, bytes]]:
+    """Return a release and its files by name. The same contents give the same release; nothing is stored.
 
-    The zip of the runtime and launcher.py are part of the release. Nobody may write in its folder afterwards.
+    The zip of the runtime and launcher.py are part of the release.
 
-    :param stream_folder: the stream's folder under the control URL; it exists.
     :raises SpecError: a file is missing, or two files have the same name.
-    :raises StreamError: the release was published before, and its files have changed since.
-    :raises ControlUnavailable: the stream's folder cannot be written now.
     """
     sources = [application, *py_files]
     _check_sources(sources)
@@ -62,11 +58,26 @@ def publish(
         "environment": dict(environment or {}),
     }
     contents = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-    release = Release.from_json({**settings, "hash": _digest(settings, contents)})
+    return Release.from_json({**settings, "hash": release_hash(settings, contents)}), files
+
+
+def publish(stream_folder: Path, **parts: Any) -> Release:
+    """Make a release of its parts (see `make_release`) and store it in a folder (see `store`)."""
+    release, files = make_release(**parts)
+    store(stream_folder, release, files)
+    return release
+
+
+def store(stream_folder: Path, release: Release, files: Mapping[str, bytes]) -> None:
+    """Write a release's files into a folder named by their hash. Nobody may write in its folder afterwards.
+
+    :param stream_folder: the stream's folder under the control URL; it exists.
+    :raises StreamError: the release was published before, and its files have changed since.
+    :raises ControlUnavailable: the stream's folder cannot be written now.
+    """
     with unavailable(stream_folder):
         _write(release.folder(stream_folder), files)
     verify(release.folder(stream_folder), release)
-    return release
 
 
 def verify(folder: Path, release: Release) -> None:
@@ -76,25 +87,34 @@ def verify(folder: Path, release: Release) -> None:
     :raises StreamError: a file is missing, has changed, is no regular file, or does not belong there.
     :raises ControlUnavailable: the folder cannot be read now.
     """
-    names = {release.application, *release.py_files, LAUNCHER, RUNTIME_ZIP}
+    names = file_names(release)
     with unavailable(folder):
         found = set(os.listdir(folder)) if folder.is_dir() and not folder.is_symlink() else set()
         problems = [f"{name} is missing" for name in sorted(names - found)]
         problems += [f"{name} does not belong there" for name in sorted(found - names)]
         problems += [f"{name} is no regular file" for name in sorted(names & found) if not _is_plain(folder / name)]
         if not problems:
-            settings = {k: v for k, v in release.to_json().items() if k != "hash"}
-            digest = _digest(settings, {name: _sha256_of(folder / name) for name in sorted(names)})
+            digest = release_hash(release.settings(), {name: _sha256_of(folder / name) for name in sorted(names)})
             if digest != release.hash:
                 problems = [f"their hash is {digest} and was {release.hash}"]
     if problems:
-        raise StreamError(
-            f"The files of release {release.version} in {folder} have changed since they were published: "
-            f"{', '.join(problems)}.",
-            next_step="Find out who changed them, move that folder away, and deploy the release again. Never edit "
-            "files under releases/.",
-            hash=release.hash,
-        )
+        raise changed(release, folder, problems)
+
+
+def file_names(release: Release) -> set[str]:
+    """Return the names of the files of a release."""
+    return {release.application, *release.py_files, LAUNCHER, RUNTIME_ZIP}
+
+
+def changed(release: Release, where: object, problems: Sequence[str]) -> StreamError:
+    """Return the error that says how the stored files of a release differ from those that were published."""
+    return StreamError(
+        f"The files of release {release.version} in {where} have changed since they were published: "
+        f"{', '.join(problems)}.",
+        next_step="Find out who changed them, move that folder away, and deploy the release again. Never edit "
+        "files under releases/.",
+        hash=release.hash,
+    )
 
 
 def _check_sources(sources: Sequence[Path]) -> None:
@@ -111,7 +131,7 @@ def _check_sources(sources: Sequence[Path]) -> None:
         names.add(path.name)
 
 
-def _digest(settings: Mapping[str, Any], contents: Mapping[str, str]) -> str:
+def release_hash(settings: Mapping[str, Any], contents: Mapping[str, str]) -> str:
     """Return the hash of a release. `contents`: the SHA-256 of each file, by its name."""
     return hashlib.sha256(json.dumps([settings, contents], sort_keys=True).encode()).hexdigest()
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Connection
 
     from airflow_stream_provider.clusters import ClusterConnection
+    from airflow_stream_provider.releases.place import StorageConnection
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,32 @@ async def akafka_extra(kafka: str) -> Mapping[str, Any]:
         return _extra(await BaseHook.aget_connection(kafka))
     except AirflowException as error:
         raise _no_kafka(kafka, error) from error
+
+
+def storage_connection(conn_id: str) -> StorageConnection:
+    """Read the connection of a storage; for tasks.
+
+    :raises SpecError: it is missing.
+    """
+    from airflow_stream_provider.releases.place import StorageConnection
+
+    try:
+        found = BaseHook.get_connection(conn_id)
+    except AirflowException as error:
+        raise SpecError(
+            f"The Airflow connection {conn_id!r} cannot be read: {error}".rstrip(".") + ".",
+            next_step="Create it, or correct `storage_connection`.",
+            conn_id=conn_id,
+        ) from error
+    return StorageConnection(
+        conn_id=conn_id,
+        conn_type=found.conn_type or "",
+        host=found.host or "",
+        port=found.port,
+        login=found.login or "",
+        password=found.password or "",
+        extra=found.extra_dejson,
+    )
 
 
 def _extra(connection: Connection) -> Mapping[str, Any]:

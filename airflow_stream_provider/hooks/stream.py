@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,11 @@ from airflow.sdk import BaseHook
 
 from airflow_stream_provider.clusters import Cluster, open_cluster
 from airflow_stream_provider.control.log import ControlLog, make_record
-from airflow_stream_provider.control.releases import publish, verify
+from airflow_stream_provider.control.releases import make_release
 from airflow_stream_provider.control.root import local_folder
 from airflow_stream_provider.control.store import ControlRoot, Samples
 from airflow_stream_provider.hooks.clean_up import clean_up
-from airflow_stream_provider.hooks.connections import Connected, aconnect, connect
+from airflow_stream_provider.hooks.connections import Connected, aconnect, connect, storage_connection
 from airflow_stream_provider.hooks.control import acontrol_root, control_root
 from airflow_stream_provider.hooks.drivers import applications, driver_facts, submissions
 from airflow_stream_provider.hooks.lag import lag_if_known
@@ -34,6 +35,9 @@ from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot, submission_of
+from airflow_stream_provider.releases.address import Storage
+from airflow_stream_provider.releases.open_place import address_of, open_place
+from airflow_stream_provider.releases.place import ReleasePlace
 
 if TYPE_CHECKING:
     from airflow_stream_provider.checkpoint.logs import KafkaOffsets
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from airflow_stream_provider.lag.moments import Moments
     from airflow_stream_provider.lag.report import LagReport
     from airflow_stream_provider.spec.requested_release import RequestedRelease
+    from airflow_stream_provider.spec.stream import StreamSpec
 
 
 class StreamHook(BaseHook):
@@ -52,14 +57,26 @@ class StreamHook(BaseHook):
     :param control: control URL, such as ``file:///data/streams``.
     :param cluster: Airflow connection id of the Spark cluster.
     :param kafka: Airflow connection id of Kafka; None: the lag is not known.
+    :param storage: URL of the storage of new releases; None: the control folder.
+    :param storage_connection: Airflow connection id of that storage; None: the credentials of the environment.
     """
 
-    def __init__(self, stream: str, control: str, cluster: str, kafka: str | None = None) -> None:
+    def __init__(
+        self,
+        stream: str,
+        control: str,
+        cluster: str,
+        kafka: str | None = None,
+        storage: str | None = None,
+        storage_connection: str | None = None,
+    ) -> None:
         super().__init__()
         self.stream = check_stream_name(stream)
         self.control = control
         self.cluster_conn_id = cluster
         self.kafka_conn_id = kafka
+        self.storage = Storage.parse(storage).url if storage else ""
+        self.storage_conn_id = storage_connection
         # No cached_property: before Python 3.12 it holds one lock for the hooks of all streams, one of which may hang.
         self._connected: Connected | None = None
         self._root: ControlRoot | None = None
@@ -67,9 +84,14 @@ class StreamHook(BaseHook):
         self._newest: Newest | None = None
         self._cluster: Cluster | None = None
 
+    @classmethod
+    def of(cls, spec: StreamSpec) -> StreamHook:
+        """Return the hook of a stream."""
+        return cls(spec.name, spec.control, spec.cluster, spec.kafka, spec.storage, spec.storage_connection)
+
     @property
     def address(self) -> dict[str, Any]:
-        """The arguments that open this hook again in another process; triggers carry them."""
+        """The arguments that open this hook again in another process, to observe; triggers carry them."""
         return {
             "stream": self.stream,
             "control": self.control,
@@ -200,20 +222,21 @@ class StreamHook(BaseHook):
     def clean_up(self) -> None:
         """Remove what nobody needs any more from the stream's folder; what fails is logged, and tried the next time."""
         try:
-            gone = clean_up(self.folder, self.control_log.refresh)
+            elsewhere = [self._place(self.storage)] if self.storage else []
+            gone = clean_up(self.folder, self.control_log.refresh, elsewhere)
         except StreamError as error:
             self.log.warning("The folder of %s cannot be cleaned up now: %s", self.stream, error)
         else:
             self.log.info("Not needed any more: %d heartbeats, releases %s.", len(gone.heartbeats), [*gone.releases])
 
     def publish(self, requested: RequestedRelease) -> Release:
-        """Copy the files of a release to the control folder, under their hash; the same contents give the same release.
+        """Copy the files of a release to the storage, under their hash; the same contents give the same release.
 
         :raises SpecError: the release cannot be used (`RequestedRelease.check`); nothing was copied.
+        :raises StorageUnavailable: the storage cannot be written now.
         """
         requested.check()
-        return publish(
-            self.folder,
+        release, files = make_release(
             version=requested.version,
             application=requested.application_path,
             arguments=requested.arguments,
@@ -221,6 +244,15 @@ class StreamHook(BaseHook):
             conf=requested.spec.conf,
             environment=requested.spec.environment,
         )
+        release = replace(release, storage=self.storage)
+        self._place(self.storage).publish(release, files)
+        return release
+
+    def _place(self, storage: str) -> ReleasePlace:
+        """Return where the releases of a storage are; what was published before `storage` was changed is elsewhere."""
+        same = bool(storage) and storage.partition(":")[0] == self.storage.partition(":")[0]
+        connection = storage_connection(self.storage_conn_id) if self.storage_conn_id and same else None
+        return open_place(storage, connection, self.stream, self.folder)
 
     def check_room(self, release: Release, deployment: str) -> None:
         """Raise ClusterError unless the cluster answers and has room for a deployment of this release."""
@@ -262,12 +294,13 @@ class StreamHook(BaseHook):
             self._job(release, deployment),
             by,
             first=first,
-            verify=lambda: verify(release.folder(self.folder), release),
+            verify=lambda: self._place(release.storage).verify(release),
             connection=self.cluster_conn_id,
         )
 
     def _job(self, release: Release, deployment: str) -> Job:
-        return job_of(self.stream, self.control, self.folder, deployment, release)
+        where = address_of(release, self.stream, self.folder)
+        return job_of(self.stream, self.control, self.folder, deployment, release, where)
 
     def kill(self, deployment: str) -> None:
         """Kill what the cluster runs of a deployment. It counts as dead only when `observe` says that it is gone.

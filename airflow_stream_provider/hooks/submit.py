@@ -13,14 +13,19 @@ from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.snapshot import submission_of
 
 
-def job_of(stream: str, control: str, folder: Path, deployment: str, release: Release) -> Job:
-    """Return what the cluster is asked to run for a deployment; `folder` is the stream's control folder."""
+def job_of(stream: str, control: str, folder: Path, deployment: str, release: Release, where: str | None = None) -> Job:
+    """Return what the cluster is asked to run for a deployment.
+
+    :param folder: the stream's control folder.
+    :param where: path of the folder of the release's files; None: in the control folder.
+    """
     launcher = ("--control", control, "--stream", stream, "--deployment", deployment)
     return Job(
         stream=stream,
         deployment=deployment,
         app_name=f"{stream} {release.version} [{deployment}]",
-        release_dir=str(release.folder(folder)),
+        release_dir=where or str(release.folder(folder)),
+        stream_folder=str(folder),
         arguments=(*launcher, "--", release.application, *release.arguments),
         py_files=release.py_files,
         conf=release.conf,

@@ -31,6 +31,10 @@ class RuleBroken(StreamError):
     """The rules of the control log forbid this record; nothing was written. `fields["rule"]` names the rule."""
 
 
+class StorageUnavailable(StreamError):
+    """The storage of releases cannot be read or written now; nothing that runs was touched."""
+
+
 class SeqTaken(StreamError):
     """Another writer appended this record number first: read the log and decide again."""
 

@@ -24,6 +24,7 @@ class Release:
     :param py_files: names of the Python modules and zips that go with it.
     :param conf: Spark conf; never secrets.
     :param environment: environment variables of the driver and its executors; never secrets.
+    :param storage: URL of the storage that its files were published in; empty: the control folder. No part of `hash`.
     """
 
     version: str
@@ -33,6 +34,7 @@ class Release:
     py_files: tuple[str, ...] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    storage: str = ""
 
     def __post_init__(self) -> None:
         # All of these become parts of paths.
@@ -47,8 +49,15 @@ class Release:
                 )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the release as the JSON object that `declared` carries, and that its hash is made of."""
-        return {**asdict(self), "arguments": list(self.arguments), "py_files": list(self.py_files)}
+        """Return the release as the JSON object that `declared` carries."""
+        found = {**asdict(self), "arguments": list(self.arguments), "py_files": list(self.py_files)}
+        if not self.storage:
+            del found["storage"]
+        return found
+
+    def settings(self) -> dict[str, Any]:
+        """Return what `hash` is made of, besides the contents of the files: what the release is, not where it lies."""
+        return {key: value for key, value in self.to_json().items() if key not in ("hash", "storage")}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Release:

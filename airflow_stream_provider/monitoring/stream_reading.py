@@ -72,7 +72,7 @@ def read_stream(spec: StreamSpec, root: ControlRoot, seen: frozenset[str]) -> Re
     :param seen: the streams that earlier looks have seen there.
     :raises StreamError: the stream cannot be read now, or its log has gone.
     """
-    hook = StreamHook(spec.name, spec.control, spec.cluster, spec.kafka)
+    hook = StreamHook.of(spec)
     if not hook.exists():
         if spec.name in seen:
             raise _gone(spec.name, root.where(spec.name))

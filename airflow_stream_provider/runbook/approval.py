@@ -48,11 +48,12 @@ class ApproveUpgradeOperator(ApprovalOperator):
         # Imported here: parsing a DAG file needs no hook, nor the clients behind it.
         from airflow_stream_provider.hooks.failing import failing_without_retry
         from airflow_stream_provider.hooks.stream import StreamHook
+        from airflow_stream_provider.releases.open_place import address_of
 
         with failing_without_retry():
-            hook = StreamHook(self.stream.name, self.stream.control, self.stream.cluster)
+            hook = StreamHook.of(self.stream)
             declared = hook.control_log.refresh().deployments[self.deployment]
-            shown = self._facts(declared, str(declared.release.folder(hook.folder)))
+            shown = self._facts(declared, address_of(declared.release, hook.stream, hook.folder))
         shown["asked_by"] = getattr(context.get("dag_run"), "triggering_user_name", None)
         shown["rehearsal"] = json.loads(self.rehearsal or "null")
         # As JSON, in which no argument can end the block or pass for another line.

@@ -58,7 +58,7 @@ class StreamSensor(BaseSensorOperator):
         # Imported here: parsing a DAG file needs no hook, nor the clients behind it.
         from airflow_stream_provider.hooks.stream import StreamHook
 
-        return StreamHook(self.stream.name, self.stream.control, self.stream.cluster, self.stream.kafka)
+        return StreamHook.of(self.stream)
 
     @property
     def condition(self) -> InPhase:

@@ -17,7 +17,7 @@ from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.spec.yaml_file import YamlFile
 
 # What a watch needs. What the stream runs is in the control log.
-WATCHED_FIELDS = ("name", "control", "cluster", "kafka", "lag", "watch", "notify")
+WATCHED_FIELDS = ("name", "control", "cluster", "kafka", "lag", "watch", "notify", "storage", "storage_connection")
 PLACEHOLDERS = {"application": "none.py", "version": "none"}
 
 

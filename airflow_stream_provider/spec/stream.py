@@ -26,10 +26,12 @@ from airflow_stream_provider.clusters import (
 from airflow_stream_provider.lag.limits import BAD, LagLimits
 from airflow_stream_provider.lag.report import Alarm, Ceilings, Verdict
 from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.releases.address import Storage
 from airflow_stream_provider.spec.fields import (
     ControlUrl,
     Count,
     Seconds,
+    StorageUrl,
     StreamName,
     Text,
     VariableName,
@@ -170,7 +172,9 @@ class StreamSpec(_Part):
     """A stream as its YAML describes it.
 
     `cluster` and `kafka` are Airflow connection ids; `control` is the URL of the control folder, which Airflow and all
-    drivers mount. `application` and `py_files` lie in `root`, the folder that holds the folder of the YAML files, where
+    drivers mount. `storage` is the URL of where releases are stored, unset = in the control folder, and
+    `storage_connection` the Airflow connection with its credentials, unset = those of Airflow's environment.
+    `application` and `py_files` lie in `root`, the folder that holds the folder of the YAML files, where
     relative paths start: with `dags/streams/orders.yaml`, `apps/orders.py` is `dags/apps/orders.py`. `offsets_group`: a
     consumer group that the stream's drivers commit their finished batches to, so that Kafka's own tools see them.
     `environment`: environment variables of the drivers and executors.
@@ -182,6 +186,8 @@ class StreamSpec(_Part):
     cluster: Text
     control: ControlUrl
     kafka: Text | None = None
+    storage: StorageUrl | None = None
+    storage_connection: Text | None = None
     arguments: tuple[Word, ...] = ()
     py_files: tuple[Text, ...] = ()
     conf: dict[str, Word] = Field(default_factory=dict)
@@ -209,6 +215,12 @@ class StreamSpec(_Part):
     @classmethod
     def _no_secrets_in_arguments(cls, arguments: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(as_sentence(refuse_secret_arguments)(arguments))
+
+    @model_validator(mode="after")
+    def _the_connection_is_used(self) -> Self:
+        if self.storage_connection and (self.storage is None or Storage.parse(self.storage).is_folder):
+            raise ValueError("storage_connection is set, but a folder needs none: leave it out, or set `storage`.")
+        return self
 
     @property
     def source(self) -> Path:

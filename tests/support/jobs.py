@@ -23,6 +23,7 @@ def job(**changes: object) -> Job:
         "deployment": "orders-2-1a2b",
         "app_name": "orders 2 [orders-2-1a2b]",
         "release_dir": "/data/streams/orders/releases/abc",
+        "stream_folder": "/data/streams/orders",
         "arguments": ARGUMENTS,
         "py_files": ("helpers.py",),
     }

@@ -53,6 +53,7 @@ class Place:
             deployment=deployment,
             app_name=f"orders 1 [{deployment}]",
             release_dir=str(folder),
+            stream_folder=str(self.root / "orders"),
             arguments=("--stream", "orders", "--deployment", deployment, "--", str(self.facts_file(deployment)), code),
             py_files=("helper.py",),
             conf={**SMALL, **{key.replace("_", "."): value for key, value in conf.items()}},

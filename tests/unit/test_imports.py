@@ -20,7 +20,7 @@ ROOT = Path(airflow_stream_provider.__file__).parent
 ORDER = """
 lifecycle
 control checkpoint
-runtime clusters
+runtime clusters releases
 kafka
 lag
 audit spec

@@ -89,7 +89,7 @@ class Airflow(Actor):
         return state, self.log.heartbeats(), read_at
 
     def submit(self, deployment: str, by: str, *, first: bool) -> bool:
-        job = Job("orders", deployment, f"[{deployment}]", "", ("--deployment", deployment))
+        job = Job("orders", deployment, f"[{deployment}]", "", ("--deployment", deployment), stream_folder="")
         # It has what a submit calls; the world has no files of releases.
         return submit_once(self.log, cast("Cluster", self.cluster), job, by, first=first, verify=lambda: None)
 

@@ -11,12 +11,13 @@ import pytest
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.control.releases import publish, verify
-from airflow_stream_provider.hooks.clean_up import IDLE_SECONDS, clean_up
+from airflow_stream_provider.hooks.clean_up import clean_up
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.clean_up import KEPT_RELEASES
+from airflow_stream_provider.releases.place import IDLE_SECONDS
 from devstack.control_folder import folder_of
 from tests.support.control_root import new_log
 from tests.support.story import play, record, retired, standby
@@ -133,19 +134,22 @@ def test_a_folder_that_was_exchanged_for_a_link_is_not_followed(log: ControlLog,
 
 def test_a_folder_that_is_exchanged_meanwhile_redirects_nothing(log: ControlLog, tmp_path: Path) -> None:
     folder, home = folder_of(log), tmp_path / "home"
-    for path in (folder / "incoming", home):
+    places = [folder / "incoming", folder / "releases"]
+    for path in (*places, home):
         path.mkdir(exist_ok=True)
-        (path / "new.killed").write_text("")
-        os.utime(path / "new.killed", times=(0, 0))
+        (path / ".new.killed").write_text("")
+        os.utime(path / ".new.killed", times=(0, 0))
+    left = iter(places)
 
-    def exchange() -> StreamState:
-        (folder / "incoming").rename(tmp_path / "moved")
-        (folder / "incoming").symlink_to(home)
+    def exchange() -> StreamState:  # once when each of them was listed
+        place = next(left)
+        place.rename(tmp_path / f"moved-{place.name}")
+        place.symlink_to(home)
         return StreamState()
 
     clean_up(folder, exchange)
-    assert names(home) == {"new.killed"}
-    assert names(tmp_path / "moved") == set()
+    assert names(home) == {".new.killed"}
+    assert [names(tmp_path / f"moved-{place.name}") for place in places] == [set(), set()]
 
 
 def test_what_cannot_be_removed_is_in_nobodys_way(

@@ -1,0 +1,1 @@
+"""Where releases are stored: in the control folder, in another folder, in an object store or on HDFS."""

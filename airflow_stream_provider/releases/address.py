@@ -1,0 +1,80 @@
+"""The URL of a storage for releases."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+
+# What each scheme is written like.
+FORMS = {"file": "file:///a/folder"}
+# What is safe in a URL, a path, a key of an object store and an argument of spark-submit, whose lists have commas.
+_PATH = re.compile(r"(?:/[A-Za-z0-9_.=+-]+)*")
+_AUTHORITY = {
+    "s3a": re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"),
+    "gs": re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"),
+    "abfss": re.compile(r"[a-z0-9$-]{1,63}@[a-z0-9]{3,24}\.dfs\.[a-z0-9.-]+"),
+    "hdfs": re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?"),
+}
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A place that Airflow writes releases to and drivers fetch them from.
+
+    :param scheme: one of `FORMS`.
+    :param authority: bucket, container@account, or host:port of a NameNode; empty for a folder.
+    :param path: ``/prefix``; empty for the root of a bucket.
+    """
+
+    scheme: str
+    authority: str
+    path: str
+
+    @classmethod
+    def parse(cls, url: str) -> Storage:
+        """Return the storage that a URL names; ``s3://`` is the same as ``s3a://``.
+
+        :raises SpecError: it is no URL of a storage.
+        """
+        try:
+            parts = urlsplit(url.strip())
+        except ValueError:
+            raise _refused("is not a URL") from None
+        scheme = {"s3": "s3a"}.get(parts.scheme, parts.scheme)
+        if scheme not in FORMS:
+            raise _refused(f"begins with {parts.scheme}://" if parts.scheme else "is not a URL")
+        if parts.query or parts.fragment or "?" in url or "#" in url:
+            raise _refused("has a query or a fragment; keys and passwords belong to `storage_connection`")
+        if scheme == "file":
+            return cls._folder(parts.netloc, unquote(parts.path))
+        path = parts.path.rstrip("/")
+        if not _PATH.fullmatch(path) or {".", ".."} & set(path.split("/")):
+            raise _refused("has a path with something else than names of letters, digits and _.=+-")
+        if not _AUTHORITY[scheme].fullmatch(parts.netloc):
+            # Not quoted: a password may stand there.
+            raise _refused(f"has no valid name after {scheme}://")
+        return cls(scheme, parts.netloc, path)
+
+    @classmethod
+    def _folder(cls, host: str, path: str) -> Storage:
+        if host not in ("", "localhost") or not path.startswith("/") or "," in path or path.strip("/") == "":
+            raise _refused("is not file:///an/absolute/folder")
+        return cls("file", "", path.rstrip("/"))
+
+    @property
+    def url(self) -> str:
+        """The URL in one form for all ways to write it, as Hadoop's file systems take it."""
+        return Path(self.path).as_uri() if self.scheme == "file" else f"{self.scheme}://{self.authority}{self.path}"
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder that Airflow and all drivers mount."""
+        return self.scheme == "file"
+
+
+def _refused(found: str) -> SpecError:
+    return SpecError(f"The URL of the storage {found}.", next_step=f"Write {' or '.join(FORMS.values())}.")

@@ -1,0 +1,39 @@
+"""Find the place in which a stream's releases are stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from airflow_stream_provider.lifecycle.ids import RELEASE_HASH, check_id, check_stream_name
+from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.releases.address import Storage
+from airflow_stream_provider.releases.folder import FolderPlace
+from airflow_stream_provider.releases.place import ReleasePlace, StorageConnection
+
+
+def address_of(release: Release, stream: str, control_folder: Path) -> str:
+    """Return the path or URL of the folder of a release's files, as drivers see it.
+
+    :param control_folder: the stream's folder under the control URL.
+    :raises SpecError: the record of the release names no hash or storage; somebody else may have written it.
+    """
+    if not release.storage:
+        return str(release.folder(control_folder))
+    address = Storage.parse(release.storage)
+    if address.is_folder:
+        return str(release.folder(Path(address.path) / check_stream_name(stream)))
+    hash = check_id(release.hash, RELEASE_HASH)
+    return f"{address.url}/{check_stream_name(stream)}/releases/{hash}"
+
+
+def open_place(storage: str, connection: StorageConnection | None, stream: str, control_folder: Path) -> ReleasePlace:
+    """Return the place of a stream's releases; nothing is read or written yet.
+
+    :param storage: URL of the storage; empty: the stream's folder under the control URL.
+    :param connection: its credentials; None: those that the process finds in its environment.
+    :raises SpecError: the URL or the connection cannot be used, or a library for it is not installed.
+    """
+    if not storage:
+        return FolderPlace(control_folder)
+    root = Path(Storage.parse(storage).path)
+    return FolderPlace(root / check_stream_name(stream), root=root)

@@ -1,0 +1,63 @@
+"""The URL of a storage is checked before anything is touched, and shows nothing that could be a password."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.releases.address import Storage
+from airflow_stream_provider.spec.stream import load_spec
+
+GOOD = """\
+name: orders
+application: apps/orders.py
+version: "2.1.0"
+cluster: spark_default
+control: file:///data/streams
+"""
+
+
+def write(folder: Path, *lines: str) -> Path:
+    path = folder / "streams" / "orders.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(GOOD + "".join(f"{line}\n" for line in lines))
+    return path
+
+
+def test_without_storage_releases_are_in_the_control_folder(tmp_path: Path) -> None:
+    spec = load_spec(write(tmp_path))
+    assert (spec.storage, spec.storage_connection) == (None, None)
+
+
+def test_a_folder_of_its_own_is_read(tmp_path: Path) -> None:
+    assert load_spec(write(tmp_path, "storage: file:///data/releases/")).storage == "file:///data/releases/"
+    assert Storage.parse("file:///data/releases/").url == "file:///data/releases"
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("ftp://host/x", "begins with ftp://"),
+        ("data/releases", "is not a URL"),
+        ("file:data/releases", "is not file:///an/absolute/folder"),
+        ("file://host/data", "is not file:///an/absolute/folder"),
+        ("file:///", "is not file:///an/absolute/folder"),
+        ("file:///a?sig=hidden", "has a query or a fragment"),
+        ("file:///a,b", "is not file:///an/absolute/folder"),
+        ("http://[", "is not a URL"),
+    ],
+)
+def test_what_is_no_storage_is_refused(tmp_path: Path, url: str, says: str) -> None:
+    with pytest.raises(SpecError, match=r"orders\.yaml") as refused:
+        load_spec(write(tmp_path, f"storage: '{url}'"))
+    assert says in str(refused.value)
+    assert "file:///a/folder" in str(refused.value)
+    assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize("lines", [["storage_connection: s3"], ["storage: file:///a", "storage_connection: s3"]])
+def test_a_connection_that_nothing_needs_is_refused(tmp_path: Path, lines: list[str]) -> None:
+    with pytest.raises(SpecError, match="storage_connection is set, but a folder needs none"):
+        load_spec(write(tmp_path, *lines))
