@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 KAFKA_VERSION = "4.1.1"
 # The slf4j binding of Kafka's distribution. Without a binding the broker logs nothing.
 LOG4J_VERSION = "2.24.3"
+S3PROXY_VERSION = "4.0.0"
 HADOOP_VERSION = "3.4.1"
 # What Hadoop's minicluster needs and does not name among its dependencies.
 HDFS_NEEDS = (
@@ -57,12 +58,14 @@ class JarSet:
     :param coordinates: group, artifact and version, separated by colons.
     :param shipped: artifact ids that are on the class path anyway and are left out.
     :param fallbacks: pairs of artifact id and the version to use if the resolved one is not pinned.
+    :param alone: the jars hold their dependencies themselves.
     """
 
     name: str
     coordinates: tuple[str, ...]
     shipped: frozenset[str] = frozenset()
     fallbacks: tuple[tuple[str, str], ...] = ()
+    alone: bool = False
 
     @property
     def folder_name(self) -> str:
@@ -131,6 +134,12 @@ def spark_s3a(spark_home: Path) -> JarSet:
     )
 
 
+def s3proxy() -> JarSet:
+    """Return the jar of s3proxy, an S3 server in one process."""
+    coordinate = f"org.gaul:s3proxy:{S3PROXY_VERSION}:jar-with-dependencies"
+    return JarSet(f"s3proxy-{S3PROXY_VERSION}", (coordinate,), alone=True)
+
+
 def artifact_id(jar: str) -> str:
     """Return the artifact id in a jar's file name: the part before the version.
 
@@ -174,7 +183,7 @@ def _resolve(jars: JarSet, context: MavenContext) -> list[Artifact]:
     inputs, needed = context.resolver.resolve([context.create_dependency(f"{each}!") for each in jars.coordinates])
     return [
         dependency.artifact
-        for dependency in (*inputs, *needed)
+        for dependency in (inputs if jars.alone else (*inputs, *needed))
         if dependency.scope in (None, "compile", "runtime")
         and not dependency.optional
         and dependency.artifactId not in jars.shipped

@@ -7,12 +7,14 @@ import json
 import shutil
 import sys
 import urllib.request
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from devstack.errors import StackError
-from devstack.jars import Progress, fetch, spark_connector
+from devstack.jars import JarSet, Progress, fetch, spark_connector
 from devstack.ports import HOST, free_port
 from devstack.processes import Process, Processes, java, stop
 
@@ -35,6 +37,8 @@ class Spark:
     :param cores: cores that each worker offers. It may be more than the machine has, because the demo's tasks mostly
         wait.
     :param memory: memory that each worker offers, in Spark's notation.
+    :param libraries: jars on the class path of drivers and executors besides the Kafka connector.
+    :param core_site: Hadoop's settings of the cluster, as in its core-site.xml.
     """
 
     def __init__(
@@ -46,6 +50,8 @@ class Spark:
         workers: int = 1,
         cores: int,
         memory: str,
+        libraries: Sequence[JarSet] = (),
+        core_site: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
         self.home = bundled_spark()
@@ -61,6 +67,8 @@ class Spark:
         self._number = workers
         self._processes = processes
         self._progress = progress
+        self._libraries = libraries
+        self._core_site = core_site or {}
 
     def start(self) -> None:
         """Fetch the connector if it is missing, start master and workers, and wait until all workers have registered.
@@ -72,6 +80,9 @@ class Spark:
         for name in ("work", "tmp", "conf", "recovery"):
             (self.folder / name).mkdir(parents=True)
         self.connector = fetch(spark_connector(self.home), progress=self._progress)
+        libraries = [fetch(each, progress=self._progress) for each in self._libraries]
+        self.class_path = ":".join(f"{folder}/*" for folder in (self.connector, *libraries))
+        self._write_core_site()
         command = [runtime, *DAEMON_JVM, "-cp", f"{self.home}/jars/*"]
         self.master = self._processes.start(
             "spark-master",
@@ -119,10 +130,9 @@ class Spark:
     @property
     def conf(self) -> dict[str, str]:
         """Spark conf for applications: quick start on few cores, and the Kafka connector also on a local master."""
-        path = f"{self.connector}/*"
         return {
-            "spark.driver.extraClassPath": path,
-            "spark.executor.extraClassPath": path,
+            "spark.driver.extraClassPath": self.class_path,
+            "spark.executor.extraClassPath": self.class_path,
             "spark.driver.extraJavaOptions": QUICK_JVM,
             "spark.executor.extraJavaOptions": QUICK_JVM,
         }
@@ -137,7 +147,7 @@ class Spark:
             "SPARK_LOCAL_IP": HOST,
             "SPARK_PUBLIC_DNS": HOST,
             "SPARK_LOCAL_DIRS": str(self.folder / "tmp"),
-            "SPARK_DIST_CLASSPATH": f"{self.connector}/*",
+            "SPARK_DIST_CLASSPATH": self.class_path,
             # The worker needs it to build the class path of drivers; usually bin/spark-class sets it.
             "SPARK_SCALA_VERSION": next(self.home.glob("jars/spark-core_*")).name.partition("_")[2].partition("-")[0],
             "PYSPARK_PYTHON": sys.executable,
@@ -159,6 +169,15 @@ class Spark:
             found: dict[str, Any] = json.load(page)
             return found
         return {}
+
+    def _write_core_site(self) -> None:
+        if self._core_site:
+            root = ElementTree.Element("configuration")
+            for name, value in self._core_site.items():
+                one = ElementTree.SubElement(root, "property")
+                ElementTree.SubElement(one, "name").text = name
+                ElementTree.SubElement(one, "value").text = value
+            ElementTree.ElementTree(root).write(self.folder / "conf" / "core-site.xml")
 
     def _registered(self) -> bool:
         found = [worker for worker in self.status().get("workers", ()) if worker["state"] == "ALIVE"]
