@@ -18,8 +18,8 @@ class Job:
     :param stream: name of the stream.
     :param deployment: id of the deployment.
     :param app_name: Spark application name. It must contain ``[<deployment>]``, by which the executors are found.
-    :param release_dir: the release's folder as the driver's machine sees it. It holds launcher.py, the zip of the
-        runtime, the script and the py-files.
+    :param release_dir: the release's folder as the driver's machine sees it, or its URL. It holds launcher.py, the
+        zip of the runtime, the script and the py-files.
     :param arguments: arguments of the launcher. They must contain ``--deployment <deployment>``, by which the driver
         is found.
     :param py_files: py-files of the release, relative to `release_dir`. The zip of the runtime is added to them.
@@ -46,14 +46,20 @@ class Job:
             raise ValueError(f"the arguments do not contain --deployment {self.deployment}")
 
     @property
+    def is_fetched(self) -> bool:
+        """Whether the release is fetched by URL: Spark then gets the launcher only, which fetches the rest."""
+        return "://" in self.release_dir
+
+    @property
     def launcher(self) -> str:
-        """Path of the launcher on the driver's machine."""
+        """Path of the launcher on the driver's machine, or its URL."""
         return posixpath.join(self.release_dir, LAUNCHER)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Paths of the files for the Python path of the driver and the executors."""
-        return tuple(posixpath.join(self.release_dir, name) for name in (RUNTIME_ZIP, *self.py_files))
+        """Paths of the files that Spark puts on the Python path of the driver and the executors."""
+        names = () if self.is_fetched else (RUNTIME_ZIP, *self.py_files)
+        return tuple(posixpath.join(self.release_dir, name) for name in names)
 
     def properties(self) -> dict[str, str]:
         """Return the Spark conf, with the executors' environment, the application name and the deployment id set.

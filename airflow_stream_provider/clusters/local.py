@@ -81,7 +81,8 @@ class LocalCluster:
             log = logs / f"{folder.name}.log"
             (folder / "log").symlink_to(log)
             command = [
-                *(str(home / "bin" / "spark-submit"), "--master", self._master, "--py-files", ",".join(job.files)),
+                *(str(home / "bin" / "spark-submit"), "--master", self._master),
+                *(("--py-files", ",".join(job.files)) if job.files else ()),
                 *(word for key, value in properties.items() for word in ("--conf", f"{key}={value}")),
                 *(job.launcher, *job.arguments),
             ]

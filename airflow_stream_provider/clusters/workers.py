@@ -15,7 +15,7 @@ from airflow_stream_provider.clusters.bounded_http import Unanswered
 from airflow_stream_provider.clusters.capacity import ResourceRequest
 from airflow_stream_provider.clusters.job import names_deployment
 from airflow_stream_provider.clusters.master_api import Master
-from airflow_stream_provider.clusters.rest_properties import MAIN_CLASS
+from airflow_stream_provider.clusters.rest_properties import FETCHING_CLASS, MAIN_CLASS
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
@@ -46,7 +46,8 @@ def driver_belongs(
     master: Master, hosts: WorkerHosts, driver: Mapping[str, Any], deployment: str, size: ResourceRequest | None
 ) -> bool | None:
     """Return whether a driver belongs to the deployment, whose drivers have this size; None if that is not known."""
-    if driver["mainclass"] != MAIN_CLASS:
+    main_class = driver["mainclass"]
+    if main_class not in (MAIN_CLASS, FETCHING_CLASS):
         return False
     worker = master.workers.get(driver["worker"])
     if worker is None:
@@ -61,7 +62,7 @@ def driver_belongs(
         return None
     # Spark's DriverRunner.runDriver writes every word in quotation marks, with one space between.
     words = command.removeprefix("Launch Command: ").strip('"').split('" "')
-    return names_deployment(words[words.index(MAIN_CLASS) :] if MAIN_CLASS in words else [], deployment)
+    return names_deployment(words[words.index(main_class) :] if main_class in words else [], deployment)
 
 
 def executors_left(worker: Mapping[str, Any], hosts: WorkerHosts, ours: Callable[[str, str], bool]) -> list[str]:

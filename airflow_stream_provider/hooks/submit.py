@@ -17,14 +17,17 @@ def job_of(stream: str, control: str, folder: Path, deployment: str, release: Re
     """Return what the cluster is asked to run for a deployment.
 
     :param folder: the stream's control folder.
-    :param where: path of the folder of the release's files; None: in the control folder.
+    :param where: path or URL of the folder of the release's files; None: in the control folder.
     """
-    launcher = ("--control", control, "--stream", stream, "--deployment", deployment)
+    launcher = ["--control", control, "--stream", stream, "--deployment", deployment]
+    where = where or str(release.folder(folder))
+    if "://" in where:
+        launcher += ["--storage", release.storage, "--release", release.hash]
     return Job(
         stream=stream,
         deployment=deployment,
         app_name=f"{stream} {release.version} [{deployment}]",
-        release_dir=where or str(release.folder(folder)),
+        release_dir=where,
         stream_folder=str(folder),
         arguments=(*launcher, "--", release.application, *release.arguments),
         py_files=release.py_files,

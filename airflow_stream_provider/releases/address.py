@@ -10,7 +10,12 @@ from urllib.parse import unquote, urlsplit
 from airflow_stream_provider.lifecycle.errors import SpecError
 
 # What each scheme is written like.
-FORMS = {"file": "file:///a/folder"}
+FORMS = {
+    "file": "file:///a/folder",
+    "s3a": "s3a://bucket/prefix",
+    "abfss": "abfss://container@account.dfs.core.windows.net/prefix",
+    "gs": "gs://bucket/prefix",
+}
 # What is safe in a URL, a path, a key of an object store and an argument of spark-submit, whose lists have commas.
 _PATH = re.compile(r"(?:/[A-Za-z0-9_.=+-]+)*")
 _AUTHORITY = {

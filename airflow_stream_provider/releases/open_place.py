@@ -8,6 +8,7 @@ from airflow_stream_provider.lifecycle.ids import RELEASE_HASH, check_id, check_
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.releases.address import Storage
 from airflow_stream_provider.releases.folder import FolderPlace
+from airflow_stream_provider.releases.object_stores import open_objects
 from airflow_stream_provider.releases.place import ReleasePlace, StorageConnection
 
 
@@ -35,5 +36,8 @@ def open_place(storage: str, connection: StorageConnection | None, stream: str, 
     """
     if not storage:
         return FolderPlace(control_folder)
-    root = Path(Storage.parse(storage).path)
+    address = Storage.parse(storage)
+    if not address.is_folder:
+        return open_objects(address, connection, check_stream_name(stream))
+    root = Path(address.path)
     return FolderPlace(root / check_stream_name(stream), root=root)

@@ -1,11 +1,15 @@
 """The application that spark-submit runs: reads the control log, installs the gate, runs the user's script unmodified.
 
-    launcher.py --control URL --stream NAME --deployment ID -- SCRIPT ARGS...
+    launcher.py --control URL --stream NAME --deployment ID [--storage URL --release HASH] -- SCRIPT ARGS...
 
 It is copied beside the script into the release's folder; the rest of the runtime travels as a zip of py-files. It first
 copies that folder to one that only its own user can change, imports and runs only that copy, and verifies the copy:
 what was verified is what runs. What Spark itself reads of the release's folder (this file, and the py-files that it
 sends to the executors) only the folder's modes protect.
+
+With ``--storage`` this file is alone: spark-submit has fetched it by its URL. It then fetches the rest of the release
+through the JVM that has started it, checks it against the release's hash before it imports anything of it, and gives
+Spark its own copies of the py-files for the executors.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
 import argparse
 import contextlib
 import fcntl
+import hashlib
+import json
 import logging
 import os
 import secrets
@@ -27,7 +33,7 @@ import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow_stream_provider.control import ControlLog
@@ -35,7 +41,11 @@ if TYPE_CHECKING:
     from airflow_stream_provider.lifecycle.release import Release
     from airflow_stream_provider.runtime.other_drivers import OtherDrivers
 
+MANIFEST = "manifest.json"
+"""Beside the files of a release that is stored elsewhere than in a folder."""
+
 _COPY = "airflow-stream-release-"
+_RUNTIME_ZIP = "airflow_stream_runtime.zip"  # control.releases.RUNTIME_ZIP, which cannot be imported yet
 
 
 def main(argv: Sequence[str], folder: Path) -> int:
@@ -44,13 +54,7 @@ def main(argv: Sequence[str], folder: Path) -> int:
     :param folder: holds the files of the release; nobody else can change it.
     :raises StreamError: they are not those that were published, or the script named is not the release's.
     """
-    parser = argparse.ArgumentParser(prog="launcher.py")
-    parser.add_argument("--control", required=True, help="control URL, such as file:///data/streams")
-    parser.add_argument("--stream", required=True)
-    parser.add_argument("--deployment", required=True)
-    parser.add_argument("script", help="the script's name in the release's folder")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="passed on to the script")
-    options = parser.parse_args(argv)
+    options = _options(argv)
 
     from airflow_stream_provider.control import open_log
     from airflow_stream_provider.control.releases import verify
@@ -77,6 +81,18 @@ def main(argv: Sequence[str], folder: Path) -> int:
         )
     verify(folder, release)
     return _run(log, others, incarnation, release, deployment.policy, options, folder)
+
+
+def _options(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="launcher.py")
+    parser.add_argument("--control", required=True, help="control URL, such as file:///data/streams")
+    parser.add_argument("--stream", required=True)
+    parser.add_argument("--deployment", required=True)
+    parser.add_argument("--storage", default="", help="URL of the storage that the release is fetched from")
+    parser.add_argument("--release", default="", help="hash of the release that is fetched")
+    parser.add_argument("script", help="the script's name in the release's folder")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="passed on to the script")
+    return parser.parse_args(argv)
 
 
 def _log_to_stderr() -> None:
@@ -152,6 +168,78 @@ def private_copy(folder: Path) -> Path:
 
     Copies of drivers that have ended, however they did, are removed.
     """
+    # Symbolic links stay what they are, so that `verify` refuses them.
+    copy = Path(shutil.copytree(folder, _private_folder() / "release", symlinks=True))
+    here = os.path.realpath(folder)
+    for number, entry in enumerate(sys.path):
+        if os.path.dirname(os.path.realpath(entry)) == here:
+            sys.path[number] = str(copy / os.path.basename(entry))
+    return copy
+
+
+def fetched_copy(url: str, release: str) -> Path:
+    """Fetch a release's folder to one that only this user can change; import from that one from now on.
+
+    It is checked against the release's hash with nothing but the standard library, as nothing of it was imported yet.
+    The executors get the copies of its py-files from the driver, however the script makes its session.
+
+    :param url: of the release's folder, in any file system that Hadoop can read here.
+    :param release: its hash.
+    :raises RuntimeError: it is not what was published.
+    """
+    from pyspark import SparkContext
+
+    SparkContext._ensure_initialized()  # connects to the JVM; the SparkContext is created by the script
+    jvm: Any = SparkContext._jvm
+    copy = _private_folder() / "release"
+    copy.mkdir()
+    _fetch(jvm, url, copy)
+    settings = _check_hash(copy, url, release)
+    files = [str(copy / name) for name in (_RUNTIME_ZIP, *settings["py_files"])]
+    sys.path[:0] = [path for path in files if not path.endswith(".py")]  # modules are found beside the script
+    system = jvm.java.lang.System
+    for name in ("spark.submit.pyFiles", "spark.files"):  # as --py-files sets them; every new SparkConf reads them
+        system.setProperty(name, ",".join(filter(None, [*files, system.getProperty(name)])))
+    return copy
+
+
+def _fetch(jvm: Any, url: str, copy: Path) -> None:
+    hadoop = jvm.org.apache.hadoop.fs
+    conf = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(jvm.org.apache.spark.SparkConf())
+    folder = hadoop.Path(url)
+    files = folder.getFileSystem(conf)
+    for found in files.listStatus(folder):
+        name = found.getPath().getName()
+        if not found.isFile() or name in ("", ".", "..") or os.path.basename(name) != name:
+            raise RuntimeError(f"{name!r} in {url} is no file of a release. Find out who put it there, and remove it.")
+        files.copyToLocalFile(False, found.getPath(), hadoop.Path(str(copy / name)), True)
+    # Out of Hadoop's cache: one that the script asks for has the script's settings.
+    files.close()
+
+
+def _check_hash(copy: Path, url: str, release: str) -> dict[str, Any]:
+    """Check the files against the hash, remove the manifest, and return what it says of the release."""
+    found = {path.name: path.read_bytes() for path in copy.iterdir()}
+    try:
+        manifest = json.loads(found.pop(MANIFEST))
+        settings: dict[str, Any] = manifest["settings"]
+        contents = {name: hashlib.sha256(data).hexdigest() for name, data in found.items()}
+        same = manifest["files"] == contents
+        # As control.releases.release_hash, which cannot be imported yet.
+        same = same and hashlib.sha256(json.dumps([settings, contents], sort_keys=True).encode()).hexdigest() == release
+        if same and set(contents) >= {_RUNTIME_ZIP, *settings["py_files"]}:
+            (copy / MANIFEST).unlink()
+            return settings
+    except (KeyError, ValueError, TypeError, AttributeError):
+        pass
+    raise RuntimeError(
+        f"The files in {url} are not those that were published: one is missing, has changed or does not belong there. "
+        "Find out who changed them, move that folder away, and deploy the release again."
+    )
+
+
+def _private_folder() -> Path:
+    """Return a new folder that only this user can change, which is removed some time after this process has ended."""
     for left in Path(tempfile.gettempdir()).glob(f"{_COPY}*"):
         _remove_if_its_driver_has_ended(left)
     private = Path(tempfile.mkdtemp(prefix=_COPY))
@@ -162,13 +250,7 @@ def private_copy(folder: Path) -> Path:
     # systemd-tmpfiles removes what is ten days old, but nothing from a folder that is locked, which NFS does not allow.
     with contextlib.suppress(OSError):
         fcntl.flock(os.open(private, os.O_RDONLY), fcntl.LOCK_EX)
-    # Symbolic links stay what they are, so that `verify` refuses them.
-    copy = Path(shutil.copytree(folder, private / "release", symlinks=True))
-    here = os.path.realpath(folder)
-    for number, entry in enumerate(sys.path):
-        if os.path.dirname(os.path.realpath(entry)) == here:
-            sys.path[number] = str(copy / os.path.basename(entry))
-    return copy
+    return private
 
 
 def _remove_if_its_driver_has_ended(private: Path) -> None:
@@ -188,4 +270,8 @@ def _remove_if_its_driver_has_ended(private: Path) -> None:
 
 if __name__ == "__main__":
     _log_to_stderr()
+    started = _options(sys.argv[1:])
+    if started.storage:
+        where = f"{started.storage}/{started.stream}/releases/{started.release}"
+        sys.exit(main(sys.argv[1:], fetched_copy(where, started.release)))
     sys.exit(main(sys.argv[1:], private_copy(Path(__file__).parent)))

@@ -20,8 +20,8 @@ ROOT = Path(airflow_stream_provider.__file__).parent
 ORDER = """
 lifecycle
 control checkpoint
-runtime clusters releases
-kafka
+runtime clusters
+kafka releases
 lag
 audit spec
 planning

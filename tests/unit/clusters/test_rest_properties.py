@@ -38,6 +38,24 @@ def test_the_request_runs_the_launcher_by_python_runner() -> None:
     }
 
 
+def test_a_release_that_is_fetched_runs_by_spark_submit() -> None:
+    """Nothing of it is a file of the worker: Spark fetches the launcher, and the launcher the rest."""
+    conf = {"spark.executor.memory": "2g", "spark.files": "s3a://b/lookup.csv"}
+    request = request_of(job(release_dir="s3a://b/orders/releases/abc", conf=conf))
+    assert request["mainClass"] == "org.apache.spark.deploy.SparkSubmit"
+    words = request["appArgs"]
+    assert isinstance(words, list)
+    assert words[:4] == ["--master", "spark://one:7077,two:7077", "--deploy-mode", "client"]
+    assert words[-len(ARGUMENTS) - 1 :] == ["s3a://b/orders/releases/abc/launcher.py", *ARGUMENTS]
+    settings = words[4 : -len(ARGUMENTS) - 1]
+    # Without them the worker's spark-defaults.conf would count.
+    assert set(settings[::2]) == {"--conf"}
+    assert "spark.executor.memory=2g" in settings
+    assert "spark.files=s3a://b/lookup.csv" in settings
+    assert "spark.app.name=orders 2 [orders-2-1a2b]" in settings
+    assert "airflow_stream_runtime.zip" not in str(words)
+
+
 def test_the_conf_may_set_cores_but_neither_master_nor_application_name() -> None:
     conf = {
         "spark.cores.max": "6",

@@ -16,7 +16,7 @@ from airflow_stream_provider.clusters import (
     Remains,
     open_cluster,
 )
-from airflow_stream_provider.clusters.rest_properties import MAIN_CLASS
+from airflow_stream_provider.clusters.rest_properties import FETCHING_CLASS, MAIN_CLASS
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from tests.support.fake_master import APP, DEPLOYMENT, Master
 from tests.support.jobs import job
@@ -151,12 +151,13 @@ def test_a_driver_that_the_master_has_forgotten_is_not_confirmed_gone(master: Ma
     ("fields", "age", "certain"),
     [
         ({}, 200, False),
+        ({"mainclass": FETCHING_CLASS}, 200, False),
         ({}, 400, True),
         ({"cores": 2}, 0, True),
         ({"memory": 1024}, 0, True),
         ({"mainclass": "org.example.Batch"}, 0, True),
     ],
-    ids=["may be ours", "too long ago", "other cores", "other memory", "no Python"],
+    ids=["may be ours", "may be ours, and fetches", "too long ago", "other cores", "other memory", "no Python"],
 )
 def test_a_queued_driver_hinders_only_who_may_have_submitted_it_a_moment_ago(
     master: Master, fields: dict[str, Any], age: float, certain: bool

@@ -11,12 +11,15 @@ import pytest
 
 from airflow_stream_provider.clusters import FoundDrivers
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.hooks.submit import job_of
 from airflow_stream_provider.lifecycle.errors import (
     ClusterError,
     SpecError,
     StreamError,
 )
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.releases.open_place import address_of
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.control_root import published
@@ -92,6 +95,35 @@ def test_a_release_that_was_changed_is_not_submitted(hook: StreamHook, cluster: 
     with pytest.raises(StreamError, match=r"argparse\.py does not belong there"):
         hook.submit(OLD_DEPLOYMENT, "me", first=True)
     assert cluster.jobs == []
+
+
+def test_a_release_in_a_storage_is_found_again_when_the_storage_has_changed(
+    hook: StreamHook, cluster: NotingCluster, tmp_path: Path
+) -> None:
+    (tmp_path / "storage").mkdir()
+    old = StreamHook("orders", hook.control, "here", storage=(tmp_path / "storage").as_uri())
+    assert old.declare(requested_release(tmp_path), OLD_DEPLOYMENT, "test", "test", 0)
+    release = hook.control_log.refresh().deployments[OLD_DEPLOYMENT].release
+    assert release.storage == (tmp_path / "storage").as_uri()
+    folder = tmp_path / "storage" / "orders" / "releases" / release.hash
+    assert (folder / "a.py").is_file()
+    assert not any((hook.folder / "releases").iterdir())
+    assert hook.submit(OLD_DEPLOYMENT, "me", first=True)  # by a hook whose YAML names no storage any more
+    assert cluster.jobs[0].release_dir == str(folder)
+    assert cluster.jobs[0].stream_folder == str(hook.folder)
+    assert "--storage" not in cluster.jobs[0].arguments
+    os.utime(folder, times=(0, 0))
+    old.clean_up()
+    assert folder.is_dir(), "a deployment of it has not ended"
+
+
+def test_a_driver_is_told_where_to_fetch_its_release() -> None:
+    release = Release("1", "a" * 64, application="a.py", storage="s3a://bucket/team")
+    folder = Path("/c/orders")
+    job = job_of("orders", "file:///c", folder, "orders-1", release, address_of(release, "orders", folder))
+    assert job.launcher == f"s3a://bucket/team/orders/releases/{'a' * 64}/launcher.py"
+    assert job.files == ()
+    assert job.arguments[6:] == ("--storage", "s3a://bucket/team", "--release", "a" * 64, "--", "a.py")
 
 
 def test_the_folder_is_cleaned_up_and_a_failure_is_no_error(hook: StreamHook, tmp_path: Path) -> None:

@@ -61,3 +61,42 @@ def test_what_is_no_storage_is_refused(tmp_path: Path, url: str, says: str) -> N
 def test_a_connection_that_nothing_needs_is_refused(tmp_path: Path, lines: list[str]) -> None:
     with pytest.raises(SpecError, match="storage_connection is set, but a folder needs none"):
         load_spec(write(tmp_path, *lines))
+
+
+@pytest.mark.parametrize(
+    ("url", "canonical"),
+    [
+        ("s3://bucket", "s3a://bucket"),
+        ("s3a://my-bucket/team/a/", "s3a://my-bucket/team/a"),
+        ("gs://my_bucket/team", "gs://my_bucket/team"),
+        ("abfss://streams@account.dfs.core.windows.net/team", "abfss://streams@account.dfs.core.windows.net/team"),
+    ],
+)
+def test_a_storage_is_written_in_one_form(tmp_path: Path, url: str, canonical: str) -> None:
+    spec = load_spec(write(tmp_path, f"storage: {url}", "storage_connection: storage"))
+    assert spec.storage_connection == "storage"
+    assert Storage.parse(str(spec.storage)).url == canonical
+    assert Storage.parse(canonical) == Storage.parse(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3a://user:hidden@bucket/x",
+        "s3a://BUCKET/x",
+        "s3a:///x",
+        "s3a://bucket/../x",
+        "s3a://bucket/a,b",
+        "s3a://bucket/a b",
+        "s3a://bucket/a%2e%2e/b",
+        "s3a://bucket//x",
+        "gs://bucket/x?sig=hidden",
+        "abfss://streams:hidden@account.dfs.core.windows.net/x",
+        "abfss://account.dfs.core.windows.net/x",
+        "abfss://c@account.evil.example/x",
+    ],
+)
+def test_a_url_that_leads_elsewhere_is_refused_and_not_shown(tmp_path: Path, url: str) -> None:
+    with pytest.raises(SpecError, match="The URL of the storage") as refused:
+        load_spec(write(tmp_path, f"storage: '{url}'"))
+    assert "hidden" not in str(refused.value)

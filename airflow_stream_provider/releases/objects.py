@@ -1,0 +1,145 @@
+"""Releases in an object store: S3 and what speaks its protocol, Azure, Google."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_stream_provider.lifecycle.errors import SpecError, StorageUnavailable, StreamError
+from airflow_stream_provider.lifecycle.ids import RELEASE_HASH
+from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.releases.manifest import check_stored, manifest_of
+from airflow_stream_provider.releases.obstore_errors import explain
+from airflow_stream_provider.releases.place import IDLE_SECONDS, Decide
+from airflow_stream_provider.runtime.launcher import MANIFEST
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+log = logging.getLogger(__name__)
+
+# How long another publisher of the same release may need. Some stores list an object later than they refuse its twin.
+PATIENCE_SECONDS = 10.0
+
+
+class ObjectPlace:
+    """Releases as objects ``<hash>/<file>``; implements `ReleasePlace`.
+
+    Objects are created and never replaced, the manifest last. Where a store ignores the condition (some that are like
+    S3 do), two publishers of one release write the same bytes twice.
+
+    :param store: an obstore that begins at the stream's releases.
+    :param url: what it is, for messages.
+    """
+
+    def __init__(self, store: ObjectStore, url: str) -> None:
+        self._store = store
+        self._url = url
+
+    def publish(self, release: Release, files: Mapping[str, bytes]) -> None:
+        """Store a release; see `ReleasePlace.publish`."""
+        manifest = manifest_of(release, files)
+        known = MANIFEST in self._names(release.hash)
+        if not known:
+            for name, data in files.items():
+                self._create(f"{release.hash}/{name}", data)
+            self._create(f"{release.hash}/{MANIFEST}", manifest)
+        self._verify_patiently(release)
+        if known:
+            # So that the clean-up, which knows of no deployment of it yet, takes it for a new one.
+            with self._explained("written"):
+                _obstore().put(self._store, f"{release.hash}/{MANIFEST}", manifest, use_multipart=False)
+
+    def verify(self, release: Release) -> None:
+        """Verify a release; see `ReleasePlace.verify`."""
+        where = f"{self._url}/{release.hash}"
+        check_stored(release, where, self._names(release.hash), lambda name: self._read(f"{release.hash}/{name}"))
+
+    def clean_up(self, decide: Decide) -> frozenset[str]:
+        """Remove what may go; see `ReleasePlace.clean_up`."""
+        newest: dict[str, float] = {}
+        keys = defaultdict(list)
+        with self._explained("read"):
+            for chunk in _obstore().list(self._store):
+                for each in chunk:
+                    name = each["path"].partition("/")[0]
+                    keys[name].append(each["path"])
+                    newest[name] = max(newest.get(name, 0.0), each["last_modified"].timestamp())
+        if not keys:
+            return frozenset()
+        now = self._now()
+        idle = {name for name, at in newest.items() if now - at > IDLE_SECONDS}
+        gone = decide(frozenset(name for name in idle if RELEASE_HASH.fullmatch(name)))
+        for name in sorted(idle):
+            if name in gone or name.startswith("."):
+                self._remove(keys[name])
+        return gone
+
+    def _verify_patiently(self, release: Release) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return self.verify(release)
+            except (SpecError, StorageUnavailable):
+                raise
+            except StreamError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.5)
+
+    def _remove(self, keys: list[str]) -> None:
+        # The manifest first: nobody shall take a part of a release for the whole.
+        for key in sorted(keys, key=lambda key: not key.endswith(f"/{MANIFEST}")):
+            try:
+                with self._explained("written"):
+                    _obstore().delete(self._store, key)
+            except (SpecError, StorageUnavailable) as error:
+                log.warning("%s cannot be removed: %s", key, error)
+                return
+
+    def _now(self) -> float:
+        """Return the time by the clock that dates the objects, in seconds since 1970."""
+        probe = f".time.{uuid.uuid4().hex}"
+        with self._explained("written"):
+            _obstore().put(self._store, probe, b"", use_multipart=False)
+            try:
+                return float(_obstore().head(self._store, probe)["last_modified"].timestamp())
+            finally:
+                _obstore().delete(self._store, probe)
+
+    def _names(self, hash: str) -> list[str]:
+        with self._explained("read"):
+            found = [each["path"] for chunk in _obstore().list(self._store, f"{hash}/") for each in chunk]
+        return [path.removeprefix(f"{hash}/") for path in found]
+
+    def _read(self, key: str) -> bytes:
+        with self._explained("read"):
+            return bytes(_obstore().get(self._store, key).bytes())
+
+    def _create(self, key: str, data: bytes) -> None:
+        from obstore.exceptions import AlreadyExistsError
+
+        # Another process may be publishing the same contents; what it wrote is verified.
+        with self._explained("written"), contextlib.suppress(AlreadyExistsError):
+            _obstore().put(self._store, key, data, mode="create", use_multipart=False)
+
+    @contextlib.contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        """Raise an error of ours in place of obstore's, whose text may hold a signed address."""
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except BaseError as error:
+            raise explain(error, f"The storage {self._url} cannot be {what}") from None
+
+
+def _obstore() -> Any:
+    import obstore
+
+    return obstore

@@ -1,0 +1,40 @@
+"""Say in one sentence what an object store has refused, without its text: that may hold a signed address."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.lifecycle.errors import SpecError, StorageUnavailable, StreamError
+
+_RIGHTS = "Give the credentials of `storage_connection` the right to list, read, write and delete there."
+_CREDENTIALS = "Set `storage_connection`, or give Airflow's processes credentials in their environment."
+_NETWORK = "Check the endpoint and region in `storage_connection`, and the network."
+
+# What an error's text, or its class, says; what it means; what to do; whether a person has to change something first.
+# The first that is found counts. A list that is refused is a GenericError, and only its text has the status.
+_CAUSES = (
+    ("169.254.169.254", "no credentials were found", _CREDENTIALS, True),
+    ("metadata.google.internal", "no credentials were found", _CREDENTIALS, True),
+    ("Unauthenticated", "access is denied", _RIGHTS, True),
+    ("PermissionDenied", "access is denied", _RIGHTS, True),
+    ("status code: 401", "access is denied", _RIGHTS, True),
+    ("status code: 403", "access is denied", _RIGHTS, True),
+    ("status code: 404", "there is no such bucket or container", "Create it, or correct `storage`.", True),
+    ("NotFound", "there is no such bucket or container", "Create it, or correct `storage`.", True),
+    ("status code: 501", "it knows no conditional writes (If-None-Match)", "Use a store that does.", True),
+    ("dns error", "the name of its host is not known", _NETWORK, False),
+    ("TimedOut", "it did not answer in time", _NETWORK, False),
+    ("timed out", "it did not answer in time", _NETWORK, False),
+    ("error sending request", "nothing answers at its endpoint", _NETWORK, False),
+)
+
+
+def explain(error: Exception, what: str) -> StreamError:
+    """Return the error of ours for one of obstore's.
+
+    :param what: the beginning of the sentence: what cannot be done.
+    """
+    text = f"{type(error).__name__} {error}"
+    for found, means, next_step, is_wrong in _CAUSES:
+        if found in text:
+            kind = SpecError if is_wrong else StorageUnavailable
+            return kind(f"{what}: {means}.", next_step=f"{next_step} See docs/storage.md.")
+    return StorageUnavailable(f"{what} now ({type(error).__name__}).", next_step=_NETWORK)

@@ -1,0 +1,185 @@
+"""A driver whose release lies in an object store, which nobody mounts: fetched, verified and run, executors too."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.clusters import Cluster, ClusterConnection, DriverState, Job, open_cluster
+from airflow_stream_provider.control import ControlLog, make_root, open_log
+from airflow_stream_provider.control.log import make_record
+from airflow_stream_provider.control.releases import make_release
+from airflow_stream_provider.hooks.submit import job_of
+from airflow_stream_provider.lifecycle.ids import request_id
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.releases.open_place import address_of, open_place
+from airflow_stream_provider.releases.place import StorageConnection
+from devstack.drivers import wait_for
+from devstack.jars import spark_s3a
+from devstack.processes import Processes
+from devstack.s3 import BUCKET, LOGIN, PASSWORD, S3Server, moto
+from devstack.spark import Spark, bundled_spark
+from tests.support import releases
+from tests.support.places import SMALL
+from tests.support.releases import connection_of
+
+STORAGE = f"s3a://{BUCKET}/team"
+
+
+@dataclass
+class Fetching:
+    """A stream whose control folder is here, and whose releases are on a server."""
+
+    log: ControlLog
+    url: str
+    server: S3Server
+    root: Path
+
+    def publish(self, storage: str = STORAGE, connection: StorageConnection | None = None) -> Release:
+        app = Path(releases.__file__).with_name("app_udf.py")
+        (self.root / "helper.py").write_text("def double(number):\n    return 2 * number\n")
+        arguments = [str(self.root / "out"), str(self.root / "checkpoint")]
+        release, files = make_release(
+            version="1",
+            application=app,
+            py_files=[self.root / "helper.py"],
+            arguments=arguments,
+            conf={**SMALL, "spark.cores.max": "1"},
+        )
+        release = replace(release, storage=storage)
+        connection = connection or connection_of(self.server.connection)
+        place = open_place(storage, connection, "orders", self.log.store.folder)
+        place.publish(release, files)
+        return release
+
+    def declare(self, release: Release, **conf: str) -> Job:
+        deployment = f"orders-1-{secrets.token_hex(4)}"
+        fields = {"release": release.to_json(), "policy": Policy(rehearse_batches=0).to_json()}
+        self.log.append(make_record("declared", "test", deployment=deployment, **fields), self.log.refresh().seq)
+        folder = self.log.store.folder
+        job = job_of("orders", self.url, folder, deployment, release, address_of(release, "orders", folder))
+        return replace(job, conf={**job.conf, **conf})
+
+    def told(self, cluster: Cluster, submission: str, deployment: str) -> str:
+        """Let the driver take over, and return what it has told of its first batch."""
+
+        def standby() -> str | None:
+            state = self.log.refresh()
+            assert not state.deployments[deployment].ended, state.deployments[deployment].reason
+            assert not cluster.status(submission).terminal, cluster.links(submission)
+            return next((each.id for each in state.of_deployment(deployment)), None)
+
+        incarnation = wait_for("a standby", standby)
+        request = {"request": request_id(deployment), "to": incarnation, "expires": time.time() + 600, "reason": "test"}
+        self.log.append(make_record("requested", "test", **request), self.log.refresh().seq)
+        return str(wait_for("a batch", lambda: (self.root / "out").is_file() and (self.root / "out").read_text()))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with moto(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+@pytest.fixture
+def stream(tmp_path: Path, server: S3Server) -> Fetching:
+    url = f"file://{tmp_path / 'control'}"
+    make_root(url)
+    return Fetching(open_log(url, "orders", create=True), url, server, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory, server: S3Server) -> Iterator[Spark]:
+    folder = tmp_path_factory.mktemp("spark")
+    with contextlib.closing(Processes(folder / "logs")) as processes:
+        # One core each: the driver and its executor are on different workers.
+        cluster = Spark(
+            folder / "spark",
+            processes,
+            workers=2,
+            cores=1,
+            memory="1g",
+            libraries=[spark_s3a(bundled_spark())],
+            core_site=server.core_site,
+        )
+        cluster.start()
+        yield cluster
+
+
+@pytest.fixture
+def standalone(spark: Spark) -> Iterator[Cluster]:
+    extra = {"rest_port": spark.rest_port, "master_ui": spark.ui_url}
+    cluster = open_cluster(ClusterConnection(f"spark://{spark.host}", spark.port, extra))
+    yield cluster
+    for driver in spark.status().get("activedrivers", ()):
+        cluster.kill(driver["id"])
+    wait_for("the cluster to be idle", lambda: spark.status().get("coresused") == 0)
+
+
+def test_a_driver_on_a_standalone_cluster_fetches_its_release(
+    standalone: Cluster, spark: Spark, stream: Fetching
+) -> None:
+    job, since = stream.declare(stream.publish()), time.time() - 60
+    standalone.check(job)
+    submission = standalone.submit(job)
+    assert standalone.find(job.deployment, since).alive == (submission,)
+    doubled, helper, folder, script = stream.told(standalone, submission, job.deployment).split()
+    assert doubled == "True"
+    # The executor has it in its own folder, from the driver; no storage or shared folder was asked.
+    assert Path(helper).parent == Path(folder)
+    assert Path(folder).is_relative_to(spark.folder / "work")
+    assert "app-" in folder
+    assert "airflow-stream-release-" in script
+    assert not (stream.log.store.folder / "releases").exists() or not any(
+        (stream.log.store.folder / "releases").iterdir()
+    )
+    text = "".join(path.read_text(errors="replace") for path in (spark.folder / "work" / submission).glob("std*"))
+    assert LOGIN in "".join(stream.server.core_site.values())
+    assert PASSWORD not in text
+
+
+def test_a_release_that_was_changed_is_not_run(standalone: Cluster, spark: Spark, stream: Fetching) -> None:
+    release = stream.publish()
+    objects(stream.server).put(f"{release.hash}/app_udf.py", b"raise SystemExit('it ran')\n")
+    job = stream.declare(release)
+    submission = standalone.submit(job)
+    wait_for("the driver's end", lambda: standalone.status(submission).terminal)
+    assert standalone.status(submission) is not DriverState.FINISHED
+    text = "".join(path.read_text(errors="replace") for path in (spark.folder / "work" / submission).glob("std*"))
+    assert f"{release.hash} are not those that were published" in text
+    assert "it ran" not in text
+    objects(stream.server).delete(f"{release.hash}/app_udf.py")
+
+
+def test_a_driver_on_this_machine_fetches_its_release(
+    spark: Spark, stream: Fetching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(stream.root / "state"))
+    cluster = open_cluster(ClusterConnection("local[2]"))
+    # Where the standalone cluster has core-site.xml.
+    monkeypatch.setenv("SPARK_CONF_DIR", str(spark.folder / "conf"))
+    job = stream.declare(stream.publish(), **{"spark.driver.extraClassPath": spark.class_path})
+    submission = cluster.submit(job)
+    try:
+        doubled, helper, _, script = stream.told(cluster, submission, job.deployment).split()
+        assert (doubled, Path(helper).name) == ("True", "helper.py")
+        assert "airflow-stream-release-" in script
+    finally:
+        cluster.kill(submission)
+
+
+def objects(server: S3Server) -> Any:
+    """The objects of the stream, past the product."""
+    from obstore.store import S3Store
+
+    fields: dict[str, Any] = {"access_key_id": LOGIN, "secret_access_key": PASSWORD, "region": "us-east-1"}
+    fields |= {"endpoint": server.endpoint, "client_options": {"allow_http": True}}
+    return S3Store(BUCKET, prefix="team/orders/releases", **fields)

@@ -1,0 +1,219 @@
+"""Releases on real S3 servers: published whole, read back, removed; and one early sentence for what is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.lifecycle.errors import SpecError, StorageUnavailable, StreamError
+from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.releases import object_stores, objects
+from airflow_stream_provider.releases.open_place import open_place
+from airflow_stream_provider.releases.place import ReleasePlace
+from airflow_stream_provider.runtime.launcher import MANIFEST
+from devstack.ports import free_port
+from devstack.s3 import PASSWORD, S3Server, moto, s3proxy
+from tests.support.releases import Parts, connection_of, release_of
+
+# A real bucket: BUCKET, and the JSON of an Airflow connection of type aws with login, password and region_name.
+REAL_BUCKET, REAL_CONNECTION = "AIRFLOW_STREAM_TEST_S3_BUCKET", "AIRFLOW_STREAM_TEST_S3_CONNECTION"
+PREFIX = f"airflow-stream-test-{secrets.token_hex(4)}"
+
+
+@contextlib.contextmanager
+def real(_: Path) -> Iterator[S3Server]:
+    if REAL_BUCKET not in os.environ:
+        pytest.skip(f"{REAL_BUCKET} and {REAL_CONNECTION} name no real bucket")
+    found = json.loads(os.environ[REAL_CONNECTION])
+    region = found["extra"]["region_name"]
+    endpoint = found["extra"].get("endpoint_url", f"https://s3.{region}.amazonaws.com")
+    server = S3Server(endpoint, None, os.environ[REAL_BUCKET], found["login"], found["password"], region)
+    yield server
+    store = objects_of(server)
+    for chunk in store.list():
+        store.delete([each["path"] for each in chunk])
+
+
+@pytest.fixture(scope="module", params=[moto, s3proxy, real])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with request.param(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+@pytest.fixture
+def parts(tmp_path: Path, request: pytest.FixtureRequest) -> Parts:
+    return release_of(tmp_path, f"# {request.node.name}\n")
+
+
+def storage_of(server: S3Server) -> str:
+    return f"s3://{server.bucket}/{PREFIX}"
+
+
+def place_of(server: S3Server, storage: str | None = None, **changes: Any) -> ReleasePlace:
+    connection = connection_of(server.connection, **changes)
+    return open_place(storage or storage_of(server), connection, "orders", Path("/none"))
+
+
+def objects_of(server: S3Server) -> Any:
+    """The same objects, past the product."""
+    from obstore.store import S3Store
+
+    return S3Store(
+        server.bucket,
+        prefix=f"{PREFIX}/orders/releases",
+        endpoint=server.endpoint,
+        access_key_id=server.login,
+        secret_access_key=server.password,
+        region=server.region,
+        client_options={"allow_http": True},
+    )
+
+
+def test_a_release_is_published_verified_and_removed(
+    server: S3Server, parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import obstore
+
+    place = place_of(server)
+    release, files = parts
+    place.publish(release, files)
+    place.publish(release, files)
+    place.verify(release)
+    stored = {each["path"] for each in obstore.list(objects_of(server), release.hash).collect()}
+    assert stored == {f"{release.hash}/{name}" for name in (*files, MANIFEST)}
+    assert place.clean_up(lambda idle: idle) == frozenset(), "it is new"
+    monkeypatch.setattr(objects, "IDLE_SECONDS", -3600.0)
+    assert release.hash not in place.clean_up(lambda idle: frozenset())
+    place.verify(release)
+    assert place.clean_up(lambda idle: idle & {release.hash}) == {release.hash}
+    assert obstore.list(objects_of(server), release.hash).collect() == []
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (lambda store, path: store.put(f"{path}/app.py", b"x = 2\n"), "their hash is"),
+        (lambda store, path: store.put(f"{path}/argparse.py", b""), "'argparse.py' does not belong there"),
+        (lambda store, path: store.put(f"{path}/more/x.py", b""), "'more/x.py' does not belong there"),
+        (lambda store, path: store.delete(f"{path}/helper.py"), "helper.py is missing"),
+        (lambda store, path: store.delete(f"{path}/{MANIFEST}"), f"{MANIFEST} is missing"),
+        (lambda store, path: store.put(f"{path}/{MANIFEST}", b"{}"), f"{MANIFEST} is another one"),
+    ],
+)
+def test_what_was_changed_is_found(
+    server: S3Server, parts: Parts, harm: Callable[[Any, str], object], says: str
+) -> None:
+    place = place_of(server)
+    place.publish(*parts)
+    harm(objects_of(server), parts[0].hash)
+    with pytest.raises(StreamError, match="have changed since they were published") as found:
+        place.verify(parts[0])
+    assert says in str(found.value)
+
+
+def test_a_half_published_release_is_finished_and_a_torn_one_is_refused(server: S3Server, parts: Parts) -> None:
+    place, store = place_of(server), objects_of(server)
+    release, files = parts
+    store.put(f"{release.hash}/app.py", files["app.py"])
+    with pytest.raises(StreamError, match="is missing"):
+        place.verify(release)
+    place.publish(release, files)
+    place.verify(release)
+    for name in (*files, MANIFEST):
+        store.delete(f"{release.hash}/{name}")
+    store.put(f"{release.hash}/app.py", files["app.py"][:1])
+    with pytest.raises(StreamError, match="their hash is"):
+        place.publish(release, files)
+
+
+def test_many_publishers_at_once_publish_one_release(server: S3Server, parts: Parts) -> None:
+    start, errors = threading.Barrier(8), []
+
+    def publish() -> None:
+        place = place_of(server)
+        start.wait()
+        try:
+            place.publish(*parts)
+        except StreamError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=publish) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    place_of(server).verify(parts[0])
+
+
+def fails(place: ReleasePlace, parts: Parts, caplog: pytest.LogCaptureFixture, password: str = PASSWORD) -> StreamError:
+    """Publish, and return the error; neither it nor a log shows a password, and it does not take for ever."""
+    caplog.set_level(logging.DEBUG)
+    began = time.monotonic()
+    with pytest.raises(StreamError) as found:
+        place.publish(*parts)
+    assert time.monotonic() - began < 120
+    assert password not in f"{found.value!r} {found.value.fields} {caplog.text}"
+    assert found.value.__cause__ is None
+    return found.value
+
+
+def test_a_bucket_that_does_not_exist(server: S3Server, parts: Parts, caplog: pytest.LogCaptureFixture) -> None:
+    error = fails(place_of(server, f"s3a://{PREFIX}/team"), parts, caplog, server.password)
+    assert f"s3a://{PREFIX}/team/orders/releases" in str(error)
+    assert "there is no such bucket" in str(error)
+    assert isinstance(error, SpecError)
+
+
+def test_wrong_credentials(
+    server: S3Server, parts: Parts, caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest
+) -> None:
+    if "moto" in request.node.name:
+        pytest.skip("moto knows every user")
+    error = fails(place_of(server, password="a-wrong-one"), parts, caplog, "a-wrong-one")
+    assert "access is denied" in str(error)
+    assert isinstance(error, SpecError)
+
+
+def test_a_wrong_endpoint(server: S3Server, parts: Parts, caplog: pytest.LogCaptureFixture) -> None:
+    nowhere = {"endpoint_url": f"http://127.0.0.1:{free_port()}", "region_name": "us-east-1"}
+    error = fails(place_of(server, extra=nowhere), parts, caplog)
+    assert "nothing answers at its endpoint" in str(error)
+    assert isinstance(error, StorageUnavailable)
+
+
+def test_a_host_that_does_not_exist(server: S3Server, parts: Parts, caplog: pytest.LogCaptureFixture) -> None:
+    nowhere = {"endpoint_url": "http://no-such-host.invalid", "region_name": "us-east-1"}
+    assert "the name of its host is not known" in str(fails(place_of(server, extra=nowhere), parts, caplog))
+
+
+def test_a_server_that_does_not_answer(
+    server: S3Server, parts: Parts, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_stores, "_REQUEST", 3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = {"endpoint_url": f"http://127.0.0.1:{silent.getsockname()[1]}", "region_name": "us-east-1"}
+        error = fails(place_of(server, extra=endpoint), parts, caplog)
+    assert "it did not answer in time" in str(error)
+
+
+def test_a_bucket_without_releases_is_clean(server: S3Server) -> None:
+    empty = place_of(server, f"{storage_of(server)}/other")
+    assert empty.clean_up(lambda idle: idle) == frozenset()
+
+
+def test_a_release_of_a_record_is_found_again(server: S3Server, parts: Parts) -> None:
+    place_of(server).publish(*parts)
+    read = Release.from_json({**parts[0].to_json(), "storage": storage_of(server)})
+    place_of(server).verify(read)
