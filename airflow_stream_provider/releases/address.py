@@ -15,6 +15,7 @@ FORMS = {
     "s3a": "s3a://bucket/prefix",
     "abfss": "abfss://container@account.dfs.core.windows.net/prefix",
     "gs": "gs://bucket/prefix",
+    "hdfs": "hdfs://host:port/path",
 }
 # What is safe in a URL, a path, a key of an object store and an argument of spark-submit, whose lists have commas.
 _PATH = re.compile(r"(?:/[A-Za-z0-9_.=+-]+)*")

@@ -10,6 +10,7 @@ from airflow_stream_provider.releases.address import Storage
 from airflow_stream_provider.releases.folder import FolderPlace
 from airflow_stream_provider.releases.object_stores import open_objects
 from airflow_stream_provider.releases.place import ReleasePlace, StorageConnection
+from airflow_stream_provider.releases.webhdfs import open_hdfs
 
 
 def address_of(release: Release, stream: str, control_folder: Path) -> str:
@@ -37,6 +38,8 @@ def open_place(storage: str, connection: StorageConnection | None, stream: str, 
     if not storage:
         return FolderPlace(control_folder)
     address = Storage.parse(storage)
+    if address.scheme == "hdfs":
+        return open_hdfs(address, connection, check_stream_name(stream))
     if not address.is_folder:
         return open_objects(address, connection, check_stream_name(stream))
     root = Path(address.path)

@@ -220,6 +220,8 @@ class StreamSpec(_Part):
     def _the_connection_is_used(self) -> Self:
         if self.storage_connection and (self.storage is None or Storage.parse(self.storage).is_folder):
             raise ValueError("storage_connection is set, but a folder needs none: leave it out, or set `storage`.")
+        if self.storage and Storage.parse(self.storage).scheme == "hdfs" and not self.storage_connection:
+            raise ValueError("storage is hdfs://, and storage_connection is not set: name the connection of WebHDFS.")
         return self
 
     @property

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from airflow_stream_provider.control.releases import make_release
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.releases.place import StorageConnection
+from devstack.hdfs import Hdfs
 
 Parts = tuple[Release, dict[str, bytes]]
 
@@ -22,3 +24,9 @@ def release_of(folder: Path, text: str = "x = 1\n") -> Parts:
 def connection_of(fields: dict[str, Any], **changes: Any) -> StorageConnection:
     """Return an Airflow connection as a task reads it."""
     return StorageConnection(**{"conn_id": "storage", **fields, **changes})
+
+
+def hdfs_connection(server: Hdfs) -> dict[str, Any]:
+    """Return an Airflow connection of type ``webhdfs`` to a running HDFS, as the user ``airflow``."""
+    address = urlsplit(server.web_url)
+    return {"conn_type": "webhdfs", "host": address.hostname, "port": address.port, "login": "airflow"}

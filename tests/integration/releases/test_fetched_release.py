@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import secrets
 import time
 from collections.abc import Iterator
@@ -22,14 +23,16 @@ from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.releases.open_place import address_of, open_place
 from airflow_stream_provider.releases.place import StorageConnection
+from devstack.control_folder import folder_of
 from devstack.drivers import wait_for
+from devstack.hdfs import Hdfs
 from devstack.jars import spark_s3a
 from devstack.processes import Processes
 from devstack.s3 import BUCKET, LOGIN, PASSWORD, S3Server, moto
 from devstack.spark import Spark, bundled_spark
 from tests.support import releases
 from tests.support.places import SMALL
-from tests.support.releases import connection_of
+from tests.support.releases import connection_of, hdfs_connection
 
 STORAGE = f"s3a://{BUCKET}/team"
 
@@ -56,7 +59,7 @@ class Fetching:
         )
         release = replace(release, storage=storage)
         connection = connection or connection_of(self.server.connection)
-        place = open_place(storage, connection, "orders", self.log.store.folder)
+        place = open_place(storage, connection, "orders", folder_of(self.log))
         place.publish(release, files)
         return release
 
@@ -64,7 +67,7 @@ class Fetching:
         deployment = f"orders-1-{secrets.token_hex(4)}"
         fields = {"release": release.to_json(), "policy": Policy(rehearse_batches=0).to_json()}
         self.log.append(make_record("declared", "test", deployment=deployment, **fields), self.log.refresh().seq)
-        folder = self.log.store.folder
+        folder = folder_of(self.log)
         job = job_of("orders", self.url, folder, deployment, release, address_of(release, "orders", folder))
         return replace(job, conf={**job.conf, **conf})
 
@@ -138,12 +141,26 @@ def test_a_driver_on_a_standalone_cluster_fetches_its_release(
     assert Path(folder).is_relative_to(spark.folder / "work")
     assert "app-" in folder
     assert "airflow-stream-release-" in script
-    assert not (stream.log.store.folder / "releases").exists() or not any(
-        (stream.log.store.folder / "releases").iterdir()
-    )
+    assert not (folder_of(stream.log) / "releases").exists() or not any((folder_of(stream.log) / "releases").iterdir())
     text = "".join(path.read_text(errors="replace") for path in (spark.folder / "work" / submission).glob("std*"))
     assert LOGIN in "".join(stream.server.core_site.values())
     assert PASSWORD not in text
+
+
+def test_a_driver_fetches_its_release_from_hdfs(
+    standalone: Cluster, spark: Spark, stream: Fetching, tmp_path: Path
+) -> None:
+    with contextlib.closing(Processes(tmp_path / "logs")) as processes:
+        hdfs = Hdfs(tmp_path / "hdfs", processes)
+        hdfs.start()
+        # As HDFS's superuser, which the drivers are, too: who may read there is HDFS's matter.
+        connection = connection_of({**hdfs_connection(hdfs), "login": getpass.getuser()})
+        job = stream.declare(stream.publish(f"{hdfs.url}/team", connection))
+        submission = standalone.submit(job)
+        doubled, helper, folder, _ = stream.told(standalone, submission, job.deployment).split()
+    assert doubled == "True"
+    assert Path(helper).parent == Path(folder)
+    assert Path(folder).is_relative_to(spark.folder / "work")
 
 
 def test_a_release_that_was_changed_is_not_run(standalone: Cluster, spark: Spark, stream: Fetching) -> None:

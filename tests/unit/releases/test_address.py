@@ -69,6 +69,8 @@ def test_a_connection_that_nothing_needs_is_refused(tmp_path: Path, lines: list[
         ("s3://bucket", "s3a://bucket"),
         ("s3a://my-bucket/team/a/", "s3a://my-bucket/team/a"),
         ("gs://my_bucket/team", "gs://my_bucket/team"),
+        ("hdfs://namenode:8020/streams/", "hdfs://namenode:8020/streams"),
+        ("hdfs://cluster/streams", "hdfs://cluster/streams"),
         ("abfss://streams@account.dfs.core.windows.net/team", "abfss://streams@account.dfs.core.windows.net/team"),
     ],
 )
@@ -94,9 +96,16 @@ def test_a_storage_is_written_in_one_form(tmp_path: Path, url: str, canonical: s
         "abfss://streams:hidden@account.dfs.core.windows.net/x",
         "abfss://account.dfs.core.windows.net/x",
         "abfss://c@account.evil.example/x",
+        "hdfs://user:hidden@namenode/x",
+        "hdfs:///x",
     ],
 )
 def test_a_url_that_leads_elsewhere_is_refused_and_not_shown(tmp_path: Path, url: str) -> None:
     with pytest.raises(SpecError, match="The URL of the storage") as refused:
         load_spec(write(tmp_path, f"storage: '{url}'"))
     assert "hidden" not in str(refused.value)
+
+
+def test_hdfs_needs_the_connection_of_webhdfs(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="name the connection of WebHDFS"):
+        load_spec(write(tmp_path, "storage: hdfs://namenode:8020/streams"))

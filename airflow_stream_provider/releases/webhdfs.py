@@ -1,0 +1,182 @@
+"""Releases on HDFS, over WebHDFS, which needs no Hadoop on Airflow's machines."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from airflow_stream_provider.lifecycle.errors import SpecError, StorageUnavailable
+from airflow_stream_provider.lifecycle.ids import RELEASE_HASH
+from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.releases.address import Storage
+from airflow_stream_provider.releases.manifest import check_stored, manifest_of
+from airflow_stream_provider.releases.place import IDLE_SECONDS, Decide, StorageConnection
+from airflow_stream_provider.runtime.launcher import MANIFEST
+
+if TYPE_CHECKING:
+    from hdfs import InsecureClient
+
+log = logging.getLogger(__name__)
+
+WEB_PORT = 9870
+# Seconds to connect, and to wait for a part of an answer.
+_TIMEOUT = (5, 30)
+_FOLDER_MODE, _FILE_MODE = "750", "440"
+
+
+class HdfsPlace:
+    """Releases as folders of HDFS; implements `ReleasePlace`.
+
+    A release is written to a folder beside its own and renamed: with `NONE` that fails where there is one. Without it
+    HDFS moves the folder into the one that is there.
+
+    :param client: of the NameNode.
+    :param folder: of the stream's releases.
+    :param url: what it is, for messages.
+    """
+
+    def __init__(self, client: InsecureClient, folder: str, url: str) -> None:
+        self._client = client
+        self._folder = folder
+        self._url = url
+
+    def publish(self, release: Release, files: Mapping[str, bytes]) -> None:
+        """Store a release; see `ReleasePlace.publish`."""
+        manifest = manifest_of(release, files)
+        final = f"{self._folder}/{release.hash}"
+        with self._explained("written"):
+            if self._client.status(final, strict=False):
+                # So that the clean-up, which knows of no deployment of it yet, takes it for a new one.
+                self._client.set_times(final, modification_time=int(time.time() * 1000))
+            else:
+                self._write(final, {**files, MANIFEST: manifest})
+        self.verify(release)
+
+    def verify(self, release: Release) -> None:
+        """Verify a release; see `ReleasePlace.verify`."""
+        folder = f"{self._folder}/{release.hash}"
+        with self._explained("read"):
+            found = self._client.list(folder) if self._client.status(folder, strict=False) else []
+        check_stored(release, f"{self._url}/{release.hash}", found, lambda name: self._read(f"{folder}/{name}"))
+
+    def clean_up(self, decide: Decide) -> frozenset[str]:
+        """Remove what may go; see `ReleasePlace.clean_up`."""
+        with self._explained("read"):
+            if not self._client.status(self._folder, strict=False):
+                return frozenset()
+            found = {name: status["modificationTime"] / 1000 for name, status in self._client.list(self._folder, True)}
+            now = self._now()
+        idle = {name for name, at in found.items() if now - at > IDLE_SECONDS}
+        gone = decide(frozenset(name for name in idle if RELEASE_HASH.fullmatch(name)))
+        for name in sorted(idle):
+            if name in gone or name.startswith("."):
+                self._remove(name, aside=name in gone)
+        return gone
+
+    def _write(self, final: str, files: Mapping[str, bytes]) -> None:
+        from hdfs import HdfsError
+
+        temporary = f"{self._folder}/.{final.rpartition('/')[2]}.{uuid.uuid4().hex}"
+        self._client.makedirs(temporary, permission=_FOLDER_MODE)
+        try:
+            for name, data in files.items():
+                self._client.write(f"{temporary}/{name}", data, permission=_FILE_MODE)
+            try:
+                self._rename(temporary, final)
+            except HdfsError:
+                # Another process may have published the same contents meanwhile.
+                if not self._client.status(final, strict=False):
+                    raise
+        finally:
+            with contextlib.suppress(Exception):
+                self._client.delete(temporary, recursive=True)
+
+    def _rename(self, source: str, target: str) -> None:
+        # Not its own rename(), which cannot say NONE.
+        self._client._rename(source, destination=target, renameoptions="NONE")
+
+    def _remove(self, name: str, *, aside: bool) -> None:
+        path = f"{self._folder}/{name}"
+        try:
+            with self._explained("written"):
+                if aside:  # nobody shall find a part of a release
+                    moved = f"{self._folder}/.{name}.{uuid.uuid4().hex}"
+                    self._rename(path, moved)
+                    path = moved
+                self._client.delete(path, recursive=True)
+        except (SpecError, StorageUnavailable) as error:
+            log.warning("%s cannot be removed: %s", path, error)
+
+    def _now(self) -> float:
+        """Return the time by the NameNode's clock, which dates its folders, in seconds since 1970."""
+        probe = f"{self._folder}/.time.{uuid.uuid4().hex}"
+        self._client.makedirs(probe)
+        try:
+            return float(self._client.status(probe)["modificationTime"]) / 1000
+        finally:
+            self._client.delete(probe, recursive=True)
+
+    def _read(self, path: str) -> bytes:
+        with self._explained("read"), self._client.read(path) as reader:
+            return bytes(reader.read())
+
+    @contextlib.contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        """Raise an error of ours in place of HdfsCLI's and of its HTTP client's."""
+        import requests
+        from hdfs import HdfsError
+
+        try:
+            yield
+        except HdfsError as error:
+            if "Permission denied" in str(error) or "AccessControlException" in str(error.exception):
+                raise SpecError(
+                    f"The storage {self._url} cannot be {what}: permission is denied to the user of "
+                    "`storage_connection`.",
+                    next_step="Give that user read, write and execute on its folder, or correct the login.",
+                ) from None
+            raise StorageUnavailable(
+                f"The storage {self._url} cannot be {what} now: HDFS says {error.exception or 'no'}.",
+                next_step="Check the NameNode (safe mode, standby, space) and the path in `storage`.",
+            ) from None
+        except (requests.RequestException, OSError) as error:
+            raise StorageUnavailable(
+                f"The storage {self._url} cannot be {what} now: WebHDFS does not answer ({type(error).__name__}).",
+                next_step="Check host and port in `storage_connection` (WebHDFS of the NameNode, not its RPC port), "
+                "and that this machine reaches the DataNodes, to which the NameNode redirects.",
+            ) from None
+
+
+def open_hdfs(address: Storage, connection: StorageConnection | None, stream: str) -> HdfsPlace:
+    """Return the place of a stream's releases on HDFS; nothing is asked yet.
+
+    :param connection: of WebHDFS: hosts of the NameNodes, port, and the user as login.
+    :raises SpecError: there is none, it cannot be used, or HdfsCLI is not installed.
+    """
+    try:
+        from hdfs import InsecureClient
+    except ImportError:
+        raise SpecError(
+            "HdfsCLI is not installed, and a storage hdfs:// needs it.",
+            next_step="Install airflow-stream-provider[hdfs] where Airflow's tasks run.",
+        ) from None
+    if connection is None or connection.conn_type not in ("hdfs", "webhdfs") or not connection.host:
+        raise _refused("a storage hdfs:// needs a connection of type webhdfs or hdfs with the NameNode's host")
+    if connection.password or connection.extra:
+        raise _refused("its password and extra are not used: of authentication there is only the user's name")
+    if not connection.login:
+        raise _refused("it has no login, the user who writes on HDFS")
+    port = connection.port or WEB_PORT
+    hosts = [host.strip() for host in connection.host.split(",")]
+    urls = ";".join(f"http://{host}" if ":" in host else f"http://{host}:{port}" for host in hosts)
+    client = InsecureClient(urls, user=connection.login, timeout=_TIMEOUT)
+    folder = f"{address.path}/{stream}/releases"
+    return HdfsPlace(client, folder, f"{address.url}/{stream}/releases")
+
+
+def _refused(found: str) -> SpecError:
+    return SpecError(f"The storage cannot be used: {found}.", next_step="See docs/storage.md for the connection.")

@@ -1,0 +1,177 @@
+"""Releases on a real HDFS, over its WebHDFS: published whole, read back, removed; and what is wrong is said early."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.lifecycle.errors import SpecError, StorageUnavailable, StreamError
+from airflow_stream_provider.releases import webhdfs
+from airflow_stream_provider.releases.open_place import open_place
+from airflow_stream_provider.releases.place import ReleasePlace
+from airflow_stream_provider.runtime.launcher import MANIFEST
+from devstack.hdfs import Hdfs
+from devstack.ports import free_port
+from devstack.processes import Processes
+from tests.support.releases import Parts, connection_of, hdfs_connection, release_of
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    folder = tmp_path_factory.mktemp("hdfs")
+    with contextlib.closing(Processes(folder / "logs")) as processes:
+        running = Hdfs(folder / "hdfs", processes)
+        running.start()
+        client_of(running).makedirs("/team")
+        client_of(running).set_owner("/team", "airflow", "streams")
+        client_of(running).set_permission("/team", "770")
+        yield running
+
+
+@pytest.fixture
+def parts(tmp_path: Path, request: pytest.FixtureRequest) -> Parts:
+    return release_of(tmp_path, f"# {request.node.name}\n")
+
+
+def place_of(server: Hdfs, path: str = "/team", **changes: Any) -> ReleasePlace:
+    fields = {**hdfs_connection(server), **changes}
+    return open_place(f"{server.url}{path}", connection_of(fields), "orders", Path("/none"))
+
+
+def client_of(server: Hdfs) -> Any:
+    """The same files, past the product, as the user who runs HDFS."""
+    import getpass
+
+    from hdfs import InsecureClient
+
+    return InsecureClient(server.web_url, user=getpass.getuser())
+
+
+def test_a_release_is_published_verified_and_removed(
+    server: Hdfs, parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, client = place_of(server), client_of(server)
+    release, files = parts
+    place.publish(release, files)
+    place.publish(release, files)
+    place.verify(release)
+    folder = f"/team/orders/releases/{release.hash}"
+    assert set(client.list(folder)) == {*files, MANIFEST}
+    assert {client.status(f"{folder}/{name}")["permission"] for name in files} == {"440"}
+    assert client.status(folder)["permission"] == "750"
+    assert client.status(folder)["group"] == "streams"
+    assert place.clean_up(lambda idle: idle) == frozenset(), "it is new"
+    client.makedirs("/team/orders/releases/.killed")
+    client.set_times(folder, modification_time=1)
+    client.set_times("/team/orders/releases/.killed", modification_time=1)
+    assert place.clean_up(lambda idle: frozenset()) == frozenset()
+    place.verify(release)
+    assert place.clean_up(lambda idle: idle) == {release.hash}
+    assert release.hash not in str(client.list("/team/orders/releases"))
+    assert ".killed" not in client.list("/team/orders/releases")
+
+
+def test_an_old_release_that_is_published_again_stays(server: Hdfs, parts: Parts) -> None:
+    place, client = place_of(server), client_of(server)
+    place.publish(*parts)
+    client.set_times(f"/team/orders/releases/{parts[0].hash}", modification_time=1)
+    place.publish(*parts)
+    assert parts[0].hash not in place.clean_up(lambda idle: idle)
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (lambda client, path: client.write(f"{path}/app.py", b"x = 2\n", overwrite=True), "their hash is"),
+        (lambda client, path: client.write(f"{path}/argparse.py", b""), "'argparse.py' does not belong there"),
+        (lambda client, path: client.makedirs(f"{path}/more"), "'more' does not belong there"),
+        (lambda client, path: client.delete(f"{path}/helper.py"), "helper.py is missing"),
+        (lambda client, path: client.delete(f"{path}/{MANIFEST}"), f"{MANIFEST} is missing"),
+    ],
+)
+def test_what_was_changed_is_found(server: Hdfs, parts: Parts, harm: Callable[[Any, str], object], says: str) -> None:
+    place = place_of(server)
+    place.publish(*parts)
+    harm(client_of(server), f"/team/orders/releases/{parts[0].hash}")
+    with pytest.raises(StreamError, match="have changed since they were published") as found:
+        place.verify(parts[0])
+    assert says in str(found.value)
+    with pytest.raises(StreamError, match="have changed since they were published"):
+        place.publish(*parts)
+
+
+def test_many_publishers_at_once_publish_one_release(server: Hdfs, parts: Parts) -> None:
+    """Each renames its own folder; HDFS's plain rename would move it into the one that is there, and say yes."""
+    start, errors = threading.Barrier(8), []
+
+    def publish() -> None:
+        place = place_of(server)
+        start.wait()
+        try:
+            place.publish(*parts)
+        except StreamError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=publish) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    place_of(server).verify(parts[0])
+    assert [name for name in client_of(server).list("/team/orders/releases") if parts[0].hash in name] == [
+        parts[0].hash
+    ]
+
+
+def test_what_is_wrong_is_said_in_one_sentence(server: Hdfs, parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    began = time.monotonic()
+    with pytest.raises(SpecError, match=f"The storage {server.url}/team/.* permission is denied to the user"):
+        place_of(server, login="somebody").publish(*parts)
+    with pytest.raises(StorageUnavailable, match=r"WebHDFS does not answer \(ConnectionError\)"):
+        place_of(server, port=free_port()).publish(*parts)
+    with pytest.raises(StorageUnavailable, match="WebHDFS does not answer"):
+        place_of(server, port=server.port).publish(*parts)  # that of its RPC
+    with pytest.raises(StorageUnavailable, match="WebHDFS does not answer"):
+        place_of(server, host="no-such-host.invalid").publish(*parts)
+    monkeypatch.setattr(webhdfs, "_TIMEOUT", (2, 2))
+    import socket
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        pytest.raises(StorageUnavailable, match=r"WebHDFS does not answer \(ReadTimeout\)"),
+    ):
+        place_of(server, port=silent.getsockname()[1]).publish(*parts)
+    assert time.monotonic() - began < 240
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"conn_type": "aws"}, "of type webhdfs or hdfs"),
+        ({"host": ""}, "with the NameNode's host"),
+        ({"login": ""}, "it has no login"),
+        ({"password": "hidden"}, "its password and extra are not used"),
+    ],
+)
+def test_a_connection_that_cannot_be_used_is_refused(server: Hdfs, changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(SpecError, match=says) as refused:
+        place_of(server, **changes)
+    assert "hidden" not in str(refused.value)
+
+
+def test_without_a_connection_nothing_is_guessed(server: Hdfs) -> None:
+    with pytest.raises(SpecError, match="needs a connection"):
+        open_place(f"{server.url}/team", None, "orders", Path("/none"))
+
+
+def test_the_second_namenode_is_asked_if_the_first_is_dead(server: Hdfs, parts: Parts) -> None:
+    fields = hdfs_connection(server)
+    both = f"127.0.0.1:{free_port()},127.0.0.1:{fields['port']}"
+    place_of(server, host=both).publish(*parts)
