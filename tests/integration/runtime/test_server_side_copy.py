@@ -29,9 +29,8 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.runtime import hadoop_files, hadoop_storage
 from airflow_stream_provider.runtime.boundary import stop_at_boundary
 from airflow_stream_provider.runtime.ownership import Ownership
+from devstack import s3
 from tests.support.remote_query import RemoteQuery
-
-s3 = pytest.importorskip("devstack.s3", reason="there is no S3 server yet")
 
 INCARNATION = "orders-1.0000000a"
 
