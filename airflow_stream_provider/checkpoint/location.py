@@ -177,15 +177,15 @@ def _parsed(text: str, default: str) -> Path | tuple[str, str]:
         return Path(re.sub("^/+", "/", local["path"]))
     url = _URL.fullmatch(text)
     usual = _URL.fullmatch(default)
-    remote = usual is not None and usual["scheme"].lower() != "file" and usual["authority"]
+    remote = usual if usual is not None and usual["scheme"].lower() != "file" and usual["authority"] else None
     if url is None:
-        if not remote or not text.startswith("/"):
+        if remote is None or not text.startswith("/"):
             return Path(text)
-        scheme, authority, path = usual["scheme"], usual["authority"], text  # type: ignore[index]
+        scheme, authority, path = remote["scheme"], remote["authority"], text
     else:
         scheme, authority, path = url["scheme"], url["authority"] or "", url["path"]
-        if not authority and remote and usual["scheme"].lower() == scheme.lower():  # type: ignore[index]
-            authority = usual["authority"]  # type: ignore[index]
+        if not authority and remote is not None and remote["scheme"].lower() == scheme.lower():
+            authority = remote["authority"]
     if path.startswith("/"):
         path = posixpath.normpath(re.sub("^/+", "/", path))
     return f"{scheme.lower()}://{authority}", path

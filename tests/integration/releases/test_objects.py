@@ -8,7 +8,6 @@ import logging
 import os
 import secrets
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from airflow_stream_provider.releases.place import ReleasePlace
 from airflow_stream_provider.runtime.launcher import MANIFEST
 from devstack.ports import free_port
 from devstack.s3 import PASSWORD, S3Server, moto, s3proxy
+from tests.support.at_once import errors_at_once
 from tests.support.releases import Parts, connection_of, release_of
 
 # A real bucket: BUCKET, and the JSON of an Airflow connection of type aws with login, password and region_name.
@@ -138,22 +138,7 @@ def test_a_half_published_release_is_finished_and_a_torn_one_is_refused(server: 
 
 
 def test_many_publishers_at_once_publish_one_release(server: S3Server, parts: Parts) -> None:
-    start, errors = threading.Barrier(8), []
-
-    def publish() -> None:
-        place = place_of(server)
-        start.wait()
-        try:
-            place.publish(*parts)
-        except StreamError as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=publish) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    assert errors_at_once(lambda: place_of(server).publish(*parts)) == []
     place_of(server).verify(parts[0])
 
 

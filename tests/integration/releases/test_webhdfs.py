@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from airflow_stream_provider.runtime.launcher import MANIFEST
 from devstack.hdfs import Hdfs
 from devstack.ports import free_port
 from devstack.processes import Processes
+from tests.support.at_once import errors_at_once
 from tests.support.releases import Parts, connection_of, hdfs_connection, release_of
 
 
@@ -108,22 +108,7 @@ def test_what_was_changed_is_found(server: Hdfs, parts: Parts, harm: Callable[[A
 
 def test_many_publishers_at_once_publish_one_release(server: Hdfs, parts: Parts) -> None:
     """Each renames its own folder; HDFS's plain rename would move it into the one that is there, and say yes."""
-    start, errors = threading.Barrier(8), []
-
-    def publish() -> None:
-        place = place_of(server)
-        start.wait()
-        try:
-            place.publish(*parts)
-        except StreamError as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=publish) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    assert errors_at_once(lambda: place_of(server).publish(*parts)) == []
     place_of(server).verify(parts[0])
     assert [name for name in client_of(server).list("/team/orders/releases") if parts[0].hash in name] == [
         parts[0].hash

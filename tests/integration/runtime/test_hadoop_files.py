@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -27,8 +26,7 @@ from airflow_stream_provider.checkpoint import (
     scratch,
 )
 from airflow_stream_provider.checkpoint.files import RemotePath
-from airflow_stream_provider.checkpoint.location import Storage, reach
-from airflow_stream_provider.control import make_root
+from airflow_stream_provider.checkpoint.location import Storage, files_of, reach
 from airflow_stream_provider.control.owners import open_owners
 from airflow_stream_provider.lifecycle.errors import CheckpointError, SpecError
 from airflow_stream_provider.runtime import hadoop_files, hadoop_storage, jvm
@@ -38,6 +36,7 @@ from airflow_stream_provider.runtime.hadoop_files import HadoopFiles
 from airflow_stream_provider.runtime.ownership import Ownership
 from devstack.drivers import wait_for
 from devstack.hdfs import Hdfs
+from tests.support.at_once import claim_at_once
 from tests.support.remote_query import RemoteQuery
 
 INCARNATION = "orders-1.0000000a"
@@ -105,7 +104,7 @@ def permission(folder: Any) -> str:
 def put(root: str, **files: str) -> Any:
     place = locate(f"{root}/cp")
     for name, text in files.items():
-        place.files.write(place / name.replace("__", "/"), text.encode())  # type: ignore[union-attr]
+        files_of(place).write(place / name.replace("__", "/"), text.encode())
     return place
 
 
@@ -118,7 +117,7 @@ def test_damaged_and_purged_files_are_told_apart(root: str) -> None:
     with pytest.raises(CheckpointError, match="There is no checkpoint"):
         read(f"{root}/nowhere")
     with pytest.raises(FileNotFoundError):
-        locate(f"{root}/cp").files.read(locate(f"{root}/cp/offsets/2"))  # type: ignore[union-attr]
+        files_of(locate(f"{root}/cp")).read(locate(f"{root}/cp/offsets/2"))
     assert boundary(f"{root}/nowhere").commit is None
     put(root, other__commits="a file where a folder belongs")
     with pytest.raises(CheckpointError, match="cannot be read: it is a file"):
@@ -135,17 +134,7 @@ def test_a_path_without_a_scheme_is_on_the_default_file_system(root: str, hdfs: 
 
 def test_of_ten_streams_one_owns_a_checkpoint(root: str, tmp_path: Path) -> None:
     control = (tmp_path / "control").as_uri()
-    make_root(control)
-
-    def claim(number: int) -> str:
-        try:
-            Ownership(f"s{number}", control, open_owners(control)).claim(f"{root}/cp")
-        except CheckpointError:
-            return ""
-        return f"s{number}"
-
-    with ThreadPoolExecutor(10) as pool:
-        won = [name for name in pool.map(claim, range(10)) if name]
+    won = claim_at_once(control, f"{root}/cp")
     assert len(won) == 1
     assert Ownership(won[0], control, open_owners(control)).check(f"{root}/cp")
 

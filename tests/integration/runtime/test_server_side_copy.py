@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,13 @@ from airflow_stream_provider.checkpoint import (
     remove_clones,
 )
 from airflow_stream_provider.checkpoint.location import reach
-from airflow_stream_provider.control import make_root
 from airflow_stream_provider.control.owners import open_owners
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.runtime import hadoop_files, hadoop_storage
 from airflow_stream_provider.runtime.boundary import stop_at_boundary
 from airflow_stream_provider.runtime.ownership import Ownership
 from devstack import s3
+from tests.support.at_once import claim_at_once
 from tests.support.remote_query import RemoteQuery
 
 INCARNATION = "orders-1.0000000a"
@@ -96,17 +95,7 @@ def test_files_are_copied_in_the_store_and_through_the_driver_where_it_refuses(r
 
 def test_of_ten_streams_one_owns_a_checkpoint(root: str, tmp_path: Path) -> None:
     control = (tmp_path / "control").as_uri()
-    make_root(control)
-
-    def claim(number: int) -> str:
-        try:
-            Ownership(f"s{number}", control, open_owners(control)).claim(f"{root}/cp")
-        except CheckpointError:
-            return ""
-        return f"s{number}"
-
-    with ThreadPoolExecutor(10) as pool:
-        won = [name for name in pool.map(claim, range(10)) if name]
+    won = claim_at_once(control, f"{root}/cp")
     assert len(won) == 1
     assert Ownership(won[0], control, open_owners(control)).check(f"{root}//cp/")
 

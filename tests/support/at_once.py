@@ -1,0 +1,46 @@
+"""Several who do the same at the same moment, to places where only one may win or all must agree."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from airflow_stream_provider.control import make_root
+from airflow_stream_provider.control.owners import open_owners
+from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
+from airflow_stream_provider.runtime.ownership import Ownership
+
+
+def errors_at_once(call: Callable[[], object], count: int = 8) -> list[StreamError]:
+    """Call this in so many threads that begin together, and return the errors of ours that they raised."""
+    start, errors = threading.Barrier(count), list[StreamError]()
+
+    def one() -> None:
+        start.wait()
+        try:
+            call()
+        except StreamError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=one) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return errors
+
+
+def claim_at_once(control: str, location: str, count: int = 10) -> list[str]:
+    """Let so many streams of a new control root claim a checkpoint, and return those that own it."""
+    make_root(control)
+
+    def claim(number: int) -> str:
+        try:
+            Ownership(f"s{number}", control, open_owners(control)).claim(location)
+        except CheckpointError:
+            return ""
+        return f"s{number}"
+
+    with ThreadPoolExecutor(count) as pool:
+        return [name for name in pool.map(claim, range(count)) if name]
