@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
 from airflow_stream_provider.lifecycle.ids import deployment_of
@@ -87,16 +87,24 @@ def _look_closer(
         return Wait(SignsOfLife(counters, snapshot.lease(watched)))
     if state.holder is None and coming:
         return _bring_up(snapshot, identity, outcome, coming)
+    spare = next(_spare(snapshot, identity), None) if state.holder is not None else None
+    if spare is not None:
+        return Append(Kind.RETIRED, {"deployment": spare, "reason": f"It is not needed: {snapshot.holding} holds."})
     return Done({"stream": snapshot.stream, "holder": snapshot.holding, "phase": state.phase.value})
 
 
 def _bring_up(
     snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None, coming: Sequence[Deployment]
 ) -> Step:
-    """Submit what nobody else is about to, then wait for the newest of the release to run: any other one may hang."""
+    """Submit what nobody else is about to, then wait for the newest of the release to run: any other one may hang.
+
+    Where that one is on its way, no second driver of its release is submitted.
+    """
     wanted = release_to_run(snapshot.state, snapshot.at)
     first, *others = sorted(coming, key=lambda each: (each.release.hash == wanted, each.declared.seq), reverse=True)
     for deployment in (first, *others):
+        if deployment is not first and first.submission and deployment.release.hash == first.release.hash:
+            continue
         mine = not deployment.submission and _by_watch(snapshot.declared(deployment.id), identity)
         if mine or orphaned(deployment, snapshot.at):
             # The task that declared it may submit it at the same moment; of two submissions one is killed.
@@ -104,6 +112,14 @@ def _bring_up(
     if not first.submission:
         return Skip(f"{first.id} is about to be submitted.")
     return stand_by(snapshot, first.id, outcome)
+
+
+def _spare(snapshot: Snapshot, identity: TaskIdentity) -> Iterator[str]:
+    """Yield what this watch has declared and nobody needs: another driver came to hold before it ever did."""
+    for deployment in snapshot.live_deployments():
+        held = any(i.epoch for i in snapshot.state.of_deployment(deployment))
+        if not held and _by_watch(snapshot.declared(deployment), identity):
+            yield deployment
 
 
 def _appoint(snapshot: Snapshot, identity: TaskIdentity, standby: str, why: str) -> Step:

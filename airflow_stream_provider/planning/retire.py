@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.planning.deaths import DriversGone
+from airflow_stream_provider.planning.recovery_decision import release_to_run
 from airflow_stream_provider.planning.requests import follow
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Step, Wait
@@ -61,13 +63,17 @@ def retire_all(snapshot: Snapshot, deployments: Iterable[str], outcome: WaitOutc
 def leftovers(snapshot: Snapshot, identity: TaskIdentity) -> tuple[str, ...]:
     """Return the deployments that earlier runs left warm and that take room from this run's standby.
 
-    Deployments that were declared after this run began are not among them. Once this run has declared its own
-    deployment there are none: what is warm then is kept for its roll-back.
+    Deployments that were declared after this run began are not among them, nor, while the stream is down, those of the
+    release that the watch is bringing it back with. Once this run has declared its own deployment there are none: what
+    is warm then is kept for its roll-back.
     """
     if any(deployment.declared.by.startswith(identity.run) for deployment in snapshot.state.deployments.values()):
         return ()
     began = next((record.seq for record in snapshot.records if record.by.startswith(identity.run)), None)
-    return to_retire(snapshot, identity, began)
+    state = snapshot.state
+    needed = release_to_run(state, snapshot.at) if state.phase in (StreamPhase.DOWN, StreamPhase.FAILED) else ""
+    found = to_retire(snapshot, identity, began)
+    return tuple(d for d in found if state.deployments[d].ended or state.deployments[d].release.hash != needed)
 
 
 def to_retire(snapshot: Snapshot, identity: TaskIdentity, before: int | None) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from tests.support.story import (
     STARTED,
     STOPPED,
     acquired,
+    declared,
     failed,
     fenced,
     fencing,
@@ -197,6 +198,36 @@ def test_the_release_to_run_is_waited_for_while_another_one_hangs() -> None:
     mine = record("declared", by=ME.by, **fields)
     assert take(*down, mine, drivers=drivers) == Submit(AGAIN)
     assert take(*down, mine, submitted(AGAIN), drivers=drivers) == Wait(StandbyUp(AGAIN))
+
+
+def test_no_second_driver_of_a_release_is_submitted_that_is_coming_up() -> None:
+    """Found by a chaos run: a roll-back and the watch had declared one release, and the watch's stayed for ever."""
+    theirs, release = "orders-1-eeee", {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
+    by = "airflow:orders__upgrade/x/roll_back"
+    later = record("declared", by=by, deployment=theirs, release=release, policy={}, again=OLD_DEPLOYMENT, reason="")
+    both = [*DOWN, again(), later, submitted(theirs)]
+    assert take(*both) == Wait(StandbyUp(theirs))
+    assert take(*both, failed(None, theirs)) == Submit(AGAIN)
+
+
+@pytest.mark.parametrize("up", [[], [submitted(AGAIN)], [submitted(AGAIN), standby(f"{AGAIN}.0000000a")]])
+def test_what_the_watch_has_declared_is_retired_when_another_one_holds(up: list[Record]) -> None:
+    theirs = f"{NEW_DEPLOYMENT}.0000000b"
+    taken = [submitted(NEW_DEPLOYMENT), standby(theirs), requested("r", theirs), ready("r", theirs)]
+    story = [*DOWN, again(), *up, declared(NEW_DEPLOYMENT), *taken, acquired(theirs, "r", 2)]
+    step = take(*story, before={theirs: 1}, counters={theirs: 2})
+    assert step == Append("retired", {"deployment": AGAIN, "reason": f"It is not needed: {NEW_DEPLOYMENT} holds."})
+    assert isinstance(take(*story, retired(AGAIN), before={theirs: 1}, counters={theirs: 2}), Done)
+
+
+def test_what_the_watch_has_brought_up_and_what_is_not_its_own_is_kept() -> None:
+    mine, theirs = f"{AGAIN}.0000000a", f"{NEW_DEPLOYMENT}.0000000b"
+    held = [submitted(AGAIN), standby(mine), requested("r", mine), ready("r", mine), acquired(mine, "r", 2)]
+    after = [declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT), standby(theirs)]
+    taken = [requested("s", theirs), ready("s", theirs), released(mine, "s", theirs), acquired(theirs, "s", 3)]
+    story = [*DOWN, again(), *held, *after]
+    assert isinstance(take(*story, before={mine: 1}, counters={mine: 2}), Done)
+    assert isinstance(take(*story, *taken, before={theirs: 1}, counters={theirs: 2}), Done)
 
 
 def test_a_driver_that_never_came_up_is_given_up() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow_stream_provider.planning.deaths import DriversGone
 from airflow_stream_provider.planning.retire import leftovers, retire
 from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Wait
@@ -10,8 +12,12 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from tests.support.snapshots import ASKED, BOTH, RUNNING, UPGRADED, snapshot
 from tests.support.story import (
     NEW_DEPLOYMENT,
+    OLD,
     OLD_DEPLOYMENT,
     declared,
+    failed,
+    fenced,
+    hash_of,
     record,
 )
 
@@ -47,3 +53,14 @@ def test_room_is_made_of_what_was_there_before_this_run() -> None:
     assert leftovers(snapshot(*UPGRADED, retired, later), room) == (OLD_DEPLOYMENT,)
     other = TaskIdentity("dag", "another run", "make_room")
     assert leftovers(snapshot(*UPGRADED, retired, later), other) == ("orders-3-cccc",)
+
+
+def test_what_the_watch_brings_a_stream_back_with_makes_no_room() -> None:
+    """Found by a chaos run: the next upgrade retired it while it came up, and the stream was down for longer."""
+    room, watch = TaskIdentity("dag", "run", "make_room"), "airflow:orders__revive/x/revive"
+    release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
+    fields: dict[str, Any] = {"release": release, "policy": {}, "again": OLD_DEPLOYMENT, "reason": ""}
+    again = record("declared", by=watch, deployment="orders-1-eeee", **fields)
+    down = [*BOTH, fenced(OLD), failed(None, OLD_DEPLOYMENT), again]
+    assert leftovers(snapshot(*down), room) == (NEW_DEPLOYMENT,)
+    assert leftovers(snapshot(*BOTH, again), room) == (NEW_DEPLOYMENT, "orders-1-eeee")
