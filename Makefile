@@ -20,7 +20,7 @@ demo: $(READY) ## a real Kafka, Spark and Airflow, and four upgrades under load 
 
 .PHONY: chaos
 chaos: $(READY) ## faults drawn from a seed while the stream is upgraded under load (MINUTES=5 SEED=1 RATE=200)
-	$(BIN)/python -m chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) $(if $(ALL_CELLS),--all-cells)
+	$(BIN)/python -m chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) $(if $(CELLS),--cells "$(CELLS)") $(if $(ALL_CELLS),--all-cells)
 
 .PHONY: compose-demo
 compose-demo: .env ## the same story in containers, which stay up (needs Docker Compose; not run by our tests)

@@ -27,7 +27,7 @@ def main() -> int:
         os.environ[INSIDE] = "1"
         os.execvp(NAMESPACE[0], [*NAMESPACE, sys.executable, "-m", "chaos", *sys.argv[1:]])
     # Only here: what a namespace of our own is not needed for must not be slow to refuse.
-    from chaos.matrix import empty, happened, possible
+    from chaos.matrix import empty, happened, planned, possible
     from chaos.run import Run
 
     console = Console()
@@ -39,8 +39,10 @@ def main() -> int:
 
     for number in STOPPING:
         signal.signal(number, _interrupt)
-    run = Run(args.seed, args.minutes, args.rate, args.folder / "run", args.folder / "report.json", say)
+    first = [name.strip() for name in args.cells.split(",") if name.strip()]
+    run = Run(args.seed, args.minutes, args.rate, first, args.folder / "run", args.folder / "report.json", say)
     try:
+        planned(first)  # refused before anything is started
         report = run.carry_out()
     except StreamError as error:
         console.print(f"[bold red]{type(error).__name__}[/]:", str(error), soft_wrap=True)
@@ -60,6 +62,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=5.0, help="how long faults happen; default 5")
     parser.add_argument("--seed", type=int, default=1, help="the plan is drawn from it; default 1")
     parser.add_argument("--rate", type=int, default=200, help="orders per second; default 200")
+    parser.add_argument("--cells", default="", help="cells of the matrix to begin with, with commas between them")
     parser.add_argument("--all-cells", action="store_true", help="fail when a cell has not happened in any run")
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"), help="folder for run and report")
     return parser.parse_args()

@@ -18,7 +18,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from chaos.plan import Cell
 from chaos.states import DOWN, RUNNING, STATES
+from devstack.errors import StackError
 
 CELLS = Path("build/chaos/cells.json")
 PROCESSES = (
@@ -113,6 +115,23 @@ def happened(path: Path = CELLS) -> dict[str, int]:
     return dict(found)
 
 
+def planned(names: Iterable[str]) -> list[Cell]:
+    """Return the cells of a plan that fill these cells of the matrix.
+
+    :raises StackError: there is no such cell.
+    """
+    kinds = {"slow store": ("control", "hang"), "full disk": ("control", "full")}
+    found = []
+    for name in names:
+        if name not in possible():
+            raise StackError(
+                f"{name!r} is no cell of the matrix.", next_step="Run `python -m chaos.matrix`: state/process/fault."
+            )
+        state, process, fault = name.split("/")
+        found.append(Cell(state, *kinds.get(fault, (process, fault))))
+    return list(dict.fromkeys(found))
+
+
 def empty(found: Mapping[str, int]) -> list[str]:
     """Return the cells that can exist and never happened."""
     return [name for name in possible() if not found.get(name)]
@@ -143,7 +162,8 @@ def main() -> int:
         console.print(f"  {why}")
     left = empty(found)
     if left:
-        console.print(f"{len(left)} of {len(possible())} cells never happened. Run other seeds, or mend the plan.")
+        console.print(f"{len(left)} of {len(possible())} cells never happened. Run another seed that begins with them:")
+        console.print(f'make chaos MINUTES=60 SEED=1 CELLS="{",".join(left)}"', soft_wrap=True)
     return 1 if left else 0
 
 

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from chaos.checker import check
 from chaos.faults import Nemesis
 from chaos.journal import Journal
 from chaos.matrix import add as add_cells
+from chaos.matrix import planned
 from chaos.plan import Cell
 from chaos.producer import JOURNAL as PRODUCED
 from chaos.producer import SurvivingProducer
@@ -38,6 +39,7 @@ class Run:
     :param seed: the plan is drawn from it.
     :param minutes: how long faults happen; the start and the count come on top of it.
     :param rate: orders per second.
+    :param cells_first: names of cells of the matrix that come before what the seed begins with.
     :param folder: folder of the run; its journal, the logs of all processes and the control log stay there.
     :param report: file of the report.
     :param say: called with a line for a person.
@@ -46,6 +48,7 @@ class Run:
     seed: int
     minutes: float
     rate: int
+    cells_first: Sequence[str]
     folder: Path
     report: Path
     say: Callable[[str], None]
@@ -82,7 +85,9 @@ class Run:
     @property
     def replay(self) -> str:
         """The line that runs the same again."""
-        return f"git checkout {self.commit} && make chaos MINUTES={self.minutes:g} SEED={self.seed} RATE={self.rate}"
+        cells = f' CELLS="{",".join(self.cells_first)}"' if self.cells_first else ""
+        made = f"make chaos MINUTES={self.minutes:g} SEED={self.seed} RATE={self.rate}{cells}"
+        return f"git checkout {self.commit} && {made}"
 
     def _with(self, found: World, journal: Journal) -> Report:
         producer = SurvivingProducer(found.brokers, "orders", self.rate, self.folder / PRODUCED)
@@ -110,7 +115,7 @@ class Run:
         self.say("deploying the first release")
         person.deploy()
         until = time.monotonic() + self.minutes * 60 - LAST_SECONDS
-        walk, missed = Walk(self.seed), set[Cell]()
+        walk, missed = Walk(self.seed, planned(self.cells_first)), set[Cell]()
         while time.monotonic() < until:
             missed = person.carry_out(walk.next(missed))
         person.finish()

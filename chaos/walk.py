@@ -62,15 +62,16 @@ class Walk:
     """Walks through all cells in one fixed order, each seed from another place on, and makes scenarios of them.
 
     :param seed: all draws are from it.
+    :param first: cells that come before all others.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, first: Sequence[Cell] = ()) -> None:
         order = cells()
         random.Random("cells").shuffle(order)
         start = (seed - 1) * CELLS_OF_AN_HOUR % len(order)
         self._order = order[start:] + order[:start]
         self._seed = seed
-        self._left = list(self._order)
+        self._left = [*first, *(cell for cell in self._order if cell not in first)]
         self._tried: Counter[Cell] = Counter()
         self._chosen: list[Cell] = []
         # Those that have not had their turn: all of them come round before one comes again.

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from chaos import matrix
-from chaos.matrix import FAULTS, PROCESSES, add, cell, cells_of, empty, happened, impossible, main, possible
-from chaos.plan import cells as planned
+from chaos.matrix import FAULTS, PROCESSES, add, cell, cells_of, empty, happened, impossible, main, planned, possible
+from chaos.plan import Cell, cells
 from chaos.states import STATES
+from devstack.errors import StackError
 from tests.support.chaos_facts import fault
 
 STANDBY = fault(1.0, kind="freeze", target="standby", state="ready")
@@ -23,7 +24,7 @@ def test_every_cell_can_exist_or_says_why_not() -> None:
 
 
 def test_the_plan_aims_at_every_cell_of_a_process_that_can_exist() -> None:
-    aimed = {cell(c.state, c.target, c.kind) for c in planned() if c.target != "control"}
+    aimed = {cell(c.state, c.target, c.kind) for c in cells() if c.target != "control"}
     assert aimed == {name for name in possible() if name.endswith(("/kill", "/freeze"))}
 
 
@@ -84,10 +85,22 @@ def test_a_cell_that_never_happened_is_a_failure(
     monkeypatch.setattr(matrix, "CELLS", tmp_path / "cells.json")
     monkeypatch.setattr(matrix, "happened", lambda: dict.fromkeys(possible()[1:], 1))
     assert main() == 1
-    assert f"1 of {len(possible())} cells never happened" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"1 of {len(possible())} cells never happened" in out
+    assert f'CELLS="{possible()[0]}"' in out
     monkeypatch.setattr(matrix, "happened", lambda: dict.fromkeys(possible(), 1))
     assert main() == 0
     assert empty({}) == possible()
     out = capsys.readouterr().out
     assert "never happened" not in out
     assert "there is no standby" in out
+
+
+def test_a_run_can_begin_with_the_cells_that_never_happened() -> None:
+    every = planned(possible())
+    assert set(every) == set(cells())
+    assert planned(["ready/task/slow store", "ready/holder/slow store"]) == [Cell("ready", "control", "hang")]
+    with pytest.raises(StackError, match="no cell of the matrix"):
+        planned(["ready/nobody/kill"])
+    with pytest.raises(StackError, match="no cell of the matrix"):
+        planned(["down/holder/kill"])

@@ -112,6 +112,12 @@ def test_no_cell_is_out_of_reach() -> None:
     assert set(possible()) - reached_by(faults) == set()
 
 
+def test_cells_that_are_named_come_first() -> None:
+    first = next(fault.cell for fault in plan(9)[-2].faults if fault.cell in cells())
+    assert first in {fault.cell for fault in Walk(9, [first]).next().faults}
+    assert first not in {fault.cell for fault in Walk(9).next().faults}
+
+
 def test_what_was_missed_comes_again_at_once_but_not_for_ever() -> None:
     walk = Walk(1)
     first = walk.next()
