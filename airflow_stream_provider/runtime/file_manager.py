@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_stream_provider.lifecycle.errors import SpecError
@@ -18,12 +20,13 @@ def check_file_manager(writer: DataStreamWriter) -> None:
 
     :raises SpecError: the session uses the manager that does not.
     """
-    # What Spark reads is Hadoop's conf, which may have it from either.
-    for name in (SETTING, f"spark.hadoop.{SETTING}"):
-        found = str(writer._spark.conf.get(name, None) or "")
-        if found.rpartition(".")[2] == SWALLOWS:
-            raise SpecError(
-                f"The query {writer_spec_of(writer).name or '(unnamed)'} cannot run with {SWALLOWS}: when the storage "
-                "refuses to take a batch's offsets, Spark only logs that, and commits the batch all the same.",
-                next_step=f"Do not set {name}: by default Spark writes each file under another name and renames it.",
-            )
+    # As Spark asks: it may come from the session, spark-defaults.conf, core-site.xml or the script's hadoopConfiguration.
+    session: Any = writer._spark._jsparkSession
+    found = str(session.sessionState().newHadoopConf().get(SETTING) or "")
+    if found.rpartition(".")[2] == SWALLOWS:
+        raise SpecError(
+            f"The query {writer_spec_of(writer).name or '(unnamed)'} cannot run with {SWALLOWS}: when the storage "
+            "refuses to take a batch's offsets, Spark only logs that, and commits the batch all the same.",
+            next_step=f"Do not set {SETTING}, neither in Spark's conf nor in Hadoop's: by default Spark writes each "
+            "file under another name and renames it.",
+        )

@@ -38,7 +38,8 @@ def real_run() -> Any:
 
 def writer(checkpoint: str, name: str = "") -> Any:
     """A writer with this checkpoint, as far as the runtime notes it."""
-    made: Any = SimpleNamespace(_spark=SimpleNamespace(conf={}))
+    jvm = SimpleNamespace(sessionState=lambda: SimpleNamespace(newHadoopConf=dict))
+    made: Any = SimpleNamespace(_spark=SimpleNamespace(conf={}, _jsparkSession=jvm))
     spec = writer_spec_of(made)
     spec.options["checkpointlocation"], spec.name = checkpoint, name
     return made

@@ -50,6 +50,8 @@ class Session:
         self.runs: list[Any] = []
         self.settings: dict[str, str] = {}
         self.conf = SimpleNamespace(get=lambda key, default=None: self.settings.get(key, default))
+        hadoop = SimpleNamespace(newHadoopConf=lambda: self.settings)
+        self._jsparkSession = SimpleNamespace(sessionState=lambda: hadoop)
         self._sc = MagicMock()
         self._sc._jvm.PythonUtils.toSeq = list
         self.sparkSession = self

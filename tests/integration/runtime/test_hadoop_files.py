@@ -193,12 +193,17 @@ def test_a_namenode_that_hangs_or_is_away_is_an_error_in_time(
     wait_for("the files after a restart", answers)
 
 
-def test_spark_itself_says_that_its_manager_would_swallow_a_failed_write(spark: SparkSession) -> None:
+@pytest.mark.parametrize("where", ["the session", "Hadoop's own conf, as from core-site.xml"])
+def test_the_manager_that_swallows_failed_writes_is_refused_wherever_it_is_set(spark: SparkSession, where: str) -> None:
+    session: Any = spark
+    conf = session.conf if where == "the session" else session._jsc.hadoopConfiguration()
     writer = spark.readStream.format("rate").load().writeStream
     check_file_manager(writer)
-    spark.conf.set(SETTING, f"org.apache.spark.internal.io.cloud.{SWALLOWS}")
+    conf.set(SETTING, "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager")
     try:
-        with pytest.raises(SpecError, match=SWALLOWS):
+        check_file_manager(writer)
+        conf.set(SETTING, f"org.apache.spark.internal.io.cloud.{SWALLOWS}")
+        with pytest.raises(SpecError, match=f"cannot run with {SWALLOWS}"):
             check_file_manager(writer)
     finally:
-        spark.conf.unset(SETTING)
+        conf.unset(SETTING)
