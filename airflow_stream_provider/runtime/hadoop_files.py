@@ -34,9 +34,10 @@ THREADS = 16
 # More than a log's file or a snapshot's list of tables ever is.
 READ_LIMIT = 64 * 2**20
 
-# From the text of a FileStatus. The fields after the path hold no text that others choose.
+# From the text of a FileStatus. The fields after the path hold no text that others choose. That of ABFS is wrapped in
+# another one: VersionedFileStatus{VersionedFileStatus{path=...
 _STATUS = re.compile(
-    r"^\w*\{path=(?P<path>.*); isDirectory=(?P<folder>true|false)(?:; length=(?P<size>\d+))?.*?; "
+    r"^(?:\w*\{)+path=(?P<path>.*); isDirectory=(?P<folder>true|false)(?:; length=(?P<size>\d+))?.*?; "
     r"modification_time=(?P<time>\d+)",
 )
 _ROOT = re.compile(r"[^:/]+://[^/]*")
