@@ -41,6 +41,8 @@ _STATUS = re.compile(
     r"modification_time=(?P<time>\d+)",
 )
 _ROOT = re.compile(r"[^:/]+://[^/]*")
+# HDFS says "Filesystem closed", S3A "FileSystem is closed!", Google "GoogleHadoopFileSystem has been closed".
+_CLOSED = re.compile(r"file ?system\b.*\bclosed", re.IGNORECASE)
 _ERRORS = {
     "FileNotFoundException": (FileNotFoundError, errno.ENOENT, "it does not exist"),
     "FileAlreadyExistsException": (FileExistsError, errno.EEXIST, "it exists already"),
@@ -186,9 +188,9 @@ class HadoopFiles:
         """See `Files.list_anew`: there is nothing to do, since nothing keeps a listing."""
 
     def _copy(self, system: Any, file: Place, target: Place, size: int) -> None:
-        if self._server_side is None:
-            self._server_side = ServerSideCopy(system)
-        if self._server_side.copied(_path(file), _path(target), size):
+        server_side = self._server_side or ServerSideCopy(system)
+        self._server_side = server_side
+        if server_side.copied(_path(file), _path(target), size):
             return
         source = system.open(_path(file))
         try:
@@ -216,16 +218,30 @@ class HadoopFiles:
                 for each in waiting:
                     each.cancel()
 
+    def _connected(self) -> Any:
+        system = self._system  # another thread may find it closed meanwhile
+        if system is None:
+            self._system = system = self._connect(self.root)
+        return system
+
     def _do(self, place: Place, call: Callable[[Any], T], seconds: float | None = None) -> T:
         def translated() -> T:
             try:
-                if self._system is None:
-                    self._system = self._connect(self.root)
-                return call(self._system)
+                return again_if_closed()
             except Py4JJavaError as error:
                 raise _as_os_error(error, place) from error
             except Py4JError as error:
                 raise OSError(errno.EIO, f"the driver's JVM does not say: {error!s:.200}", str(place)) from error
+
+        def again_if_closed() -> T:
+            try:
+                return call(self._connected())
+            except Py4JJavaError as error:
+                # Hadoop keeps one FileSystem for all who ask for it, and whoever has it may close it, as scripts do.
+                if not _CLOSED.search(str(error.java_exception.getMessage())):
+                    raise
+                self._system = self._server_side = None
+                return call(self._connected())
 
         usual = SECONDS if self._system is not None else CONNECT_SECONDS
         return self._calls.do(translated, str(place), usual if seconds is None else seconds)

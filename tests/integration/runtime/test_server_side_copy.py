@@ -93,6 +93,15 @@ def test_files_are_copied_in_the_store_and_through_the_driver_where_it_refuses(r
         place.files.copy(place, [place / "state/0/0/9.delta"], locate(f"{root}/three"))
 
 
+def test_a_store_that_the_script_has_closed_is_opened_again(root: str) -> None:
+    place: Any = locate(f"{root}/cp")
+    place.files.write(place / "state/0/0/1.delta", b"x")
+    assert place.files.copy(place, [place / "state/0/0/1.delta"], locate(f"{root}/one")) == 1
+    place.files._system.close()
+    assert place.files.copy(place, [place / "state/0/0/1.delta"], locate(f"{root}/two")) == 1
+    assert place.files._server_side._s3a is not None
+
+
 def test_of_ten_streams_one_owns_a_checkpoint(root: str, tmp_path: Path) -> None:
     control = (tmp_path / "control").as_uri()
     won = claim_at_once(control, f"{root}/cp")
