@@ -40,9 +40,10 @@ class ServerSideCopy:
         :param size: bytes of the file.
         :raises Py4JJavaError: the file does not exist, or cannot be read.
         """
-        if self._s3a is None or size > LIMIT:
+        s3a = self._s3a  # another thread may be refused meanwhile
+        if s3a is None or size > LIMIT:
             return False
-        found = self._s3a.getObjectMetadata(file)
+        found = s3a.getObjectMetadata(file)
         keys = self._context.pathToKey(file), self._context.pathToKey(target)
         try:
             self._client.copyObject(self._requests.newCopyObjectRequestBuilder(*keys, found).build())
