@@ -117,7 +117,10 @@ class Files(Protocol):
         """Open a file of a few megabytes at most, to read anywhere in it."""
 
     def write(self, path: Place, data: bytes) -> None:
-        """Write a new file, and the folders above it. Whether it replaces one that exists depends on the storage."""
+        """Write a new file, and the folders above it. Whether it replaces one that exists depends on the storage.
+
+        On storage that is not mounted others see it whole or not at all.
+        """
 
     def make_private(self, folder: Place) -> None:
         """Make a folder, and those above it that do not exist, for this user only where the storage knows users."""

@@ -132,14 +132,24 @@ class HadoopFiles:
         return io.BytesIO(self.read(path))
 
     def write(self, path: Place, data: bytes) -> None:
-        """See `Files.write`."""
+        """See `Files.write`. Under another name first: a file of HDFS is seen, empty, as soon as it is created."""
+        hidden = path.parent / f".{path.name}.{uuid.uuid4().hex}"
 
         def put(system: Any) -> None:
-            stream = system.create(_path(path), False)
-            stream.write(data)
-            stream.close()
+            stream = system.create(_path(hidden), False)
+            try:
+                stream.write(data)
+            finally:
+                stream.close()
+            if not system.rename(_path(hidden), _path(path)):
+                raise FileExistsError(errno.EEXIST, "it exists already", str(path))
 
-        self._do(path, put)
+        try:
+            self._do(path, put)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._do(hidden, lambda system: system.delete(_path(hidden), False))
+            raise
 
     def make_private(self, folder: Place) -> None:
         """See `Files.make_private`."""

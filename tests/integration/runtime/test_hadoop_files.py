@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from airflow_stream_provider.checkpoint import (
     boundary,
     check_location,
+    claim,
     clone_logs,
     clone_state,
     locate,
@@ -27,6 +28,7 @@ from airflow_stream_provider.checkpoint import (
 )
 from airflow_stream_provider.checkpoint.files import RemotePath
 from airflow_stream_provider.checkpoint.location import Storage, files_of, reach
+from airflow_stream_provider.checkpoint.owner import Owner, owner
 from airflow_stream_provider.control.owners import open_owners
 from airflow_stream_provider.lifecycle.errors import CheckpointError, SpecError
 from airflow_stream_provider.runtime import hadoop_files, hadoop_storage, jvm
@@ -137,6 +139,39 @@ def test_of_ten_streams_one_owns_a_checkpoint(root: str, tmp_path: Path) -> None
     won = claim_at_once(control, f"{root}/cp")
     assert len(won) == 1
     assert Ownership(won[0], control, open_owners(control)).check(f"{root}/cp")
+
+
+def test_an_owner_who_dies_while_he_claims_leaves_no_owner_file_without_a_name(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HDFS shows a file, empty, from its creation on."""
+    place: Any = locate(f"{root}/cp")
+    do = HadoopFiles._do
+
+    class Dying:
+        def __init__(self, system: Any) -> None:
+            self._system = system
+
+        def create(self, *args: Any) -> Any:
+            self._system.create(*args)
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HadoopFiles, "_do", lambda self, at, call: do(self, at, lambda system: call(Dying(system))))
+        with pytest.raises(KeyboardInterrupt):
+            place.files.write(place.with_name("cp.owner"), b"{}")
+    claim(place, "orders", "file:///control")
+    assert owner(place) == Owner("orders", "file:///control")
+    with pytest.raises(FileExistsError):
+        place.files.write(place.with_name("cp.owner"), b"another")
+    assert owner(place) == Owner("orders", "file:///control")
+
+
+def test_a_file_system_that_the_script_has_closed_is_opened_again(root: str, spark: SparkSession) -> None:
+    place = put(root, metadata='{"id":"x"}', offsets__0="v1\n{}\n-")
+    assert boundary(f"{root}/cp").offsets == 0
+    place.files._system.close()  # Hadoop gives the same one to all
+    assert boundary(f"{root}/cp").offsets == 0
 
 
 def test_a_user_without_rights_is_told_so(root: str, hdfs: Hdfs) -> None:
