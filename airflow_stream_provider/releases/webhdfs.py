@@ -49,7 +49,7 @@ class HdfsPlace:
         manifest = manifest_of(release, files)
         final = f"{self._folder}/{release.hash}"
         with self._explained("written"):
-            if self._client.status(final, strict=False):
+            if self._exists(final):
                 # So that the clean-up, which knows of no deployment of it yet, takes it for a new one.
                 self._client.set_times(final, modification_time=int(time.time() * 1000))
             else:
@@ -60,13 +60,13 @@ class HdfsPlace:
         """Verify a release; see `ReleasePlace.verify`."""
         folder = f"{self._folder}/{release.hash}"
         with self._explained("read"):
-            found = self._client.list(folder) if self._client.status(folder, strict=False) else []
+            found = self._client.list(folder) if self._exists(folder) else []
         check_stored(release, f"{self._url}/{release.hash}", found, lambda name: self._read(f"{folder}/{name}"))
 
     def clean_up(self, decide: Decide) -> frozenset[str]:
         """Remove what may go; see `ReleasePlace.clean_up`."""
         with self._explained("read"):
-            if not self._client.status(self._folder, strict=False):
+            if not self._exists(self._folder):
                 return frozenset()
             found = {name: status["modificationTime"] / 1000 for name, status in self._client.list(self._folder, True)}
             now = self._now()
@@ -89,11 +89,23 @@ class HdfsPlace:
                 self._rename(temporary, final)
             except HdfsError:
                 # Another process may have published the same contents meanwhile.
-                if not self._client.status(final, strict=False):
+                if not self._exists(final):
                     raise
         finally:
             with contextlib.suppress(Exception):
                 self._client.delete(temporary, recursive=True)
+
+    def _exists(self, path: str) -> bool:
+        from hdfs import HdfsError
+
+        # Not its `strict=False`, for which a folder that this user may not see does not exist.
+        try:
+            self._client.status(path)
+        except HdfsError as error:
+            if error.exception == "FileNotFoundException":
+                return False
+            raise
+        return True
 
     def _rename(self, source: str, target: str) -> None:
         # Not its own rename(), which cannot say NONE.
@@ -139,16 +151,21 @@ class HdfsPlace:
                     "`storage_connection`.",
                     next_step="Give that user read, write and execute on its folder, or correct the login.",
                 ) from None
+            if not error.exception:
+                raise self._silent(what, "something else does") from None
             raise StorageUnavailable(
-                f"The storage {self._url} cannot be {what} now: HDFS says {error.exception or 'no'}.",
+                f"The storage {self._url} cannot be {what} now: HDFS says {error.exception}.",
                 next_step="Check the NameNode (safe mode, standby, space) and the path in `storage`.",
             ) from None
         except (requests.RequestException, OSError) as error:
-            raise StorageUnavailable(
-                f"The storage {self._url} cannot be {what} now: WebHDFS does not answer ({type(error).__name__}).",
-                next_step="Check host and port in `storage_connection` (WebHDFS of the NameNode, not its RPC port), "
-                "and that this machine reaches the DataNodes, to which the NameNode redirects.",
-            ) from None
+            raise self._silent(what, type(error).__name__) from None
+
+    def _silent(self, what: str, found: str) -> StorageUnavailable:
+        return StorageUnavailable(
+            f"The storage {self._url} cannot be {what} now: WebHDFS does not answer ({found}).",
+            next_step="Check host and port in `storage_connection` (WebHDFS of the NameNode, not its RPC port), "
+            "and that this machine reaches the DataNodes, to which the NameNode redirects.",
+        )
 
 
 def open_hdfs(address: Storage, connection: StorageConnection | None, stream: str) -> HdfsPlace:

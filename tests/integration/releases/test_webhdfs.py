@@ -136,6 +136,17 @@ def test_what_is_wrong_is_said_in_one_sentence(server: Hdfs, parts: Parts, monke
     assert time.monotonic() - began < 240
 
 
+def test_a_release_that_may_not_be_seen_is_not_taken_for_one_that_was_changed(server: Hdfs, parts: Parts) -> None:
+    place, client = place_of(server, "/closed"), client_of(server)
+    client.makedirs("/closed")
+    client.set_owner("/closed", "airflow", "streams")
+    place.publish(*parts)
+    client.set_permission("/closed", "000")
+    for call in (lambda: place.verify(parts[0]), lambda: place.clean_up(lambda idle: idle)):
+        with pytest.raises(SpecError, match="cannot be read: permission is denied to the user"):
+            call()
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
