@@ -22,7 +22,7 @@ _PATH = re.compile(r"(?:/[A-Za-z0-9_.=+-]+)*")
 _AUTHORITY = {
     "s3a": re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"),
     "gs": re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"),
-    "abfss": re.compile(r"[a-z0-9$-]{1,63}@[a-z0-9]{3,24}\.dfs\.[a-z0-9.-]+"),
+    "abfss": re.compile(r"[a-z0-9$-]{1,63}@[a-z0-9]{3,24}\.dfs\.core\.windows\.net"),
     "hdfs": re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?"),
 }
 
@@ -67,7 +67,7 @@ class Storage:
 
     @classmethod
     def _folder(cls, host: str, path: str) -> Storage:
-        if host not in ("", "localhost") or not path.startswith("/") or "," in path or path.strip("/") == "":
+        if host not in ("", "localhost") or not path.startswith("/") or set(",\0") & set(path) or path.strip("/") == "":
             raise _refused("is not file:///an/absolute/folder")
         return cls("file", "", path.rstrip("/"))
 

@@ -46,6 +46,7 @@ def test_a_folder_of_its_own_is_read(tmp_path: Path) -> None:
         ("file:///", "is not file:///an/absolute/folder"),
         ("file:///a?sig=hidden", "has a query or a fragment"),
         ("file:///a,b", "is not file:///an/absolute/folder"),
+        ("file:///a%00b", "is not file:///an/absolute/folder"),
         ("http://[", "is not a URL"),
     ],
 )
@@ -95,6 +96,8 @@ def test_a_storage_is_written_in_one_form(tmp_path: Path, url: str, canonical: s
         "gs://bucket/x?sig=hidden",
         "abfss://streams:hidden@account.dfs.core.windows.net/x",
         "abfss://account.dfs.core.windows.net/x",
+        # Airflow would ask for the account of this name in another cloud.
+        "abfss://streams@account.dfs.core.chinacloudapi.cn/x",
         "abfss://c@account.evil.example/x",
         "hdfs://user:hidden@namenode/x",
         "hdfs:///x",
