@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Collection, Mapping
 
 from airflow_stream_provider.control.releases import changed, file_names, release_hash
@@ -15,15 +16,24 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.runtime.launcher import MANIFEST
 
+# No comma, which separates Spark's lists of files, no "#", which ends a URL, no colon, which HDFS refuses; and nothing
+# that is another name where the driver's JVM has another character set.
+_NAME = re.compile(r"[A-Za-z0-9_.+=-]+")
+
 
 def manifest_of(release: Release, files: Mapping[str, bytes]) -> bytes:
     """Return the manifest of a release with these files; the same release gives the same bytes.
 
-    :raises SpecError: a file of the release has the manifest's name.
+    :raises SpecError: a file of the release has the manifest's name, or one that cannot be fetched everywhere.
     """
-    if MANIFEST in files:
-        raise SpecError(f"A file of the release is named {MANIFEST}.", next_step="Rename it.", name=MANIFEST)
-    return json.dumps({"settings": release.settings(), "files": _hashes(files)}, sort_keys=True).encode()
+    for name in files:
+        if name == MANIFEST or not _NAME.fullmatch(name):
+            raise SpecError(
+                f"A file of the release is named {name!r}, which `storage` does not take.",
+                next_step=f"Rename it: letters, digits and _.+=- only, and not {MANIFEST}.",
+                name=name,
+            )
+    return _manifest(release, {name: _hash(data) for name, data in files.items()})
 
 
 def check_stored(release: Release, where: str, found: Collection[str], read: Callable[[str], bytes]) -> None:
@@ -38,15 +48,20 @@ def check_stored(release: Release, where: str, found: Collection[str], read: Cal
     problems = [f"{name} is missing" for name in sorted(names - set(found))]
     problems += [f"{name!r} does not belong there" for name in sorted(set(found) - names)]
     if not problems:
-        files = {name: read(name) for name in sorted(names - {MANIFEST})}
-        digest = release_hash(release.settings(), _hashes(files))
+        # One at a time: each may be large.
+        contents = {name: _hash(read(name)) for name in sorted(names - {MANIFEST})}
+        digest = release_hash(release.settings(), contents)
         if digest != release.hash:
             problems = [f"their hash is {digest} and was {release.hash}"]
-        elif read(MANIFEST) != manifest_of(release, files):
+        elif read(MANIFEST) != _manifest(release, contents):
             problems = [f"{MANIFEST} is another one"]
     if problems:
         raise changed(release, where, problems)
 
 
-def _hashes(files: Mapping[str, bytes]) -> dict[str, str]:
-    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+def _manifest(release: Release, contents: Mapping[str, str]) -> bytes:
+    return json.dumps({"settings": release.settings(), "files": contents}, sort_keys=True).encode()
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

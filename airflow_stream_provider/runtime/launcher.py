@@ -219,11 +219,12 @@ def _fetch(jvm: Any, url: str, copy: Path) -> None:
 
 def _check_hash(copy: Path, url: str, release: str) -> dict[str, Any]:
     """Check the files against the hash, remove the manifest, and return what it says of the release."""
-    found = {path.name: path.read_bytes() for path in copy.iterdir()}
+    # One at a time: each may be large.
+    contents = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in copy.iterdir()}
     try:
-        manifest = json.loads(found.pop(MANIFEST))
+        del contents[MANIFEST]
+        manifest = json.loads((copy / MANIFEST).read_bytes())
         settings: dict[str, Any] = manifest["settings"]
-        contents = {name: hashlib.sha256(data).hexdigest() for name, data in found.items()}
         same = manifest["files"] == contents
         # As control.releases.release_hash, which cannot be imported yet.
         same = same and hashlib.sha256(json.dumps([settings, contents], sort_keys=True).encode()).hexdigest() == release

@@ -54,8 +54,16 @@ def test_what_differs_is_refused(parts: Parts, stored: Stored, harm: Harm, says:
 
 
 def test_a_file_that_is_named_as_the_manifest_is_refused(parts: Parts) -> None:
-    with pytest.raises(SpecError, match=f"is named {MANIFEST}"):
+    with pytest.raises(SpecError, match=f"is named '{MANIFEST}'"):
         manifest_of(parts[0], {**parts[1], MANIFEST: b""})
+
+
+@pytest.mark.parametrize(
+    "name", ["a,b.py", "a#b.py", "a:b.py", "a b.py", "a\n.py", "gr\xfc\xdfe.py", "\udcff.py", "a%20.py"]
+)
+def test_a_name_that_is_another_one_elsewhere_is_refused(parts: Parts, name: str) -> None:
+    with pytest.raises(SpecError, match="which `storage` does not take"):
+        manifest_of(parts[0], {**parts[1], name: b""})
 
 
 def fetched(tmp_path: Path, stored: Stored) -> Path:
