@@ -15,8 +15,9 @@ from airflow_stream_provider.releases.place import StorageConnection
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-# Seconds. A store that does not answer must not hold a task for long; publishing has a handful of requests.
-_CONNECT, _REQUEST, _RETRY = 5, 30, 20
+# Seconds. A store that does not answer must not hold a task for long: of what is read, each part of an answer is waited
+# for. What is written is answered when all of it is there: 256 MiB, the largest file of a release, by a slow link.
+_CONNECT, _ANSWER, _REQUEST, _RETRY = 5, 30, 600, 20
 _TYPES = {"s3a": ("aws",), "abfss": ("wasb", "adls"), "gs": ("google_cloud_platform",)}
 _USED = {
     "s3a": {"endpoint_url", "region_name", "region", "aws_session_token"},
@@ -41,24 +42,27 @@ def open_objects(address: Storage, connection: StorageConnection | None, stream:
     fields = {} if connection is None else _fields(address, connection)
     below = f"{address.path}/{stream}/releases".strip("/")
     http = str(fields.get("endpoint", "")).startswith("http://")
-    options: dict[str, Any] = {
-        "prefix": below,
-        "client_options": {"connect_timeout": f"{_CONNECT}s", "timeout": f"{_REQUEST}s", "allow_http": http},
-        "retry_config": {"max_retries": 2, "retry_timeout": timedelta(seconds=_RETRY)},
-        **fields,
-    }
-    store: ObjectStore
-    try:
+    client = {"connect_timeout": f"{_CONNECT}s", "timeout": f"{_REQUEST}s", "allow_http": http}
+
+    def store(**timeouts: str) -> ObjectStore:
+        options: dict[str, Any] = {
+            "prefix": below,
+            "client_options": {**client, **timeouts},
+            "retry_config": {"max_retries": 2, "retry_timeout": timedelta(seconds=_RETRY)},
+            **fields,
+        }
         if address.scheme == "s3a":
-            store = S3Store(address.authority, **options)
-        elif address.scheme == "gs":
-            store = GCSStore(address.authority, **options)
-        else:
-            container, _, host = address.authority.partition("@")
-            store = AzureStore(container, account_name=host.partition(".")[0], **options)
+            return S3Store(address.authority, **options)
+        if address.scheme == "gs":
+            return GCSStore(address.authority, **options)
+        container, _, host = address.authority.partition("@")
+        return AzureStore(container, account_name=host.partition(".")[0], **options)
+
+    try:
+        reading, writing = store(read_timeout=f"{_ANSWER}s"), store()
     except Exception as error:  # noqa: BLE001 - obstore's own and ValueError, whose texts may hold what was given
         raise _refused(connection, f"obstore does not take its fields ({type(error).__name__})") from None
-    return ObjectPlace(store, f"{address.scheme}://{address.authority}/{below}")
+    return ObjectPlace(reading, writing, f"{address.scheme}://{address.authority}/{below}")
 
 
 def _fields(address: Storage, connection: StorageConnection) -> dict[str, Any]:

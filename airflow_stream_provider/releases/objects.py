@@ -34,11 +34,13 @@ class ObjectPlace:
     S3 do), two publishers of one release write the same bytes twice.
 
     :param store: an obstore that begins at the stream's releases.
+    :param uploads: the same, with time enough to write a large file.
     :param url: what it is, for messages.
     """
 
-    def __init__(self, store: ObjectStore, url: str) -> None:
+    def __init__(self, store: ObjectStore, uploads: ObjectStore, url: str) -> None:
         self._store = store
+        self._uploads = uploads
         self._url = url
 
     def publish(self, release: Release, files: Mapping[str, bytes]) -> None:
@@ -126,7 +128,7 @@ class ObjectPlace:
 
         # Another process may be publishing the same contents; what it wrote is verified.
         with self._explained("written"), contextlib.suppress(AlreadyExistsError):
-            _obstore().put(self._store, key, data, mode="create", use_multipart=False)
+            _obstore().put(self._uploads, key, data, mode="create", use_multipart=False)
 
     @contextlib.contextmanager
     def _explained(self, what: str) -> Iterator[None]:

@@ -20,7 +20,7 @@ def check_file_manager(writer: DataStreamWriter) -> None:
 
     :raises SpecError: the session uses the manager that does not.
     """
-    # As Spark asks: it may come from the session, spark-defaults.conf, core-site.xml or the script's hadoopConfiguration.
+    # As Spark asks: it may come from the session, spark-defaults.conf, core-site.xml or the script's own Hadoop conf.
     session: Any = writer._spark._jsparkSession
     found = str(session.sessionState().newHadoopConf().get(SETTING) or "")
     if found.rpartition(".")[2] == SWALLOWS:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from airflow_stream_provider.control.releases import make_release
 from airflow_stream_provider.lifecycle.errors import SpecError, StorageUnavailable, StreamError
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.releases import object_stores, objects
@@ -25,6 +26,7 @@ from devstack.ports import free_port
 from devstack.s3 import PASSWORD, S3Server, moto, s3proxy
 from tests.support.at_once import errors_at_once
 from tests.support.releases import Parts, connection_of, release_of
+from tests.support.slow_link import slow_link
 
 # A real bucket: BUCKET, and the JSON of an Airflow connection of type aws with login, password and region_name.
 REAL_BUCKET, REAL_CONNECTION = "AIRFLOW_STREAM_TEST_S3_BUCKET", "AIRFLOW_STREAM_TEST_S3_CONNECTION"
@@ -186,11 +188,36 @@ def test_a_host_that_does_not_exist(server: S3Server, parts: Parts, caplog: pyte
 def test_a_server_that_does_not_answer(
     server: S3Server, parts: Parts, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(object_stores, "_REQUEST", 3)
+    monkeypatch.setattr(object_stores, "_ANSWER", 3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = {"endpoint_url": f"http://127.0.0.1:{silent.getsockname()[1]}", "region_name": "us-east-1"}
         error = fails(place_of(server, extra=endpoint), parts, caplog)
     assert "it did not answer in time" in str(error)
+
+
+def test_a_large_file_may_take_longer_than_an_answer(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not server.process:
+        pytest.skip("a real bucket checks for which host a request was signed")
+    monkeypatch.setattr(object_stores, "_ANSWER", 3)
+    # 5 s, which cannot be packed.
+    text = f"x = 1  # {secrets.token_hex(5 * 2**16)}\n"
+    with slow_link(int(server.endpoint.rpartition(":")[2]), 2**17) as port:
+        link = {"endpoint_url": f"http://127.0.0.1:{port}", "region_name": "us-east-1"}
+        place_of(server, extra=link).publish(*release_of(tmp_path, text))
+
+
+def test_a_name_that_is_another_one_elsewhere_is_refused_before_anything_is_written(
+    server: S3Server, tmp_path: Path
+) -> None:
+    (tmp_path / "a,b.py").write_text("")
+    (tmp_path / "app.py").write_text("")
+    release, files = make_release(version="1", application=tmp_path / "app.py", py_files=[tmp_path / "a,b.py"])
+    with pytest.raises(SpecError, match=r"named 'a,b\.py', which `storage` does not take"):
+        place_of(server).publish(release, files)
+    with pytest.raises(StreamError, match=f"{MANIFEST} is missing"):
+        place_of(server).verify(release)
 
 
 def test_a_bucket_without_releases_is_clean(server: S3Server) -> None:
