@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import ipaddress
+import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -34,7 +35,7 @@ SHORT_INTERVALS = {
 
 
 class KafkaCluster:
-    """A cluster of brokers with ids from 1. Broker 1 is also the controller.
+    """A cluster of brokers with ids from 1. The first ones are also its controllers.
 
     `Broker`, in contrast, is the single broker of the local stack.
 
@@ -44,6 +45,7 @@ class KafkaCluster:
     :param secure: certificates. With them every broker also has a TLS and a SASL_SSL listener, and checks ACLs for all
         clients except those on the plain listener. Default: only the plain listener, no ACLs.
     :param heap: largest heap of each broker, in Java's notation.
+    :param controllers: how many of the brokers are also controllers; default 1. With 3, any broker may fail.
     """
 
     def __init__(
@@ -53,12 +55,13 @@ class KafkaCluster:
         settings: Mapping[str, Any] | None = None,
         secure: Certificates | None = None,
         heap: str = "384m",
+        controllers: int = 1,
     ) -> None:
         self.numbers = range(1, count + 1)
         self._folder = folder
         self._processes = Processes(folder / "logs")
         self._ports = {(kind, n): free_port() for kind in ("PLAINTEXT", "SSL", "SASL_SSL") for n in self.numbers}
-        self._controller = f"{HOST}:{free_port()}"
+        self._controllers = {n: f"{HOST}:{free_port()}" for n in range(1, controllers + 1)}
         self._extra = {**SHORT_INTERVALS, **(settings or {})}
         self._secure = secure
         self._heap = heap
@@ -67,7 +70,9 @@ class KafkaCluster:
     def __enter__(self) -> KafkaCluster:
         try:
             for number in self.numbers:
-                self.start(number, fresh=True)
+                self._launch(number, fresh=True)
+            for number in self.numbers:
+                self._wait_for(number)  # one needs most of the controllers
             self.wait(lambda: self._seen() == len(self.numbers))
         except BaseException:
             self.close()
@@ -108,6 +113,10 @@ class KafkaCluster:
         :param number: id of the broker.
         :param fresh: format its storage first; default False: it keeps its data.
         """
+        self._launch(number, fresh)
+        self._wait_for(number)
+
+    def _launch(self, number: int, fresh: bool) -> None:
         folder = self._folder / f"broker-{number}"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "server.properties"
@@ -137,8 +146,10 @@ class KafkaCluster:
             )
         process = self._processes.start(f"kafka-{number}", [*command, "kafka.Kafka", str(path)], env={}, folder=folder)
         self._running[number] = process
+
+    def _wait_for(self, number: int) -> None:
         port = self._ports["PLAINTEXT", number]
-        self._processes.wait_for(f"broker {number}", lambda: listening(port), START_SECONDS, process)
+        self._processes.wait_for(f"broker {number}", lambda: listening(port), START_SECONDS, self._running[number])
 
     def pid(self, number: int) -> int:
         """Return the process id of a running broker."""
@@ -147,6 +158,20 @@ class KafkaCluster:
     def stop(self, number: int) -> None:
         """Stop one broker."""
         stop(self._running.pop(number))
+
+    def kill(self, number: int) -> None:
+        """Kill one broker, which writes nothing more to its disk."""
+        killed = self._running.pop(number)
+        killed.signal(signal.SIGKILL)
+        killed.popen.wait()
+
+    def freeze(self, number: int) -> None:
+        """Stop a broker's threads, as a machine that swaps does; its connections stay open."""
+        self._running[number].signal(signal.SIGSTOP)
+
+    def thaw(self, number: int) -> None:
+        """Let a frozen broker go on."""
+        self._running[number].signal(signal.SIGCONT)
 
     def wait(self, true: Callable[[], object], seconds: float = 60.0) -> None:
         """Wait until a condition is true.
@@ -166,13 +191,13 @@ class KafkaCluster:
     def _settings(self, number: int) -> dict[str, object]:
         kinds = ("PLAINTEXT", "SSL", "SASL_SSL") if self._secure else ("PLAINTEXT",)
         addresses = [f"{kind}://{HOST}:{self._ports[kind, number]}" for kind in kinds]
-        controls = number == 1
+        own = [f"CONTROLLER://{self._controllers[number]}"] if number in self._controllers else []
         return {
-            "process.roles": "broker,controller" if controls else "broker",
+            "process.roles": "broker,controller" if own else "broker",
             "node.id": number,
-            "controller.quorum.voters": f"1@{self._controller}",
+            "controller.quorum.voters": ",".join(f"{n}@{address}" for n, address in self._controllers.items()),
             "controller.listener.names": "CONTROLLER",
-            "listeners": ",".join([*addresses, *([f"CONTROLLER://{self._controller}"] if controls else [])]),
+            "listeners": ",".join([*addresses, *own]),
             "advertised.listeners": ",".join(addresses),
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL",
             "inter.broker.listener.name": "PLAINTEXT",
