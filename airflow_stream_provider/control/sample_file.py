@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from airflow_stream_provider.control.disk import FILE_MODE, read_file, unavailable, write_new
+from airflow_stream_provider.control.disk import FILE_MODE, unavailable, write_new
 from airflow_stream_provider.lifecycle.errors import Damaged
 
 NAME = "lag.jsonl"
@@ -23,6 +23,8 @@ KEPT = 500
 # Bytes: a longer file is shortened to half of that at the next append. And what a reader loads at most.
 MOST = 8 * 2**20
 READ_LIMIT = 2 * MOST
+# Bytes that are read at a time.
+PART = 2**15
 
 
 class SampleFile:
@@ -52,63 +54,62 @@ class SampleFile:
             if size > MOST:
                 self.shorten()
 
-    def last(self, size: int) -> list[bytes]:
-        """Return the last lines, oldest first; see `Samples.last`.
-
-        :raises ControlUnavailable: the folder cannot be read now.
-        :raises Damaged: the file is no regular file.
-        """
-        with unavailable(self._folder):
-            try:
-                with _opened(self._folder, os.O_RDONLY) as handle:
-                    end = os.fstat(handle).st_size
-                    data = os.pread(handle, size, max(0, end - size))
-            except FileNotFoundError:
-                os.stat(self._folder / "log")  # a folder that is not mounted is no stream without samples
-                return []
-        return _lines(data)
-
-    def all(self) -> list[bytes]:
-        """Return all lines, oldest first.
+    def newest(self) -> Iterator[bytes]:
+        """Yield the lines, the last one first; see `Samples.newest`.
 
         :raises ControlUnavailable: the folder cannot be read now.
         :raises Damaged: the file is no regular file, or larger than any that this package leaves.
         """
+        end: int | None = None
+        behind = b""
+        while end != 0:
+            data, end = self._part(end)
+            first, *lines = (data + behind).split(b"\n")
+            yield from (line for line in reversed(lines) if line)
+            behind = first
+        if behind:
+            yield behind
+
+    def _part(self, end: int | None) -> tuple[bytes, int]:
+        """Return what is in front of a place in the file, None: its end; and where that begins."""
         with unavailable(self._folder):
             try:
-                return _lines(read_file(self._folder / NAME, READ_LIMIT))
+                with _opened(self._folder, os.O_RDONLY) as handle:
+                    size = os.fstat(handle).st_size
+                    begin = max(0, (size if end is None else end) - PART)
+                    if size - begin > READ_LIMIT:
+                        raise _damaged(self._folder / NAME, f"larger than {READ_LIMIT} bytes")
+                    return os.pread(handle, (size if end is None else end) - begin, begin), begin
             except FileNotFoundError:
-                os.stat(self._folder / "log")
-                return []
+                os.stat(self._folder / "log")  # a folder that is not mounted is no stream without samples
+                return b"", 0
 
     def shorten(self) -> None:
         """Leave the last KEPT lines, or fewer where they are long; a sample that is added meanwhile may be lost.
 
         :raises ControlUnavailable: the file cannot be read or replaced now.
         """
-        whole = True
+        kept: list[bytes] = []
+        size = 0
         try:
-            found = self.all()
+            for line in self.newest():
+                size += len(line)
+                if len(kept) == KEPT or size > MOST // 2:
+                    break
+                kept.append(line)
+            else:
+                return
         except Damaged:
-            whole, found = False, self.last(MOST // 2)[1:]
-        kept = found[-KEPT:]
-        while sum(map(len, kept)) > MOST // 2:
-            kept = kept[len(kept) // 2 + 1 :]
-        if whole and len(kept) == len(found):
-            return
+            pass
         temporary = self._folder / "incoming" / f"new.{NAME}.{uuid.uuid4().hex}"
         with unavailable(self._folder):
             try:
-                write_new(temporary, b"".join(line + b"\n" for line in kept))
+                write_new(temporary, b"".join(line + b"\n" for line in reversed(kept)))
                 temporary.replace(self._folder / NAME)
             except BaseException:
                 with contextlib.suppress(OSError):
                     temporary.unlink()
                 raise
-
-
-def _lines(data: bytes) -> list[bytes]:
-    return [line for line in data.split(b"\n") if line]
 
 
 @contextlib.contextmanager
@@ -119,19 +120,19 @@ def _opened(folder: Path, flags: int) -> Iterator[int]:
         handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     except OSError as error:
         if error.errno in (errno.ENXIO, errno.EISDIR, errno.ELOOP):
-            raise _damaged(path) from error
+            raise _damaged(path, "not a regular file") from error
         raise
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise _damaged(path)
+            raise _damaged(path, "not a regular file")
         yield handle
     finally:
         os.close(handle)
 
 
-def _damaged(path: Path) -> Damaged:
+def _damaged(path: Path, found: str) -> Damaged:
     return Damaged(
-        f"{path} is not a regular file.",
+        f"{path} is {found}.",
         next_step="Nothing of this package makes such a thing: find out who did, and remove it.",
         path=str(path),
     )

@@ -3,6 +3,7 @@ under one control URL."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 
@@ -63,11 +64,8 @@ class Samples(Protocol):
     def add(self, line: bytes) -> None:
         """Add a sample: one JSON object, without line feeds."""
 
-    def all(self) -> list[bytes]:
-        """Return the samples, oldest first."""
-
-    def last(self, size: int) -> list[bytes]:
-        """Return the last samples, of so many bytes, oldest first; the first one may be a part of a sample."""
+    def newest(self) -> Iterator[bytes]:
+        """Yield the samples, the newest first; what is not taken is not read. One may be torn."""
 
     def shorten(self) -> None:
         """Leave the newest only; one that is added meanwhile may be lost."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from airflow_stream_provider.control.store import Samples
@@ -18,8 +18,8 @@ from airflow_stream_provider.monitoring.incidents import IncidentState, check_ti
 
 log = logging.getLogger(__name__)
 
-# Bytes: as many looks as an alert needs for its pace, if the stream has a few queries; and what one sample may have.
-TAIL, MOST = 2**15, 2**23
+# As many looks as an alert needs for its pace, if the stream has a few queries.
+RECENT_BYTES = 2**15
 
 _DAMAGED = "The samples of the watch are damaged; starting without them: %s"
 
@@ -181,35 +181,25 @@ def last_queries(samples: Sequence[LagSample]) -> dict[str, QuerySample]:
 def last(kept: Samples) -> LagSample | None:
     """Return the newest sample, at a cost that does not grow with their number; None when there is none yet.
 
-    :raises ControlUnavailable: the control folder cannot be read now.
+    :raises ControlUnavailable: the control log cannot be read now.
     """
-    # A line may be longer than a tail, of a stream with very many queries.
-    for size in (TAIL, MOST):
-        try:
-            lines = kept.last(size)
-        except Damaged as error:
-            log.warning(_DAMAGED, error)
-            return None
-        newest = next(filter(None, map(_sample, reversed(lines))), None)
-        if newest is not None or not lines:
-            return newest
-    return None
+    return next(_newest(kept), None)
 
 
 def recent(kept: Samples) -> list[LagSample]:
     """Return the newest samples, oldest first: about half an hour of looks, and many more of a stream with one query.
 
-    :raises ControlUnavailable: the control folder cannot be read now.
+    :raises ControlUnavailable: the control log cannot be read now.
     """
-    return _read(partial(kept.last, TAIL))
+    return _in_order(_newest(kept, RECENT_BYTES))
 
 
 def read(kept: Samples) -> list[LagSample]:
-    """Return the samples, oldest first; none when there was no watch yet, or when the file is damaged.
+    """Return the samples, oldest first; none when there was no watch yet, or when they are damaged.
 
-    :raises ControlUnavailable: the control folder cannot be read now.
+    :raises ControlUnavailable: the control log cannot be read now.
     """
-    return _read(kept.all)
+    return _in_order(_newest(kept))
 
 
 def append(kept: Samples, sample: LagSample) -> None:
@@ -234,15 +224,24 @@ def bad_since(samples: Sequence[LagSample], at: float) -> float:
     return since
 
 
-def _read(lines: Callable[[], list[bytes]]) -> list[LagSample]:
+def _newest(kept: Samples, size: float = math.inf) -> Iterator[LagSample]:
+    """Yield the samples, the newest first, up to so many bytes."""
     try:
-        found = filter(None, map(_sample, lines()))
+        for line in kept.newest():
+            size -= len(line)
+            if size < 0:
+                return
+            found = _sample(line)
+            if found is not None:
+                yield found
     except Damaged as error:
         # The record of delivered alerts is lost with the samples, so some may be sent twice; failing here would also
         # stop recovery.
         log.warning(_DAMAGED, error)
-        return []
-    return list({sample.at: sample for sample in found}.values())
+
+
+def _in_order(newest: Iterable[LagSample]) -> list[LagSample]:
+    return list({sample.at: sample for sample in reversed(list(newest))}.values())
 
 
 def _sample(line: bytes) -> LagSample | None:
