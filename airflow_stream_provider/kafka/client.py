@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow_stream_provider.control.topic import Fetched
 from airflow_stream_provider.kafka.cluster_requests import ClusterRequests, LogFolder, Quorum
-from airflow_stream_provider.kafka.connect import connect, stream_error
+from airflow_stream_provider.kafka.connect import KafkaDenied, connect, stream_error
 from airflow_stream_provider.kafka.group_requests import GroupRequests
 from airflow_stream_provider.kafka.internals import Internals
 from airflow_stream_provider.kafka.list_offsets import (
@@ -18,18 +19,25 @@ from airflow_stream_provider.kafka.list_offsets import (
     PackedListOffsetsResponse,
     PartitionOffset,
 )
+from airflow_stream_provider.kafka.messages import fetch, produce
 from airflow_stream_provider.kafka.record_batches import RecordBatch, fetch_batches
-from airflow_stream_provider.kafka.requests import Answers, Requests
+from airflow_stream_provider.kafka.requests import Answers, Problem, Requests
 from airflow_stream_provider.kafka.settings import OTHER_ADDRESSES
+from airflow_stream_provider.kafka.topic_requests import TopicRequests
 from airflow_stream_provider.kafka.transactions import Transaction, open_transactions
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.kafka_source import addresses
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from kafka import TopicPartition
     from kafka.structs import OffsetAndTimestamp
 
 T = TypeVar("T")
+
+# Bytes of messages that a partition may send at once.
+READ_BYTES = 1_048_576
 
 _PORT = re.compile(r":\d+$")
 
@@ -37,7 +45,7 @@ _PORT = re.compile(r":\d+$")
 class KafkaClient:
     """A client for one Kafka cluster, shared by several threads.
 
-    No read ever creates a topic. The client cannot be used after a fork: in another process every call raises
+    Only `create_topic` creates a topic. The client cannot be used after a fork: in another process every call raises
     StreamError. After the brokers refused its credentials (KafkaDenied), every further call fails; open a new client.
 
     :param conn_id: id of the Airflow connection, for error messages.
@@ -51,12 +59,15 @@ class KafkaClient:
         self.conn_id = conn_id
         self._process = os.getpid()
         self._closed = False
+        self.refused = False
+        """Whether the brokers refused its credentials, or a request: open a new one for what comes next."""
         self._admin = connect(conn_id, extra)
         self._other_addresses = str(extra.get(OTHER_ADDRESSES, ""))
         self._kafka = Internals(self._admin)
         self._requests = Requests(self._kafka)
         self._groups = GroupRequests(self._kafka, self._requests)
         self._cluster = ClusterRequests(self._requests)
+        self._topics = TopicRequests(self._requests, self._cluster)
 
     def __enter__(self) -> KafkaClient:
         return self
@@ -115,6 +126,48 @@ class KafkaClient:
         :param positions: an offset by partition, which may lie within the first batch.
         """
         return self._run("for records", fetch_batches, self._requests, positions)
+
+    def read(
+        self,
+        positions: Mapping[TopicPartition, int],
+        ids: Mapping[str, UUID],
+        *,
+        partition_bytes: int = READ_BYTES,
+    ) -> Answers[TopicPartition, Fetched]:
+        """Return the messages from an offset on. All leaders are asked at the same time.
+
+        Needs READ on the topics. When a broker sends less than there is, read on from `Fetched.next_offset`.
+
+        :param positions: an offset by partition.
+        :param ids: of the topics, from `topics`. One that was made anew since is not read: UNKNOWN_TOPIC_ID.
+        :param partition_bytes: that a partition may send; a larger message comes alone. Default 1 MiB.
+        """
+        return self._run("for messages", fetch, self._requests, positions, ids, partition_bytes)
+
+    def write(
+        self, partition: TopicPartition, key: bytes, value: bytes | None, headers: Mapping[str, bytes], seconds: float
+    ) -> Answers[TopicPartition, int]:
+        """Write one message, acknowledged by all replicas in sync, and return its offset.
+
+        Needs WRITE on the topic. It is never sent twice; when a broker did not answer, or says that not enough
+        replicas have it, it may be there all the same.
+
+        :param seconds: that the leader waits for the replicas.
+        """
+        return self._run("to write", produce, self._requests, partition, key, value, headers, round(seconds * 1000))
+
+    def create_topic(self, name: str, replicas: int, settings: Mapping[str, str]) -> Problem | None:
+        """Make a topic with one partition, and return why that did not succeed; None: it was made.
+
+        Needs CREATE on the topic or on the cluster. Its leader may not be known to all brokers yet.
+
+        :param settings: the topic's own settings, by Kafka's names.
+        """
+        return self._run("to make a topic", self._topics.create, name, replicas, settings)
+
+    def allowed(self, names: Iterable[str]) -> Answers[str, frozenset[str]]:
+        """Return what the connection's user may do with topics, of READ, WRITE, DESCRIBE and DESCRIBE_CONFIGS."""
+        return self._run("for its rights", self._topics.operations, sorted(set(names)))
 
     def transactions(self) -> Answers[int, tuple[Transaction, ...]]:
         """Return the open transactions of all brokers, by their coordinator's id.
@@ -201,7 +254,9 @@ class KafkaClient:
         try:
             yield
         except (KafkaError, OSError) as error:
-            raise stream_error(self.conn_id, self._admin.config["bootstrap_servers"], what, error) from error
+            found = stream_error(self.conn_id, self._admin.config["bootstrap_servers"], what, error)
+            self.refused |= isinstance(found, KafkaDenied)
+            raise found from error
 
     def _run(self, what: str, call: Callable[..., Awaitable[T]], *args: Any) -> T:
         with self._asking(what):

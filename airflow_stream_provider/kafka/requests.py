@@ -32,6 +32,9 @@ SILENT_SECONDS = 60.0
 # Kafka's error codes; NO_ANSWER is ours.
 UNKNOWN_TOPIC_OR_PARTITION = 3
 LEADER_NOT_AVAILABLE = 5
+OFFSET_OUT_OF_RANGE = 1
+UNKNOWN_TOPIC_ID = 100
+TOPIC_DENIED = 29
 NO_ANSWER = -1
 # Kafka's resource types of DescribeConfigs.
 TOPIC, BROKER = 2, 4
@@ -150,12 +153,17 @@ class Requests:
         wanted: dict[TopicPartition, V],
         request: Callable[[Mapping[TopicPartition, V]], Any],
         answers: Callable[[Any], Iterable[tuple[str, int, int, R]]],
+        *,
+        once: bool = False,
+        seconds: float | None = None,
     ) -> Answers[TopicPartition, R]:
         """Ask the leader of each partition, all leaders at once, and try again where the leader has changed.
 
         :param wanted: the partitions, each with a value for the request.
         :param request: builds the request to one leader.
         :param answers: yields topic, partition, error code and value for each partition of a leader's response.
+        :param once: do not ask again: what was asked may have been done, whatever the answer.
+        :param seconds: after which a leader has not answered; default the connection's.
         """
         from kafka import TopicPartition
         from kafka.errors import KafkaError, RequestTimedOutError, RetriableError, for_code
@@ -165,7 +173,7 @@ class Requests:
         for pause in (*PAUSES, None):
             again: dict[TopicPartition, V] = {}
             sent: list[tuple[int, Mapping[TopicPartition, V], Awaitable[Any]]] = [
-                (leader, asked, self._kafka.soon(self._kafka.send, request(asked), leader))
+                (leader, asked, self._kafka.soon(self._kafka.send, request(asked), leader, seconds))
                 for leader, asked in (await self._by_leader(left, found.problems)).items()
             ]
             for leader, asked, future in sent:
@@ -173,7 +181,11 @@ class Requests:
                     response = await future
                 except (KafkaError, OSError) as error:
                     found.problems.update(dict.fromkeys(asked, no_answer(leader, error)))
-                    if not isinstance(error, RequestTimedOutError):
+                    if isinstance(error, RequestTimedOutError):
+                        # It may be frozen: by the next request there may be another leader.
+                        for tp in asked:
+                            self._leaders.pop(tp.topic, None)
+                    else:
                         again.update(asked)
                     continue
                 for topic, number, error_code, value in answers(response):
@@ -186,11 +198,11 @@ class Requests:
                     )
                     if issubclass(for_code(error_code), RetriableError):
                         again[partition] = wanted[partition]
-            if not again or pause is None:
-                break
             # Their cached leaders are out of date.
             for partition in again:
                 self._leaders.pop(partition.topic, None)
+            if not again or once or pause is None:
+                break
             await self._kafka.sleep(pause)
             left = again
         for partition in found.keys() & found.problems.keys():

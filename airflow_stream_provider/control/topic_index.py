@@ -1,0 +1,189 @@
+"""What the messages of a control topic say: the records by number, and of all else the last. Pure.
+
+Kafka keeps the order of the messages of a partition, and nothing else here decides: of two records with one number the
+first counts, for every reader alike, and the other is as if it had never been written. Each message carries how far its
+writer had read. It was written behind all of that, so a reader that does not find it there reads a log of which a part
+is lost, or another log.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass, field
+
+from airflow_stream_provider.control.topic import Message
+from airflow_stream_provider.control.topic_damage import another, lost
+from airflow_stream_provider.lifecycle.ids import INCARNATION
+from airflow_stream_provider.lifecycle.record import MAX_BYTES, Record
+
+# The keys of messages. Each record has a key of its own: compaction, which keeps the last message of a key, must never
+# remove one, nor put a repeated one behind a later number.
+RECORD, HEARTBEAT, STATE, TOPIC_IDS, LOOK, SAMPLE = "record", "heartbeat", "state", "topics", "look", "sample"
+# So many samples are kept: with one look a minute, those of eight hours.
+SAMPLES = 500
+_SAMPLE_KEY = re.compile(rf"{SAMPLE}/[0-9]{{1,3}}")
+_RECORD_KEY = re.compile(rf"{RECORD}/([1-9][0-9]{{0,18}})/[0-9a-f]{{32}}")
+# The headers: how far the writer had read, and how many heartbeats it had sent, or samples there were.
+READ_TO, COUNT = "read-to", "count"
+
+
+def record_key(seq: int) -> str:
+    """Return a key for a record that no other message has, also when the same record is sent again."""
+    return f"{RECORD}/{seq}/{uuid.uuid4().hex}"
+
+
+def heartbeat_key(incarnation: str) -> str:
+    """Return the key of an incarnation's heartbeats."""
+    return f"{HEARTBEAT}/{incarnation}"
+
+
+def sample_key(count: int) -> str:
+    """Return the key of a stream's sample of this number: compaction keeps the last SAMPLES of them."""
+    return f"{SAMPLE}/{count % SAMPLES}"
+
+
+def number_of(key: bytes | None) -> int | None:
+    """Return the number of the record that has this key; None: it is no record's."""
+    found = _RECORD_KEY.fullmatch(_text(key))
+    return None if found is None else int(found[1])
+
+
+def replaced_key(key: bytes | None) -> str | None:
+    """Return the key as text if it is one of which the last message counts; None: it is another one.
+
+    Samples count as one: each leads to the one before it.
+    """
+    text = _text(key)
+    if _SAMPLE_KEY.fullmatch(text):
+        return SAMPLE
+    kind, _, name = text.partition("/")
+    known = text in (STATE, TOPIC_IDS) or (kind == HEARTBEAT and INCARNATION.fullmatch(name))
+    return text if known else None
+
+
+@dataclass(frozen=True)
+class ReadTo:
+    """How far a writer had read: the last record's number and nonce, and the nonce of the first."""
+
+    seq: int = 0
+    nonce: str = ""
+    first: str = ""
+
+    def to_header(self) -> bytes:
+        """Return the stored form: the three with blanks between them."""
+        return f"{self.seq} {self.nonce} {self.first}".encode()
+
+    @classmethod
+    def from_header(cls, data: bytes | None) -> ReadTo | None:
+        """Return what a header says; None: it says nothing that this version could have written."""
+        parts = _text(data).split(" ")
+        if len(parts) != 3 or not parts[0].isdecimal() or len(parts[0]) > 20:
+            return None
+        return cls(int(parts[0]), parts[1], parts[2])
+
+
+@dataclass
+class Last:
+    """The last message of a key.
+
+    :param count: how many heartbeats its writer had sent, or how many samples there were, if it is one.
+    :param value: what it says; None: it was not read yet, only where it is is known.
+    :param at: when it was written, seconds since 1970; known with the value.
+    """
+
+    offset: int
+    count: int = 0
+    value: bytes | None = None
+    at: float = 0.0
+
+
+@dataclass
+class TopicIndex:
+    """What is known of one topic: all of it, or what a reader needs that opened it from its end (`topic_header`).
+
+    :param next_offset: where to read on.
+    :param offsets: the offset of each record that counts, by number: of all, or of the last ones.
+    :param nonces: the nonces of those that were read.
+    :param last: the last message of each key of which only the last counts.
+    :param at: when the message that was taken in last was written, seconds since 1970.
+    :param foreign: whether a writer had read a log with another first record: it does not know yet that the topic was
+        made anew, or this reader does not.
+    """
+
+    stream: str
+    next_offset: int = 0
+    read_to: ReadTo = field(default_factory=ReadTo)
+    offsets: dict[int, int] = field(default_factory=dict)
+    nonces: dict[int, str] = field(default_factory=dict)
+    last: dict[str, Last] = field(default_factory=dict)
+    at: float = 0.0
+    foreign: bool = False
+
+    def lacks(self, message: Message) -> int | None:
+        """Return the number of the record whose nonce must be known before this message is taken in, and is not."""
+        theirs = ReadTo.from_header(message.headers.get(READ_TO))
+        if theirs is None or not 0 < theirs.seq <= self.read_to.seq or theirs.first != self.read_to.first:
+            return None
+        return None if theirs.seq in self.nonces else theirs.seq
+
+    def take(self, message: Message) -> int | None:
+        """Take in the next message; return the record's number if it is one that counts.
+
+        What no version of this package writes changes nothing.
+
+        :raises ControlLogDamaged: its writer had read a record that is not in front of it.
+        :raises ControlLogReplaced: its writer had read another record.
+        """
+        theirs = ReadTo.from_header(message.headers.get(READ_TO))
+        counts = self._apply(message) if theirs is not None and self._check(theirs) else None
+        self.next_offset, self.at = message.offset + 1, message.at
+        return counts
+
+    def _check(self, theirs: ReadTo) -> bool:
+        """Return whether this message is of this log."""
+        if theirs.seq and self.read_to.seq and theirs.first != self.read_to.first:
+            self.foreign = True
+            return False
+        if theirs.seq > self.read_to.seq:
+            raise lost(self.stream, self.read_to.seq + 1)
+        if theirs.seq and theirs.nonce != self.nonces[theirs.seq]:
+            raise another(self.stream, theirs.seq)
+        return True
+
+    def _apply(self, message: Message) -> int | None:
+        seq = number_of(message.key)
+        if seq is not None and message.value is not None:
+            return self._record(seq, message.offset, message.value)
+        key = replaced_key(message.key)
+        if key is None:
+            return None
+        if message.value is None:
+            if key not in (STATE, TOPIC_IDS):  # nobody removes those
+                self.last.pop(key, None)
+            return None
+        count = message.headers.get(COUNT, b"")
+        sent = int(count) if count.isdigit() and len(count) < 20 else 0
+        # A heartbeat whose answer was lost may arrive behind a later one.
+        if key not in self.last or sent >= self.last[key].count:
+            self.last[key] = Last(message.offset, sent, message.value, message.at)
+        return None
+
+    def _record(self, seq: int, offset: int, value: bytes) -> int | None:
+        if seq <= self.read_to.seq:
+            return None  # another writer was first
+        if seq > self.read_to.seq + 1:
+            raise lost(self.stream, self.read_to.seq + 1)
+        nonce = Record.read(kept(value), seq).nonce
+        self.offsets[seq], self.nonces[seq] = offset, nonce
+        self.read_to = ReadTo(seq, nonce, self.read_to.first or nonce)
+        return seq
+
+
+def kept(value: bytes) -> bytes:
+    """Return a record as readers take it: one that is too large is unreadable to everybody."""
+    return value if len(value) <= MAX_BYTES else b""
+
+
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode("ascii", errors="replace")

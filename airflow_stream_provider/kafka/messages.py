@@ -1,0 +1,145 @@
+"""Write a message and read messages of a partition, one request each: what a control log in a topic is made of.
+
+kafka-python's own producer and consumer are not used: each has a thread, connections and buffers of its own for what is
+one request a second, and a watch looks at a thousand topics in one task.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_stream_provider.control.topic import Fetched, Message
+from airflow_stream_provider.kafka.requests import ANY_SECONDS, Answers, Requests
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from kafka import TopicPartition
+
+# The last version that names topics by name; Kafka 2.8 has it.
+PRODUCE_VERSION = 9
+# The first version that names topics by their ids, so that one made anew is another one (KIP-516); Kafka 3.1 has it.
+FETCH_VERSION = 13
+# Beyond what a leader may wait for its replicas.
+SLACK_SECONDS = 3.0
+# That all partitions of a broker may send.
+BROKER_BYTES = 16 * 1_048_576
+_ALL_IN_SYNC = -1
+_MAGIC = 2
+
+
+async def produce(
+    requests: Requests,
+    partition: TopicPartition,
+    key: bytes,
+    value: bytes | None,
+    headers: Mapping[str, bytes],
+    milliseconds: int,
+) -> Answers[TopicPartition, int]:
+    """Write one message with acks=all, and return its offset; see `KafkaClient.write`.
+
+    Never sent twice: of one that is refused because too few replicas have it (NOT_ENOUGH_REPLICAS_AFTER_APPEND), or
+    that nobody answered for, nobody knows whether it stays.
+    """
+    from kafka.protocol.producer import ProduceRequest
+
+    batch = _batch(key, value, headers)
+    topic_data = ProduceRequest.TopicProduceData
+
+    def request(wanted: Mapping[TopicPartition, None]) -> Any:
+        data = topic_data.PartitionProduceData(index=partition.partition, records=batch)
+        return ProduceRequest(
+            transactional_id=None,
+            acks=_ALL_IN_SYNC,
+            timeout_ms=milliseconds,
+            topic_data=[topic_data(name=partition.topic, partition_data=[data])],
+            max_version=PRODUCE_VERSION,
+        )
+
+    def answers(response: Any) -> Iterator[tuple[str, int, int, int]]:
+        for found in response.responses:
+            for each in found.partition_responses:
+                yield found.name, each.index, each.error_code, each.base_offset
+
+    seconds = milliseconds / 1000 + SLACK_SECONDS
+    return await requests.ask_leaders({partition: None}, request, answers, once=True, seconds=seconds)
+
+
+async def fetch(
+    requests: Requests, positions: Mapping[TopicPartition, int], ids: Mapping[str, UUID], partition_bytes: int
+) -> Answers[TopicPartition, Fetched]:
+    """Return the messages from an offset on, of several partitions; see `KafkaClient.read`."""
+    from kafka import TopicPartition
+    from kafka.protocol.consumer import FetchRequest
+
+    topic, partition = FetchRequest.FetchTopic, FetchRequest.FetchTopic.FetchPartition
+    names = {topic_id: name for name, topic_id in ids.items()}
+
+    def request(wanted: Mapping[TopicPartition, int]) -> Any:
+        by_topic: dict[str, list[Any]] = {}
+        for tp, offset in wanted.items():
+            asked = partition(partition=tp.partition, fetch_offset=offset, partition_max_bytes=partition_bytes)
+            by_topic.setdefault(tp.topic, []).append(asked)
+        return FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=BROKER_BYTES,
+            topics=[topic(topic_id=ids[name], partitions=partitions) for name, partitions in by_topic.items()],
+            min_version=FETCH_VERSION,
+            max_version=FETCH_VERSION,
+        )
+
+    def answers(response: Any) -> Iterator[tuple[str, int, int, Fetched]]:
+        for found in response.responses:
+            name = names[found.topic_id]
+            for each in found.partitions:
+                code = response.error_code or each.error_code
+                messages, behind = _read(each.records or b"", positions[TopicPartition(name, each.partition_index)])
+                fetched = Fetched(messages, behind, each.high_watermark)
+                yield name, each.partition_index, code, fetched
+
+    return await requests.ask_leaders(dict(positions), request, answers, seconds=ANY_SECONDS)
+
+
+def _batch(key: bytes, value: bytes | None, headers: Mapping[str, bytes]) -> bytes:
+    from kafka.record.default_records import DefaultRecordBatchBuilder
+
+    builder = DefaultRecordBatchBuilder(
+        magic=_MAGIC,
+        compression_type=0,
+        is_transactional=False,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=1 << 30,
+    )
+    builder.append(0, timestamp=int(time.time() * 1000), key=key, value=value, headers=list(headers.items()))
+    return bytes(builder.build())
+
+
+def _read(records: Any, asked: int) -> tuple[tuple[Message, ...], int]:
+    """Return the messages from `asked` on, and the offset behind the last whole batch.
+
+    A batch may begin before what was asked for, and the last one may be cut off.
+
+    :raises CorruptRecordError: the checksum of a batch is not right.
+    """
+    from kafka.errors import CorruptRecordError
+    from kafka.record.memory_records import MemoryRecords
+
+    found: list[Message] = []
+    behind = asked
+    for batch in MemoryRecords(bytes(records)):
+        if batch.magic != _MAGIC or not batch.validate_crc():
+            raise CorruptRecordError("A batch is not as it was written.")
+        behind = max(behind, batch.base_offset + batch.last_offset_delta + 1)
+        if batch.is_control_batch:
+            continue
+        found += [
+            Message(each.offset, each.key, each.value, dict(each.headers), each.timestamp / 1000)
+            for each in batch
+            if each.offset >= asked
+        ]
+    return tuple(found), behind
