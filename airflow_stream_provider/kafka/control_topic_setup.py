@@ -1,0 +1,179 @@
+"""Make the topic of a control log in Kafka, and check before it is used what `control_topic_rules` asks for."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from airflow_stream_provider.kafka.control_topic_rules import (
+    COPIES,
+    SETTINGS,
+    TopicFacts,
+    problem,
+    unreadable,
+)
+from airflow_stream_provider.kafka.requests import NO_ANSWER, TOPIC_DENIED, UNKNOWN_TOPIC_OR_PARTITION, Problem
+from airflow_stream_provider.kafka.topic_requests import TOPIC_ALREADY_EXISTS
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StreamError
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.kafka.client import KafkaClient
+
+_logger = logging.getLogger(__name__)
+
+# Seconds until a new topic has its leader and its replicas.
+READY_SECONDS = 15.0
+# Kafka's error code.
+_CLUSTER_DENIED = 31
+_START = -2
+_SETTINGS = (*SETTINGS, "min.insync.replicas", "remote.storage.enable")
+
+
+def exists(client: KafkaClient, name: str) -> bool:
+    """Whether there is a topic of this name.
+
+    :raises SpecError: the user may not know that.
+    :raises ControlUnavailable: Kafka does not say.
+    """
+    described = client.topics([name])
+    if name in described:
+        return True
+    problem = described.problems[name]
+    if problem.code == UNKNOWN_TOPIC_OR_PARTITION:
+        return False
+    raise unreadable(TopicFacts(name, _where(client, name), problem=problem))
+
+
+def create(client: KafkaClient, name: str) -> None:
+    """Make the topic of a stream unless it exists, and check it.
+
+    :raises SpecError: it may not be made, or it exists and is not as it must be.
+    :raises ControlUnavailable: Kafka cannot make it now, or it cannot be used now.
+    """
+    if not exists(client, name):
+        registered, live = _brokers(client)
+        copies = min(COPIES, registered)
+        if live < copies:
+            raise ControlUnavailable(
+                f"{_where(client, name)} cannot be made now: {live} of {registered} brokers are up, and it needs "
+                f"{copies}.",
+                next_step="Start the brokers, and try again.",
+                topic=name,
+            )
+        settings = {**SETTINGS, "min.insync.replicas": "2" if copies >= COPIES else "1"}
+        problem = client.create_topic(name, copies, settings)
+        if problem is not None and problem.code != TOPIC_ALREADY_EXISTS:
+            raise _not_made(client, name, problem)
+        _wait_for(client, name, copies)
+    check(client, name)
+
+
+def check(client: KafkaClient, name: str) -> None:
+    """Check the topic of a stream; see `problem`.
+
+    :raises SpecError: it is not as it must be, or the user may not use it.
+    :raises ControlUnavailable: there is no such topic, or it cannot be used now.
+    :raises ControlLogDamaged: its beginning was deleted.
+    """
+    error = problems(client, [name]).get(name)
+    if error is not None:
+        raise error
+
+
+def problems(client: KafkaClient, names: Iterable[str]) -> dict[str, StreamError]:
+    """Check the topics of many streams, with five requests for all; return what is wrong, by name of the topic.
+
+    Topics with fewer replicas than three, because there are no more brokers, are named in a warning.
+
+    :raises StreamError: Kafka does not answer at all.
+    """
+    found = facts(client, names)
+    few = [each.name for each in found if each.partitions and each.brokers < COPIES]
+    if few:
+        shown = ", ".join(few[:5]) + (f" and {len(few) - 5} more" if len(few) > 5 else "")
+        _logger.warning(
+            "The Kafka of the connection %r has fewer than %d brokers. With the disk of one, these control logs may be "
+            "lost: %s. Use a cluster with three brokers for whatever matters.",
+            *(client.conn_id, COPIES, shown),
+        )
+    errors = {each.name: problem(each) for each in found}
+    return {name: error for name, error in errors.items() if error is not None}
+
+
+def facts(client: KafkaClient, names: Iterable[str]) -> list[TopicFacts]:
+    """Ask Kafka about topics, all at once.
+
+    :raises StreamError: Kafka does not answer at all.
+    """
+    from kafka import TopicPartition
+
+    asked = list(dict.fromkeys(names))
+    described, allowed = client.topics(asked), client.allowed(asked)
+    settings = client.configs(topics=list(described), keys=_SETTINGS) if described else None
+    # Of one without a leader nobody knows it; that has a sentence of its own.
+    led = [name for name, each in described.items() if any(p["leader_id"] >= 0 for p in each["partitions"])]
+    starts = client.offsets({TopicPartition(name, 0): _START for name in led})
+    brokers, _ = _brokers(client)
+
+    def known(name: str) -> TopicFacts:
+        if name not in described or settings is None:
+            return TopicFacts(name, _where(client, name), problem=described.problems[name])
+        partition = TopicPartition(name, 0)
+        failed = allowed.problems.get(name) or settings.problems.get(name) or starts.problems.get(partition)
+        return TopicFacts(
+            name,
+            _where(client, name),
+            tuple(described[name]["partitions"]),
+            settings.get(name, {}),
+            allowed.get(name, frozenset()),
+            starts[partition].offset if partition in starts else None,
+            brokers,
+            failed,
+        )
+
+    return [known(name) for name in asked]
+
+
+def _brokers(client: KafkaClient) -> tuple[int, int]:
+    """Return how many brokers there are, and how many of them are up."""
+    found = client.describe_cluster()["brokers"]
+    return len(found), sum(not each.get("is_fenced") for each in found)
+
+
+def _wait_for(client: KafkaClient, name: str, copies: int) -> None:
+    """Wait until all brokers know a new topic; what is still missing then, the check says."""
+    until = time.monotonic() + READY_SECONDS
+    while time.monotonic() < until:
+        partitions = client.topics([name]).get(name, {}).get("partitions", ())
+        if any(each["leader_id"] >= 0 and len(each["isr_nodes"]) >= copies for each in partitions):
+            return
+        time.sleep(0.1)
+
+
+def _where(client: KafkaClient, name: str) -> str:
+    return f"The topic {name} of the Kafka connection {client.conn_id!r}"
+
+
+def _not_made(client: KafkaClient, name: str, problem: Problem) -> StreamError:
+    from kafka.errors import RetriableError, for_code
+
+    if problem.code in (TOPIC_DENIED, _CLUSTER_DENIED):
+        return SpecError(
+            f"{_where(client, name)} does not exist, and the connection's user may not make it.",
+            next_step="Grant it CREATE on the topic, or have somebody make the topic with the settings in "
+            "docs/control.md.",
+            topic=name,
+        )
+    if problem.code == NO_ANSWER or issubclass(for_code(problem.code), RetriableError):
+        return ControlUnavailable(
+            f"{_where(client, name)} cannot be made now: {problem.reason}",
+            next_step="Check the brokers, and try again.",
+            topic=name,
+        )
+    return SpecError(
+        f"{_where(client, name)} cannot be made: {problem.reason}",
+        next_step="Correct the prefix in `control`, or what Kafka says.",
+        topic=name,
+    )

@@ -1,0 +1,102 @@
+"""What is said of a topic that is not as a control log needs it. That Kafka is asked rightly, real brokers show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.control.topic import topic_name
+from airflow_stream_provider.kafka.control_topic_rules import SETTINGS, NotWritable, TopicFacts, problem
+from airflow_stream_provider.kafka.requests import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, Problem
+from airflow_stream_provider.kafka.topic_requests import OPERATIONS
+from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, SpecError, StreamError
+
+PARTITION = {"partition_index": 0, "leader_id": 1, "replica_nodes": [1, 2, 3], "isr_nodes": [1, 2, 3]}
+GOOD = TopicFacts(
+    "streams.orders",
+    "The topic streams.orders",
+    (PARTITION,),
+    {**SETTINGS, "min.insync.replicas": "2", "remote.storage.enable": "false"},
+    frozenset(OPERATIONS),
+    start=0,
+    brokers=3,
+)
+
+
+def partition(**changed: Any) -> TopicFacts:
+    return replace(GOOD, partitions=({**PARTITION, **changed},))
+
+
+def setting(**changed: str) -> TopicFacts:
+    return replace(GOOD, settings={**GOOD.settings, **{key.replace("_", "."): value for key, value in changed.items()}})
+
+
+def kafka_of(brokers: int, in_sync: str = "1") -> TopicFacts:
+    replicas = list(range(1, brokers + 1))
+    settings = {**GOOD.settings, "min.insync.replicas": in_sync}
+    return replace(partition(replica_nodes=replicas, isr_nodes=replicas), brokers=brokers, settings=settings)
+
+
+@pytest.mark.parametrize(
+    "topic", [GOOD, kafka_of(1), kafka_of(2), replace(GOOD, brokers=9), partition(isr_nodes=[1, 3])]
+)
+def test_nothing_is_wrong(topic: TopicFacts) -> None:
+    assert problem(topic) is None
+
+
+@pytest.mark.parametrize(
+    ("topic", "kind", "says"),
+    [
+        (replace(GOOD, partitions=(PARTITION, PARTITION)), SpecError, "has 2 partitions.*another prefix"),
+        (partition(replica_nodes=[1]), SpecError, "has 1 replica; with 3 brokers it needs 3.*reassign"),
+        (partition(replica_nodes=[1, 2]), SpecError, "has 2 replicas; with 3 brokers"),
+        (setting(cleanup_policy="delete"), SpecError, "has cleanup.policy=delete.*add-config cleanup.policy=compact$"),
+        (setting(cleanup_policy="compact,delete"), SpecError, "has cleanup.policy=compact,delete"),
+        (setting(unclean_leader_election_enable="true"), SpecError, "unclean.leader.election.enable=false$"),
+        (setting(message_timestamp_type="CreateTime"), SpecError, "message.timestamp.type=LogAppendTime$"),
+        (setting(remote_storage_enable="true"), SpecError, "remote.storage.enable=false$"),
+        (setting(max_message_bytes="1048588"), SpecError, "needs 17825792 or more"),
+        (setting(min_insync_replicas="1"), SpecError, "min.insync.replicas=2$"),
+        (setting(min_insync_replicas="3"), SpecError, "one broker's restart stops all writes"),
+        (kafka_of(1, "2"), SpecError, "min.insync.replicas=1$"),
+        (partition(isr_nodes=[1]), NotWritable, "has 1 replica in sync of 2 needed: nothing can be written"),
+        (partition(leader_id=-1), NotWritable, "has no leader: nothing can be written"),
+        (replace(GOOD, start=7), ControlLogDamaged, "begins at offset 7, and a control log at 0"),
+        (replace(GOOD, allowed=frozenset({"DESCRIBE", "DESCRIBE_CONFIGS"})), SpecError, "needs READ and WRITE"),
+        (
+            replace(GOOD, allowed=frozenset(OPERATIONS) - {"DESCRIBE_CONFIGS"}, problem=Problem(29, "Denied.")),
+            SpecError,
+            "needs DESCRIBE_CONFIGS",
+        ),
+        (TopicFacts("t", "The topic t", problem=Problem(29, "Denied.")), SpecError, "needs READ and WRITE and DESC"),
+        (
+            TopicFacts("t", "The topic t", problem=Problem(UNKNOWN_TOPIC_OR_PARTITION, "No.")),
+            ControlUnavailable,
+            "There is no control log: The topic t does not exist.*Deploy the stream first",
+        ),
+        (
+            TopicFacts("t", "The topic t", problem=Problem(LEADER_NOT_AVAILABLE, "It has no leader.")),
+            ControlUnavailable,
+            "cannot be read now: It has no leader",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_what_to_do(topic: TopicFacts, kind: type[StreamError], says: str) -> None:
+    import re
+
+    found = problem(topic)
+    assert type(found) is kind
+    assert re.search(says, str(found)), str(found)
+
+
+def test_the_name_of_a_topic_is_prefix_and_stream() -> None:
+    assert topic_name("streams.prod", "orders") == "streams.prod.orders"
+    assert len(topic_name("p" * 185, "s" * 63)) == 249
+
+
+@pytest.mark.parametrize("prefix", ["", ".", "..", "a b", "a/b", "ü", "p" * 186, "a\n"])
+def test_a_prefix_that_kafka_would_not_take_is_refused(prefix: str) -> None:
+    with pytest.raises(SpecError, match="cannot begin the names of topics"):
+        topic_name(prefix, "orders")
