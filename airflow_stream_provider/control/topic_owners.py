@@ -1,0 +1,117 @@
+"""Which stream owns a checkpoint: the claims of a control root in Kafka, in the topic of the root.
+
+A claim is a message with a key of its own, so compaction keeps it. Kafka orders them: of the claims of one location
+that nobody has removed, the first counts, for every reader alike, before and after compaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterable
+
+from airflow_stream_provider.control.topic import Message, Topic, read_all
+from airflow_stream_provider.lifecycle.errors import CheckpointError
+
+OWNER = "owner"
+_KEY = re.compile(rf"{OWNER}/([0-9a-f]{{64}})/[0-9a-f]{{32}}")
+
+
+class TopicOwners:
+    """The claims in a topic; implements `Owners`. Thread-safe.
+
+    :param open: opens the topic, at the first question: a stream whose checkpoints are in a folder asks none.
+    """
+
+    def __init__(self, open: Callable[[], Topic]) -> None:
+        self._open = open
+        self._topic: Topic | None = None
+        self._next = 0
+        # By location's hash, what each claim says by its key, in the order of the topic.
+        self._claims: dict[str, dict[str, bytes]] = {}
+        self._lock = threading.Lock()
+
+    def owner(self, location: str) -> str | None:
+        """See `Owners.owner`.
+
+        :raises CheckpointError: the claim is damaged.
+        """
+        with self._lock:
+            self._read(self._opened())
+            return self._owner(location)
+
+    def claim(self, location: str, stream: str) -> str:
+        """See `Owners.claim`: it writes, and reads as far as what it has written.
+
+        :raises CheckpointError: the claim that is there is damaged.
+        """
+        with self._lock:
+            topic = self._opened()
+            self._read(topic)
+            owner = self._owner(location)
+            if owner is not None:
+                return owner
+            key = f"{OWNER}/{_hash(location)}/{uuid.uuid4().hex}"
+            offset = topic.write(key.encode(), json.dumps({"stream": stream, "location": location}).encode(), {})
+            self._read(topic, offset + 1)
+            # A driver's client writes and reads by name: behind both it is sure that the topic is still the same.
+            topic.check_same()
+            owner = self._owner(location)
+        if owner is None:
+            raise CheckpointError(
+                f"The claim {key} in {topic.name} was removed while it was made.",
+                next_step="Only people remove claims: try again.",
+                key=key,
+            )
+        return owner
+
+    def kept_in(self, location: str) -> str:
+        """See `Owners.kept_in`: all that there are, as the next one counts when the first is removed."""
+        with self._lock:
+            keys = self._claims.get(_hash(location), {})
+            where = f" of {self._topic.name}" if self._topic else ""
+            return f"the message{'s' if len(keys) > 1 else ''} {' and '.join(keys)}{where} (docs/control.md says how)"
+
+    def _opened(self) -> Topic:
+        if self._topic is None:
+            self._topic = self._open()
+        return self._topic
+
+    def _owner(self, location: str) -> str | None:
+        for key, value in self._claims.get(_hash(location), {}).items():
+            try:
+                claim = json.loads(value)
+                if claim["location"] != location:
+                    raise ValueError(location)
+                return str(claim["stream"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise CheckpointError(
+                    f"The claim {key} does not name the stream that owns {location}.",
+                    next_step="Find out which stream writes that checkpoint. Once none does, remove "
+                    f"{self._topic.name if self._topic else 'the topic'}'s message of this key (docs/control.md).",
+                    key=key,
+                ) from error
+        return None
+
+    def _read(self, topic: Topic, least: int = 0) -> None:
+        self._next = read_all(topic, self._next, self._take, least)
+
+    def _take(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            key = (message.key or b"").decode("ascii", "replace")
+            found = _KEY.fullmatch(key)
+            if found is None:
+                continue
+            claims = self._claims.setdefault(found[1], {})
+            if message.value is None:
+                claims.pop(key, None)
+            else:
+                # A message that was sent again under a key that is known changes nothing.
+                claims.setdefault(key, message.value)
+
+
+def _hash(location: str) -> str:
+    return hashlib.sha256(location.encode()).hexdigest()
