@@ -1,0 +1,83 @@
+"""A control log in a topic of a real broker, through the Kafka client of a real driver's JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from airflow_stream_provider.control.log import ControlLog
+from airflow_stream_provider.control.topic_header import from_header
+from airflow_stream_provider.control.topic_store import TopicStore
+from airflow_stream_provider.kafka.client import KafkaClient
+from airflow_stream_provider.kafka.control_topic import KafkaTopic
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from devstack.kafka_cluster import KafkaCluster
+from tests.support.jvm_drivers import Driver, driver
+from tests.support.one_broker import client, kafka, new_topic
+from tests.support.story import NEW, OLD, RUNNING, write
+
+__all__ = ["client", "driver", "kafka", "new_topic"]
+
+
+def test_a_driver_and_airflow_use_one_log_and_a_driver_outlives_an_outage(
+    driver: Callable[..., Driver], kafka: KafkaCluster, client: KafkaClient, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(cleanup_policy="compact", message_timestamp_type="LogAppendTime")
+    log = ControlLog(TopicStore(KafkaTopic(lambda: client, client.conn_id, topic), "orders"), "orders")
+    there = driver(kafka.servers, topic)
+    assert there.says() == "open"
+    assert there.says("read") == "0 None"
+    write(log, *RUNNING)
+    assert there.says("read") == f"{len(RUNNING)} {OLD}"
+    assert there.says("beat 7") == "beaten"
+    found = log.heartbeat(OLD)
+    assert found is not None
+    assert found.counter == 7
+    kafka.stop(1)
+    try:
+        for order in ("read", "beat 8"):
+            assert there.says(order).startswith("ControlUnavailable: The control log in the topic")
+    finally:
+        kafka.start(1)
+    kafka.wait(lambda: there.says("beat 9") == "beaten")
+    assert there.says("read") == f"{len(RUNNING)} {OLD}"
+
+
+def test_a_driver_and_airflow_open_a_long_log_by_each_others_index(
+    driver: Callable[..., Driver], kafka: KafkaCluster, client: KafkaClient, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(cleanup_policy="compact", message_timestamp_type="LogAppendTime")
+    log = ControlLog(TopicStore(KafkaTopic(lambda: client, client.conn_id, topic), "orders"), "orders")
+    write(log, *RUNNING)
+    for number in range(120):
+        log.beat(NEW, Heartbeat(counter=number))
+    there = driver(kafka.servers, topic)
+    assert there.says() == "open"
+    assert there.says("read") == f"{len(RUNNING)} {OLD}"
+    assert there.says("beat 500") == "beaten"
+    known = KafkaTopic(lambda: client, client.conn_id, topic)
+    last = known.read(len(RUNNING) + 120).messages[-1]
+    index = from_header(last, known.topic_id(), "orders")
+    assert index is not None
+    assert list(index.offsets) == list(range(1, len(RUNNING) + 1))
+    fresh = TopicStore(KafkaTopic(lambda: client, client.conn_id, topic), "orders")
+    assert Heartbeat.from_json(fresh.heartbeat(OLD) or b"", OLD).counter == 500
+    assert ControlLog(fresh, "orders").refresh() == log.refresh()
+
+
+@pytest.mark.parametrize(
+    ("settings", "jars", "says"),
+    [
+        ((), True, "ControlUnavailable: .* UnknownTopicOrPartitionException"),
+        (("security.protocol=NONE",), True, "SpecError: .* refuses its settings"),
+        ((), False, "SpecError: The driver's JVM has no Kafka client"),
+    ],
+    ids=["no such topic", "settings", "no jars"],
+)
+def test_what_is_missing_is_said(
+    driver: Callable[..., Driver], kafka: KafkaCluster, settings: tuple[str, ...], jars: bool, says: str
+) -> None:
+    import re
+
+    assert re.match(says, driver(kafka.servers, "nowhere", *settings, jars=jars).says())

@@ -1,0 +1,65 @@
+"""Processes with a JVM, as drivers have one, that use a control log in a topic; see `tests.support.jvm_topic`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from devstack.jars import fetch, spark_connector
+from devstack.spark import bundled_spark
+
+ROOT = Path(__file__).parents[2]
+
+
+class Driver:
+    """One of them.
+
+    :param arguments: of `tests.support.jvm_topic`.
+    :param jars: whether it has the jars of Spark's Kafka connector.
+    """
+
+    def __init__(self, *arguments: str, jars: bool = True) -> None:
+        path = ":".join(map(str, sorted(fetch(spark_connector(bundled_spark())).glob("*.jar"))))
+        submit = f"{f'--driver-class-path {path}' if jars else ''} pyspark-shell"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.jvm_topic", *arguments],
+            cwd=ROOT,
+            env={**os.environ, "PYSPARK_SUBMIT_ARGS": submit},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def says(self, order: str = "") -> str:
+        """Return its next line, after it got an order."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        if order:
+            self._process.stdin.write(f"{order}\n")
+            self._process.stdin.flush()
+        return self._process.stdout.readline().strip()
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def driver() -> Iterator[Callable[..., Driver]]:
+    """Starts such processes, and ends them."""
+    started: list[Driver] = []
+
+    def start(*arguments: str, jars: bool = True) -> Driver:
+        started.append(Driver(*arguments, jars=jars))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()

@@ -1,0 +1,62 @@
+"""A process with a JVM as a driver has one, before its session: it uses a control log in a topic, as it is told.
+
+    python -m tests.support.jvm_topic SERVERS TOPIC [SETTING=VALUE ...] < orders
+
+Each line of its input is an order, answered by a line: `read` the holder, `beat N` a heartbeat with this counter,
+`claim LOCATION STREAM` and `owner LOCATION` of a checkpoint, where the topic is that of a control root.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from pyspark import SparkContext
+
+from airflow_stream_provider.control.log import ControlLog
+from airflow_stream_provider.control.topic_owners import TopicOwners
+from airflow_stream_provider.control.topic_store import TopicStore
+from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.runtime.jvm_topic import JvmTopic
+from tests.support.story import OLD
+
+OPEN_SECONDS = 60.0
+
+
+def main(servers: str, topic: str, *settings: str) -> None:
+    """Open the log, and carry out the orders."""
+    SparkContext._ensure_initialized()
+    until = time.monotonic() + OPEN_SECONDS
+    while True:
+        try:
+            found = JvmTopic(topic, {"bootstrap.servers": servers, **dict(each.split("=", 1) for each in settings)})
+            break
+        except StreamError as error:
+            # On a busy machine the first answer takes a cold JVM longer than it waits.
+            if "TimeoutException" not in str(error) or time.monotonic() > until:
+                print(f"{type(error).__name__}: {error}", flush=True)
+                return
+    log = ControlLog(TopicStore(found, "orders"), "orders")
+    owners = TopicOwners(lambda: found)
+    print("open", flush=True)
+    for order in sys.stdin:
+        try:
+            print(_done(log, owners, *order.split()), flush=True)
+        except StreamError as error:
+            print(f"{type(error).__name__}: {error}", flush=True)
+
+
+def _done(log: ControlLog, owners: TopicOwners, order: str, *arguments: str) -> str:
+    if order == "claim":
+        return owners.claim(*arguments)
+    if order == "owner":
+        return str(owners.owner(*arguments))
+    if order == "read":
+        return f"{log.refresh().seq} {log.state.holder}"
+    log.beat(OLD, Heartbeat(counter=int(arguments[0])))
+    return "beaten"
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
