@@ -23,7 +23,8 @@ class Job:
     :param arguments: arguments of the launcher. They must contain ``--deployment <deployment>``, by which the driver
         is found.
     :param py_files: py-files of the release, relative to `release_dir`. The zip of the runtime is added to them.
-    :param stream_folder: the stream's folder under the control URL, in which a local cluster keeps its drivers.
+    :param stream_folder: the stream's folder under the control URL, in which a local cluster keeps its drivers;
+        empty: it has none, and the cluster keeps them in a folder of its own user on this machine.
     :param conf: Spark conf, without secrets.
     :param environment: environment variables of the driver and its executors, without secrets.
     :raises ValueError: the application name or the arguments do not name the deployment.

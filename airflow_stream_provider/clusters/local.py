@@ -22,7 +22,7 @@ from airflow_stream_provider.clusters import processes
 from airflow_stream_provider.clusters.capacity import ResourceRequest
 from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
 from airflow_stream_provider.clusters.job import Job, names_deployment
-from airflow_stream_provider.clusters.own_folders import lock_folder, log_folder
+from airflow_stream_provider.clusters.own_folders import driver_folder, lock_folder, log_folder
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 _KILLED = {-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM}
@@ -38,9 +38,10 @@ _KEPT_LOGS = 20
 class LocalCluster:
     """Drivers as spark-submit processes on this machine; implements `Cluster`.
 
-    The submission id is the path of a folder, ``<control>/<stream>/drivers/<deployment>.<8 hex>``. It holds a symbolic
-    link ``log`` to the driver's output (see `own_folders.log_folder`; at most 64 MiB) and, once the driver has ended,
-    its exit code as ``exit``. The driver's processes carry this path in an environment variable.
+    The submission id is the path of a folder, ``<control>/<stream>/drivers/<deployment>.<8 hex>``; where the control
+    log is in no folder, one of this user's (`own_folders.driver_folder`). It holds a symbolic link ``log`` to the
+    driver's output (see `own_folders.log_folder`; at most 64 MiB) and, once the driver has ended, its exit code as
+    ``exit``. The driver's processes carry this path in an environment variable.
 
     Drivers run as the user of the Airflow worker and can read what it can read: this cluster is not for scripts that
     are not trusted.
@@ -68,20 +69,21 @@ class LocalCluster:
     def submit(self, job: Job) -> str:
         """Start the job's driver and return the path of its folder as submission id."""
         properties = job.properties()
-        home = _spark_home()
+        spark = _spark_home()
         _check_java()
         logs = log_folder(job.stream)
-        lock = _lock(job.deployment, job.stream_folder)
+        # Near the stream's log, where it is found and outlives this Airflow worker.
+        home = Path(job.stream_folder).resolve() / "drivers" if job.stream_folder else driver_folder(job.stream)
+        lock = _lock(job.deployment, home)
         try:
             _prune(logs)
-            # Near the stream's log, where it is found and outlives this Airflow worker.
-            folder = Path(job.stream_folder).resolve() / "drivers" / f"{job.deployment}.{uuid.uuid4().hex[:8]}"
+            folder = home / f"{job.deployment}.{uuid.uuid4().hex[:8]}"
             folder.mkdir(parents=True)
             (folder / "host").write_text(socket.gethostname())
             log = logs / f"{folder.name}.log"
             (folder / "log").symlink_to(log)
             command = [
-                *(str(home / "bin" / "spark-submit"), "--master", self._master),
+                *(str(spark / "bin" / "spark-submit"), "--master", self._master),
                 *(("--py-files", ",".join(job.files)) if job.files else ()),
                 *(word for key, value in properties.items() for word in ("--conf", f"{key}={value}")),
                 *(job.launcher, *job.arguments),
@@ -95,14 +97,14 @@ class LocalCluster:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=_environment(home, folder, job.environment),
+                env=_environment(spark, folder, job.environment),
                 pass_fds=(lock,),
             )
             return str(folder)
         except OSError as error:
             raise ClusterError(
                 f"The driver of {job.deployment} cannot be started here: {error.strerror} ({error.filename}).",
-                next_step="Check that this user may write to the control folder and that the disk is not full.",
+                next_step=f"Check that this user may write to {home} and that the disk is not full.",
             ) from error
         finally:
             os.close(lock)
@@ -120,7 +122,7 @@ class LocalCluster:
         """Return the state; `alive`: whether it has processes, None = to be found out."""
         folder = Path(submission)
         if not _is_here(folder):
-            return DriverState.UNKNOWN if folder.is_dir() else DriverState.LOST
+            return DriverState.UNKNOWN if _is_known(folder) else DriverState.LOST
         if alive or (alive is None and processes.of(submission)):
             return DriverState.RUNNING
         code = _exit_code(folder)
@@ -143,7 +145,7 @@ class LocalCluster:
         :raises ClusterError: the driver runs on another machine.
         """
         folder = Path(submission)
-        if folder.is_dir() and not _is_here(folder):
+        if _is_known(folder) and not _is_here(folder):
             raise _elsewhere(folder)
         processes.end(submission)
 
@@ -156,7 +158,7 @@ class LocalCluster:
     ) -> Remains:
         """Return the driver's live processes. In local mode the executors are part of its JVM."""
         folder = Path(submission)
-        if folder.is_dir() and not _is_here(folder):
+        if _is_known(folder) and not _is_here(folder):
             return Remains((_elsewhere(folder).message,))
         return Remains(tuple(f"Process {process.pid} is alive." for process in processes.of(submission)))
 
@@ -191,21 +193,31 @@ def _unmarked(deployment: str) -> list[int]:
 
 
 def _is_here(folder: Path) -> bool:
+    return _host(folder) == socket.gethostname()
+
+
+def _is_known(folder: Path) -> bool:
+    return folder.is_dir() or bool(_host(folder))
+
+
+def _host(folder: Path) -> str:
+    """Return the machine of a driver; empty: not known."""
     try:
-        return (folder / "host").read_text() == socket.gethostname()
+        return (folder / "host").read_text()
     except FileNotFoundError:
-        return False
+        # A folder of `driver_folder` is on that machine only, and says so by its name.
+        return folder.parent.name.partition("@")[2]
 
 
 def _elsewhere(folder: Path) -> ClusterError:
-    host = (folder / "host").read_text()
+    host = _host(folder)
     return ClusterError(
         f"The driver {folder.name} runs on {host}, but this task runs on {socket.gethostname()}.",
         next_step=f"Run this task on {host}: a local cluster is one machine only.",
     )
 
 
-def _lock(deployment: str, stream_folder: str) -> int:
+def _lock(deployment: str, home: Path) -> int:
     """Take the deployment's lock on this machine. The driver inherits it and holds it until it ends.
 
     The lock covers the moment between fork and exec, in which the list of processes does not show the driver yet. It
@@ -214,7 +226,7 @@ def _lock(deployment: str, stream_folder: str) -> int:
     :raises SubmitUnclear: another process holds the lock.
     :raises ClusterError: the folder of the locks is not this user's own.
     """
-    name = uuid.uuid5(uuid.NAMESPACE_URL, f"{Path(stream_folder).resolve()}/{deployment}").hex
+    name = uuid.uuid5(uuid.NAMESPACE_URL, f"{home}/{deployment}").hex
     lock = os.open(lock_folder() / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

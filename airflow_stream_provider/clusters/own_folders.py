@@ -1,13 +1,14 @@
-"""Folders of this user on this machine: for the locks and for the logs of local drivers.
+"""Folders of this user on this machine: for the locks, the logs and some submissions of local drivers.
 
-Neither is in the control folder: file locks on network file systems are not inherited by a driver, and logs that fill
-the control folder's disk would pause every stream there.
+Locks and logs are not in the control folder: file locks on network file systems are not inherited by a driver, and logs
+that fill the control folder's disk would pause every stream there.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
+import socket
 import stat
 import tempfile
 from contextlib import suppress
@@ -25,6 +26,14 @@ def log_folder(stream: str) -> Path:
     :raises ClusterError: it cannot be used; see `_private`.
     """
     return _private(_private(_state() / "drivers") / stream)
+
+
+def driver_folder(stream: str) -> Path:
+    """Return the folder for the drivers of a stream that has none in a control folder, named by stream and host.
+
+    :raises ClusterError: it cannot be used; see `_private`.
+    """
+    return _private(_private(_state() / "submissions") / f"{stream}@{socket.gethostname()}")
 
 
 def lock_folder() -> Path:

@@ -95,6 +95,28 @@ def test_the_log_is_outside_the_control_folder_and_old_ones_are_removed(here: Pl
     assert 19 <= len(list(logs.glob("old-*.log"))) <= 20
 
 
+def test_without_a_control_folder_drivers_are_kept_in_one_of_the_users_own(here: Place) -> None:
+    job = dataclasses.replace(here.job(), stream_folder="")
+    submission = here.cluster.submit(job)
+    home = here.root / "state" / "airflow-stream-provider" / "submissions" / f"orders@{socket.gethostname()}"
+    assert Path(submission).parent == home
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    python_of(submission)
+    assert here.cluster.status(submission) is DriverState.RUNNING
+    with pytest.raises(SubmitUnclear):
+        here.cluster.submit(job)
+    here.cluster.kill(submission)
+    assert here.cluster.gone(submission, job.deployment)
+
+
+def test_a_driver_in_such_a_folder_of_another_machine_is_not_taken_for_gone(here: Place) -> None:
+    submission = "/home/airflow/airflow-stream-provider/submissions/orders@elsewhere/orders-1-aaaa.00000001"
+    assert here.cluster.status(submission) is DriverState.UNKNOWN
+    assert not here.cluster.gone(submission, "orders-1-aaaa")
+    with pytest.raises(ClusterError, match="runs on elsewhere"):
+        here.cluster.kill(submission)
+
+
 def test_python_ends_when_detach_or_the_jvm_is_killed(here: Place) -> None:
     job = here.job()
     submission = here.cluster.submit(job)
