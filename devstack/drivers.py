@@ -14,14 +14,14 @@ from pathlib import Path
 
 import psutil
 
-from airflow_stream_provider.control import ControlLog, make_root, open_log
+from airflow_stream_provider.control import ControlLog, FilesRoot
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, publish
+from airflow_stream_provider.control.store import ControlRoot
 from airflow_stream_provider.lifecycle.ids import request_id
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import StreamState
-from devstack.control_folder import folder_of
 
 DEADLINE = 600.0
 
@@ -89,17 +89,21 @@ class HandRunStream:
     Its methods write the records that Airflow's tasks would write, and start drivers with spark-submit on this machine.
     `spark_conf` is the Spark conf of these drivers.
 
-    :param root: folder for the control log and the drivers' output.
+    :param root: folder for the control log, the releases and the drivers' output.
     :param stream: name of the stream.
+    :param control: where the control log lives; default: in a folder below `root`.
     """
 
-    def __init__(self, root: Path, stream: str = "orders") -> None:
+    def __init__(self, root: Path, stream: str = "orders", control: ControlRoot | None = None) -> None:
         self.root = root
         self.spark_conf: dict[str, str] = {}
         self.stream = stream
-        self.url = f"file://{root / 'control'}"
-        make_root(self.url)
-        self.log: ControlLog = open_log(self.url, stream, create=True)
+        self.control: ControlRoot = control or FilesRoot(f"file://{root / 'control'}")
+        self.control.make()
+        self.url = self.control.url
+        self.log = ControlLog(self.control.store(stream, create=True), stream)
+        self.folder = root / "control" / stream
+        (self.folder / "releases").mkdir(parents=True, exist_ok=True)
         self.drivers: list[SubmittedDriver] = []
         self._requests = 0
 
@@ -117,14 +121,14 @@ class HandRunStream:
         :param policy: fields of the policy, in place of the defaults.
         """
         settings = {"rehearse_batches": 1, "lease_seconds": 30.0, **policy}
-        release = publish(folder_of(self.log), version=deployment, application=script, arguments=arguments)
+        release = publish(self.folder, version=deployment, application=script, arguments=arguments)
         fields = Policy.from_json(settings).to_json()
         self.append("declared", deployment=deployment, release=release.to_json(), policy=fields)
         return self.launch(deployment, script.name, *arguments)
 
     def launch(self, deployment: str, script: str, *arguments: str) -> SubmittedDriver:
         """Start another driver of a declared deployment."""
-        folder = folder_of(self.log) / "releases" / str(self.state.deployments[deployment].release.hash)
+        folder = self.folder / "releases" / str(self.state.deployments[deployment].release.hash)
         output = self.root / f"{deployment}-{len(self.drivers)}.log"
         work = output.with_suffix(".work")  # each driver has a folder of its own, as on a cluster
         work.mkdir()
@@ -133,7 +137,15 @@ class HandRunStream:
                 *(part for key, value in self.spark_conf.items() for part in ("--conf", f"{key}={value}")),
                 *("--conf", f"spark.airflow.stream.deployment={deployment}", "--py-files", str(folder / RUNTIME_ZIP)),
                 str(folder / LAUNCHER),
-                *("--control", self.url, "--stream", self.stream, "--deployment", deployment),
+                *(
+                    "--control",
+                    self.url,
+                    *self.control.driver_arguments(),
+                    "--stream",
+                    self.stream,
+                    "--deployment",
+                    deployment,
+                ),
                 *("--", script, *arguments),
             ]
         )
@@ -216,9 +228,9 @@ def spark_submit(arguments: list[str]) -> Command:
 
 
 @contextmanager
-def hand_run_stream(root: Path) -> Iterator[HandRunStream]:
+def hand_run_stream(root: Path, control: ControlRoot | None = None) -> Iterator[HandRunStream]:
     """Yield a `HandRunStream`, and kill its drivers at the end."""
-    stream = HandRunStream(root)
+    stream = HandRunStream(root, control=control)
     try:
         yield stream
     finally:

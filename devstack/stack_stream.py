@@ -19,7 +19,6 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.policy import Policy
 from devstack.audit import Records, count, deliveries, final_totals, wrong_totals
 from devstack.commits import CommitWatcher
-from devstack.control_folder import folder_of
 from devstack.drivers import HandRunStream, wait_for
 from devstack.producer import Producer
 from devstack.stack import LocalStack
@@ -68,7 +67,7 @@ class StackStream(HandRunStream):
         """
         arguments = (self.stack.bootstrap_servers, self.stream, str(self.checkpoint), *options)
         release = publish(
-            folder_of(self.log),
+            self.folder,
             version=deployment,
             application=APP,
             arguments=arguments,
@@ -76,7 +75,7 @@ class StackStream(HandRunStream):
         )
         settings = Policy.from_json({"rehearse_batches": 3, **policy}).to_json()
         self.append("declared", deployment=deployment, release=release.to_json(), policy=settings)
-        job = job_of(self.stream, self.url, folder_of(self.log), deployment, release)
+        job = job_of(self.control, self.stream, self.folder, deployment, release, str(release.folder(self.folder)))
         assert submit_once(
             self.log, self.cluster, job, "test", first=True, verify=lambda: verify(Path(job.release_dir), release)
         )

@@ -38,6 +38,14 @@ class FilesRoot:
         """Return ``the folder /data/streams/orders``; see `ControlRoot.where`."""
         return f"the folder {self._folder(stream)}"
 
+    def stream_folder(self, stream: str) -> Path:
+        """Return the stream's folder; see `ControlRoot.stream_folder`."""
+        return self._folder(stream)
+
+    def driver_arguments(self) -> tuple[str, ...]:
+        """Return nothing: drivers mount the folder; see `ControlRoot.driver_arguments`."""
+        return ()
+
     def exists(self, stream: str) -> bool:
         """Whether the stream has a folder here; see `ControlRoot.exists`."""
         check_root(self.folder)

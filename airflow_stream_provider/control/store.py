@@ -4,6 +4,7 @@ under one control URL."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Protocol
 
 
@@ -91,6 +92,12 @@ class ControlRoot(Protocol):
 
     def where(self, stream: str) -> str:
         """Return where the log of a stream is or would be, for people: ``the folder /data/streams/orders``."""
+
+    def stream_folder(self, stream: str) -> Path | None:
+        """Return the stream's folder, in which releases and local drivers can be kept; None: there is none."""
+
+    def driver_arguments(self) -> tuple[str, ...]:
+        """Return what the launcher must be told to reach it, beside the control URL; never a secret."""
 
     def exists(self, stream: str) -> bool:
         """Whether the stream was ever deployed."""

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from airflow_stream_provider.control.disk import open_folder, unavailable
+from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.lifecycle.ids import INCARNATION
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.clean_up import Stored, expendable
@@ -37,6 +38,25 @@ def clean_up(folder: Path, read: Callable[[], StreamState], elsewhere: Iterable[
     heartbeats = _clean_up_heartbeats(folder, read)
     releases = frozenset[str]().union(*(place.clean_up(may_go) for place in (FolderPlace(folder), *elsewhere)))
     return Stored(heartbeats, releases)
+
+
+def clean_up_topic(store: TopicStore, read: Callable[[], StreamState], places: Iterable[ReleasePlace]) -> Stored:
+    """Remove the heartbeats and releases that may go (see `expendable`) of a stream whose log is in Kafka.
+
+    :param places: where releases are stored.
+    :return: what may go.
+    :raises ControlUnavailable: the topic cannot be read or written now.
+    :raises StreamError: a place cannot be used.
+    """
+
+    def may_go(releases: frozenset[str]) -> frozenset[str]:
+        return expendable(read(), Stored(releases=releases)).releases
+
+    idle_ones = frozenset(store.idle_heartbeats(IDLE_SECONDS))
+    heartbeats = expendable(read(), Stored(heartbeats=idle_ones)).heartbeats
+    for incarnation in sorted(heartbeats):
+        store.remove_heartbeat(incarnation)
+    return Stored(heartbeats, frozenset[str]().union(*(place.clean_up(may_go) for place in places)))
 
 
 def _clean_up_heartbeats(folder: Path, read: Callable[[], StreamState]) -> frozenset[str]:

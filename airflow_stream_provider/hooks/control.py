@@ -1,20 +1,54 @@
-"""Open the control root that a control URL names."""
+"""Open the control root that a control URL names; one for all who use it in a process."""
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any
+
 from airflow_stream_provider.control.store import ControlRoot
+from airflow_stream_provider.hooks.connections import akafka_extra, kafka_extra
+from airflow_stream_provider.spec.control_url import TopicAddress
+
+_lock = threading.Lock()
+# Of this process: a client of Kafka does not outlive a fork. By URL, with the connection as it was read.
+_opened: dict[tuple[int, str], tuple[Mapping[str, Any], ControlRoot]] = {}
 
 
 def control_root(url: str) -> ControlRoot:
-    """Return the control root of a URL. Nothing is asked for yet, but the Airflow connection that it names.
+    """Return the control root of a URL. Nothing is asked for yet but the Airflow connection that it names.
+
+    In a trigger's thread, which cannot read connections, call `acontrol_root` before.
 
     :raises SpecError: no control log can live there, or the connection is missing.
     """
-    from airflow_stream_provider.control.files_root import FilesRoot
-
-    return FilesRoot(url)
+    known = _opened.get((os.getpid(), url))
+    if known is not None:
+        return known[1]
+    address = TopicAddress.parse(url)
+    return _root(url, address, {} if address is None else kafka_extra(address.connection))
 
 
 async def acontrol_root(url: str) -> ControlRoot:
-    """Return the control root of a URL; for triggers, whose threads cannot read connections. See `control_root`."""
-    return control_root(url)
+    """Return the control root of a URL, with the connection as it is now; for triggers. See `control_root`."""
+    address = TopicAddress.parse(url)
+    return _root(url, address, {} if address is None else await akafka_extra(address.connection))
+
+
+def _root(url: str, address: TopicAddress | None, extra: Mapping[str, Any]) -> ControlRoot:
+    with _lock:
+        known = _opened.get((os.getpid(), url))
+        if known is None or known[0] != extra:
+            known = _opened[os.getpid(), url] = (extra, _made(url, address, extra))
+        return known[1]
+
+
+def _made(url: str, address: TopicAddress | None, extra: Mapping[str, Any]) -> ControlRoot:
+    if address is None:
+        from airflow_stream_provider.control.files_root import FilesRoot
+
+        return FilesRoot(url)
+    from airflow_stream_provider.kafka.control_root import TopicRoot
+
+    return TopicRoot(url, address.connection, extra, address.prefix)

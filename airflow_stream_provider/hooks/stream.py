@@ -17,9 +17,9 @@ from airflow.sdk import BaseHook
 from airflow_stream_provider.clusters import Cluster, open_cluster
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.control.releases import make_release
-from airflow_stream_provider.control.root import local_folder
 from airflow_stream_provider.control.store import ControlRoot, Samples
-from airflow_stream_provider.hooks.clean_up import clean_up
+from airflow_stream_provider.control.topic_store import TopicStore
+from airflow_stream_provider.hooks.clean_up import clean_up, clean_up_topic
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect, storage_connection
 from airflow_stream_provider.hooks.control import acontrol_root, control_root
 from airflow_stream_provider.hooks.drivers import applications, driver_facts, submissions
@@ -57,7 +57,7 @@ class StreamHook(BaseHook):
     :param control: control URL, such as ``file:///data/streams``.
     :param cluster: Airflow connection id of the Spark cluster.
     :param kafka: Airflow connection id of Kafka; None: the lag is not known.
-    :param storage: URL of the storage of new releases; None: the control folder.
+    :param storage: URL of the storage of new releases; None: the control folder, which one in Kafka has not.
     :param storage_connection: Airflow connection id of that storage; None: the credentials of the environment.
     """
 
@@ -100,9 +100,9 @@ class StreamHook(BaseHook):
         }
 
     @property
-    def folder(self) -> Path:
-        """The stream's folder under the control URL."""
-        return local_folder(self.control) / self.stream
+    def folder(self) -> Path | None:
+        """The stream's folder under the control URL; None where that is in Kafka."""
+        return self.root.stream_folder(self.stream)
 
     @property
     def root(self) -> ControlRoot:
@@ -220,12 +220,17 @@ class StreamHook(BaseHook):
         self.root.store(self.stream, create=True)
 
     def clean_up(self) -> None:
-        """Remove what nobody needs any more from the stream's folder; what fails is logged, and tried the next time."""
+        """Remove what nobody needs any more of the stream; what fails is logged, and tried the next time."""
         try:
             elsewhere = [self._place(self.storage)] if self.storage else []
-            gone = clean_up(self.folder, self.control_log.refresh, elsewhere)
+            store, folder = self.control_log.store, self.folder
+            if folder is not None:
+                gone = clean_up(folder, self.control_log.refresh, elsewhere)
+            else:
+                assert isinstance(store, TopicStore)
+                gone = clean_up_topic(store, self.control_log.refresh, elsewhere)
         except StreamError as error:
-            self.log.warning("The folder of %s cannot be cleaned up now: %s", self.stream, error)
+            self.log.warning("What %s has stored cannot be cleaned up now: %s", self.stream, error)
         else:
             self.log.info("Not needed any more: %d heartbeats, releases %s.", len(gone.heartbeats), [*gone.releases])
 
@@ -300,7 +305,7 @@ class StreamHook(BaseHook):
 
     def _job(self, release: Release, deployment: str) -> Job:
         where = address_of(release, self.stream, self.folder)
-        return job_of(self.stream, self.control, self.folder, deployment, release, where)
+        return job_of(self.root, self.stream, self.folder, deployment, release, where)
 
     def kill(self, deployment: str) -> None:
         """Kill what the cluster runs of a deployment. It counts as dead only when `observe` says that it is gone.

@@ -7,20 +7,21 @@ from pathlib import Path
 
 from airflow_stream_provider.clusters import Cluster, Job, SubmitUnclear
 from airflow_stream_provider.control.log import ControlLog, make_record
+from airflow_stream_provider.control.store import ControlRoot
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.snapshot import submission_of
 
 
-def job_of(stream: str, control: str, folder: Path, deployment: str, release: Release, where: str | None = None) -> Job:
+def job_of(root: ControlRoot, stream: str, folder: Path | None, deployment: str, release: Release, where: str) -> Job:
     """Return what the cluster is asked to run for a deployment.
 
-    :param folder: the stream's control folder.
-    :param where: path or URL of the folder of the release's files; None: in the control folder.
+    :param root: where the control log lives.
+    :param folder: the stream's control folder; None: there is none.
+    :param where: path or URL of the folder of the release's files.
     """
-    launcher = ["--control", control, "--stream", stream, "--deployment", deployment]
-    where = where or str(release.folder(folder))
+    launcher = ["--control", root.url, *root.driver_arguments(), "--stream", stream, "--deployment", deployment]
     if "://" in where:
         launcher += ["--storage", release.storage, "--release", release.hash]
     return Job(
@@ -28,7 +29,7 @@ def job_of(stream: str, control: str, folder: Path, deployment: str, release: Re
         deployment=deployment,
         app_name=f"{stream} {release.version} [{deployment}]",
         release_dir=where,
-        stream_folder=str(folder),
+        stream_folder="" if folder is None else str(folder),
         arguments=(*launcher, "--", release.application, *release.arguments),
         py_files=release.py_files,
         conf=release.conf,

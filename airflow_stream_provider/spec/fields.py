@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from airflow_stream_provider.control.root import local_folder
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import check_stream_name, check_version
 from airflow_stream_provider.releases.address import Storage
+from airflow_stream_provider.spec.control_url import check_control_url
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
@@ -90,5 +90,5 @@ Word = Annotated[str, BeforeValidator(_words)]
 VariableName = Annotated[str, AfterValidator(as_sentence(check_variable))]
 StreamName = Annotated[Text, AfterValidator(as_sentence(check_stream_name))]
 Version = Annotated[Text, AfterValidator(as_sentence(check_version))]
-ControlUrl = Annotated[Text, AfterValidator(as_sentence(local_folder))]
+ControlUrl = Annotated[Text, AfterValidator(as_sentence(check_control_url))]
 StorageUrl = Annotated[Text, AfterValidator(as_sentence(Storage.parse))]

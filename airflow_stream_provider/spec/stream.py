@@ -27,6 +27,7 @@ from airflow_stream_provider.lag.limits import BAD, LagLimits
 from airflow_stream_provider.lag.report import Alarm, Ceilings, Verdict
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.releases.address import Storage
+from airflow_stream_provider.spec.control_url import TopicAddress
 from airflow_stream_provider.spec.fields import (
     ControlUrl,
     Count,
@@ -172,7 +173,8 @@ class StreamSpec(_Part):
     """A stream as its YAML describes it.
 
     `cluster` and `kafka` are Airflow connection ids; `control` is the URL of the control folder, which Airflow and all
-    drivers mount. `storage` is the URL of where releases are stored, unset = in the control folder, and
+    drivers mount, or of the control logs in Kafka. `storage` is the URL of where releases are stored, unset = in the
+    control folder (one in Kafka has none: it must be set), and
     `storage_connection` the Airflow connection with its credentials, unset = those of Airflow's environment.
     `application` and `py_files` lie in `root`, the folder that holds the folder of the YAML files, where
     relative paths start: with `dags/streams/orders.yaml`, `apps/orders.py` is `dags/apps/orders.py`. `offsets_group`: a
@@ -215,6 +217,15 @@ class StreamSpec(_Part):
     @classmethod
     def _no_secrets_in_arguments(cls, arguments: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(as_sentence(refuse_secret_arguments)(arguments))
+
+    @model_validator(mode="after")
+    def _releases_have_a_place(self) -> Self:
+        if self.storage is None and TopicAddress.parse(self.control) is not None:
+            raise ValueError(
+                "control is in Kafka, and storage is not set: releases need a place. Set it, such as "
+                "s3a://bucket/prefix, or file:///a/folder that Airflow and all drivers mount; see docs/storage.md."
+            )
+        return self
 
     @model_validator(mode="after")
     def _the_connection_is_used(self) -> Self:

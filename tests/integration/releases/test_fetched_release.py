@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.clusters import Cluster, ClusterConnection, DriverState, Job, open_cluster
-from airflow_stream_provider.control import ControlLog, make_root, open_log
+from airflow_stream_provider.control import ControlLog, FilesRoot, make_root, open_log
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.control.releases import make_release
 from airflow_stream_provider.hooks.submit import job_of
@@ -68,7 +68,7 @@ class Fetching:
         fields = {"release": release.to_json(), "policy": Policy(rehearse_batches=0).to_json()}
         self.log.append(make_record("declared", "test", deployment=deployment, **fields), self.log.refresh().seq)
         folder = folder_of(self.log)
-        job = job_of("orders", self.url, folder, deployment, release, address_of(release, "orders", folder))
+        job = job_of(FilesRoot(self.url), "orders", folder, deployment, release, address_of(release, "orders", folder))
         return replace(job, conf={**job.conf, **conf})
 
     def told(self, cluster: Cluster, submission: str, deployment: str) -> str:

@@ -29,6 +29,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.saved_state import load
 from airflow_stream_provider.planning.condition import Needs
 from devstack.checkpoint_trees import commit, kafka, new, plan
+from devstack.control_folder import folder_of
 from tests.support.lag_reports import partition, report
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import (
@@ -259,7 +260,7 @@ def test_airflow_saves_the_state_and_does_without_when_it_cannot(
 ) -> None:
     monkeypatch.setattr(log, "SAVE_EVERY", 4)
     write(hook.control_log, *STARTED)
-    saved = hook.folder / "state.jsonl"
+    saved = folder_of(hook.control_log) / "state.jsonl"
     saved.mkdir()  # so that it cannot be replaced
     assert hook.append("retired", "me", 3, deployment=OLD_DEPLOYMENT, reason="why")
     saved.rmdir()
@@ -269,7 +270,7 @@ def test_airflow_saves_the_state_and_does_without_when_it_cannot(
 
 def test_a_look_at_another_log_than_before_is_an_error(hook: StreamHook) -> None:
     write(hook.control_log, *RUNNING)
-    (hook.folder / "log" / f"{len(RUNNING):020d}.json").unlink()
+    (folder_of(hook.control_log) / "log" / f"{len(RUNNING):020d}.json").unlink()
     with pytest.raises(ControlLogReplaced):
         hook.observe()
 

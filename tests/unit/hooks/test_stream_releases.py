@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.clusters import FoundDrivers
+from airflow_stream_provider.control import FilesRoot
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.hooks.submit import job_of
 from airflow_stream_provider.lifecycle.errors import (
@@ -22,6 +23,7 @@ from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.releases.open_place import address_of
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
+from devstack.control_folder import folder_of
 from tests.support.control_root import published
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import (
@@ -56,7 +58,7 @@ def test_a_release_is_published_and_declared_when_there_is_room(
     assert hook.declare(release, NEW_DEPLOYMENT, "why", "me", 0)
     (declared,) = hook.control_log.records()
     found = hook.control_log.refresh().deployments[NEW_DEPLOYMENT]
-    assert (found.release.folder(hook.folder) / "a.py").read_text() == "x = 1\n"
+    assert (found.release.folder(folder_of(hook.control_log)) / "a.py").read_text() == "x = 1\n"
     assert (found.policy.changed_checkpoints, declared["reason"], declared.by) == (("/old",), "why", "me")
     assert hook.publish(release) == found.release, "the same contents are the same release"
 
@@ -73,10 +75,10 @@ def test_environment_is_published_and_submitted(hook: StreamHook, cluster: Notin
 def test_a_release_that_cannot_be_used_is_not_published(hook: StreamHook, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="There is no file"):
         hook.declare(requested_release(tmp_path, application="none.py"), NEW_DEPLOYMENT, "why", "me", 0)
-    assert list((hook.folder / "releases").iterdir()) == []
+    assert list((folder_of(hook.control_log) / "releases").iterdir()) == []
     with pytest.raises(SpecError, match="There is no file"):
         hook.publish(requested_release(tmp_path, application="none.py"))
-    assert list((hook.folder / "releases").iterdir()) == []
+    assert list((folder_of(hook.control_log) / "releases").iterdir()) == []
 
 
 def test_a_submission_is_recorded(hook: StreamHook, cluster: NotingCluster) -> None:
@@ -89,7 +91,7 @@ def test_a_submission_is_recorded(hook: StreamHook, cluster: NotingCluster) -> N
 def test_a_release_that_was_changed_is_not_submitted(hook: StreamHook, cluster: NotingCluster) -> None:
     declared = published(hook.control_log, OLD_DEPLOYMENT)
     write(hook.control_log, declared)
-    folder = hook.folder / "releases" / declared["release"]["hash"]
+    folder = folder_of(hook.control_log) / "releases" / declared["release"]["hash"]
     folder.chmod(0o770)
     (folder / "argparse.py").write_text("")
     with pytest.raises(StreamError, match=r"argparse\.py does not belong there"):
@@ -107,10 +109,10 @@ def test_a_release_in_a_storage_is_found_again_when_the_storage_has_changed(
     assert release.storage == (tmp_path / "storage").as_uri()
     folder = tmp_path / "storage" / "orders" / "releases" / release.hash
     assert (folder / "a.py").is_file()
-    assert not any((hook.folder / "releases").iterdir())
+    assert not any((folder_of(hook.control_log) / "releases").iterdir())
     assert hook.submit(OLD_DEPLOYMENT, "me", first=True)  # by a hook whose YAML names no storage any more
     assert cluster.jobs[0].release_dir == str(folder)
-    assert cluster.jobs[0].stream_folder == str(hook.folder)
+    assert cluster.jobs[0].stream_folder == str(folder_of(hook.control_log))
     assert "--storage" not in cluster.jobs[0].arguments
     os.utime(folder, times=(0, 0))
     old.clean_up()
@@ -120,7 +122,7 @@ def test_a_release_in_a_storage_is_found_again_when_the_storage_has_changed(
 def test_a_driver_is_told_where_to_fetch_its_release() -> None:
     release = Release("1", "a" * 64, application="a.py", storage="s3a://bucket/team")
     folder = Path("/c/orders")
-    job = job_of("orders", "file:///c", folder, "orders-1", release, address_of(release, "orders", folder))
+    job = job_of(FilesRoot("file:///c"), "orders", folder, "orders-1", release, address_of(release, "orders", folder))
     assert job.launcher == f"s3a://bucket/team/orders/releases/{'a' * 64}/launcher.py"
     assert job.files == ()
     assert job.arguments[6:] == ("--storage", "s3a://bucket/team", "--release", "a" * 64, "--", "a.py")
@@ -128,11 +130,11 @@ def test_a_driver_is_told_where_to_fetch_its_release() -> None:
 
 def test_the_folder_is_cleaned_up_and_a_failure_is_no_error(hook: StreamHook, tmp_path: Path) -> None:
     hook.control_log.beat(OLD, Heartbeat())
-    beat = hook.folder / "heartbeats" / f"{OLD}.json"
+    beat = folder_of(hook.control_log) / "heartbeats" / f"{OLD}.json"
     os.utime(beat, times=(0, 0))
     hook.clean_up()
     assert not beat.exists()
-    hook.folder.rename(tmp_path / "unmounted")
+    folder_of(hook.control_log).rename(tmp_path / "unmounted")
     hook.clean_up()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.clusters import FoundDrivers, Job, SubmitUnclear
-from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.control import ControlLog, FilesRoot, open_log
 from airflow_stream_provider.hooks.submit import job_of, submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -20,7 +20,7 @@ from tests.support.story import OLD, OLD_DEPLOYMENT, STARTED, record, retired, s
 
 HASH = "abc0" * 16
 RELEASE = Release("2.1", HASH, "app.py", ("--from", "x y"), ("lib.zip",), {"spark.cores.max": "2"})
-JOB = job_of("orders", "file:///c", Path("/c/orders"), OLD_DEPLOYMENT, RELEASE)
+JOB = job_of(FilesRoot("file:///c"), "orders", Path("/c/orders"), OLD_DEPLOYMENT, RELEASE, f"/c/orders/releases/{HASH}")
 
 
 @pytest.fixture

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.releases.address import Storage
+from airflow_stream_provider.releases.open_place import address_of, open_place
 from airflow_stream_provider.spec.stream import load_spec
 
 GOOD = """\
@@ -29,6 +32,24 @@ def write(folder: Path, *lines: str) -> Path:
 def test_without_storage_releases_are_in_the_control_folder(tmp_path: Path) -> None:
     spec = load_spec(write(tmp_path))
     assert (spec.storage, spec.storage_connection) == (None, None)
+
+
+def test_a_control_log_in_kafka_needs_a_storage_beside_it(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_text(re.sub("^control:.*$", "control: kafka://kafka_default/streams", path.read_text(), flags=re.M))
+    with pytest.raises(SpecError, match="control is in Kafka, and storage is not set: releases need a place"):
+        load_spec(path)
+    path.write_text(f"{path.read_text()}storage: file:///data/releases\n")
+    assert load_spec(path).control == "kafka://kafka_default/streams"
+
+
+def test_a_release_without_storage_has_no_place_beside_a_control_log_in_kafka() -> None:
+    for find in (
+        lambda: address_of(Release("1", "a" * 64, application="a.py"), "orders", None),
+        lambda: open_place("", None, "orders", None),
+    ):
+        with pytest.raises(SpecError, match="is in Kafka, and `storage` is not set"):
+            find()
 
 
 def test_a_folder_of_its_own_is_read(tmp_path: Path) -> None:

@@ -1,0 +1,48 @@
+"""One control root of a URL for a whole process, with the connection as it was read last."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from airflow_stream_provider.control import FilesRoot
+from airflow_stream_provider.hooks.control import acontrol_root, control_root
+from airflow_stream_provider.kafka.control_root import TopicRoot
+from airflow_stream_provider.lifecycle.errors import SpecError
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"bootstrap.servers": "127.0.0.1:1"}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_HERE", json.dumps({"conn_type": "kafka", "extra": extra}))
+
+
+def test_a_folder_needs_no_connection() -> None:
+    assert isinstance(control_root("file:///data/streams"), FilesRoot)
+
+
+@pytest.mark.usefixtures("connection")
+def test_all_of_a_process_share_the_root_of_a_url() -> None:
+    url = "kafka://kafka_here/streams"
+    found = control_root(url)
+    assert isinstance(found, TopicRoot)
+    assert control_root(url) is found is asyncio.run(acontrol_root(url))
+    assert control_root("kafka://kafka_here/others") is not found
+    assert found.driver_arguments() == ("--brokers", "127.0.0.1:1")
+
+
+def test_a_connection_that_has_changed_is_taken_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    url, roots = "kafka://kafka_moves/streams", []
+    for port in (1, 2):
+        extra = {"bootstrap.servers": f"127.0.0.1:{port}"}
+        monkeypatch.setenv("AIRFLOW_CONN_KAFKA_MOVES", json.dumps({"conn_type": "kafka", "extra": extra}))
+        roots.append(asyncio.run(acontrol_root(url)))
+    assert roots[0] is not roots[1]
+    assert control_root(url) is roots[1]
+
+
+def test_a_missing_connection_is_named() -> None:
+    with pytest.raises(SpecError, match="'nowhere'"):
+        control_root("kafka://nowhere/streams")
