@@ -36,6 +36,7 @@ WATCH_SECONDS = 5.0
 @suppress_logs_and_warning
 def init(args: Namespace) -> None:
     """Make a control root."""
+    _read_connections()
     try:
         made = control_root(args.control).make()
     except StreamError as error:
@@ -46,8 +47,7 @@ def init(args: Namespace) -> None:
 @suppress_logs_and_warning
 def lag(args: Namespace) -> NoReturn:
     """Measure the lag of a stream, once or until Ctrl-C."""
-    # Connections may live in the database, as for `airflow connections test`.
-    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
+    _read_connections()
     spec = _spec(args)
     looks = _looks(spec, again=args.watch)
     code = Code.UNKNOWN
@@ -69,6 +69,7 @@ def lag(args: Namespace) -> NoReturn:
 @suppress_logs_and_warning
 def status(args: Namespace) -> NoReturn:
     """Show all streams: what runs, and the last sample of their watch."""
+    _read_connections()
     try:
         lines = [status_of(spec) for spec in load_specs(_folder(args))]
     except SpecError as error:
@@ -83,6 +84,7 @@ def status(args: Namespace) -> NoReturn:
 @suppress_logs_and_warning
 def history(args: Namespace) -> NoReturn:
     """Show the last samples of a stream's watch."""
+    _read_connections()
     spec = _spec(args)
     try:
         samples = read(control_root(spec.control).samples(spec.name))[-args.last :]
@@ -117,6 +119,11 @@ def _to_json(spec: StreamSpec, look: LagLook) -> dict[str, Any]:
     judgement = look.judge(limits)
     found = summary(look.report, limits.ceilings) if look.report else {"verdict": GroupVerdict.UNKNOWN.value}
     return {"stream": spec.name, "health": judgement.health.value, "reasons": list(judgement.reasons), **found}
+
+
+def _read_connections() -> None:
+    # They may live in the database, as for `airflow connections test`.
+    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
 
 
 def _folder(args: Namespace) -> Path:

@@ -41,7 +41,7 @@ class LagReader:
     def __init__(self, client: KafkaClient, roots: Roots) -> None:
         self._client = client
         self._roots = roots
-        self._logs: dict[LagTarget, ControlLog] = {}
+        self._logs: dict[LagTarget, tuple[ControlRoot, ControlLog]] = {}
         self._reads: GuardedReads[LagTarget, Sequence[Committed]] = GuardedReads()
 
     def read(self, targets: Mapping[LagTarget, Moments]) -> dict[LagTarget, LagReport | StreamError]:
@@ -72,10 +72,11 @@ class LagReader:
     ) -> Sequence[CommittedOffsets]:
         if target.group:
             return [GroupOffsets(self._client, target.group, offsets)]
-        log = self._logs.get(target)
-        if log is None:
-            store = self._roots(target.control).store(target.stream)
-            log = self._logs[target] = ControlLog(store, target.stream)
+        root = self._roots(target.control)
+        known, log = self._logs.get(target, (None, None))
+        if log is None or known is not root:  # another one: its connection was changed
+            log = ControlLog(root.store(target.stream), target.stream)
+            self._logs[target] = root, log
         state = log.refresh()
         beat = log.heartbeat(state.last_holder) if state.last_holder else None
         beats = {} if beat is None or state.last_holder is None else {state.last_holder: beat}

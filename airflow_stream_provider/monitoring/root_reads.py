@@ -9,7 +9,7 @@ from typing import Any
 from airflow_stream_provider.control.store import ControlRoot
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.lag.guarded_reads import GuardedReads, NotReached, ReadHangs
-from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable
+from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, StreamError
 from airflow_stream_provider.monitoring.stream_reading import Reading, read_stream
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -33,7 +33,12 @@ class RootReads:
 
     def __init__(self, url: str, specs: Sequence[StreamSpec]) -> None:
         self.url = url
-        self._root = control_root(url)
+        # Here, in the thread that may read Airflow's connections.
+        self._root: ControlRoot | StreamError
+        try:
+            self._root = control_root(url)
+        except StreamError as error:
+            self._root = error
         self.specs = specs
         # Why nothing of the root can be read; empty: it can.
         self.problem = ""
@@ -49,14 +54,21 @@ class RootReads:
 
     def read(self) -> None:
         """Read all streams."""
-        known = self._reads.run({"": partial(_open, self._root)}, EACH_SECONDS)[""]
-        if isinstance(known, Exception):
-            self.problem = str(known)
-            self.found = {spec.name: known for spec in self.specs}
+        root = self._root
+        if isinstance(root, StreamError):
+            self._fail(root)
             return
-        calls = {spec.name: partial(read_stream, spec, self._root, known) for spec in self.specs}
+        known = self._reads.run({"": partial(_open, root)}, EACH_SECONDS)[""]
+        if isinstance(known, Exception):
+            self._fail(known)
+            return
+        calls = {spec.name: partial(read_stream, spec, root, known) for spec in self.specs}
         self.found = self._reads.run(calls, READ_SECONDS, EACH_SECONDS)
         self._judge("read", self.found)
+
+    def _fail(self, error: Exception) -> None:
+        self.problem = str(error)
+        self.found = {spec.name: error for spec in self.specs}
 
     def each(self, calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
         """Call these, each by the name of its stream, in threads; return what they returned or raised."""

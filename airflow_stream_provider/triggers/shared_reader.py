@@ -7,7 +7,7 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -122,9 +122,10 @@ class SharedReader:
         began = time.time()
         try:
             extra = {} if self._client is not None else await akafka_extra(self.kafka)
-            for control in {target.control for target in targets if target.control}:
-                await acontrol_root(control)
-            return await loop.run_in_executor(self._thread, self._read, targets, extra)
+            refused = await _refused({target.control for target in targets if target.control})
+            readable = {target: moments for target, moments in targets.items() if target.control not in refused}
+            found = await loop.run_in_executor(self._thread, self._read, readable, extra) if readable else {}
+            return {target: found.get(target) or LagLook.failed(refused[target.control], began) for target in targets}
         except SpecError:
             raise
         except StreamError as error:
@@ -186,3 +187,14 @@ async def next_tick(interval: float, deadline: float = math.inf) -> float:
     tick = min(now - now % interval + interval, deadline)
     await asyncio.sleep(tick - now)
     return tick
+
+
+async def _refused(controls: Iterable[str]) -> dict[str, StreamError]:
+    """Read the connections of control logs; return what is wrong with one by its URL: others are not to suffer."""
+    found = {}
+    for control in controls:
+        try:
+            await acontrol_root(control)
+        except StreamError as error:
+            found[control] = error
+    return found

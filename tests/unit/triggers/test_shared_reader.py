@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -193,3 +194,23 @@ def test_a_kept_look_is_given_only_to_those_who_ask_nothing_more_of_it(kafka: Wa
             return [exact is first, again is exact, await found.look(target(), 0.0, Moments()) is exact]
 
     assert asyncio.run(looks()) == [False, True, True]
+
+
+def test_a_control_root_whose_connection_is_missing_is_a_problem_of_its_streams_alone(
+    kafka: WatchedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def opened(control: str) -> None:
+        if control == "kafka://nowhere/streams":
+            raise SpecError("There is no connection 'nowhere'.")
+
+    monkeypatch.setattr(sharing, "acontrol_root", opened)
+    moved = replace(target("moved"), control="kafka://nowhere/streams")
+
+    async def watched() -> list[LagLook]:
+        async with shared_reader("kafka_default") as found:
+            return list(await asyncio.gather(*(found.look(each, ALWAYS, Moments()) for each in (moved, target()))))
+
+    refused, well = asyncio.run(watched())
+    assert refused.problem == "There is no connection 'nowhere'."
+    assert well.report is not None
+    assert [len(targets) for targets in kafka.reads] == [1]
