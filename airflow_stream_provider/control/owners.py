@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from airflow_stream_provider.control.disk import make_folder, read_file, sync_folder, unavailable, write_new
-from airflow_stream_provider.control.root import check_root, local_folder
+from airflow_stream_provider.control.root import check_root
 from airflow_stream_provider.lifecycle.errors import CheckpointError, Damaged
 
 FOLDER = ".owners"
@@ -41,7 +41,10 @@ class Owners(Protocol):
 
 
 class FileOwners:
-    """The claims in a control folder; implements `Owners`. Each is a file that is created exclusively."""
+    """The claims in a control folder; implements `Owners`. Each is a file that is created exclusively.
+
+    `topic_owners` has those in Kafka.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -103,12 +106,3 @@ class FileOwners:
 
     def _path(self, location: str) -> Path:
         return self._folder / f"{hashlib.sha256(location.encode()).hexdigest()}.json"
-
-
-def open_owners(url: str) -> Owners:
-    """Return the claims of a control store.
-
-    :param url: control URL.
-    :raises SpecError: the URL is not valid.
-    """
-    return FileOwners(local_folder(url))

@@ -87,5 +87,5 @@ class AnsweringStore:
         call.cancel()
         raise ControlUnavailable(
             f"The control log has not answered for {self._seconds:.0f} s.",
-            next_step="Check its file server. Nothing is lost: the drivers wait for it.",
+            next_step="Check its file server, or its brokers. Nothing is lost: the drivers wait for it.",
         )

@@ -56,12 +56,12 @@ def main(argv: Sequence[str], folder: Path) -> int:
     """
     options = _options(argv)
 
-    from airflow_stream_provider.control import open_log
     from airflow_stream_provider.control.releases import verify
     from airflow_stream_provider.lifecycle.errors import StreamError
+    from airflow_stream_provider.runtime.driver_control import open_control_log
     from airflow_stream_provider.runtime.other_drivers import OtherDrivers
 
-    log = open_log(options.control, options.stream)
+    log = open_control_log(options.control, options.stream, options.brokers)
     deployment = log.refresh().deployments.get(options.deployment)
     if deployment is None or deployment.ended:
         # A late relaunch of a deployment that has ended: import nothing, touch nothing (rule 9).
@@ -86,6 +86,7 @@ def main(argv: Sequence[str], folder: Path) -> int:
 def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="launcher.py")
     parser.add_argument("--control", required=True, help="control URL, such as file:///data/streams")
+    parser.add_argument("--brokers", default="", help="of a control log in Kafka: host:port,…")
     parser.add_argument("--stream", required=True)
     parser.add_argument("--deployment", required=True)
     parser.add_argument("--storage", default="", help="URL of the storage that the release is fetched from")
@@ -117,13 +118,13 @@ def _run(
     folder: Path,
 ) -> int:
     from airflow_stream_provider.checkpoint.location import reach
-    from airflow_stream_provider.control.owners import open_owners
     from airflow_stream_provider.runtime import driver_folders, hadoop_storage, ungated
     from airflow_stream_provider.runtime.agent import Agent
     from airflow_stream_provider.runtime.agent_thread import AgentThread
     from airflow_stream_provider.runtime.answering_store import AnsweringStore
     from airflow_stream_provider.runtime.consumer_group import ConsumerGroup
     from airflow_stream_provider.runtime.control_client import ControlClient
+    from airflow_stream_provider.runtime.driver_control import open_owners
     from airflow_stream_provider.runtime.driver_process import DriverProcess
     from airflow_stream_provider.runtime.gate import Gate
     from airflow_stream_provider.runtime.ownership import Ownership
@@ -136,7 +137,7 @@ def _run(
     # Six tries fit into a lease, and three into the half of it after which a holder pauses.
     log.store = AnsweringStore(log.store, policy.lease_seconds / 6)
     name = f"{options.stream} {release.version} [{options.deployment}]"
-    ownership = Ownership(options.stream, options.control, open_owners(options.control))
+    ownership = Ownership(options.stream, options.control, open_owners(options.control, options.brokers))
     process = DriverProcess(ownership, name, policy.lease_seconds)
     reach(hadoop_storage.storage())
     gate = Gate()

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from airflow_stream_provider.control import make_root
-from airflow_stream_provider.control.owners import open_owners
 from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
+from airflow_stream_provider.runtime.driver_control import open_owners
 from airflow_stream_provider.runtime.ownership import Ownership
 
 

@@ -29,10 +29,10 @@ from airflow_stream_provider.checkpoint import (
 from airflow_stream_provider.checkpoint.files import RemotePath
 from airflow_stream_provider.checkpoint.location import Storage, files_of, reach
 from airflow_stream_provider.checkpoint.owner import Owner, owner
-from airflow_stream_provider.control.owners import open_owners
 from airflow_stream_provider.lifecycle.errors import CheckpointError, SpecError
 from airflow_stream_provider.runtime import hadoop_files, hadoop_storage, jvm
 from airflow_stream_provider.runtime.boundary import stop_at_boundary
+from airflow_stream_provider.runtime.driver_control import open_owners
 from airflow_stream_provider.runtime.file_manager import SETTING, SWALLOWS, check_file_manager
 from airflow_stream_provider.runtime.hadoop_files import HadoopFiles
 from airflow_stream_provider.runtime.ownership import Ownership

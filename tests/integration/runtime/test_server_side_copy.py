@@ -22,10 +22,10 @@ from airflow_stream_provider.checkpoint import (
     remove_clones,
 )
 from airflow_stream_provider.checkpoint.location import reach
-from airflow_stream_provider.control.owners import open_owners
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 from airflow_stream_provider.runtime import hadoop_files, hadoop_storage
 from airflow_stream_provider.runtime.boundary import stop_at_boundary
+from airflow_stream_provider.runtime.driver_control import open_owners
 from airflow_stream_provider.runtime.ownership import Ownership
 from devstack import s3
 from tests.support.at_once import claim_at_once

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.control import make_root
-from airflow_stream_provider.control.owners import FileOwners, open_owners
-from airflow_stream_provider.lifecycle.errors import CheckpointError, ControlUnavailable, SpecError
+from airflow_stream_provider.control.owners import FileOwners
+from airflow_stream_provider.lifecycle.errors import CheckpointError, ControlUnavailable
 
 PLACE = "hdfs://nn:9820/a"
 
@@ -53,8 +53,3 @@ def test_a_folder_that_is_not_mounted_has_no_claims_and_takes_none(tmp_path: Pat
         away.owner(PLACE)
     with pytest.raises(ControlUnavailable):
         away.claim(PLACE, "orders")
-
-
-def test_a_control_url_that_is_none_is_refused() -> None:
-    with pytest.raises(SpecError):
-        open_owners("s3://bucket/control")

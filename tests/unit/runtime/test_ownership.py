@@ -12,8 +12,9 @@ import pytest
 from airflow_stream_provider.checkpoint.files import RemotePath
 from airflow_stream_provider.checkpoint.location import Storage, reach
 from airflow_stream_provider.control import make_root
-from airflow_stream_provider.control.owners import FileOwners, open_owners
+from airflow_stream_provider.control.owners import FileOwners
 from airflow_stream_provider.lifecycle.errors import CheckpointError, ControlUnavailable
+from airflow_stream_provider.runtime.driver_control import open_owners
 from airflow_stream_provider.runtime.ownership import Ownership
 
 PLACE = "s3a://bucket/cp"

@@ -1,0 +1,109 @@
+"""Real drivers whose control log is in a topic of a real broker: deploy, hand over, outage, roll back, stop."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.kafka.control_root import TopicRoot
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.state import StreamPhase
+from airflow_stream_provider.runtime.driver_control import PROPERTIES
+from devstack.drivers import HandRunStream, hand_run_stream, wait_for
+from devstack.jars import fetch, spark_connector
+from devstack.kafka_cluster import KafkaCluster
+from devstack.spark import bundled_spark
+from tests.support.one_broker import kafka
+from tests.support.orders_files import Orders
+
+__all__ = ["kafka"]
+_numbers = itertools.count(1)
+APP = Path(__file__).parents[2] / "support" / "app_orders_files.py"
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[Orders]:
+    written = Orders(tmp_path)
+    yield written
+    written.dry()
+
+
+@pytest.fixture
+def stream(tmp_path: Path, kafka: KafkaCluster) -> Iterator[HandRunStream]:
+    prefix = f"streams-{next(_numbers)}"
+    root = TopicRoot(f"kafka://kafka_test/{prefix}", "kafka_test", {"bootstrap.servers": kafka.servers}, prefix)
+    with hand_run_stream(tmp_path, root) as found:
+        jars = fetch(spark_connector(bundled_spark()))
+        found.spark_conf["spark.driver.extraClassPath"] = ":".join(map(str, sorted(jars.glob("*.jar"))))
+        yield found
+    for record in found.log.records():  # shown when the test fails
+        print(record)
+    for driver in found.drivers:
+        print(f"----- {driver.deployment}\n{driver.log()[-6000:]}")
+
+
+def test_a_stream_is_handed_over_through_kafka_outlives_its_outage_and_is_stopped(
+    stream: HandRunStream, orders: Orders, kafka: KafkaCluster
+) -> None:
+    orders.flow()
+    first = stream.deploy("orders-1", APP, str(orders.root))
+    one = stream.standby("orders-1")
+    stream.hand_over(one)
+    wait_for("the first orders", lambda: len(orders.delivered()) > 50)
+    second = stream.deploy("orders-2", APP, str(orders.root))
+    two = stream.standby("orders-2")
+    stream.hand_over(two)
+    before = len(orders.delivered())
+    wait_for("orders by the second", lambda: len(orders.delivered()) > before + 50)
+
+    kafka.stop(1)
+    before = len(orders.delivered())
+    wait_for("orders while the control log is away", lambda: len(orders.delivered()) > before)
+    kafka.start(1)
+    seen = wait_for("a heartbeat that can be read", lambda: _counter(stream, two))
+    wait_for("one after it", lambda: _counter(stream, two) > int(str(seen)))
+
+    stream.hand_over(one)
+    orders.dry()
+    orders.check()
+    stream.request(None)
+    wait_for("the stop", lambda: stream.state.phase is StreamPhase.STOPPED)
+    assert [r["boundary"] for r in stream.records("released")] == ["completed"] * 3
+    assert [r["epoch"] for r in stream.records("acquired")] == [1, 2, 3]
+    for deployment in ("orders-1", "orders-2"):
+        stream.append("retired", deployment=deployment, reason="test")
+    assert (first.exit_code(), second.exit_code()) == (0, 0)
+    orders.check()  # nothing came after the stop
+
+
+def test_what_the_drivers_own_file_says_goes_before_what_airflow_says(
+    stream: HandRunStream, orders: Orders, kafka: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "control.properties"
+    own.write_text(f"# of this machine\nbootstrap.servers = {kafka.servers}\nclient.id=a-driver-of-this-machine\n")
+    monkeypatch.setenv(PROPERTIES, str(own))
+    monkeypatch.setattr(stream.control, "driver_arguments", lambda: ("--brokers", "127.0.0.1:1"))
+    orders.write()
+    driver = stream.deploy("orders-1", APP, str(orders.root))
+    stream.standby("orders-1")
+    assert "clientId=a-driver-of-this-machine" in driver.log()
+
+
+def test_a_file_of_settings_that_is_missing_is_named(
+    stream: HandRunStream, orders: Orders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PROPERTIES, str(tmp_path / "nowhere.properties"))
+    driver = stream.deploy("orders-1", APP, str(orders.root))
+    assert driver.exit_code() != 0
+    assert "nowhere.properties, which cannot be read on the driver's machine: FileNotFoundError." in driver.log()
+
+
+def _counter(stream: HandRunStream, incarnation: str) -> int:
+    with contextlib.suppress(ControlUnavailable):
+        beat = stream.log.heartbeat(incarnation)
+        return beat.counter if beat else 0
+    return 0
