@@ -1,4 +1,4 @@
-"""Kafka's command line tools, as its distribution has them in `bin`, to run the commands of an audit."""
+"""Kafka's command line tools, as its distribution has them in `bin`, to run commands of an audit and of the docs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from devstack.processes import java
 
 MAINS = {
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-reassign-partitions.sh": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",

@@ -1,0 +1,119 @@
+"""The stream of docs/control.md: its commands, connection and YAML work on a real Kafka, up to the submission."""
+
+from __future__ import annotations
+
+import json
+import re
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.cli.commands import init
+from airflow_stream_provider.control.topic_owners import TopicOwners
+from airflow_stream_provider.hooks import stream as hooks
+from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.kafka.control_root import TopicRoot
+from airflow_stream_provider.kafka.control_topic import KafkaTopic
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.monitoring.root_reads import RootReads
+from airflow_stream_provider.monitoring.samples import LagSample
+from airflow_stream_provider.monitoring.stream_reading import Reading, clean_up, keep
+from airflow_stream_provider.planning.condition import Needs
+from airflow_stream_provider.spec.requested_release import RequestedRelease
+from airflow_stream_provider.spec.stream import StreamSpec, load_spec
+from devstack.kafka_cluster import KafkaCluster
+from devstack.kafka_tools import KafkaTools
+from tests.support.noting_cluster import NotingCluster
+from tests.support.one_broker import kafka
+
+__all__ = ["kafka"]
+PAGE = (Path(__file__).parents[3] / "docs" / "control.md").read_text()
+DEPLOYMENT = "payments-1-aaaa"
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, kafka: KafkaCluster) -> NotingCluster:
+    """The cluster of the page's stream; its other connection is made as the page says, to the test's broker."""
+    found = NotingCluster()
+    (made,) = re.findall(r"airflow connections add (\w+) --conn-type kafka --conn-extra '(.*)'$", PAGE, re.M)
+    extra = dict.fromkeys(json.loads(made[1]), kafka.servers)
+    monkeypatch.setenv(f"AIRFLOW_CONN_{made[0].upper()}", json.dumps({"conn_type": "kafka", "extra": extra}))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", "spark://master")
+    monkeypatch.setattr(hooks, "open_cluster", lambda connection: found)
+    return found
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> StreamSpec:
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.M | re.S)
+    for folder in ("streams", "apps", "releases"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "apps" / "orders.py").write_text("x = 1\n")
+    path = tmp_path / "streams" / "payments.yaml"
+    path.write_text(text.replace("/data/releases", str(tmp_path / "releases")))
+    return load_spec(path)
+
+
+def test_the_stream_of_the_page_is_deployed_watched_and_cleaned_up(
+    cluster: NotingCluster, spec: StreamSpec, kafka: KafkaCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ControlUnavailable, match="is not a control root") as refused:
+        StreamHook.of(spec).create()
+    (command,) = re.findall(r"^airflow streams init (\S+)$", PAGE, re.M)
+    assert command in str(refused.value)
+    for says in ("is now a control root", "is already a control root"):
+        init(Namespace(control=command, verbose=False))
+        assert says in capsys.readouterr().out
+
+    hook = StreamHook.of(spec)
+    assert isinstance(hook.root, TopicRoot)
+    assert (hook.exists(), hook.folder) == (False, None)
+    hook.create()
+    assert hook.exists()
+    requested = RequestedRelease.of(spec, None, None, None, [])
+    assert hook.declare(requested, DEPLOYMENT, "why", "me", 0)
+    assert hook.submit(DEPLOYMENT, "me", first=True)
+    (job,) = cluster.jobs
+    assert job.arguments[:4] == ("--control", spec.control, "--brokers", kafka.servers)
+    assert job.stream_folder == ""
+    assert job.release_dir.startswith(str(tmp_path / "releases" / "payments" / "releases"))
+    assert (Path(job.release_dir) / "orders.py").read_text() == "x = 1\n"
+    assert job.environment == {"STREAM_CONTROL_PROPERTIES": "/etc/streams/control.properties"}
+    seen = StreamHook(**hook.address).observe(Needs())
+    assert seen.state.deployments[DEPLOYMENT].submission == cluster.did[0][1]
+
+    reads = RootReads(spec.control, [spec])
+    reads.read()
+    assert reads.problem == ""
+    reading = reads.found["payments"]
+    assert isinstance(reading, Reading)
+    keep(reading, LagSample(1.0), None, ())
+    clean_up(reading)
+    reads = RootReads(spec.control, [spec])
+    reads.read()
+    again = reads.found["payments"]
+    assert isinstance(again, Reading)
+    assert again.before == LagSample(1.0)
+
+
+def test_a_connection_that_is_missing_is_a_problem_of_its_own_root(spec: StreamSpec) -> None:
+    reads = RootReads("kafka://nowhere/streams", [spec])
+    reads.read()
+    assert "'nowhere' cannot be read" in reads.problem
+    assert list(reads.found) == ["payments"]
+
+
+def test_a_claim_is_removed_as_the_page_says(kafka: KafkaCluster, tmp_path: Path) -> None:
+    root = TopicRoot("kafka://k/claims", "k", {"bootstrap.servers": kafka.servers}, "claims")
+    root.make()
+    owners = TopicOwners(lambda: KafkaTopic(root._client, "k", "claims._root"))
+    owners.claim("hdfs://nn/a", "orders")
+    (key,) = re.findall(r"owner/\S+", owners.kept_in("hdfs://nn/a"))
+    (command,) = re.findall(r"^(printf 'KEY.*\n.*)$", PAGE, re.M)
+    for said, here in (("KEY", key), ("k1:9092", kafka.servers), ("streams._root", "claims._root")):
+        assert said in command
+        command = command.replace(said, here)
+    KafkaTools(tmp_path / "bin").run(command)
+    assert owners.owner("hdfs://nn/a") is None
+    assert owners.claim("hdfs://nn/a", "payments") == "payments"
