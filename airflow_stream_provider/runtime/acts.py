@@ -293,17 +293,18 @@ class Acts:
         self.running = False
         # Once it has let go, another driver may commit; then it has said in `released` what it had committed.
         holds = self._control.state.holder == self._incarnation
-        committed = self._has_committed() if holds else self._heartbeat.committed
-        fields = {
+        fields: dict[str, Any] = {
             "boundary": boundary.value,
             "deployment": self._deployment,
             "incarnation": self._incarnation,
             "reason": reason,
             "error": f"{type(error).__name__}: {message_of(error)}",
-            # A warm driver may follow at once, before its machine sees the last commits.
-            "ends": described(ends),
-            "committed": committed,
         }
+        if ends:
+            # A warm driver may follow at once, before its machine sees the last commits.
+            fields["ends"] = described(ends)
+        if holds or self._heartbeat.started_at is not None:
+            fields["committed"] = self._has_committed() if holds else self._heartbeat.committed
 
         def build(state: StreamState) -> Record | None:
             deployment = state.deployments.get(self._deployment)

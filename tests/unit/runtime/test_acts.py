@@ -346,3 +346,19 @@ def test_one_that_has_let_go_does_not_take_the_commits_of_others_for_its_own() -
         driver.turn()
     driver.work()
     assert (driver.record().kind, driver.record()["committed"]) == ("failed", False)
+    # It has said in `released` where its queries stopped.
+    assert "ends" not in driver.record().fields
+
+
+@pytest.mark.parametrize(
+    ("who", "story", "end"),
+    [(OLD, STARTED[:2], refuse), (NEW, REQUESTED, fit_no_more)],
+    ids=["in its rehearsal", "when it is asked"],
+)
+def test_one_that_fails_before_its_first_hold_says_nothing_of_a_checkpoint(
+    who: str, story: list[Record], end: Callable[[FakeDriver], None]
+) -> None:
+    driver = FakeDriver(who, story)
+    end(driver)
+    assert driver.record().kind == "failed"
+    assert driver.record().fields.keys().isdisjoint({"ends", "committed"})
