@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -61,6 +62,12 @@ class ControlLog:
         # Whether it is known that no record was missing when the log was opened, and the last one of the saved state.
         self._whole = False
         self._known = 0
+
+    def another(self) -> ControlLog:
+        """Return a reader of this log for another thread, which goes on from what this one has read."""
+        other = copy(self)
+        other._damaged, other._recent = set(self._damaged), list(self._recent)
+        return other
 
     def records(self, from_seq: int = 1) -> list[Record]:
         """Return all records from a number on, oldest first, also those that are illegal or unreadable.

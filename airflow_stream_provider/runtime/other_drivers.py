@@ -14,10 +14,10 @@ ORPHAN_SECONDS = 10.0
 
 
 class OtherDrivers:
-    """The other drivers of one incarnation's stream; reads a control log of its own, in any thread."""
+    """The other drivers of one incarnation's stream; reads the log for itself, in any thread, on from where it is."""
 
     def __init__(self, log: ControlLog, incarnation: str) -> None:
-        self._log = ControlLog(log.store, log.stream)
+        self._log = log.another()
         self._me = incarnation
 
     def twin_lives(self) -> bool:

@@ -334,3 +334,13 @@ def test_what_a_release_is_made_of_is_written_as_it_is(log: ControlLog) -> None:
     """The driver checks its hash over these; a secret in them was refused before."""
     record = story.declared("a")
     assert log.append(record, 0)["release"] == record["release"]
+
+
+def test_another_reader_goes_on_from_here_and_by_itself(store: Faulty, log: ControlLog) -> None:
+    story.write(log, *story.PREPARED)
+    other = log.another()
+    store.asked.clear()
+    story.write(log, story.requested("up", story.NEW))
+    assert other.refresh() == log.state
+    assert other.history() == log.history()
+    assert min(store.asked) == len(story.PREPARED)

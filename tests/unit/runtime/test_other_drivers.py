@@ -22,6 +22,11 @@ class CountingStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.read_beats: list[str] = []
+        self.read_records: list[int] = []
+
+    def read(self, seq: int) -> bytes | None:
+        self.read_records.append(seq)
+        return super().read(seq)
 
     def heartbeat(self, incarnation: str) -> bytes | None:
         self.read_beats.append(incarnation)
@@ -85,6 +90,14 @@ def test_who_may_be_rehearsing(log: ControlLog, incarnation: str, end: Callable[
     with beating(log, incarnation):
         assert others.may_rehearse(incarnation) is rehearses
     assert not others.may_rehearse(incarnation), "its heart has stopped"
+
+
+def test_the_log_that_the_driver_has_folded_is_not_folded_again(log: ControlLog) -> None:
+    others = OtherDrivers(log, f"{NEW_DEPLOYMENT}.0000000f")
+    assert isinstance(log.store, CountingStore)
+    log.store.read_records.clear()
+    assert not others.may_rehearse(OLD)
+    assert min(log.store.read_records) == log.state.seq
 
 
 def test_a_twin_whose_heartbeat_is_damaged_at_first_is_seen(log: ControlLog, monkeypatch: pytest.MonkeyPatch) -> None:
