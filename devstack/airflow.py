@@ -10,6 +10,7 @@ import secrets
 import shutil
 import sqlite3
 import sys
+import tempfile
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -22,6 +23,7 @@ from devstack.ports import HOST, free_port
 from devstack.processes import Process, Processes, stop
 
 START_SECONDS = 300.0
+DATABASE = "airflow.db"  # in AIRFLOW_HOME
 PARALLELISM = 4
 USER = "admin"
 # --skip-serve-logs: these log servers would listen on all addresses, and the API server reads the files itself.
@@ -67,9 +69,7 @@ class Airflow:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, mode=0o700)
         self._write_settings()
-        # A migration takes as long as the start of all four processes, and its result is always the same.
-        empty = once(cache_folder() / "airflow" / version("apache-airflow-core"), self._migrate) / self._database.name
-        shutil.copy(empty, self._database)
+        shutil.copy(empty_database(self._processes), self._database)
         for part in PARTS:
             self.start_part(part)
         self.wait_healthy()
@@ -97,32 +97,11 @@ class Airflow:
     @property
     def environment(self) -> dict[str, str | None]:
         """Environment variables of all processes. None removes one that the shell has set for another Airflow."""
-        foreign = {name: None for name in os.environ if name.startswith(("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_"))}
-        return {
-            **foreign,
-            "AIRFLOW_HOME": str(self.folder),
-            # Airflow sets process titles. Without this it would overwrite the visible environment, and with it the
-            # mark of the stack.
-            "SPT_NOENV": "1",
-            **self._variables,
-        }
-
-    def _migrate(self, made: Path) -> None:
-        self._processes.run(
-            "airflow-db",
-            [sys.executable, "-m", "airflow", "db", "migrate"],
-            env=self.environment,
-            folder=self.folder,
-            seconds=START_SECONDS,
-        )
-        # With WAL, readers do not wait for the about eight writers. The setting is stored in the file.
-        with contextlib.closing(sqlite3.connect(self._database)) as connection:
-            connection.execute("PRAGMA journal_mode=WAL")
-        shutil.move(self._database, made)
+        return {**_environment(self.folder), **self._variables}
 
     @property
     def _database(self) -> Path:
-        return self.folder / "airflow.db"
+        return self.folder / DATABASE
 
     def _write_settings(self) -> None:
         passwords = self.folder / "passwords.json"
@@ -172,3 +151,42 @@ class Airflow:
         )
         with open(os.open(self.folder / "airflow.cfg", os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
             settings.write(file)
+
+
+def empty_database(processes: Processes) -> Path:
+    """Return the file of an SQLite database that `airflow db migrate` has made; copy it.
+
+    It is made once on this machine: that takes as long as the start of all four processes, and its result is always
+    the same.
+
+    :param processes: where the migration is run.
+    :raises StackError: it fails, or takes longer than 300 s.
+    """
+
+    def migrate(made: Path) -> None:
+        with tempfile.TemporaryDirectory() as home:
+            environment = {
+                **_environment(Path(home)),
+                "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+                "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
+            }
+            command = [sys.executable, "-m", "airflow", "db", "migrate"]
+            processes.run("airflow-db", command, env=environment, folder=made, seconds=START_SECONDS)
+            database = Path(home, DATABASE)
+            # With WAL, readers do not wait for the about eight writers. The setting is stored in the file.
+            with contextlib.closing(sqlite3.connect(database)) as connection:
+                connection.execute("PRAGMA journal_mode=WAL")
+            shutil.move(database, made)
+
+    return once(cache_folder() / "airflow" / version("apache-airflow-core"), migrate) / DATABASE
+
+
+def _environment(home: Path) -> dict[str, str | None]:
+    foreign = {name: None for name in os.environ if name.startswith(("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_"))}
+    return {
+        **foreign,
+        "AIRFLOW_HOME": str(home),
+        # Airflow sets process titles. Without this it would overwrite the visible environment, and with it the mark of
+        # the stack.
+        "SPT_NOENV": "1",
+    }

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from devstack.airflow import empty_database
+from devstack.processes import Processes
 from tests.support.airflow_world import Airflow, World
 
 ROOT = Path(__file__).parents[3]
@@ -25,7 +27,17 @@ globals().update(by_hand_dags(Path(__file__).parent / "streams"))
 
 
 @pytest.fixture(scope="session")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a migrated database, to be copied."""
+    processes = Processes(tmp_path_factory.mktemp("database"))
+    try:
+        return empty_database(processes)
+    finally:
+        processes.close()
+
+
+@pytest.fixture(scope="session")
+def airflow(tmp_path_factory: pytest.TempPathFactory, database: Path) -> Iterator[Airflow]:
     """An Airflow with an empty database and the three lines of DAG code that a user writes."""
     home = tmp_path_factory.mktemp("airflow")
     for name in ("streams", "apps"):
@@ -46,8 +58,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
         ),
         "PYTHONPATH": str(ROOT),
     }
-    migrate = [sys.executable, "-m", "airflow", "db", "migrate"]
-    subprocess.run(migrate, env=environment, check=True, capture_output=True, timeout=600)
+    shutil.copy(database, home)
     running = Airflow([sys.executable, "-m", "tests.integration.airflow.worker"], environment, home / "worker.log")
     try:
         yield running
