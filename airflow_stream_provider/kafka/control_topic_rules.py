@@ -11,6 +11,8 @@ What a topic must be, and why (measured on Kafka 4.1):
 - No tiered storage, which would delete from the brokers.
 - `LogAppendTime`: a writer whose clock is wrong is not refused.
 - `max.message.bytes` takes the largest saved state.
+- `compression.type` is ``uncompressed``: brokers may compress whatever they get, and Airflow's client reads no lz4,
+  snappy or zstd without further libraries.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ FIXED = {
     "cleanup.policy": "compact",
     "unclean.leader.election.enable": "false",
     "message.timestamp.type": "LogAppendTime",
+    "compression.type": "uncompressed",
 }
 SETTINGS = {
     **FIXED,

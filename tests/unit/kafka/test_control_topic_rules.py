@@ -56,6 +56,7 @@ def test_nothing_is_wrong(topic: TopicFacts) -> None:
         (setting(cleanup_policy="compact,delete"), SpecError, "has cleanup.policy=compact,delete"),
         (setting(unclean_leader_election_enable="true"), SpecError, "unclean.leader.election.enable=false$"),
         (setting(message_timestamp_type="CreateTime"), SpecError, "message.timestamp.type=LogAppendTime$"),
+        (setting(compression_type="zstd"), SpecError, "has compression.type=zstd.*compression.type=uncompressed$"),
         (setting(remote_storage_enable="true"), SpecError, "remote.storage.enable=false$"),
         (setting(max_message_bytes="1048588"), SpecError, "needs 17825792 or more"),
         (setting(min_insync_replicas="1"), SpecError, "min.insync.replicas=2$"),
