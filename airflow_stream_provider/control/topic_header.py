@@ -68,17 +68,17 @@ def from_header(message: Message, topic_id: str, stream: str) -> TopicIndex | No
             {read_to.seq: read_to.nonce},
             {str(key): _last(*place) for key, place in body["last"].items()},
         )
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):
+        known = [*offsets, *(last.offset for last in index.last.values())]
+        plausible = (
+            body["topic"] == topic_id
+            and index.next_offset <= message.offset
+            and 0 < len(offsets) == min(read_to.seq, RECORDS)
+            and all(sooner < later for sooner, later in zip(offsets, offsets[1:]))
+            and all(0 <= offset < index.next_offset for offset in known)
+            and all(key == SAMPLE or replaced_key(key.encode()) for key in index.last)
+        )
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         return None
-    known = [*offsets, *(last.offset for last in index.last.values())]
-    plausible = (
-        body["topic"] == topic_id
-        and index.next_offset <= message.offset
-        and 0 < len(offsets) == min(read_to.seq, RECORDS)
-        and all(sooner < later for sooner, later in zip(offsets, offsets[1:]))
-        and all(0 <= offset < index.next_offset for offset in known)
-        and all(key == SAMPLE or replaced_key(key.encode()) for key in index.last)
-    )
     return index if plausible else None
 
 

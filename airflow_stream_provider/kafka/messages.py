@@ -137,9 +137,11 @@ def _read(records: Any, asked: int) -> tuple[tuple[Message, ...], int]:
         behind = max(behind, batch.base_offset + batch.last_offset_delta + 1)
         if batch.is_control_batch:
             continue
-        found += [
-            Message(each.offset, each.key, each.value, dict(each.headers), each.timestamp / 1000)
-            for each in batch
-            if each.offset >= asked
-        ]
+        found += [_message(each) for each in batch if each.offset >= asked]
     return tuple(found), behind
+
+
+def _message(record: Any) -> Message:
+    # Kafka knows headers without a value, which no version of this package writes.
+    headers = {name: value or b"" for name, value in record.headers}
+    return Message(record.offset, record.key, record.value, headers, record.timestamp / 1000)

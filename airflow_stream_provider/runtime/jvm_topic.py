@@ -177,12 +177,13 @@ class JvmTopic:
         Each takes py4j a millisecond, and a poll returns hundreds.
         """
         messages: list[Message] = []
-        each = polled.iterator()
-        while each.hasNext():
+        left = polled.iterator()
+        while left.hasNext():
             if size <= 0:
                 return tuple(messages), False
-            found = each.next()
-            headers = {header.key(): bytes(header.value()) for header in found.headers().toArray()}
+            found = left.next()
+            # Kafka knows headers without a value, which no version of this package writes.
+            headers = {each.key(): bytes(each.value() or b"") for each in found.headers().toArray()}
             key, value = found.key(), found.value()
             message = Message(
                 int(found.offset()),

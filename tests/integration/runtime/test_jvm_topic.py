@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from kafka import TopicPartition
 
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.control.topic_header import from_header
+from airflow_stream_provider.control.topic_header import INDEX, from_header
+from airflow_stream_provider.control.topic_index import COUNT, READ_TO
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.control_topic import KafkaTopic
@@ -61,6 +63,10 @@ def test_a_driver_and_airflow_open_a_long_log_by_each_others_index(
     index = from_header(last, known.topic_id(), "orders")
     assert index is not None
     assert list(index.offsets) == list(range(1, len(RUNNING) + 1))
+    # What other tools write: a header without a value, and names that this package uses.
+    strange = dict.fromkeys(("trace", READ_TO, INDEX, COUNT))
+    client.write(TopicPartition(topic, 0), b"look", b"-", strange, 5.0)  # type: ignore[arg-type]
+    assert there.says("read") == f"{len(RUNNING)} {OLD}"
     fresh = TopicStore(KafkaTopic(lambda: client, client.conn_id, topic), "orders")
     assert Heartbeat.from_json(fresh.heartbeat(OLD) or b"", OLD).counter == 500
     assert ControlLog(fresh, "orders").refresh() == log.refresh()

@@ -38,9 +38,10 @@ def sent(index: TopicIndex, header: bytes | None = None) -> Message:
 
 
 def changed(**body: Any) -> Message:
-    """A message whose header was written so, with a right checksum."""
+    """A message whose header was written so, with a right checksum; what is None is left out."""
     index = known()
-    text = json.dumps({**json.loads((to_header(index, TOPIC) or b"").split(b" ", 2)[2]), **body}).encode()
+    right = json.loads((to_header(index, TOPIC) or b"").split(b" ", 2)[2])
+    text = json.dumps({name: each for name, each in {**right, **body}.items() if each is not None}).encode()
     return sent(index, b"1 %08x %s" % (zlib.crc32(text, zlib.crc32(index.read_to.to_header())), text))
 
 
@@ -100,6 +101,9 @@ def test_one_that_was_changed_anywhere_is_not_used() -> None:
         {"last": {DRIVER: [1]}},
         {"last": {"something/new": [1, 1]}},
         {"last": []},
+        {"last": {"\ud800": [1, 1]}},
+        {"next": float("inf")},
+        {"topic": None},
     ],
 )
 def test_one_that_cannot_be_is_not_used(body: dict[str, Any]) -> None:
