@@ -164,8 +164,8 @@ class TopicReader:
         for message in fetched.messages:
             self._take(message)
         if self.index.foreign:
-            self.index.foreign = False
             self._topic.check_same()
+            self.index.foreign = False
         self.index.next_offset = max(self.index.next_offset, fetched.next_offset)
 
     def _take(self, message: Message) -> None:
@@ -183,15 +183,21 @@ class TopicReader:
             if self._whole or self._doubted == message.offset:
                 raise
             # Whether the log is damaged, or the index was not true, the whole log tells: once.
-            self._doubted = message.offset
-            self._read_all()
+            try:
+                self._read_all()
+            except (ControlLogDamaged, ControlLogReplaced):
+                self._doubted = message.offset
+                raise
             return
         if seq is not None:
             self._keep(seq, message.value or b"")
 
     def _load(self, offset: int, size: int) -> Message | None:
-        """Return the message at an offset, and take in those behind it that come with it; None: it is gone."""
-        messages = self._topic.read(offset, size).messages
+        """Return the message at an offset that was read before, and take in those behind it; None: it is gone."""
+        fetched = self._topic.read(offset, size)
+        if fetched.end <= offset:
+            raise not_returned(self._topic, offset, offset + 1)
+        messages = fetched.messages
         for message in messages:
             self._note(message)
         return messages[0] if messages and messages[0].offset == offset else None
@@ -212,7 +218,8 @@ class TopicReader:
         """
         known, self._index, self._whole = self.index, TopicIndex(self._stream), True
         try:
-            self.read_to_end()
+            # A new leader may not show all that was read from the one before it, for a while (KIP-207).
+            self._advance(lambda end: max(end, known.next_offset))
             if known.read_to.seq and self._index.nonces.get(known.read_to.seq) != known.read_to.nonce:
                 raise another(self._stream, known.read_to.seq)
         except BaseException:

@@ -41,7 +41,7 @@ class TopicStore:
 
     A broker that is not the leader any more, and does not know it yet, may go on answering reads (KIP-207 covers new
     leaders only). A write needs the replicas in sync, which such a broker has lost. So whoever must not go by an old
-    state writes first, and reads up to what it has written: `put_heartbeat` and `catch_up` do.
+    state writes first, and reads up to what it has written: `put_heartbeat` does, and `heartbeat` if one stands still.
 
     :param topic: whose log it is.
     :param stream: name of the stream, for error messages.
@@ -52,8 +52,8 @@ class TopicStore:
         self._topic = topic
         self._reader = TopicReader(topic, stream)
         self._beats_sent = 0
-        # The number of which a reader was told last that there is no such record.
-        self._end: int | None = None
+        # The last record that its user knows; None: nobody has asked for one yet.
+        self._told: int | None = None
         # Where heartbeats stood at the last call, and when it was last sure that nothing newer had been written.
         self._stood: dict[str, int] = {}
         self._caught_up = -math.inf
@@ -67,8 +67,7 @@ class TopicStore:
                 raise SeqTaken(
                     f"Record {seq} exists already.", next_step="Read the log again and decide again.", seq=seq
                 )
-            # That there was no such record is not so any more, and its writer knows.
-            self._end = None
+            self._told = max(self._told or 0, seq)
 
     def read(self, seq: int) -> bytes | None:
         """Return record `seq`, or None if the topic has none; see `Store.read`."""
@@ -76,7 +75,7 @@ class TopicStore:
             if seq > self._reader.index.read_to.seq:
                 self._reader.read_to_end()
             found = self._reader.record(seq)
-            self._end = seq if found is None else None
+            self._told = max(self._told or 0, 0 if found is None else seq)
             return found
 
     def next_number(self, seq: int) -> int | None:
@@ -86,7 +85,7 @@ class TopicStore:
             return seq + 1 if seq < self._reader.index.read_to.seq else None
 
     def catch_up(self) -> None:
-        """See `Store.catch_up`."""
+        """Read all that was written until now, from a broker that leads: write, and read up to that."""
         with self._lock:
             began = time.monotonic()
             self._reader.read_to(self._write(LOOK, b"-", self._indexed()))
@@ -106,7 +105,7 @@ class TopicStore:
             began = time.monotonic()
             self._reader.read_to(self._write(key, data, {**count, **self._indexed()}))
             self._caught_up = began
-            if self._end is not None and self._reader.index.read_to.seq >= self._end:
+            if self._told is not None and self._reader.index.read_to.seq > self._told:
                 raise ControlUnavailable(
                     f"The control log in {self.where} has more records than were read before this heartbeat.",
                     next_step="Nothing to do: they are read, and the next heartbeat renews the lease.",

@@ -30,6 +30,7 @@ from tests.support.one_broker import kafka
 __all__ = ["kafka"]
 PAGE = (Path(__file__).parents[3] / "docs" / "control.md").read_text()
 DEPLOYMENT = "payments-1-aaaa"
+DRIVER = "orders-1-aaaaaaaa.00000001"
 
 
 @pytest.fixture
@@ -110,10 +111,26 @@ def test_a_claim_is_removed_as_the_page_says(kafka: KafkaCluster, tmp_path: Path
     owners = TopicOwners(lambda: KafkaTopic(root._client, "k", "claims._root"))
     owners.claim("hdfs://nn/a", "orders")
     (key,) = re.findall(r"owner/\S+", owners.kept_in("hdfs://nn/a"))
-    (command,) = re.findall(r"^(printf 'KEY.*\n.*)$", PAGE, re.M)
-    for said, here in (("KEY", key), ("k1:9092", kafka.servers), ("streams._root", "claims._root")):
-        assert said in command
-        command = command.replace(said, here)
-    KafkaTools(tmp_path / "bin").run(command)
+    remove(key, "claims._root", kafka, tmp_path)
     assert owners.owner("hdfs://nn/a") is None
     assert owners.claim("hdfs://nn/a", "payments") == "payments"
+
+
+def test_a_heartbeat_is_removed_as_the_page_says(kafka: KafkaCluster, tmp_path: Path) -> None:
+    root = TopicRoot("kafka://k/beats", "k", {"bootstrap.servers": kafka.servers}, "beats")
+    root.make()
+    store = root.store("orders", create=True)
+    store.put_heartbeat(DRIVER, b"{}")
+    assert store.heartbeats() == [DRIVER]
+    assert "`heartbeat/INCARNATION`" in PAGE
+    remove(f"heartbeat/{DRIVER}", "beats.orders", kafka, tmp_path)
+    assert store.heartbeats() == []
+
+
+def remove(key: str, topic: str, kafka: KafkaCluster, folder: Path) -> None:
+    """Run the command of the page."""
+    (command,) = re.findall(r"^(printf 'KEY.*\n.*)$", PAGE, re.M)
+    for said, here in (("KEY", key), ("k1:9092", kafka.servers), ("streams._root", topic)):
+        assert said in command
+        command = command.replace(said, here)
+    KafkaTools(folder / "bin").run(command)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from airflow_stream_provider.control import topic_header, topic_reader
 from airflow_stream_provider.control.log import make_record
-from airflow_stream_provider.control.topic import Fetched, Message
+from airflow_stream_provider.control.topic import READ_BYTES, Fetched, Message
 from airflow_stream_provider.control.topic_header import INDEX
 from airflow_stream_provider.control.topic_index import COUNT, READ_TO, ReadTo, heartbeat_key, record_key
 from airflow_stream_provider.control.topic_store import TopicStore
@@ -92,17 +92,24 @@ class World:
     def value(self) -> bytes:
         return str(next(self.values)).encode()
 
-    def append(self, writer: int) -> None:
+    def last(self, writer: int) -> tuple[int, str]:
+        """Let a writer read on, as a driver does in each turn; return number and nonce of the last record."""
         store, seq, nonce = self.writers[writer], 0, ""
         after = 0
         while after := store.next_number(seq) or 0:
             seq = after
             nonce = Record.read(store.read(seq) or b"", seq).nonce
+        return seq, nonce
+
+    def append(self, writer: int) -> None:
+        store = self.writers[writer]
+        seq, nonce = self.last(writer)
         self.old.append(store._reader.index.read_to)
         with contextlib.suppress(SeqTaken):
             store.create(seq + 1, make_record("kind", "me", n=next(self.values)).numbered(seq + 1, nonce).to_json())
 
     def beat(self, writer: int, driver: str) -> None:
+        self.last(writer)
         self.writers[writer].put_heartbeat(driver, self.value())
 
     def save(self, writer: int) -> None:
@@ -252,6 +259,18 @@ def test_who_had_it_open_has_the_same_records_as_who_opens_it(acts: list[Any]) -
         assert answers(writer, order) == fresh
 
 
+class Away(SimulatedTopic):
+    """Does not answer once, when it is read from its beginning a second time."""
+
+    begun = 0
+
+    def read(self, offset: int, size: int = READ_BYTES) -> Fetched:
+        self.begun += offset == 0
+        if offset == 0 and self.begun == 2:
+            raise ControlUnavailable("It is away.")
+        return super().read(offset, size)
+
+
 def life(records: int, beats: int) -> World:
     """A stream with a driver that beats between two records."""
     world = World()
@@ -322,6 +341,25 @@ def test_an_index_that_lies_is_not_used() -> None:
     world.beat(1, DRIVERS[0])
     assert INDEX in world.log.messages[-1].headers
     assert same_as_whole(world, 8)._reader._whole
+
+
+def test_an_index_that_lies_is_found_out_also_when_the_first_try_fails() -> None:
+    world = life(8, 3)
+    other = world.opened()
+    liar = world.writers[1]
+    world.append(0)
+    for _ in range(20):
+        world.look(0)
+    world.log.messages = [each for each in world.log.messages if INDEX not in each.headers]
+    liar._reader.index.next_offset = world.log.end  # it has not read record 9
+    write_one(liar, heartbeat_key(DRIVERS[0]), b"-")
+    world.save(0)  # without an index, by one that has
+    topic = Away(world.log)
+    store = TopicStore(topic, "orders")
+    with pytest.raises(ControlUnavailable, match="It is away"):
+        store.next_number(9)
+    assert store.next_number(9) is None
+    assert store.read(9) == other.read(9)
 
 
 def test_an_index_of_an_end_that_was_lost_is_not_used_where_that_shows() -> None:
