@@ -27,7 +27,6 @@ ELSEWHERE = {
     "chaos/__main__.py": ("system/test_chaos.py", "only a whole run shows what it does"),
     "chaos/run.py": ("system/test_chaos.py", "as above"),
     "kafka/control_topic.py": ("integration/control/test_topic_store.py", "a store is all that uses it"),
-    "kafka/messages.py": ("integration/control/test_topic_store.py", "a control log is all that uses it"),
     "kafka/topic_requests.py": (
         "integration/kafka/test_control_topic_setup.py",
         "only real brokers say what they refuse",

@@ -1,0 +1,119 @@
+"""The whole story under load, through Airflow's DAGs, with records counted, wherever log and files are."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from devstack.drivers import wait_for
+from tests.stores.world import World, running
+
+PAIRS = ("file+file", "kafka+file", "kafka+hdfs", "kafka+moto", "kafka+s3proxy")
+FROZEN_SECONDS = AWAY_SECONDS = 12.0
+
+
+@pytest.fixture(scope="module", params=PAIRS)
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """The stream, deployed."""
+    control, storage = request.param.split("+")
+    with running(control, storage, tmp_path_factory.mktemp("story")) as opened:
+        assert opened.upgrade("1") == "success"
+        opened.settle()
+        yield opened
+        for record in opened.log.records():  # shown when a test fails
+            print(record.seq, record.kind, record.by, {k: v for k, v in record.fields.items() if k != "release"})
+
+
+def test_it_is_handed_over_and_back(world: World) -> None:
+    for version, arguments in (("2", ("--vat",)), ("1", ())):
+        assert world.upgrade(version, *arguments) == "success"
+        assert world.version() == version
+        world.settle()
+    assert [set(each.values()) for each in world.boundaries()] == [{"completed"}, {"completed"}]
+
+
+def test_a_release_that_cannot_go_on_is_refused(world: World) -> None:
+    before = world.holder()
+    assert world.upgrade("3", "--totals-by", "customer", "country") == "failed"
+    assert world.holder() == before
+    world.settle()
+
+
+def test_a_killed_holder_is_revived_by_the_watch(world: World) -> None:
+    holder = world.holder()
+    with world.killed(deployment_of(holder)):
+        world.revived(holder)
+    assert world.version() == "1"
+
+
+def test_a_killed_standby_changes_nothing(world: World) -> None:
+    before = world.holder()
+    run = world.start("4", "--vat")
+    world.kill(standby_of(world, before))
+    assert world.ends(run) in ("success", "failed")
+    # Airflow submits it again, or gives up; the stream goes on either way.
+    world.settle()
+
+
+def test_both_killed_are_revived_by_the_watch(world: World) -> None:
+    holder = world.holder()
+    run = world.start("5", "--vat")
+    standby = standby_of(world, holder)
+    with world.killed(deployment_of(holder), standby):
+        world.revived(holder)
+    world.ends(run)
+
+
+def test_a_broker_that_is_killed_in_mid_hand_over_delays_it_and_no_more(world: World) -> None:
+    if not world.spec.control.startswith("kafka:"):
+        pytest.skip("the control log is not in Kafka")
+    run = world.start("6", "--vat")
+    standby_of(world, world.holder())
+    wait_for("the request", lambda: world.log.refresh().open_request)
+    world.stack.processes.named("kafka").signal(signal.SIGKILL)
+    time.sleep(AWAY_SECONDS)
+    world.stack.processes.restart("kafka")
+    world.ends(run)
+    wait_for("a holder", world.holder)
+    world.settle()
+
+
+def test_a_storage_that_hangs_delays_it_and_no_more(world: World) -> None:
+    server = world.storage.server
+    if server is None:
+        pytest.skip("the disk of this machine cannot be frozen: see `make chaos`")
+    run = world.start("7", "--vat")
+    standby_of(world, world.holder())
+    server.send_signal(signal.SIGSTOP)
+    time.sleep(FROZEN_SECONDS)
+    server.send_signal(signal.SIGCONT)
+    world.ends(run)
+    wait_for("a holder", world.holder)
+    world.settle()
+
+
+def test_afterwards_nothing_is_lost(world: World) -> None:
+    found = world.audit()
+    assert (found.lost, found.duplicated) == (0, 0), found
+    assert world.holders() == 1
+
+
+def standby_of(world: World, holder: str) -> str:
+    """Wait until a driver stands by beside the holder; return its deployment."""
+
+    def found() -> str | None:
+        state = world.log.refresh()
+        return next(
+            (
+                d
+                for d, each in state.deployments.items()
+                if d != deployment_of(holder) and not each.ended and state.of_deployment(d)
+            ),
+            None,
+        )
+
+    return str(wait_for("a standby", found))

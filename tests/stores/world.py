@@ -1,0 +1,189 @@
+"""The example's stream under load, on a whole stack, with its control log and its files where a story wants them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from airflow_stream_provider.control.log import ControlLog
+from airflow_stream_provider.hooks.control import control_root
+from airflow_stream_provider.lifecycle.record import Kind
+from airflow_stream_provider.spec.stream import StreamSpec, load_spec
+from demo.environment import create_topics, lay_out
+from demo.history import changes, max_holders
+from devstack.airflow_api import AirflowApi
+from devstack.audit import Records, count, deliveries, final_totals, wrong_totals
+from devstack.drivers import wait_for
+from devstack.producer import Producer
+from devstack.stack import LocalStack
+from devstack.workload import totals
+from tests.stores.places import Storage, open_storage
+from tests.support.places import processes_of
+
+ROOT = Path(__file__).parents[2]
+DAG = "orders__upgrade"
+DAGS = (DAG, "orders__retire", "orders__revive", "streams__watch")
+RATE = 300
+UPGRADE = {
+    "soak": "10s",
+    "keep_previous": "0s",
+    "lease_seconds": 15,
+    "pause_seconds": 30,
+    "boundary_seconds": 30,
+    "rehearse_batches": 1,
+    "rehearse_seconds": 600,
+}
+
+
+@dataclass
+class World:
+    """A running stack, and its stream.
+
+    :param failures: from when to when a batch may have run again, as its driver was killed.
+    """
+
+    stack: LocalStack
+    storage: Storage
+    spec: StreamSpec
+    failures: list[tuple[float, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.producer = Producer(self.brokers, "orders", RATE)
+        self.log = ControlLog(control_root(self.spec.control).store(self.spec.name, create=True), self.spec.name)
+
+    @property
+    def brokers(self) -> str:
+        """The bootstrap servers of Kafka."""
+        return self.stack.bootstrap_servers
+
+    @property
+    def api(self) -> AirflowApi:
+        """Airflow's API."""
+        return self.stack.airflow.api
+
+    def start(self, version: str, *arguments: str) -> str:
+        """Trigger an upgrade as a user would; return the run."""
+        return self.api.trigger(DAG, {"version": version, "arguments": [*self.spec.arguments, *arguments]})
+
+    def ends(self, run: str) -> str:
+        """Wait for the end of a run; return its state."""
+        return self.api.wait_for_run(DAG, run, 600)
+
+    def upgrade(self, version: str, *arguments: str) -> str:
+        """Carry out an upgrade, and return how its run ended."""
+        return self.ends(self.start(version, *arguments))
+
+    def version(self) -> str:
+        """Return the version of the release that holds now; empty: nobody holds."""
+        deployment = self.log.refresh().holding_deployment
+        return deployment.release.version if deployment else ""
+
+    def holder(self) -> str:
+        """Return the incarnation that holds; empty: nobody does."""
+        return self.log.refresh().holder or ""
+
+    def commits_since(self, at: float) -> bool:
+        """Whether every query of the holder has made some commits since a time, by its heartbeat."""
+        beat = self.log.heartbeat(self.holder()) if self.holder() else None
+        queries = beat.queries if beat else ()
+        return bool(queries) and all(sum(each.at > at for each in query.commits) >= 3 for query in queries)
+
+    def settle(self) -> None:
+        """Wait until every query has made some more commits."""
+        now = time.time()
+        wait_for("commits", lambda: self.commits_since(now))
+
+    def kill(self, *deployments: str) -> None:
+        """Kill all processes of drivers."""
+        for process in (each for deployment in deployments for each in processes_of(deployment)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    @contextlib.contextmanager
+    def killed(self, *deployments: str) -> Iterator[None]:
+        """Kill drivers; at the end, wait until the stream runs again. Batches may have run twice meanwhile."""
+        at = time.time()
+        self.kill(*deployments)
+        yield
+        self.settle()
+        self.failures.append((at, time.time()))
+
+    def revived(self, after: str) -> None:
+        """Wait until another driver holds than one that was killed."""
+        wait_for("another holder", lambda: self.holder() not in ("", after))
+
+    def audit(self) -> Records:
+        """Stop the producer, wait until every order is in the output, and count."""
+        produced = self.producer.stop()
+
+        def all_out() -> bool:
+            seen = {number for number, _ in deliveries(self.brokers, "orders-enriched")}
+            return len(seen) >= produced and not wrong_totals(
+                totals(produced), final_totals(self.brokers, "order-totals")
+            )
+
+        wait_for("every order in the output, and right totals", all_out, 300)
+        return count(produced, deliveries(self.brokers, "orders-enriched"), self.failures)
+
+    def holders(self) -> int:
+        """The most drivers that ever held at once."""
+        return max_holders(self.log.records())
+
+    def boundaries(self) -> list[dict[str, str]]:
+        """How the queries ended at each hand-over of which one released."""
+        released = {r.get("incarnation") for r in self.log.records() if r.kind == Kind.RELEASED}
+        return [each.boundary for each in changes(self.log.records()) if each.source in released]
+
+
+@contextlib.contextmanager
+def running(control: str, kind: str, folder: Path) -> Iterator[World]:
+    """Start everything; the stream is not deployed yet.
+
+    :param control: ``file`` or ``kafka``; the control log is in the Kafka that the stream reads.
+    :param kind: of the storage; see `open_storage`.
+    """
+    dags = folder / "dags"
+    dags.mkdir()
+    with (
+        pytest.MonkeyPatch.context() as until_the_end,
+        open_storage(kind, folder / "storage") as storage,
+        LocalStack(
+            folder / "stack",
+            dags_folder=dags,
+            worker_cores=9,
+            variables=storage.variables,
+            libraries=storage.libraries,
+            core_site=storage.core_site,
+        ) as stack,
+    ):
+        changes: dict[str, Any] = {
+            "upgrade": UPGRADE,
+            "conf": stack.spark.conf,
+            "watch": {"schedule": "20s"},
+            "lag": {"max_records": 2500, "max_seconds": None},
+            "arguments": ["--kafka", stack.bootstrap_servers, "--checkpoint", f"{storage.checkpoints}/orders"],
+            **storage.fields,
+        }
+        data = folder / "data"
+        if control == "kafka":
+            # Where releases cannot lie in a control folder.
+            changes = {"storage": (data / "releases").as_uri(), **changes, "control": "kafka://kafka_default/streams"}
+        lay_out(ROOT / "dags", dags, brokers=stack.bootstrap_servers, data=data, changes=changes)
+        spec = load_spec(dags / "streams" / "orders.yaml")
+        until_the_end.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(stack.broker.connection))
+        control_root(spec.control).make()
+        world = World(stack, storage, spec)
+        create_topics(world.brokers)
+        for dag in DAGS:
+            world.api.wait_for_dag(dag)
+            world.api.unpause(dag)
+        with world.producer:
+            yield world
