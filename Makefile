@@ -62,6 +62,11 @@ test-system: $(READY) ## every test of the whole stack, and what else takes long
 	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 3 -m system tests/integration
 	$(BIN)/pytest -m system tests/system
 
+# A whole stack for each pair of control log and storage.
+.PHONY: test-stores
+test-stores: $(READY) ## the story with Airflow, faults and counted records: control log in Kafka, files on HDFS and S3A
+	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -m system tests/stores
+
 .PHONY: test-spark
 test-spark: $(SPARK_VERSIONS:%=test-spark-%) ## the runtime's contract on Spark 3.5, 4.0 and 4.2
 

@@ -7,7 +7,7 @@ import json
 import queue
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -15,7 +15,7 @@ from typing import IO
 from devstack.airflow import Airflow
 from devstack.broker import Broker
 from devstack.errors import StackError
-from devstack.jars import Progress
+from devstack.jars import JarSet, Progress
 from devstack.processes import Processes
 from devstack.spark import Spark
 
@@ -34,6 +34,8 @@ class LocalStack:
     :param workers: number of Spark's workers.
     :param worker_cores: cores that each of them offers; two applications must fit at the same time.
     :param worker_memory: memory that each of them offers, in Spark's notation.
+    :param libraries: more jars for Spark's drivers and executors.
+    :param core_site: Hadoop's settings of the Spark cluster.
     :param progress: called while jars are fetched, from several threads.
     :raises StackError: at the start, if Java is missing or a part does not come up. Everything is stopped then.
     """
@@ -54,6 +56,8 @@ class LocalStack:
         workers: int = 1,
         worker_cores: int = 8,
         worker_memory: str = "6g",
+        libraries: Sequence[JarSet] = (),
+        core_site: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> None:
         self.folder = folder.absolute()
@@ -65,6 +69,8 @@ class LocalStack:
         self._workers = workers
         self._worker_cores = worker_cores
         self._worker_memory = worker_memory
+        self._libraries = libraries
+        self._core_site = core_site
         self._progress = progress
         self._lock: IO[str] | None = None
         self._processes: Processes | None = None
@@ -133,6 +139,8 @@ class LocalStack:
                 workers=self._workers,
                 cores=self._worker_cores,
                 memory=self._worker_memory,
+                libraries=self._libraries,
+                core_site=self._core_site,
             )
             variables["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps(self.spark.connection)
             parts.append(self.spark)
