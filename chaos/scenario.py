@@ -107,11 +107,12 @@ class Person:
         return self._nemesis.missed
 
     def finish(self) -> None:
-        """Cancel the upgrades that still wait for their turn, and wait for the one that is under way."""
+        """Cancel the upgrades that still wait for their turn; wait for the one under way, and until the stream runs."""
         self._awaited = [upgrade for upgrade in self._upgrades if not upgrade.ended]
         for upgrade in self._awaited[1:]:
             self._cancel(upgrade)
             self._end(upgrade, "cancelled")
+        self._recover()
         self._wait_for_runs()
 
     def _ask(self, action: str) -> None:

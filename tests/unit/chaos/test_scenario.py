@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from chaos import scenario as module
 from chaos.events import Events
 from chaos.journal import Journal
@@ -18,7 +19,7 @@ from chaos.scenario import Person
 from chaos.upgrades import EITHER
 from chaos.world import BACK_DAG, UPGRADE_DAG
 from tests.support.control_root import new_log
-from tests.support.story import OLD_DEPLOYMENT, RUNNING, play
+from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, play
 
 MISSED = {Cell("ready", "holder", "kill")}
 
@@ -27,6 +28,7 @@ class SaidByAirflow:
     def __init__(self) -> None:
         self.triggered: list[tuple[str, Mapping[str, Any]]] = []
         self.cleared: list[list[str]] = []
+        self.cancelled: list[str] = []
         self.states: dict[str, str] = {}
         self.tasks: dict[str, str | None] = {"check": "success", "submit": None}
 
@@ -42,6 +44,9 @@ class SaidByAirflow:
 
     def clear(self, dag: str, run: str, tasks: list[str]) -> None:
         self.cleared.append(tasks)
+
+    def call(self, method: str, path: str, **query: object) -> None:
+        self.cancelled.append(path.rpartition("/")[2])
 
 
 class SaidByTheNemesis:
@@ -107,6 +112,17 @@ def test_the_next_of_a_row_has_its_faults_as_soon_as_the_one_before_has_ended(si
     assert site.nemesis.skipped == ["the upgrade is over"]
     site.person.carry_out(Scenario(2, NEXT_IN_ROW, ()))
     assert [entry["run"] for entry in site.ended()] == ["run-1", "run-2"]
+
+
+def test_the_recovery_is_awaited_when_the_time_is_over_in_the_middle_of_a_row(site: Site) -> None:
+    """Found by three runs: nobody looked whether the stream ran again after the last faults."""
+    site.nemesis.waiting = site.nemesis.lasting = 1
+    site.person.carry_out(Scenario(1, FOUR_IN_A_ROW, ()))
+    site.nemesis.lasting, site.nemesis.last_healed, site.nemesis.last_fault = 0, 1.0, "1.1"
+    site.nemesis.events.beats = {OLD: Heartbeat()}
+    site.person.finish()
+    assert site.api.cancelled == ["run-3", "run-4"]
+    assert [entry["fault"] for entry in site.journal.entries() if entry["what"] == "recovered"] == ["1.1"]
 
 
 @pytest.mark.parametrize(("task", "cleared"), [("check", [["check"]]), ("submit", [])])
