@@ -159,7 +159,7 @@ def look(servers: Mapping[str, Any], names: Sequence[str]) -> dict[str, float]:
             received += sum(_size(message) for each in answers.values() for message in each.messages)
             return answers
 
-        client.read = counted  # type: ignore[method-assign]
+        client.read = counted  # type: ignore[method-assign]  # to count what is received
         problems = topic_setup.problems(client, names)
         if problems:
             raise SystemExit(f"a topic is not as it must be: {next(iter(problems.values()))}")

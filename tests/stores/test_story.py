@@ -13,6 +13,7 @@ from devstack.drivers import wait_for
 from tests.stores.world import World, running
 
 PAIRS = ("file+file", "kafka+file", "kafka+hdfs", "kafka+moto", "kafka+s3proxy")
+pytestmark = pytest.mark.system  # `make test-stores` runs it
 FROZEN_SECONDS = AWAY_SECONDS = 12.0
 
 
@@ -107,13 +108,7 @@ def standby_of(world: World, holder: str) -> str:
 
     def found() -> str | None:
         state = world.log.refresh()
-        return next(
-            (
-                d
-                for d, each in state.deployments.items()
-                if d != deployment_of(holder) and not each.ended and state.of_deployment(d)
-            ),
-            None,
-        )
+        others = (d for d, each in state.deployments.items() if d != deployment_of(holder) and not each.ended)
+        return next((d for d in others if state.of_deployment(d)), None)
 
     return str(wait_for("a standby", found))

@@ -10,4 +10,4 @@ def show(stream: HandRunStream) -> None:
     for record in stream.log.records():
         print(record)
     for driver in stream.drivers:
-        print(f"----- {driver.deployment}\n{driver.log()[-4000:]}")
+        print(f"----- {driver.deployment}\n{driver.log()[-6000:]}")

@@ -12,6 +12,7 @@ from devstack.errors import StackError
 from devstack.hdfs import Hdfs
 from devstack.jars import fetch, spark_s3a
 from devstack.processes import Processes
+from tests.support.orders_files import Orders
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +36,14 @@ def spark() -> Iterator[SparkSession]:
     session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Iterator[Orders]:
+    """Orders that a test lets flow into a folder; they stop with it."""
+    written = Orders(tmp_path)
+    yield written
+    written.dry()
 
 
 @pytest.fixture(scope="session")

@@ -17,19 +17,13 @@ from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from devstack.jars import fetch, spark_connector
 from devstack.kafka_cluster import KafkaCluster
 from devstack.spark import bundled_spark
+from tests.support.hand_run import show
 from tests.support.one_broker import kafka
 from tests.support.orders_files import Orders
 
 __all__ = ["kafka"]
 _numbers = itertools.count(1)
 APP = Path(__file__).parents[2] / "support" / "app_orders_files.py"
-
-
-@pytest.fixture
-def orders(tmp_path: Path) -> Iterator[Orders]:
-    written = Orders(tmp_path)
-    yield written
-    written.dry()
 
 
 @pytest.fixture
@@ -40,10 +34,7 @@ def stream(tmp_path: Path, kafka: KafkaCluster) -> Iterator[HandRunStream]:
         jars = fetch(spark_connector(bundled_spark()))
         found.spark_conf["spark.driver.extraClassPath"] = ":".join(map(str, sorted(jars.glob("*.jar"))))
         yield found
-    for record in found.log.records():  # shown when the test fails
-        print(record)
-    for driver in found.drivers:
-        print(f"----- {driver.deployment}\n{driver.log()[-6000:]}")
+    show(found)
 
 
 def test_a_stream_is_handed_over_through_kafka_outlives_its_outage_and_is_stopped(

@@ -10,6 +10,7 @@ import pytest
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from devstack.hdfs import Hdfs
+from tests.support.hand_run import show
 from tests.support.orders_files import Orders
 
 APP = Path(__file__).parents[2] / "support" / "app_orders_files.py"
@@ -17,20 +18,10 @@ LATE = APP.with_name("app_orders_late.py")
 
 
 @pytest.fixture
-def orders(tmp_path: Path) -> Iterator[Orders]:
-    written = Orders(tmp_path)
-    yield written
-    written.dry()
-
-
-@pytest.fixture
 def stream(tmp_path: Path) -> Iterator[HandRunStream]:
     with hand_run_stream(tmp_path) as found:
         yield found
-    for record in found.log.records():  # shown when the test fails
-        print(record)
-    for driver in found.drivers:
-        print(f"----- {driver.deployment}\n{driver.log()[-6000:]}")
+    show(found)
 
 
 @pytest.mark.system  # what `make test` runs of the whole stack is a hand-over, too

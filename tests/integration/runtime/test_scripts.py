@@ -17,13 +17,6 @@ pytestmark = pytest.mark.system  # they take some minutes
 
 
 @pytest.fixture
-def orders(tmp_path: Path) -> Iterator[Orders]:
-    written = Orders(tmp_path)
-    yield written
-    written.dry()
-
-
-@pytest.fixture
 def stream(tmp_path: Path) -> Iterator[HandRunStream]:
     with hand_run_stream(tmp_path) as found:
         yield found
