@@ -139,7 +139,7 @@ class Oracle:
             return
         if record.kind == Kind.ACQUIRED and record["request"] in self.released_for:
             self.world.data.listing_seconds = float("inf")
-        elif record.kind in ENDS and record.get("incarnation") == self.holder:
+        elif record.kind in ENDS and self.holder is not None and record.get("incarnation") == self.holder:
             self.world.data.listing_seconds = 0.0 if record.kind == Kind.FENCED else LISTING_SECONDS
 
     def beat(self, incarnation: str) -> Heartbeat:
