@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 
 import pytest
+from kafka.errors import RetriableError, TopicAlreadyExistsError
 
 from airflow_stream_provider.kafka.client import KafkaClient
 from devstack.kafka_cluster import KafkaCluster
@@ -25,14 +27,27 @@ def client(kafka: KafkaCluster) -> Iterator[KafkaClient]:
 
 
 @pytest.fixture(scope="module")
-def new_topic(client: KafkaClient) -> Callable[..., str]:
-    """Makes a topic with settings of its own, and a name that no other test uses."""
+def new_topic(kafka: KafkaCluster, client: KafkaClient) -> Callable[..., str]:
+    """Makes a topic with settings of its own, and a name that no other test uses.
+
+    The test before may just have started the broker again, which the client learns at its next attempt.
+    """
     numbers = itertools.count(1)
 
     def make(partitions: int = 1, **settings: object) -> str:
         name = f"topic-{next(numbers)}"
         configs = {key.replace("_", "."): str(value) for key, value in settings.items()}
-        client._admin.create_topics({name: {"num_partitions": partitions, "configs": configs}}, wait_for_metadata=True)
+
+        def made() -> bool:
+            try:
+                with contextlib.suppress(TopicAlreadyExistsError):  # an attempt whose answer was lost
+                    client._admin.create_topics({name: {"num_partitions": partitions, "configs": configs}})
+                client._admin.wait_for_topics([name])
+            except RetriableError:
+                return False
+            return True
+
+        kafka.wait(made)
         return name
 
     return make
