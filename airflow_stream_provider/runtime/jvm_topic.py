@@ -23,10 +23,15 @@ from airflow_stream_provider.runtime.jvm import gateway
 # Milliseconds. A write that is not acknowledged by then may be there all the same; all of it fits into a sixth of the
 # default lease.
 REQUEST_MS, DELIVERY_MS = 4_000, 4_500
+# Milliseconds. A former leader that is cut off from the others refuses writes because too few replicas are in sync, and
+# goes on answering reads. Neither makes Kafka's clients look for another leader: only the age of what they know does,
+# which is five minutes by default. Within half a lease, after which a driver pauses.
+METADATA_MS = 5_000
 _BYTES = "org.apache.kafka.common.serialization.ByteArray"
 # What this package goes by, whatever a file of settings says. A message must not be sent twice (`topic_index`), and no
 # message be skipped.
 _PRODUCER = {
+    "metadata.max.age.ms": str(METADATA_MS),
     "acks": "all",
     "enable.idempotence": "false",
     "retries": "0",
@@ -41,6 +46,7 @@ _PRODUCER = {
     "value.serializer": f"{_BYTES}Serializer",
 }
 _CONSUMER = {
+    "metadata.max.age.ms": str(METADATA_MS),
     "auto.offset.reset": "none",
     "enable.auto.commit": "false",
     "isolation.level": "read_uncommitted",

@@ -3,7 +3,8 @@
     python -m tests.support.jvm_topic SERVERS TOPIC [SETTING=VALUE ...] < orders
 
 Each line of its input is an order, answered by a line: `read` the holder, `beat N` a heartbeat with this counter,
-`claim LOCATION STREAM` and `owner LOCATION` of a checkpoint, where the topic is that of a control root.
+`claim LOCATION STREAM` and `owner LOCATION` of a checkpoint, where the topic is that of a control root, `age` the
+seconds since the producer last learned who leads.
 """
 
 from __future__ import annotations
@@ -42,12 +43,15 @@ def main(servers: str, topic: str, *settings: str) -> None:
     print("open", flush=True)
     for order in sys.stdin:
         try:
-            print(_done(log, owners, *order.split()), flush=True)
+            print(_done(found, log, owners, *order.split()), flush=True)
         except StreamError as error:
             print(f"{type(error).__name__}: {error}", flush=True)
 
 
-def _done(log: ControlLog, owners: TopicOwners, order: str, *arguments: str) -> str:
+def _done(topic: JvmTopic, log: ControlLog, owners: TopicOwners, order: str, *arguments: str) -> str:
+    if order == "age":
+        metrics = topic._producer.metrics().values().toArray()
+        return next(str(each.metricValue()) for each in metrics if each.metricName().name() == "metadata-age")
     if order == "claim":
         return owners.claim(*arguments)
     if order == "owner":

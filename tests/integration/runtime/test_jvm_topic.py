@@ -72,6 +72,23 @@ def test_a_driver_and_airflow_open_a_long_log_by_each_others_index(
     assert ControlLog(fresh, "orders").refresh() == log.refresh()
 
 
+def test_a_driver_learns_every_few_seconds_who_leads_whatever_its_settings_say(
+    driver: Callable[..., Driver], kafka: KafkaCluster, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(cleanup_policy="compact", message_timestamp_type="LogAppendTime")
+    there = driver(kafka.servers, topic, "metadata.max.age.ms=3600000")
+    assert there.says() == "open"
+    assert there.says("beat 1") == "beaten"
+    ages = [0.0]
+
+    def learned_again() -> bool:
+        ages.append(float(there.says("age")))
+        return ages[-1] < ages[-2]
+
+    for _ in range(2):  # the first time may be what a new client does
+        kafka.wait(learned_again)
+
+
 @pytest.mark.parametrize(
     ("settings", "jars", "says"),
     [
