@@ -61,8 +61,9 @@ def damaged(stream: str, seq: int, found: str) -> ControlLogDamaged:
     """Return the error for a record; `found` says what is wrong with it, after its number."""
     return ControlLogDamaged(
         f"Record {seq} of the control log of {stream} {found}. Without it the log means something else.",
-        next_step=f"Restore log/{seq:020d}.json from the back-up of the control folder: then all goes on. Delete "
-        "nothing; without a back-up see 'A damaged control log' in docs/operations.md.",
+        next_step=f"In a control folder restore log/{seq:020d}.json from its back-up: then all goes on. Into a topic "
+        "of Kafka nothing can be put back: the stream needs a new control log. Delete nothing; see 'A damaged control "
+        "log' in docs/operations.md for that, and for a folder without a back-up.",
         seq=seq,
     )
 
@@ -72,7 +73,7 @@ def replaced(stream: str, seq: int, found: str) -> ControlLogReplaced:
     return ControlLogReplaced(
         f"Record {seq} of the control log of {stream}, which was read before, {found} now: the log was put back from a "
         "copy, or made anew.",
-        next_step="Make sure that the control folder is the right one, and that no driver of the stream from before "
-        "runs on; then clear the task. See docs/operations.md.",
+        next_step="Make sure that `control` leads to the right folder or topics, and that no driver of the stream "
+        "from before runs on; then clear the task. See docs/operations.md.",
         seq=seq,
     )

@@ -33,11 +33,11 @@ class Newest:
             for name, beat in self._ahead(found.items()):
                 raise ControlLogDamaged(
                     f"The control log of {self._log.stream} ends at record {state.seq} (epoch {state.epoch}), but its "
-                    f"driver {name} has read record {beat.seq} (epoch {beat.epoch}): the control folder, or a part of "
-                    "it, was put back from an older copy.",
+                    f"driver {name} has read record {beat.seq} (epoch {beat.epoch}): it, or a part of it, was put "
+                    "back from an older copy.",
                     next_step="Restore the records that are missing. If there is no copy of them: see that no driver "
-                    f"of the stream is left on the cluster, then remove heartbeats/{name}.json. See 'A damaged control "
-                    "log' in docs/operations.md.",
+                    f"of the stream is left on the cluster, then remove its heartbeat (heartbeats/{name}.json in a "
+                    "folder, docs/control.md says how in a topic). See 'A damaged control log' in docs/operations.md.",
                     incarnation=name,
                     seq=state.seq,
                 )

@@ -80,7 +80,8 @@ def test_the_errors_say_what_to_do() -> None:
     found = damaged("orders", 7, "is missing")
     assert isinstance(found, ControlUnavailable)
     assert found.fields["seq"] == 7
-    assert f"log/{7:020d}.json" in found.next_step
+    assert f"In a control folder restore log/{7:020d}.json" in found.next_step
+    assert "Into a topic of Kafka nothing can be put back: the stream needs a new control log" in found.next_step
     assert "A damaged control log" in found.next_step
     assert not isinstance(replaced("orders", 7, "is missing"), ControlUnavailable)
     assert isinstance(replaced("orders", 7, "is missing"), ControlLogReplaced)
