@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -39,3 +41,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     # What takes longest shall not wait for the rest; a worker has no test of the whole stack after another one.
     if "PYTEST_XDIST_WORKER" in os.environ and item.get_closest_marker("system") is None:
         os.nice(max(0, 5 - os.nice(0)))
+
+
+@pytest.fixture(autouse=True)
+def no_client_outlives_its_test() -> Iterator[None]:
+    """Close the clients of Kafka that the hooks share in a process, and that nobody would close before its end."""
+    yield
+    used = sys.modules.get("airflow_stream_provider.hooks.control")  # not imported: without Airflow there is none
+    if used is not None:
+        used.close_roots()

@@ -86,5 +86,8 @@ class FilesRoot:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
                 os.close(os.open(stream, flags, 0o660, dir_fd=folder))
 
+    def close(self) -> None:
+        """See `ControlRoot.close`: no file stays open."""
+
     def _folder(self, stream: str) -> Path:
         return self.folder / check_stream_name(stream)

@@ -116,3 +116,6 @@ class ControlRoot(Protocol):
 
     def note(self, stream: str) -> None:
         """Note that a stream has a log here."""
+
+    def close(self) -> None:
+        """Close what is open; whoever uses the root again opens it again."""

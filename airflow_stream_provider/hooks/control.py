@@ -36,12 +36,24 @@ async def acontrol_root(url: str) -> ControlRoot:
     return _root(url, address, {} if address is None else await akafka_extra(address.connection))
 
 
+def close_roots() -> None:
+    """Close what this process has open to control roots; each is opened again when it is used."""
+    for (process, _), (_, root) in list(_opened.items()):
+        if process == os.getpid():
+            root.close()
+
+
 def _root(url: str, address: TopicAddress | None, extra: Mapping[str, Any]) -> ControlRoot:
     with _lock:
         known = _opened.get((os.getpid(), url))
-        if known is None or known[0] != extra:
-            known = _opened[os.getpid(), url] = (extra, _made(url, address, extra))
-        return known[1]
+        if known is not None and known[0] == extra:
+            return known[1]
+        root = _made(url, address, extra)
+        _opened[os.getpid(), url] = (extra, root)
+    if known is not None:
+        # Not here, which may be an event loop: requests that are under way are waited for.
+        threading.Thread(target=known[1].close, name="airflow-stream-close", daemon=True).start()
+    return root
 
 
 def _made(url: str, address: TopicAddress | None, extra: Mapping[str, Any]) -> ControlRoot:

@@ -132,6 +132,13 @@ class TopicRoot:
         """Note that a stream has a topic here; see `ControlRoot.note`."""
         self._write(SEEN + check_stream_name(stream), b"-")
 
+    def close(self) -> None:
+        """Close the client; see `ControlRoot.close`."""
+        with self._lock:
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None
+
     def _client(self) -> KafkaClient:
         """Return the client, which all streams share; a new one, when the brokers have refused the one before.
 
@@ -139,8 +146,7 @@ class TopicRoot:
         """
         with self._lock:
             if self._opened is not None and self._opened.refused:
-                self._opened.close()
-                self._opened = None
+                self.close()
             if self._opened is None:
                 self._opened = KafkaClient(self._conn_id, self._extra)
             return self._opened

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
+from collections.abc import Callable
 
 import pytest
 
 from airflow_stream_provider.control import FilesRoot
-from airflow_stream_provider.hooks.control import acontrol_root, control_root
+from airflow_stream_provider.hooks.control import acontrol_root, close_roots, control_root
 from airflow_stream_provider.kafka.control_root import TopicRoot
 from airflow_stream_provider.lifecycle.errors import SpecError
+from tests.support.wire_kafka import WireKafka
 
 
 @pytest.fixture
@@ -46,3 +50,40 @@ def test_a_connection_that_has_changed_is_taken_up(monkeypatch: pytest.MonkeyPat
 def test_a_missing_connection_is_named() -> None:
     with pytest.raises(SpecError, match="'nowhere'"):
         control_root("kafka://nowhere/streams")
+
+
+def kafka_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("kafka-io")}
+
+
+def wait(true: Callable[[], object]) -> None:
+    until = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_a_client_is_closed_when_its_connection_has_changed_and_when_all_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def root(client_id: str) -> TopicRoot:
+        extra = {"bootstrap.servers": kafka.servers, "client.id": client_id}
+        monkeypatch.setenv("AIRFLOW_CONN_KAFKA_WIRE", json.dumps({"conn_type": "kafka", "extra": extra}))
+        found = asyncio.run(acontrol_root("kafka://kafka_wire/streams"))
+        assert isinstance(found, TopicRoot)
+        return found
+
+    kafka = WireKafka()
+    old = root("old")
+    assert old._client().topics(["t"])
+    of_old = kafka_threads()
+    assert of_old
+    new = root("new")
+    assert new is not old
+    assert new._client().topics(["t"])
+    wait(lambda: not kafka_threads() & of_old)
+    for _ in range(2):
+        assert kafka_threads()
+        close_roots()
+        assert not kafka_threads()
+        assert new._client().topics(["t"]), "opened again"
+    close_roots()
+    kafka.close()
