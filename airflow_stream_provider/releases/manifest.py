@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
+from pathlib import PurePosixPath
 
 from airflow_stream_provider.control.releases import changed, file_names, release_hash
 from airflow_stream_provider.lifecycle.errors import SpecError
@@ -41,20 +42,25 @@ def check_stored(release: Release, where: str, found: Collection[str], read: Cal
 
     :param where: the place, for the message.
     :param found: the names that are there.
-    :param read: returns the contents of one of them.
+    :param read: returns the contents of one of them; raises FileNotFoundError if it has gone since it was found.
     :raises StreamError: a file is missing, has changed, or does not belong there.
     """
     names = {*file_names(release), MANIFEST}
     problems = [f"{name} is missing" for name in sorted(names - set(found))]
     problems += [f"{name!r} does not belong there" for name in sorted(set(found) - names)]
     if not problems:
-        # One at a time: each may be large.
-        contents = {name: _hash(read(name)) for name in sorted(names - {MANIFEST})}
-        digest = release_hash(release.settings(), contents)
-        if digest != release.hash:
-            problems = [f"their hash is {digest} and was {release.hash}"]
-        elif read(MANIFEST) != _manifest(release, contents):
-            problems = [f"{MANIFEST} is another one"]
+        try:
+            # One at a time: each may be large.
+            contents = {name: _hash(read(name)) for name in sorted(names - {MANIFEST})}
+            manifest = read(MANIFEST)
+        except FileNotFoundError as error:
+            problems = [f"{PurePosixPath(error.filename).name} is missing"]
+        else:
+            digest = release_hash(release.settings(), contents)
+            if digest != release.hash:
+                problems = [f"their hash is {digest} and was {release.hash}"]
+            elif manifest != _manifest(release, contents):
+                problems = [f"{MANIFEST} is another one"]
     if problems:
         raise changed(release, where, problems)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import time
 import uuid
@@ -98,7 +99,8 @@ class ObjectPlace:
         # The manifest first: nobody shall take a part of a release for the whole.
         for key in sorted(keys, key=lambda key: not key.endswith(f"/{MANIFEST}")):
             try:
-                with self._explained("written"):
+                # Some stores say so when another clean-up was faster.
+                with self._explained("written"), contextlib.suppress(FileNotFoundError):
                     _obstore().delete(self._store, key)
             except (SpecError, StorageUnavailable) as error:
                 log.warning("%s cannot be removed: %s", key, error)
@@ -120,8 +122,13 @@ class ObjectPlace:
         return [path.removeprefix(f"{hash}/") for path in found]
 
     def _read(self, key: str) -> bytes:
-        with self._explained("read"):
+        """Return an object that was listed.
+
+        :raises FileNotFoundError: it has gone since.
+        """
+        with self._explained("read"), contextlib.suppress(FileNotFoundError):
             return bytes(_obstore().get(self._store, key).bytes())
+        raise FileNotFoundError(errno.ENOENT, "it has gone since it was listed", key)
 
     def _create(self, key: str, data: bytes) -> None:
         from obstore.exceptions import AlreadyExistsError
@@ -137,7 +144,7 @@ class ObjectPlace:
 
         try:
             yield
-        except BaseError as error:
+        except (BaseError, FileNotFoundError) as error:  # its own NotFoundError is not what obstore raises
             raise explain(error, f"The storage {self._url} cannot be {what}") from None
 
 

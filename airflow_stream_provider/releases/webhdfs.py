@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import time
 import uuid
@@ -133,8 +134,20 @@ class HdfsPlace:
             self._client.delete(probe, recursive=True)
 
     def _read(self, path: str) -> bytes:
-        with self._explained("read"), self._client.read(path) as reader:
-            return bytes(reader.read())
+        """Return a file that was listed.
+
+        :raises FileNotFoundError: it has gone since.
+        """
+        from hdfs import HdfsError
+
+        with self._explained("read"):
+            try:
+                with self._client.read(path) as reader:
+                    return bytes(reader.read())
+            except HdfsError as error:
+                if error.exception != "FileNotFoundException":
+                    raise
+        raise FileNotFoundError(errno.ENOENT, "it has gone since it was listed", path)
 
     @contextlib.contextmanager
     def _explained(self, what: str) -> Iterator[None]:

@@ -124,6 +124,24 @@ def test_what_was_changed_is_found(
     assert says in str(found.value)
 
 
+def test_a_file_that_goes_while_they_are_read_is_missing(
+    server: S3Server, parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = place_of(server)
+    assert isinstance(place, objects.ObjectPlace)
+    place.publish(*parts)
+    listed = place._names
+
+    def then_gone(hash: str) -> list[str]:
+        found = listed(hash)
+        objects_of(server).delete(f"{hash}/helper.py")
+        return found
+
+    monkeypatch.setattr(place, "_names", then_gone)
+    with pytest.raises(StreamError, match=r"have changed since they were published: helper\.py is missing"):
+        place.verify(parts[0])
+
+
 def test_a_half_published_release_is_finished_and_a_torn_one_is_refused(server: S3Server, parts: Parts) -> None:
     place, store = place_of(server), objects_of(server)
     release, files = parts

@@ -106,6 +106,24 @@ def test_what_was_changed_is_found(server: Hdfs, parts: Parts, harm: Callable[[A
         place.publish(*parts)
 
 
+def test_a_file_that_goes_while_they_are_read_is_missing(
+    server: Hdfs, parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = place_of(server)
+    assert isinstance(place, webhdfs.HdfsPlace)
+    place.publish(*parts)
+    listed = place._client.list
+
+    def then_gone(folder: str) -> list[str]:
+        found: list[str] = listed(folder)
+        client_of(server).delete(f"{folder}/helper.py")
+        return found
+
+    monkeypatch.setattr(place._client, "list", then_gone)
+    with pytest.raises(StreamError, match=r"have changed since they were published: helper\.py is missing"):
+        place.verify(parts[0])
+
+
 def test_many_publishers_at_once_publish_one_release(server: Hdfs, parts: Parts) -> None:
     """Each renames its own folder; HDFS's plain rename would move it into the one that is there, and say yes."""
     assert errors_at_once(lambda: place_of(server).publish(*parts)) == []

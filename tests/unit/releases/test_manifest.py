@@ -53,6 +53,17 @@ def test_what_differs_is_refused(parts: Parts, stored: Stored, harm: Harm, says:
     assert says in str(found.value)
 
 
+@pytest.mark.parametrize("gone", ["helper.py", MANIFEST])
+def test_a_file_that_goes_while_they_are_read_is_missing(parts: Parts, stored: Stored, gone: str) -> None:
+    def read(name: str) -> bytes:
+        if name == gone:
+            raise FileNotFoundError(2, "it has gone", f"hash/{name}")
+        return stored[name]
+
+    with pytest.raises(StreamError, match=f"have changed since they were published: {gone} is missing"):
+        check_stored(parts[0], "s3a://b/r", stored, read)
+
+
 def test_a_file_that_is_named_as_the_manifest_is_refused(parts: Parts) -> None:
     with pytest.raises(SpecError, match=f"is named '{MANIFEST}'"):
         manifest_of(parts[0], {**parts[1], MANIFEST: b""})

@@ -1,0 +1,77 @@
+"""Objects that go between a listing and what follows it, in obstore's store in memory. Real servers: integration."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from obstore.store import MemoryStore
+
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.releases import objects
+from airflow_stream_provider.releases.objects import ObjectPlace
+from airflow_stream_provider.runtime.launcher import MANIFEST
+from tests.support.releases import Parts, release_of
+
+
+class Vanishing(ObjectPlace):
+    """Another clean-up comes in each time that this place has listed something."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store, store, "s3a://bucket/orders/releases")
+        self.then: Callable[[], object] = lambda: None
+
+    def _names(self, hash: str) -> list[str]:
+        found = super()._names(hash)
+        self.then()
+        return found
+
+    def _now(self) -> float:
+        self.then()
+        return super()._now()
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Parts:
+    return release_of(tmp_path)
+
+
+@pytest.mark.parametrize("gone", ["helper.py", MANIFEST])
+def test_a_release_whose_file_goes_while_it_is_verified_has_changed_and_its_bucket_is_there(
+    parts: Parts, gone: str
+) -> None:
+    store = MemoryStore()
+    place = Vanishing(store)
+    place.publish(*parts)
+    place.then = lambda: store.delete(f"{parts[0].hash}/{gone}")
+    with pytest.raises(StreamError, match=f"have changed since they were published: {gone} is missing") as found:
+        place.verify(parts[0])
+    assert "bucket or container" not in str(found.value)
+
+
+def test_what_another_clean_up_has_removed_is_gone(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    monkeypatch.setattr(objects, "IDLE_SECONDS", -3600.0)
+    store = MemoryStore()
+    place = Vanishing(store)
+    place.publish(*parts)
+    place.then = lambda: store.delete(f"{parts[0].hash}/{MANIFEST}")
+    assert place.clean_up(lambda idle: idle) == {parts[0].hash}
+    assert store.list().collect() == []
+    assert caplog.text == ""
+
+
+def test_a_bucket_that_goes_while_a_release_is_written_is_named(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As obstore tells of one; its store in memory has none."""
+
+    def put(*_: object, **__: object) -> None:
+        raise FileNotFoundError("Object at location a/b not found: https://bucket.example/?X-Amz-Signature=hidden")
+
+    monkeypatch.setattr("obstore.put", put)
+    with pytest.raises(SpecError, match="cannot be written: there is no such bucket") as found:
+        Vanishing(MemoryStore()).publish(*parts)
+    assert "hidden" not in str(found.value)
