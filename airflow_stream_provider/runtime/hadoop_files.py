@@ -11,7 +11,7 @@ import errno
 import io
 import re
 import uuid
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePosixPath
 from typing import IO, Any, TypeVar
@@ -33,6 +33,9 @@ LONG_SECONDS = 300.0
 THREADS = 16
 # More than a log's file or a snapshot's list of tables ever is.
 READ_LIMIT = 64 * 2**20
+
+# After which what a killed driver has left beside a checkpoint is removed; no write takes so long.
+LEFT_SECONDS = 86400.0
 
 # From the text of a FileStatus. The fields after the path hold no text that others choose. That of ABFS is wrapped in
 # another one: VersionedFileStatus{VersionedFileStatus{path=...
@@ -148,7 +151,7 @@ class HadoopFiles:
             self._do(path, put)
         except OSError:
             with contextlib.suppress(OSError):
-                self._do(hidden, lambda system: system.delete(_path(hidden), False))
+                self._delete(hidden)
             raise
 
     def make_private(self, folder: Place) -> None:
@@ -180,7 +183,8 @@ class HadoopFiles:
     def check_writable(self, path: Place) -> None:
         """See `Files.check_writable`. The file is beside the folder, where clones and the owner will be.
 
-        A bucket may let a driver write below a prefix only, and has no folders to look for.
+        A bucket may let a driver write below a prefix only, and has no folders to look for. What killed drivers have
+        left there is removed.
         """
         (found,) = self.facts([path])
         if found is not None and not found.is_folder:
@@ -188,14 +192,25 @@ class HadoopFiles:
         probe = path.parent / f"{path.name}.probe-{uuid.uuid4().hex}"
         try:
             self.write(probe, b"0")
+            with contextlib.suppress(OSError):
+                self._sweep(path, probe)
         except NotADirectoryError as error:
             raise NotADirectoryError(errno.ENOTDIR, "it is a file", str(path.parent)) from error
         finally:
             with contextlib.suppress(OSError):
-                self._do(probe, lambda system: system.delete(_path(probe), False))
+                self._delete(probe)
 
     def list_anew(self, folder: Place) -> None:
         """See `Files.list_anew`: there is nothing to do, since nothing keeps a listing."""
+
+    def _sweep(self, path: Place, probe: Place) -> None:
+        folder = path.parent
+        listed = self._do(folder, lambda system: self._listed(system.listStatusIterator(_path(folder))))
+        for name in left_behind(path.name, probe.name, {at.name: facts.modified for at, facts in listed}):
+            self._delete(folder / name)
+
+    def _delete(self, file: Place) -> None:
+        self._do(file, lambda system: system.delete(_path(file), False))
 
     def _copy(self, system: Any, file: Place, target: Place, size: int) -> None:
         server_side = self._server_side or ServerSideCopy(system)
@@ -255,6 +270,19 @@ class HadoopFiles:
 
         usual = SECONDS if self._system is not None else CONNECT_SECONDS
         return self._calls.do(translated, str(place), usual if seconds is None else seconds)
+
+
+def left_behind(folder: str, probe: str, modified: Mapping[str, float]) -> list[str]:
+    """Return the names of probes and of files that were not renamed yet, which killed drivers left LEFT_SECONDS ago.
+
+    :param folder: the name of the folder that they are beside.
+    :param probe: the name of a probe that was written just now: it tells the time by the clock of the storage.
+    :param modified: when the files there were written, by name.
+    """
+    name, random = re.escape(folder), "[0-9a-f]{32}"
+    ours = re.compile(rf"{name}\.probe-{random}|\.{name}\.(owner|probe-{random})\.{random}")
+    now = modified.get(probe, 0.0)
+    return [each for each, at in modified.items() if now - at > LEFT_SECONDS and ours.fullmatch(each)]
 
 
 def _remote(place: Place) -> RemotePath:

@@ -110,6 +110,20 @@ def put(root: str, **files: str) -> Any:
     return place
 
 
+def test_what_killed_drivers_have_left_is_removed_a_day_later(root: str) -> None:
+    place = put(root, metadata="{}")
+    random = uuid.uuid4().hex
+    old = [f"cp.probe-{random}", f".cp.probe-{random}.{random}", f".cp.owner.{random}"]
+    kept = [f"cp.probe-{uuid.uuid4().hex}", f".other.owner.{random}"]
+    for name in (*old, *kept):
+        place.files.write(place.with_name(name), b"0")
+    hadoop = jvm.jvm().org.apache.hadoop.fs
+    for name in (*old, kept[1]):
+        place.files._system.setTimes(hadoop.Path(str(place.with_name(name))), 1, -1)
+    check_location(f"{root}/cp")
+    assert set(place.files.names(place.parent)) == {"cp", *kept}
+
+
 def test_damaged_and_purged_files_are_told_apart(root: str) -> None:
     put(root, metadata='{"id":"x"}', offsets__0="v1\n{}\n-", commits__0="v1\n{}", commits__1="v1\n{}")
     assert read(f"{root}/cp").last_commit == 1

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from airflow_stream_provider.checkpoint.files import FileFacts
-from airflow_stream_provider.runtime.hadoop_files import _parsed
+from airflow_stream_provider.runtime.hadoop_files import LEFT_SECONDS, _parsed, left_behind
 
 FIELDS = (
     "isDirectory=false; length=12; replication=1; blocksize=268435456; modification_time=1700000000000; "
@@ -42,3 +42,17 @@ def test_the_status_of_each_file_system_is_understood(text: str, path: str) -> N
 def test_another_text_is_an_error() -> None:
     with pytest.raises(OSError, match="in a way that is not known: FileStatus of x"):
         _parsed("FileStatus of x")
+
+
+def test_only_what_killed_drivers_left_beside_this_folder_long_ago_is_removed() -> None:
+    random = "0123456789abcdef" * 2
+    left = [f"cp.probe-{random}", f".cp.probe-{random}.{random}", f".cp.owner.{random}"]
+    others = ["cp", "cp.owner", "cp.rehearsal-orders-1.0000000a", f"xcp.probe-{random}", f".cp2.owner.{random}"]
+    others += [f"cp.probe-{random}x", "cp.probe-1", f".cp.{random}", f"..cp.owner.{random}"]
+    old = dict.fromkeys([*left, *others], 0.0)
+    probe = f"cp.probe-{'a' * 32}"
+    now = {probe: LEFT_SECONDS + 1}
+    assert left_behind("cp", probe, old | now) == left
+    assert left_behind("cp", probe, dict.fromkeys(left, 1.0) | now) == [], "somebody may still write them"
+    assert left_behind("cp", probe, old) == [], "the time is not known"
+    assert left_behind("c.p+", probe, old | now) == []
