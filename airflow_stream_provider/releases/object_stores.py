@@ -76,6 +76,10 @@ def _fields(address: Storage, connection: StorageConnection) -> dict[str, Any]:
         raise _refused(connection, f"its extra has {', '.join(unused)}, which is not used for releases")
     if address.scheme == "s3a" and bool(connection.login) != bool(connection.password):
         raise _refused(connection, "it has only one of login and password")
+    if address.scheme == "abfss" and extra.get("tenant_id") and not (connection.login and connection.password):
+        # obstore would go by what it finds in the environment.
+        missing = "a client's id as login or its secret as password is missing"
+        raise _refused(connection, f"its extra has tenant_id, and {missing}")
     make = {"s3a": _s3, "abfss": _azure, "gs": _google}[address.scheme]
     return {name: value for name, value in make(connection, extra).items() if value}
 

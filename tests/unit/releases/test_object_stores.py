@@ -58,6 +58,8 @@ def test_the_fields_of_azure_and_google() -> None:
         (AZURE, connection("aws"), "its type is 'aws', and abfss:// needs wasb or adls"),
         (S3, connection("aws", login="key"), "it has only one of login and password"),
         (S3, connection("aws", password="hidden"), "it has only one of login and password"),
+        (AZURE, connection("adls", login="id", extra={"tenant_id": "hidden"}), "its secret as password is missing"),
+        (AZURE, connection("adls", password="hidden", extra={"tenant_id": "t"}), "a client's id as login or its"),
         (S3, connection("aws", extra={"role_arn": "hidden"}), "its extra has role_arn, which is not used"),
     ],
 )
