@@ -35,7 +35,7 @@ from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot, submission_of
-from airflow_stream_provider.releases.address import Storage
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.open_place import address_of, open_place
 from airflow_stream_provider.releases.place import ReleasePlace
 
@@ -75,7 +75,7 @@ class StreamHook(BaseHook):
         self.control = control
         self.cluster_conn_id = cluster
         self.kafka_conn_id = kafka
-        self.storage = Storage.parse(storage).url if storage else ""
+        self.storage = StorageAddress.parse(storage).url if storage else ""
         self.storage_conn_id = storage_connection
         # No cached_property: before Python 3.12 it holds one lock for the hooks of all streams, one of which may hang.
         self._connected: Connected | None = None

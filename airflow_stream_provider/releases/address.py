@@ -28,7 +28,7 @@ _AUTHORITY = {
 
 
 @dataclass(frozen=True)
-class Storage:
+class StorageAddress:
     """A place that Airflow writes releases to and drivers fetch them from.
 
     :param scheme: one of `FORMS`.
@@ -41,7 +41,7 @@ class Storage:
     path: str
 
     @classmethod
-    def parse(cls, url: str) -> Storage:
+    def parse(cls, url: str) -> StorageAddress:
         """Return the storage that a URL names; ``s3://`` is the same as ``s3a://``.
 
         :raises SpecError: it is no URL of a storage.
@@ -66,7 +66,7 @@ class Storage:
         return cls(scheme, parts.netloc, path)
 
     @classmethod
-    def _folder(cls, host: str, path: str) -> Storage:
+    def _folder(cls, host: str, path: str) -> StorageAddress:
         if host not in ("", "localhost") or not path.startswith("/") or set(",\0") & set(path) or path.strip("/") == "":
             raise _refused("is not file:///an/absolute/folder")
         return cls("file", "", path.rstrip("/"))

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.releases.address import Storage
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.objects import ObjectPlace
 from airflow_stream_provider.releases.place import StorageConnection
 
@@ -26,7 +26,7 @@ _USED = {
 }
 
 
-def open_objects(address: Storage, connection: StorageConnection | None, stream: str) -> ObjectPlace:
+def open_objects(address: StorageAddress, connection: StorageConnection | None, stream: str) -> ObjectPlace:
     """Return the place of a stream's releases in an object store; nothing is asked yet.
 
     :param connection: its credentials; None: those that obstore finds in the environment.
@@ -65,7 +65,7 @@ def open_objects(address: Storage, connection: StorageConnection | None, stream:
     return ObjectPlace(reading, writing, f"{address.scheme}://{address.authority}/{below}")
 
 
-def _fields(address: Storage, connection: StorageConnection) -> dict[str, Any]:
+def _fields(address: StorageAddress, connection: StorageConnection) -> dict[str, Any]:
     """Return obstore's settings for a connection; a setting that is not used here is refused, not passed over."""
     if connection.conn_type not in _TYPES[address.scheme]:
         wanted = " or ".join(_TYPES[address.scheme])

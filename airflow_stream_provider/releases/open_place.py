@@ -7,7 +7,7 @@ from pathlib import Path
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import RELEASE_HASH, check_id, check_stream_name
 from airflow_stream_provider.lifecycle.release import Release
-from airflow_stream_provider.releases.address import Storage
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.folder import FolderPlace
 from airflow_stream_provider.releases.object_stores import open_objects
 from airflow_stream_provider.releases.place import ReleasePlace, StorageConnection
@@ -24,7 +24,7 @@ def address_of(release: Release, stream: str, control_folder: Path | None) -> st
         if control_folder is None:
             raise _nowhere(stream)
         return str(release.folder(control_folder))
-    address = Storage.parse(release.storage)
+    address = StorageAddress.parse(release.storage)
     if address.is_folder:
         return str(release.folder(Path(address.path) / check_stream_name(stream)))
     hash = check_id(release.hash, RELEASE_HASH)
@@ -44,7 +44,7 @@ def open_place(
         if control_folder is None:
             raise _nowhere(stream)
         return FolderPlace(control_folder)
-    address = Storage.parse(storage)
+    address = StorageAddress.parse(storage)
     if address.scheme == "hdfs":
         return open_hdfs(address, connection, check_stream_name(stream))
     if not address.is_folder:

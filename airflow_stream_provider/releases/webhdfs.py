@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from airflow_stream_provider.lifecycle.errors import SpecError, StorageUnavailable
 from airflow_stream_provider.lifecycle.ids import RELEASE_HASH
 from airflow_stream_provider.lifecycle.release import Release
-from airflow_stream_provider.releases.address import Storage
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.manifest import check_stored, manifest_of
 from airflow_stream_provider.releases.place import IDLE_SECONDS, Decide, StorageConnection
 from airflow_stream_provider.runtime.launcher import MANIFEST
@@ -181,7 +181,7 @@ class HdfsPlace:
         )
 
 
-def open_hdfs(address: Storage, connection: StorageConnection | None, stream: str) -> HdfsPlace:
+def open_hdfs(address: StorageAddress, connection: StorageConnection | None, stream: str) -> HdfsPlace:
     """Return the place of a stream's releases on HDFS; nothing is asked yet.
 
     :param connection: of WebHDFS: hosts of the NameNodes, port, and the user as login.

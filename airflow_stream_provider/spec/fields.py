@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import check_stream_name, check_version
-from airflow_stream_provider.releases.address import Storage
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.spec.control_url import check_control_url
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -91,4 +91,4 @@ VariableName = Annotated[str, AfterValidator(as_sentence(check_variable))]
 StreamName = Annotated[Text, AfterValidator(as_sentence(check_stream_name))]
 Version = Annotated[Text, AfterValidator(as_sentence(check_version))]
 ControlUrl = Annotated[Text, AfterValidator(as_sentence(check_control_url))]
-StorageUrl = Annotated[Text, AfterValidator(as_sentence(Storage.parse))]
+StorageUrl = Annotated[Text, AfterValidator(as_sentence(StorageAddress.parse))]

@@ -26,7 +26,7 @@ from airflow_stream_provider.clusters import (
 from airflow_stream_provider.lag.limits import BAD, LagLimits
 from airflow_stream_provider.lag.report import Alarm, Ceilings, Verdict
 from airflow_stream_provider.lifecycle.policy import Policy
-from airflow_stream_provider.releases.address import Storage
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.spec.control_url import TopicAddress
 from airflow_stream_provider.spec.fields import (
     ControlUrl,
@@ -229,9 +229,9 @@ class StreamSpec(_Part):
 
     @model_validator(mode="after")
     def _the_connection_is_used(self) -> Self:
-        if self.storage_connection and (self.storage is None or Storage.parse(self.storage).is_folder):
+        if self.storage_connection and (self.storage is None or StorageAddress.parse(self.storage).is_folder):
             raise ValueError("storage_connection is set, but a folder needs none: leave it out, or set `storage`.")
-        if self.storage and Storage.parse(self.storage).scheme == "hdfs" and not self.storage_connection:
+        if self.storage and StorageAddress.parse(self.storage).scheme == "hdfs" and not self.storage_connection:
             raise ValueError("storage is hdfs://, and storage_connection is not set: name the connection of WebHDFS.")
         return self
 

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.release import Release
-from airflow_stream_provider.releases.address import Storage
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.open_place import address_of, open_place
 from airflow_stream_provider.spec.stream import load_spec
 
@@ -54,7 +54,7 @@ def test_a_release_without_storage_has_no_place_beside_a_control_log_in_kafka() 
 
 def test_a_folder_of_its_own_is_read(tmp_path: Path) -> None:
     assert load_spec(write(tmp_path, "storage: file:///data/releases/")).storage == "file:///data/releases/"
-    assert Storage.parse("file:///data/releases/").url == "file:///data/releases"
+    assert StorageAddress.parse("file:///data/releases/").url == "file:///data/releases"
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_a_connection_that_nothing_needs_is_refused(tmp_path: Path, lines: list[
 def test_a_storage_is_written_in_one_form(tmp_path: Path, url: str, canonical: str) -> None:
     spec = load_spec(write(tmp_path, f"storage: {url}", "storage_connection: storage"))
     assert spec.storage_connection == "storage"
-    assert Storage.parse(str(spec.storage)).url == canonical
-    assert Storage.parse(canonical) == Storage.parse(url)
+    assert StorageAddress.parse(str(spec.storage)).url == canonical
+    assert StorageAddress.parse(canonical) == StorageAddress.parse(url)
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.releases.address import Storage
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.object_stores import _fields, open_objects
 from airflow_stream_provider.releases.objects import ObjectPlace
 from airflow_stream_provider.releases.place import StorageConnection
 
-S3 = Storage.parse("s3://streams/team")
-AZURE = Storage.parse("abfss://streams@account.dfs.core.windows.net/team")
-GOOGLE = Storage.parse("gs://streams/team")
+S3 = StorageAddress.parse("s3://streams/team")
+AZURE = StorageAddress.parse("abfss://streams@account.dfs.core.windows.net/team")
+GOOGLE = StorageAddress.parse("gs://streams/team")
 PAGE = Path(__file__).parents[3] / "docs" / "storage.md"
 
 
@@ -63,7 +63,9 @@ def test_the_fields_of_azure_and_google() -> None:
         (S3, connection("aws", extra={"role_arn": "hidden"}), "its extra has role_arn, which is not used"),
     ],
 )
-def test_what_is_not_used_is_refused_and_not_shown(storage: Storage, given: StorageConnection, says: str) -> None:
+def test_what_is_not_used_is_refused_and_not_shown(
+    storage: StorageAddress, given: StorageConnection, says: str
+) -> None:
     with pytest.raises(SpecError, match="The Airflow connection 'storage' cannot be used") as refused:
         open_objects(storage, given, "orders")
     assert says in str(refused.value)
@@ -71,7 +73,7 @@ def test_what_is_not_used_is_refused_and_not_shown(storage: Storage, given: Stor
 
 
 @pytest.mark.parametrize("storage", [S3, AZURE])
-def test_a_store_is_opened_without_asking_it(storage: Storage) -> None:
+def test_a_store_is_opened_without_asking_it(storage: StorageAddress) -> None:
     assert isinstance(open_objects(storage, None, "orders"), ObjectPlace)
 
 
