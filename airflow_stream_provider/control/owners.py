@@ -40,6 +40,21 @@ class Owners(Protocol):
         """Return where the claim of a location is kept, for people who want to remove it."""
 
 
+def claimed(owner: str | None, claim: str) -> str:
+    """Return the owner that was read behind a claim.
+
+    :param claim: what was written, for people.
+    :raises CheckpointError: there is none.
+    """
+    if owner is None:
+        raise CheckpointError(
+            f"The claim {claim} was removed while it was made.",
+            next_step="Only people remove claims: try again.",
+            claim=claim,
+        )
+    return owner
+
+
 class FileOwners:
     """The claims in a control folder; implements `Owners`. Each is a file that is created exclusively.
 
@@ -91,14 +106,7 @@ class FileOwners:
             finally:
                 with contextlib.suppress(OSError):
                     temporary.unlink()
-        found = self.owner(location)
-        if found is None:
-            raise CheckpointError(
-                f"The claim {path} was removed while it was made.",
-                next_step="Only people remove claims: try again.",
-                path=str(path),
-            )
-        return found
+        return claimed(self.owner(location), str(path))
 
     def kept_in(self, location: str) -> str:
         """See `Owners.kept_in`."""

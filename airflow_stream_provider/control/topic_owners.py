@@ -13,6 +13,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable
 
+from airflow_stream_provider.control.owners import claimed
 from airflow_stream_provider.control.topic import Message, Topic, read_all
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
@@ -60,13 +61,7 @@ class TopicOwners:
             # A driver's client writes and reads by name: behind both it is sure that the topic is still the same.
             topic.check_same()
             owner = self._owner(location)
-        if owner is None:
-            raise CheckpointError(
-                f"The claim {key} in {topic.name} was removed while it was made.",
-                next_step="Only people remove claims: try again.",
-                key=key,
-            )
-        return owner
+        return claimed(owner, f"{key} in {topic.name}")
 
     def kept_in(self, location: str) -> str:
         """See `Owners.kept_in`: all that there are, as the next one counts when the first is removed."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.control import make_root
+from airflow_stream_provider.control import owners as control_owners
 from airflow_stream_provider.control.owners import FileOwners
 from airflow_stream_provider.lifecycle.errors import CheckpointError, ControlUnavailable
 
@@ -35,6 +36,12 @@ def test_of_many_claims_at_once_one_wins_and_all_know_it(owners: FileOwners) -> 
         with ThreadPoolExecutor(10) as pool:
             said = list(pool.map(lambda n, place=place: owners.claim(f"{PLACE}/{place}", f"s{n}"), range(10)))
         assert len(set(said)) == 1
+
+
+def test_a_claim_that_is_removed_while_it_is_made_is_none(owners: FileOwners, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_owners, "sync_folder", lambda folder: Path(owners.kept_in(PLACE)).unlink())
+    with pytest.raises(CheckpointError, match=r"The claim /\S+ was removed while it was made\. .* try again"):
+        owners.claim(PLACE, "orders")
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"stream": "orders", "location": "hdfs://other/a"}'])

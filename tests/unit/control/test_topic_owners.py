@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -78,6 +79,21 @@ def test_a_claim_that_a_person_removes_is_none(log: SimulatedLog, compact: bool)
             log.compact(log.end, tombstones=True)
             assert first.owner(PLACE) == owners(log).owner(PLACE) == left
     assert first.claim(PLACE, "third") == "third"
+
+
+class Removing(SimulatedTopic):
+    """A person removes each claim at once."""
+
+    def write(self, key: bytes, value: bytes | None, headers: Mapping[str, bytes]) -> int:
+        super().write(key, value, headers)
+        return super().write(key, None, {})
+
+
+def test_a_claim_that_is_removed_while_it_is_made_is_none(log: SimulatedLog) -> None:
+    with pytest.raises(
+        CheckpointError, match=r"The claim owner/\S+ in .* was removed while it was made\. .* try again"
+    ):
+        TopicOwners(lambda: Removing(log)).claim(PLACE, "orders")
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"stream": "orders", "location": "hdfs://other/a"}'])
