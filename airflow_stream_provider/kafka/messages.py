@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.control.topic import Fetched, Message
+from airflow_stream_provider.kafka.fetch_request import fetch_request
 from airflow_stream_provider.kafka.requests import ANY_SECONDS, Answers, Requests
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 # The last version that names topics by name; Kafka 2.8 has it.
 PRODUCE_VERSION = 9
-# The first version that names topics by their ids, so that one made anew is another one (KIP-516); Kafka 3.1 has it.
-FETCH_VERSION = 13
 # Beyond what a leader may wait for its replicas.
 SLACK_SECONDS = 3.0
 # That all partitions of a broker may send.
@@ -72,24 +71,11 @@ async def fetch(
 ) -> Answers[TopicPartition, Fetched]:
     """Return the messages from an offset on, of several partitions; see `KafkaClient.read`."""
     from kafka import TopicPartition
-    from kafka.protocol.consumer import FetchRequest
 
-    topic, partition = FetchRequest.FetchTopic, FetchRequest.FetchTopic.FetchPartition
     names = {topic_id: name for name, topic_id in ids.items()}
 
     def request(wanted: Mapping[TopicPartition, int]) -> Any:
-        by_topic: dict[str, list[Any]] = {}
-        for tp, offset in wanted.items():
-            asked = partition(partition=tp.partition, fetch_offset=offset, partition_max_bytes=partition_bytes)
-            by_topic.setdefault(tp.topic, []).append(asked)
-        return FetchRequest(
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=BROKER_BYTES,
-            topics=[topic(topic_id=ids[name], partitions=partitions) for name, partitions in by_topic.items()],
-            min_version=FETCH_VERSION,
-            max_version=FETCH_VERSION,
-        )
+        return fetch_request(wanted, partition_bytes, BROKER_BYTES, ids)
 
     def answers(response: Any) -> Iterator[tuple[str, int, int, Fetched]]:
         for found in response.responses:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_stream_provider.kafka.fetch_request import fetch_request
 from airflow_stream_provider.kafka.requests import Answers, Requests
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 # Bytes that a partition, and all partitions of a broker, may send. A marker's batch has 78.
 PARTITION_BYTES, BROKER_BYTES = 16_384, 1_048_576
-# The last version that names topics by name; Kafka 3.0 has it.
-VERSION = 12
 
 # Of the batch: its first offset, the length of what follows, the leader's epoch, the format, the checksum, the
 # attributes, the last offset less the first one.
@@ -47,22 +46,9 @@ async def fetch_batches(
     requests: Requests, positions: Mapping[TopicPartition, int]
 ) -> Answers[TopicPartition, tuple[RecordBatch, ...]]:
     """Return the first batches from an offset on; see `KafkaClient.batches`."""
-    from kafka.protocol.consumer import FetchRequest
-
-    topic, partition = FetchRequest.FetchTopic, FetchRequest.FetchTopic.FetchPartition
 
     def request(wanted: Mapping[TopicPartition, int]) -> Any:
-        by_topic: dict[str, list[Any]] = {}
-        for tp, offset in wanted.items():
-            asked = partition(partition=tp.partition, fetch_offset=offset, partition_max_bytes=PARTITION_BYTES)
-            by_topic.setdefault(tp.topic, []).append(asked)
-        return FetchRequest(
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=BROKER_BYTES,
-            topics=[topic(topic=name, partitions=partitions) for name, partitions in by_topic.items()],
-            max_version=VERSION,
-        )
+        return fetch_request(wanted, PARTITION_BYTES, BROKER_BYTES)
 
     def answers(response: Any) -> Iterator[tuple[str, int, int, tuple[RecordBatch, ...]]]:
         for found in response.responses:
