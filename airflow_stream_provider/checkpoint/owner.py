@@ -68,11 +68,18 @@ def check_owner(location: Location, stream: str, control: str) -> bool:
     """
     found = owner(location)
     if found is not None and found != Owner(stream, control):
+        file = owner_file(location)
+        if found.stream == stream:
+            # Whoever reads this may be about to let a second driver write, out of the sight of the first one's log.
+            next_step = f"Correct `control`. To move the stream, stop it under {found.control} first, see that none of "
+            next_step += f"its drivers is left on the cluster, then remove {file}: see docs/control.md."
+        else:
+            next_step = "Give each stream its own checkpoint. If the other stream will never run again, remove "
+            next_step += f"{file}."
         raise CheckpointError(
             f"The checkpoint {locate(location)} belongs to the stream {found.stream} of {found.control}, "
             f"not to {stream} of {control}.",
-            next_step="Give each stream its own checkpoint. If the other stream will never run again, remove "
-            f"{owner_file(location)}.",
+            next_step=next_step,
             location=str(location),
             owner=found.stream,
         )

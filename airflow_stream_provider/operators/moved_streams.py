@@ -30,8 +30,8 @@ def moved(
 def unsettled(moved: Mapping[str, str], specs: Mapping[str, StreamSpec]) -> dict[str, str]:
     """Return what people must be told of streams that have moved, by stream; one that is left out is settled.
 
-    Settled is a stream that was deployed under its new control root; and one that, under the old one, has no folder
-    (any more), was stopped, has finished or was never held.
+    Settled is a stream that a driver has held under its new control root: before, nobody may use its checkpoint there.
+    And one that, under the old one, has no folder (any more), was stopped, has finished or was never held.
 
     :param moved: control URLs that they had.
     """
@@ -45,9 +45,9 @@ def unsettled(moved: Mapping[str, str], specs: Mapping[str, StreamSpec]) -> dict
     # What cannot be read is not settled.
     answers = GuardedReads[str, bool]().run(reads, SECONDS) if reads else {}
     return {
-        name: f"{specs[name].source}: `control` is {specs[name].control} now, where {name} was never deployed; it was "
-        f"last watched under {moved[name]}, and nobody watches it there now. Correct `control`; or, to move it, stop "
-        f"it under the old one, or deploy it under the new one."
+        name: f"{specs[name].source}: `control` is {specs[name].control} now, where no driver has ever held {name}; it "
+        f"was last watched under {moved[name]}, and nobody watches it there now. Correct `control`; or, to move it, "
+        "stop it under the old one first: docs/control.md."
         for name, answer in answers.items()
         if answer is not True
     }
@@ -58,7 +58,8 @@ def _is_left_alone(spec: StreamSpec, old: str) -> bool:
     from airflow_stream_provider.planning.stream_health import RESTING
 
     with contextlib.suppress(ControlUnavailable):  # people are told of that root
-        if StreamHook(spec.name, spec.control, spec.cluster).exists():
+        new = StreamHook(spec.name, spec.control, spec.cluster)
+        if new.exists() and new.control_log.refresh().epoch:
             return True
     hook = StreamHook(spec.name, old, spec.cluster)
     return not hook.exists() or hook.control_log.refresh().phase in RESTING

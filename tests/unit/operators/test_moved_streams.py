@@ -12,6 +12,7 @@ from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.operators import moved_streams
 from airflow_stream_provider.operators.moved_streams import moved, unsettled
 from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.story import RUNNING, STARTED, write
 from tests.support.watch_task import SPEC, Airflow
 
 
@@ -53,7 +54,7 @@ def test_a_stream_that_was_never_held_or_whose_folder_is_gone_may_be_left(roots:
 
 
 @pytest.mark.parametrize("phase", [StreamPhase.RUNNING, StreamPhase.DOWN, StreamPhase.FAILED, StreamPhase.STOPPED])
-def test_one_that_runs_is_told_until_it_is_stopped_or_deployed_again(
+def test_one_that_runs_is_told_until_it_is_stopped_or_held_again(
     roots: tuple[str, str], phase: StreamPhase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(StreamState, "phase", phase)
@@ -65,7 +66,11 @@ def test_one_that_runs_is_told_until_it_is_stopped_or_deployed_again(
     says = unsettled({"a": old}, specs)["a"]
     assert new in says
     assert old in says
-    StreamHook("a", new, "c").create()
+    hook = StreamHook("a", new, "c")
+    hook.create()
+    write(hook.control_log, *STARTED)
+    assert "a" in unsettled({"a": old}, specs), "a driver that the checkpoint refuses"
+    write(hook.control_log, *RUNNING[len(STARTED) :])
     assert unsettled({"a": old}, specs) == {}
 
 
@@ -96,6 +101,8 @@ def test_a_stream_that_moves_though_it_runs_is_told_until_that_is_settled(airflo
         assert "it was last watched under file://" in look("b")
     assert look("a") == ""
     assert look("b")
-    (tmp_path / "b" / "orders").mkdir()
+    hook = StreamHook("orders", controls["b"], "c")
+    hook.create()
+    write(hook.control_log, *RUNNING)
     assert look("b") == ""
     assert airflow.pushed["memory"]["moved"] == {}

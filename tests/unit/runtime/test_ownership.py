@@ -80,6 +80,33 @@ def test_the_marker_tells_of_another_control_store(stored: dict[str, bytes], con
     assert open_owners(control).owner(PLACE) is None, "nothing is claimed that cannot be used"
 
 
+@pytest.mark.parametrize("remote", [True, False], ids=["on S3", "mounted"])
+def test_a_stream_that_moves_to_another_control_store_is_refused_until_it_is_let_go_and_then_where_it_was(
+    stored: dict[str, bytes], control: str, tmp_path: Path, remote: bool
+) -> None:
+    """As docs/control.md says; what runs under the old one has claimed the checkpoint, stopped or not."""
+    location = PLACE if remote else str(tmp_path / "cp")
+    new_control = (tmp_path / "new").as_uri()
+    make_root(new_control)
+    old, new = ownership("orders", control), ownership("orders", new_control)
+    old.claim(location)
+    for ask in (new.check, new.claim):
+        with pytest.raises(CheckpointError, match=f"stop it under {control} first, .* then remove {location}.owner"):
+            ask(location)
+    if remote:
+        del stored[f"{location}.owner"]
+    else:
+        Path(f"{location}.owner").unlink()
+    assert not new.check(location)
+    new.claim(location)
+    assert new.check(location)
+    for ask in (old.check, old.claim):
+        with pytest.raises(CheckpointError, match=f"belongs to the stream orders of {new_control}"):
+            ask(location)
+    with pytest.raises(CheckpointError, match="belongs to the stream orders"):
+        ownership("others", control).check(location)
+
+
 def test_a_local_checkpoint_needs_no_claim(stored: dict[str, bytes], control: str, tmp_path: Path) -> None:
     mine = ownership("orders", control)
     mine.claim(str(tmp_path / "cp"))
