@@ -11,7 +11,13 @@ from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase
 from airflow_stream_provider.planning.conditions import SignsOfLife
 from airflow_stream_provider.planning.fence import fence, fence_first
-from airflow_stream_provider.planning.recovery_decision import RecoveryAction, coming_up, recovery_step, release_to_run
+from airflow_stream_provider.planning.recovery_decision import (
+    RecoveryAction,
+    coming_up,
+    is_late,
+    recovery_step,
+    release_to_run,
+)
 from airflow_stream_provider.planning.requests import ask, follow
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import declare_again, stand_by
@@ -98,12 +104,13 @@ def _bring_up(
 ) -> Step:
     """Submit what nobody else is about to, then wait for the newest of the release to run: any other one may hang.
 
-    Where that one is on its way, no second driver of its release is submitted.
+    Where that one is on its way, and not late, no second driver of its release is submitted.
     """
     wanted = release_to_run(snapshot.state, snapshot.at)
     first, *others = sorted(coming, key=lambda each: (each.release.hash == wanted, each.declared.seq), reverse=True)
+    on_its_way = first.submission and not is_late(snapshot.state, first, snapshot.at, snapshot.free_since)
     for deployment in (first, *others):
-        if deployment is not first and first.submission and deployment.release.hash == first.release.hash:
+        if deployment is not first and on_its_way and deployment.release.hash == first.release.hash:
             continue
         mine = not deployment.submission and _by_watch(snapshot.declared(deployment.id), identity)
         if mine or orphaned(deployment, snapshot.at):

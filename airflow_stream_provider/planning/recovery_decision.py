@@ -98,6 +98,13 @@ def coming_up(state: StreamState) -> list[Deployment]:
     ]
 
 
+def is_late(state: StreamState, deployment: Deployment, now: float, free_since: float) -> bool:
+    """Return whether a deployment that comes up should have done so long ago; see `recovery_step` for `free_since`."""
+    # One that has held came up long ago: it is late only when it does not come up again.
+    held = any(i.epoch for i in state.of_deployment(deployment.id))
+    return now > (free_since if held else deployment.declared_at) + COME_UP_SECONDS
+
+
 def release_to_run(state: StreamState, now: float) -> str:
     """Return the hash of the release that a stream which nobody holds is brought back with; see `recovery_step`."""
     return _hash(state, _choose(state, now).deployment)
@@ -145,9 +152,7 @@ def _bring_back(state: StreamState, alive: Mapping[str, bool | None], now: float
         if alive.get(deployment.id) is False:
             return RecoveryStep(RecoveryAction.FAIL, deployment.id, "Nothing of it is left on the cluster.")
         if deployment.release.hash == release:
-            # One that has held came up long ago: it is late only when it does not come up again.
-            held = any(i.epoch for i in state.of_deployment(deployment.id))
-            late = now > (free_since if held else deployment.declared_at) + COME_UP_SECONDS
+            late = is_late(state, deployment, now, free_since)
             return (_stand_in(state, alive) if late else None) or RecoveryStep(RecoveryAction.WAIT)
     return RecoveryStep(RecoveryAction.DECLARE, last, instead or "No driver of the release that ran last is left.")
 

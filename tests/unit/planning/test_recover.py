@@ -210,6 +210,17 @@ def test_no_second_driver_of_a_release_is_submitted_that_is_coming_up() -> None:
     assert take(*both, failed(None, theirs)) == Submit(AGAIN)
 
 
+def test_a_second_driver_is_submitted_when_the_one_that_is_coming_up_is_late() -> None:
+    """Found by a review: while a driver hung, what the watch had declared was never submitted."""
+    theirs, release = "orders-1-eeee", {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
+    fields: dict[str, Any] = {"deployment": theirs, "release": release, "policy": {}, "again": OLD_DEPLOYMENT}
+    later = record("declared", by="airflow:orders__upgrade/x/roll_back", **fields, reason="")
+    both = [*DOWN, again(), later, submitted(theirs)]
+    hangs = {theirs: DriverFacts("driver-1", DriverState.RUNNING)}
+    assert take(*both, drivers=hangs, at=100.0 + COME_UP_SECONDS) == Wait(StandbyUp(theirs))
+    assert take(*both, drivers=hangs, at=101.0 + COME_UP_SECONDS) == Submit(AGAIN)
+
+
 @pytest.mark.parametrize("up", [[], [submitted(AGAIN)], [submitted(AGAIN), standby(f"{AGAIN}.0000000a")]])
 def test_what_the_watch_has_declared_is_retired_when_another_one_holds(up: list[Record]) -> None:
     theirs = f"{NEW_DEPLOYMENT}.0000000b"
