@@ -10,6 +10,7 @@ from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase
 from airflow_stream_provider.planning.conditions import SignsOfLife
+from airflow_stream_provider.planning.descent import family
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.recovery_decision import (
     RecoveryAction,
@@ -122,10 +123,18 @@ def _bring_up(
 
 
 def _spare(snapshot: Snapshot, identity: TaskIdentity) -> Iterator[str]:
-    """Yield what this watch has declared and nobody needs: another driver came to hold before it ever did."""
+    """Yield what was declared to bring the stream back and nobody needs: another driver came to hold before it did.
+
+    A roll-back's is needed while what it rolls back from holds.
+    """
+    state = snapshot.state
     for deployment in snapshot.live_deployments():
-        held = any(i.epoch for i in snapshot.state.of_deployment(deployment))
-        if not held and _by_watch(snapshot.declared(deployment), identity):
+        declared = snapshot.declared(deployment)
+        held = any(i.epoch for i in state.of_deployment(deployment))
+        bad = declared.get("instead_of")
+        needed = bad and snapshot.holding in family(state, bad)
+        late = declared.get("again") and declared.seq < state.held_from and not needed
+        if not held and (late or _by_watch(declared, identity)):
             yield deployment
 
 

@@ -231,6 +231,28 @@ def test_what_the_watch_has_declared_is_retired_when_another_one_holds(up: list[
     assert isinstance(take(*story, retired(AGAIN), before={theirs: 1}, counters={theirs: 2}), Done)
 
 
+def test_what_a_roll_back_has_declared_is_retired_when_something_else_came_to_hold() -> None:
+    """Found by a review: the watch's driver of the same release was appointed first, and the roll-back's stayed."""
+    mine, theirs, newer = f"{AGAIN}.0000000a", "orders-1-eeee", "orders-2-ffff.0000000d"
+    release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
+    fields: dict[str, Any] = {"deployment": theirs, "release": release, "policy": {}, "again": OLD_DEPLOYMENT}
+    rolling_back = record("declared", **fields, instead_of=NEW_DEPLOYMENT, reason="")
+    bad = [*HANDED_OVER, retired(OLD_DEPLOYMENT), failed(NEW, committed=False)]
+    both = [*bad, again(), rolling_back, submitted(AGAIN), submitted(theirs), standby(mine)]
+    story = [*both, requested("r", mine), ready("r", mine), acquired(mine, "r", 3)]
+    for more in ([], [standby(f"{theirs}.0000000b")]):
+        step = take(*story, *more, before={mine: 1}, counters={mine: 2})
+        assert step == Append("retired", {"deployment": theirs, "reason": f"It is not needed: {AGAIN} holds."})
+    # While what it is to replace holds, also by another name, it stays.
+    assert isinstance(take(*HANDED_OVER, rolling_back, before={NEW: 1}, counters={NEW: 2}), Done)
+    release = {"version": "2", "hash": hash_of(NEW_DEPLOYMENT)}
+    fields = {"deployment": deployment_of(newer), "release": release, "policy": {}, "again": NEW_DEPLOYMENT}
+    as_bad = record("declared", **fields, reason="")
+    held = [submitted(deployment_of(newer)), standby(newer), requested("s", newer), ready("s", newer)]
+    story = [*bad, as_bad, rolling_back, *held, acquired(newer, "s", 3)]
+    assert isinstance(take(*story, before={newer: 1}, counters={newer: 2}), Done)
+
+
 def test_what_the_watch_has_brought_up_and_what_is_not_its_own_is_kept() -> None:
     mine, theirs = f"{AGAIN}.0000000a", f"{NEW_DEPLOYMENT}.0000000b"
     held = [submitted(AGAIN), standby(mine), requested("r", mine), ready("r", mine), acquired(mine, "r", 2)]
