@@ -110,8 +110,13 @@ class Person:
         """Cancel the upgrades that still wait for their turn; wait for the one under way, and until the stream runs."""
         self._awaited = [upgrade for upgrade in self._upgrades if not upgrade.ended]
         for upgrade in self._awaited[1:]:
-            self._cancel(upgrade)
-            self._end(upgrade, "cancelled")
+            try:
+                self._cancel(upgrade)
+            except (StackError, requests.RequestException) as error:
+                # A fault may last, and the API server be busy: it is waited for like the one under way.
+                self._say(f"    {upgrade.run} is not cancelled: {error}")
+            else:
+                self._end(upgrade, "cancelled")
         self._recover()
         self._wait_for_runs()
 

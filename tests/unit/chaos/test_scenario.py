@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import requests
 
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from chaos import scenario as module
@@ -123,6 +124,26 @@ def test_the_recovery_is_awaited_when_the_time_is_over_in_the_middle_of_a_row(si
     site.person.finish()
     assert site.api.cancelled == ["run-3", "run-4"]
     assert [entry["fault"] for entry in site.journal.entries() if entry["what"] == "recovered"] == ["1.1"]
+
+
+def test_an_upgrade_that_cannot_be_cancelled_is_waited_for_and_ends_no_run(site: Site) -> None:
+    """Found by a review: an API server that was busy at the end would have cost the report of an hour."""
+    site.nemesis.waiting = site.nemesis.lasting = 1
+    site.person.carry_out(Scenario(1, FOUR_IN_A_ROW, ()))
+    site.nemesis.lasting = 0
+
+    def call(method: str, path: str, **query: object) -> None:
+        if path.endswith("run-3"):
+            raise requests.ConnectionError("busy")
+        site.api.cancelled.append(path.rpartition("/")[2])
+
+    site.api.call = call  # type: ignore[method-assign]
+    site.person.finish()
+    assert site.api.cancelled == ["run-4"]
+    assert {entry["run"]: entry["ended"] for entry in site.ended()} == {
+        **dict.fromkeys(("run-1", "run-2", "run-3"), "success"),
+        "run-4": "cancelled",
+    }
 
 
 @pytest.mark.parametrize(("task", "cleared"), [("check", [["check"]]), ("submit", [])])
