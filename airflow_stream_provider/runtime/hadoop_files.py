@@ -139,7 +139,8 @@ class HadoopFiles:
         hidden = path.parent / f".{path.name}.{uuid.uuid4().hex}"
 
         def put(system: Any) -> None:
-            stream = system.create(_path(hidden), False)
+            # Over what a first try has left, before the script closed the file system.
+            stream = system.create(_path(hidden), True)
             try:
                 stream.write(data)
             finally:

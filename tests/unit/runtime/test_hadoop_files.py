@@ -1,13 +1,17 @@
-"""What Hadoop's file systems say of a file, in their own words; real ones are in tests/integration."""
+"""What Hadoop's file systems say, in their own words; real ones are in tests/integration."""
 
 from __future__ import annotations
 
 from pathlib import PurePosixPath
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
-from airflow_stream_provider.checkpoint.files import FileFacts
-from airflow_stream_provider.runtime.hadoop_files import LEFT_SECONDS, _parsed, left_behind
+from airflow_stream_provider.checkpoint.files import FileFacts, RemotePath
+from airflow_stream_provider.runtime import hadoop_files
+from airflow_stream_provider.runtime.hadoop_files import LEFT_SECONDS, HadoopFiles, _parsed, left_behind
 
 FIELDS = (
     "isDirectory=false; length=12; replication=1; blocksize=268435456; modification_time=1700000000000; "
@@ -56,3 +60,52 @@ def test_only_what_killed_drivers_left_beside_this_folder_long_ago_is_removed() 
     assert left_behind("cp", probe, dict.fromkeys(left, 1.0) | now) == [], "somebody may still write them"
     assert left_behind("cp", probe, old) == [], "the time is not known"
     assert left_behind("c.p+", probe, old | now) == []
+
+
+class Java(Py4JJavaError):  # type: ignore[misc]
+    """An exception of the JVM, as py4j raises it; without a JVM."""
+
+    def __init__(self, name: str, says: str) -> None:
+        Exception.__init__(self, says)
+        kind = SimpleNamespace(getSimpleName=lambda: name)
+        self.java_exception = SimpleNamespace(getMessage=lambda: says, getClass=lambda: kind, getCause=lambda: None)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class ClosedBeforeTheRename:
+    """Says what HDFS says; the script closes it once, when a file has been created and not been renamed yet."""
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+        self.closed = False
+
+    def create(self, path: str, overwrite: bool) -> Any:
+        if path in self.files and not overwrite:
+            raise Java("FileAlreadyExistsException", f"{path} for client 127.0.0.1 already exists")
+        self.files.add(path)
+        return SimpleNamespace(write=lambda data: None, close=lambda: None)
+
+    def rename(self, source: str, target: str) -> bool:
+        if not self.closed:
+            self.closed = True
+            raise Java("IOException", "Filesystem closed")
+        self.files.remove(source)
+        self.files.add(target)
+        return True
+
+    def delete(self, path: str, recursive: bool) -> bool:
+        self.files.discard(path)
+        return True
+
+
+def test_a_file_is_written_though_the_script_closes_a_mock_of_hdfs_in_the_middle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Found by a review: the owner of a checkpoint was then taken for written, and no file was there."""
+    monkeypatch.setattr(hadoop_files, "_path", str)
+    system = ClosedBeforeTheRename()
+    files = HadoopFiles("hdfs://host", lambda url: system)
+    files.write(RemotePath("hdfs://host", PurePosixPath("/cp.owner"), files), b"x")
+    assert system.files == {"hdfs://host/cp.owner"}
