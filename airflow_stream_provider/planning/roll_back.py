@@ -47,7 +47,7 @@ def roll_back(
     previous = snapshot.previous(bad)
     why_not = _nothing_to_do(snapshot, identity, bad, bads)
     if why_not:
-        return Skip(why_not)
+        return _end_own(snapshot, identity) or Skip(why_not)
     if not previous:
         return Skip(f"No release ran before {bad}, so there is none to go back to. {snapshot.holder_sentence}")
     if snapshot.holding in bads and not fault_found:
@@ -86,6 +86,19 @@ def _nothing_to_do(snapshot: Snapshot, identity: TaskIdentity, bad: str, bads: f
         return "" if any(stop.source for stop in stops) else nothing
     # Nobody holds for a moment, and `bad` is not what held last: the watch brings back what did.
     return "" if deployment_of(state.last_holder or "") in bads else nothing
+
+
+def _end_own(snapshot: Snapshot, identity: TaskIdentity) -> Append | None:
+    """End what this roll-back has declared again for nothing, as another driver holds; None when nothing is left."""
+    request = snapshot.state.open_request
+    asked = {deployment_of(name) for name in (request.to, request.source) if name} if request is not None else set()
+    for deployment in snapshot.live_deployments() if snapshot.holding else ():
+        declared = snapshot.declared(deployment)
+        held = any(i.epoch for i in snapshot.state.of_deployment(deployment))
+        if declared.by == identity.by and declared.get("again") and not held and deployment not in asked:
+            reason = f"It is not needed: {snapshot.holding} holds."
+            return Append(Kind.RETIRED, {"deployment": deployment, "reason": reason})
+    return None
 
 
 def _put_aside(snapshot: Snapshot, bads: frozenset[str], outcome: WaitOutcome | None, reason: str) -> Step | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.conditions import RequestOver
 from airflow_stream_provider.planning.deaths import Dead
@@ -177,6 +178,25 @@ def test_what_the_watch_has_put_in_charge_again_is_as_bad() -> None:
     up = [*held, declared_back, submitted(mine), standby(f"{mine}.0000000b")]
     handed_over = back(*up)
     assert (handed_over.kind, handed_over.fields["to"]) == ("requested", f"{mine}.0000000b")
+
+
+def test_what_a_roll_back_has_declared_for_nothing_is_ended() -> None:
+    """Found by a review: when something else came to hold first, the roll-back's driver stayed on the cluster."""
+    mine = made(back(*COLD), BACK)
+    own, newer = mine["deployment"], "orders-3-cccc.0000000c"
+    up = [mine, submitted(own), standby(f"{own}.0000000b")]
+    other = [declared(deployment_of(newer)), submitted(deployment_of(newer)), standby(newer), requested("o", newer)]
+    assert isinstance(back(*COLD, *up, *other), Wait), "it may still be needed"
+    story = [*COLD, *up, *other, ready("o", newer), acquired(newer, "o", 3)]
+    reason = f"It is not needed: {deployment_of(newer)} holds."
+    assert back(*story) == Append("retired", {"deployment": own, "reason": reason})
+    assert isinstance(back(*story, retired(own)), Skip)
+    asked = requested("a person's", f"{own}.0000000b")
+    assert isinstance(back(*story, asked), Skip), "somebody wants it"
+    taken = [asked, ready("a person's", f"{own}.0000000b"), released(newer, "a person's", f"{own}.0000000b")]
+    back_again = [acquired(f"{own}.0000000b", "a person's", 4), requested("p", newer), ready("p", newer)]
+    held = [*taken, *back_again, released(f"{own}.0000000b", "p", newer), acquired(newer, "p", 5)]
+    assert isinstance(back(*story, *held), Skip), "it has held, and is kept warm"
 
 
 def test_the_same_release_in_another_run_is_not_rolled_back() -> None:
