@@ -159,11 +159,15 @@ class KafkaClient:
     def create_topic(self, name: str, replicas: int, settings: Mapping[str, str]) -> Problem | None:
         """Make a topic with one partition, and return why that did not succeed; None: it was made.
 
-        Needs CREATE on the topic or on the cluster. Its leader may not be known to all brokers yet.
+        Needs CREATE on the topic or on the cluster. Some brokers may not know it yet; see `is_known`.
 
         :param settings: the topic's own settings, by Kafka's names.
         """
         return self._run("to make a topic", self._topics.create, name, replicas, settings)
+
+    def is_known(self, name: str, replicas: int) -> bool:
+        """Return whether every broker that answers knows the leaders of a topic, and so many replicas in sync."""
+        return self._run("to describe topics", self._topics.is_known, name, replicas)
 
     def allowed(self, names: Iterable[str]) -> Answers[str, frozenset[str]]:
         """Return what the connection's user may do with topics, of READ, WRITE, DESCRIBE and DESCRIBE_CONFIGS."""

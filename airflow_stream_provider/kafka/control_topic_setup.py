@@ -145,10 +145,7 @@ def _brokers(client: KafkaClient) -> tuple[int, int]:
 def _wait_for(client: KafkaClient, name: str, copies: int) -> None:
     """Wait until all brokers know a new topic; what is still missing then, the check says."""
     until = time.monotonic() + READY_SECONDS
-    while time.monotonic() < until:
-        partitions = client.topics([name]).get(name, {}).get("partitions", ())
-        if any(each["leader_id"] >= 0 and len(each["isr_nodes"]) >= copies for each in partitions):
-            return
+    while time.monotonic() < until and not client.is_known(name, copies):
         time.sleep(0.1)
 
 

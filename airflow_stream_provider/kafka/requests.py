@@ -119,20 +119,8 @@ class Requests:
 
     async def topics(self, names: list[str] | None) -> Answers[str, dict[str, Any]]:
         """Describe topics; see `KafkaClient.topics`. Also caches their leaders."""
-        from kafka.protocol.metadata import MetadataRequest
-
-        topic = MetadataRequest.MetadataRequestTopic
-
-        def request() -> Any:
-            return MetadataRequest(
-                topics=None if names is None else [topic(name=name) for name in names],
-                allow_auto_topic_creation=False,
-                include_cluster_authorized_operations=False,
-                include_topic_authorized_operations=False,
-            )
-
         found: Answers[str, dict[str, Any]] = Answers()
-        response = await self.send(request)
+        response = await self.send(lambda: topics_request(names))
         if {broker.node_id for broker in response.brokers} - set(self._kafka.brokers()):
             await self._kafka.refresh_brokers()
         for each in response.topics:
@@ -271,6 +259,23 @@ class Requests:
             except (KafkaError, OSError) as error:
                 found.problems[broker] = no_answer(broker, error)
         return found
+
+
+def topics_request(names: Iterable[str] | None, *, operations: bool = False) -> Any:
+    """Build a request for what a broker knows of topics, which makes none.
+
+    :param names: the topics; None: all.
+    :param operations: ask what the user may do with them, too.
+    """
+    from kafka.protocol.metadata import MetadataRequest
+
+    topic = MetadataRequest.MetadataRequestTopic
+    return MetadataRequest(
+        topics=None if names is None else [topic(name=name) for name in names],
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=operations,
+    )
 
 
 def named(topic: str, partition: int) -> str:

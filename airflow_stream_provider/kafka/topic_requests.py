@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from airflow_stream_provider.kafka.requests import Answers, Problem, error_sentence
+from airflow_stream_provider.kafka.requests import Answers, Problem, error_sentence, topics_request
 
 if TYPE_CHECKING:
     from airflow_stream_provider.kafka.cluster_requests import ClusterRequests
@@ -44,19 +44,19 @@ class TopicRequests:
         said = f" Kafka says: {made.error_message.rstrip('. ')}." if made.error_message else ""
         return Problem(made.error_code, error_sentence(made.error_code, f"topic {name}") + said)
 
+    async def is_known(self, name: str, replicas: int) -> bool:
+        """Return whether all brokers know a topic; see `KafkaClient.is_known`."""
+        answers = await self._requests.ask_brokers(self._requests.brokers(), lambda _: topics_request([name]))
+        topics = [topic for response in answers.values() for topic in response.topics]
+        return bool(topics) and not any(
+            topic.error_code or any(each.leader_id < 0 or len(each.isr_nodes) < replicas for each in topic.partitions)
+            for topic in topics
+        )
+
     async def operations(self, names: Iterable[str]) -> Answers[str, frozenset[str]]:
         """Return what the user may do; see `KafkaClient.allowed`."""
-        from kafka.protocol.metadata import MetadataRequest
-
-        asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-        response = await self._requests.send(
-            lambda: MetadataRequest(
-                topics=asked,
-                allow_auto_topic_creation=False,
-                include_cluster_authorized_operations=False,
-                include_topic_authorized_operations=True,
-            )
-        )
+        asked = list(names)
+        response = await self._requests.send(lambda: topics_request(asked, operations=True))
         found: Answers[str, frozenset[str]] = Answers()
         for each in response.topics:
             if each.error_code:

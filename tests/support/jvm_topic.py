@@ -50,7 +50,7 @@ def main(servers: str, topic: str, *settings: str) -> None:
 
 def _done(topic: JvmTopic, log: ControlLog, owners: TopicOwners, order: str, *arguments: str) -> str:
     if order == "age":
-        metrics = topic._producer.metrics().values().toArray()
+        metrics = topic._producer.metrics().values()
         return next(str(each.metricValue()) for each in metrics if each.metricName().name() == "metadata-age")
     if order == "claim":
         return owners.claim(*arguments)

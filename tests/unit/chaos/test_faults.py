@@ -14,6 +14,7 @@ import pytest
 
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
+from chaos import faults
 from chaos.clock import Clocks
 from chaos.faults import Nemesis
 from chaos.journal import Journal
@@ -196,7 +197,8 @@ def test_a_fault_whose_event_does_not_come_is_skipped_and_said_so(site: Site) ->
     assert site.noted("fault") == []
 
 
-def test_an_event_without_its_target_waits_for_it(site: Site) -> None:
+def test_an_event_without_its_target_waits_for_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "SERVES_SECONDS", 0.0)  # it has no port
     site.nemesis.arm(1, [fault("broker", "kill", 60.0)])
     time.sleep(0.2)
     assert site.nemesis.waiting == 1
