@@ -21,6 +21,7 @@ from airflow_stream_provider.control.damage import (
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged, SeqTaken
 from airflow_stream_provider.lifecycle.fold import fold, follow
+from airflow_stream_provider.lifecycle.formats import check_format
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
@@ -121,7 +122,8 @@ class ControlLog:
 
         Secrets in what it quotes are redacted.
 
-        :raises RuleBroken: the record may not follow the present state. Nothing was written.
+        :raises RuleBroken: the record may not follow the present state, or an older driver would not know its kind.
+            Nothing was written.
         :raises SeqTaken: another writer took that number first. Call `refresh` and decide again.
         :raises ControlUnavailable: the record was not written, or that is not known. After an error the number is read
             back, and the write counts only if the nonce is ours. Until a `refresh` shows the record, treat it as not
@@ -141,6 +143,7 @@ class ControlLog:
         data = numbered.to_json()
         # What is checked is the record as everybody will read it.
         state = follow(self.state, Record.read(data, numbered.seq))
+        check_format(self.state, numbered)
         try:
             self.store.create(numbered.seq, data)
         except (SeqTaken, ControlUnavailable) as error:

@@ -18,6 +18,7 @@ from typing import Any
 
 from airflow_stream_provider.control.disk import make_folder, sync_folder, unavailable, write_new
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.formats import FORMAT
 from airflow_stream_provider.lifecycle.release import Release
 
 LAUNCHER = "launcher.py"
@@ -58,7 +59,8 @@ def make_release(
         "environment": dict(environment or {}),
     }
     contents = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-    return Release.from_json({**settings, "hash": release_hash(settings, contents)}), files
+    digest = release_hash(settings, contents)
+    return Release.from_json({**settings, "hash": digest, "format": FORMAT}), files
 
 
 def publish(stream_folder: Path, **parts: Any) -> Release:

@@ -11,6 +11,8 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import RELEASE_HASH, check_id
 from airflow_stream_provider.lifecycle.plain_text import plain
 
+_NOT_HASHED = ("hash", "storage", "format")
+
 
 @dataclass(frozen=True)
 class Release:
@@ -25,6 +27,8 @@ class Release:
     :param conf: Spark conf; never secrets.
     :param environment: environment variables of the driver and its executors; never secrets.
     :param storage: URL of the storage that its files were published in; empty: the control folder. No part of `hash`.
+    :param format: newest format of records that its runtime knows (`lifecycle.formats`); 1 where it does not say so. No
+        part of `hash`.
     """
 
     version: str
@@ -35,6 +39,7 @@ class Release:
     conf: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     storage: str = ""
+    format: int = 1
 
     def __post_init__(self) -> None:
         # All of these become parts of paths.
@@ -53,11 +58,13 @@ class Release:
         found = {**asdict(self), "arguments": list(self.arguments), "py_files": list(self.py_files)}
         if not self.storage:
             del found["storage"]
+        if self.format == 1:
+            del found["format"]
         return found
 
     def settings(self) -> dict[str, Any]:
         """Return what `hash` is made of, besides the contents of the files: what the release is, not where it lies."""
-        return {key: value for key, value in self.to_json().items() if key not in ("hash", "storage")}
+        return {key: value for key, value in self.to_json().items() if key not in _NOT_HASHED}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Release:
@@ -69,6 +76,8 @@ class Release:
         known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
         for name in ("arguments", "py_files"):
             known[name] = tuple(known.get(name, ()))
+        said = known.get("format")
+        known["format"] = max(1, said) if type(said) is int else 1  # a bool is none
         return cls(**{**known, "version": plain(str(data["version"])), "conf": dict(data.get("conf", {}))})
 
     def folder(self, stream_folder: Path) -> Path:

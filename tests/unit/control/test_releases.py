@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from airflow_stream_provider.control import releases
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, publish, verify
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StreamError
+from airflow_stream_provider.lifecycle.formats import FORMAT
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.release import Release
 
@@ -61,6 +63,17 @@ def test_every_difference_is_another_release(script: Path, stream: Path) -> None
     script.write_text("print(2)\n")
     hashes.add(publish(stream, version="2", application=script).hash)
     assert len(hashes) == 5
+
+
+def test_a_release_says_which_format_its_runtime_knows(
+    script: Path, stream: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = publish(stream, version="2", application=script)
+    assert plain.format == FORMAT == 1
+    monkeypatch.setattr(releases, "FORMAT", 2)
+    later, _ = releases.make_release(version="2", application=script)
+    assert (later.to_json()["format"], later.hash) == (2, plain.hash)
+    verify(plain.folder(stream), later)
 
 
 def test_only_the_packages_for_the_driver_are_shipped(script: Path, stream: Path) -> None:

@@ -15,7 +15,7 @@ HASH = "abc0" * 16
 FULL = Release("2", HASH, "app.py", ("--from", "x y"), ("lib.zip", "b.py"), {"spark.cores.max": "2"})
 
 
-@pytest.mark.parametrize("release", [Release("1"), FULL])
+@pytest.mark.parametrize("release", [Release("1"), FULL, Release("3", storage="s3a://bucket", format=2)])
 def test_what_was_declared_is_read(release: Release) -> None:
     assert Release.from_json(json.loads(json.dumps(release.to_json()))) == release
 
@@ -25,6 +25,9 @@ def test_what_was_declared_is_read(release: Release) -> None:
     [
         ({"version": "1", "of_next_year": {}}, Release("1")),
         ({"version": 2}, Release("2")),
+        ({"version": "1", "format": "2"}, Release("1")),
+        ({"version": "1", "format": True}, Release("1")),
+        ({"version": "1", "format": 0}, Release("1")),
         ({"version": "1", "arguments": ["a"], "py_files": ["b"]}, Release("1", arguments=("a",), py_files=("b",))),
     ],
 )
@@ -61,3 +64,11 @@ def test_what_becomes_part_of_a_path_is_checked(fields: dict[str, Any]) -> None:
         Release("1", **fields)
     with pytest.raises(SpecError):
         Release.from_json({"version": "1", **fields})
+
+
+def test_its_hash_does_not_depend_on_where_it_lies_or_what_its_runtime_knows() -> None:
+    assert Release("1", storage="s3a://bucket", format=2).settings() == Release("1").settings()
+
+
+def test_what_is_of_the_frozen_format_does_not_say_so() -> None:
+    assert "format" not in FULL.to_json()
