@@ -9,6 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -26,6 +27,16 @@ RECORD_MAPS = frozenset(
         ".rehearsal.queries",
         ".release.conf",
         ".release.environment",
+    }
+)
+# The same in heartbeats; what a source has committed is Spark's own, and of Kafka by topic and partition.
+HEARTBEAT_MAPS = frozenset(
+    {
+        ".queries[].committed[]",
+        ".queries[].committed[].*",
+        ".queries[].commits[].offsets",
+        ".queries[].commits[].offsets.*",
+        ".rehearsal.queries",
     }
 )
 # A record that was made for readers only: of a newer version, forged, or with fields that nobody writes.
@@ -119,6 +130,26 @@ def check_written(recorded: Sequence[Any], written: Any, maps: Collection[str] =
     """
     found = list(_differences(recorded, json.loads(json.dumps(written)), maps, ""))
     assert not found, f"{'; '.join(found)} in {written!r:.300}. {WHAT_TO_DO}"
+
+
+def check_written_record(record: Record, made_up: Collection[str] = ()) -> None:
+    """Check that a record has the fields and types that are recorded of its kind.
+
+    :param made_up: fields that a test has made up, which are left out.
+    """
+
+    def own(fields: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: each for name, each in fields.items() if name not in made_up}
+
+    known = [own(each) for each in written_records() if each["kind"] == record.kind]
+    assert known, f"a record of kind {record.kind} is written, and none was recorded. {WHAT_TO_DO}"
+    check_written(known, without_added("log.jsonl", own(json.loads(record.to_json()))), RECORD_MAPS)
+
+
+def check_written_heartbeat(beat: Heartbeat) -> None:
+    """Check that a heartbeat has the fields and types that are recorded."""
+    known = [json.loads(line) for line in lines("heartbeats.jsonl")]
+    check_written(known, without_added("heartbeats.jsonl", json.loads(beat.to_json())), HEARTBEAT_MAPS)
 
 
 def _differences(recorded: Sequence[Any], written: Any, maps: Collection[str], at: str) -> Iterator[str]:
