@@ -129,7 +129,7 @@ def check_written(recorded: Sequence[Any], written: Any, maps: Collection[str] =
     :param maps: paths of objects whose keys are names.
     """
     found = list(_differences(recorded, json.loads(json.dumps(written)), maps, ""))
-    assert not found, f"{'; '.join(found)} in {written!r:.300}. {WHAT_TO_DO}"
+    assert not found, f"{'; '.join(found)}. {WHAT_TO_DO} Written: {written!r:.300}"
 
 
 def check_written_record(record: Record, made_up: Collection[str] = ()) -> None:
