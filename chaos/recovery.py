@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
+from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.checkpoint.logs import numeric_names
+from airflow_stream_provider.lifecycle.errors import StreamError
 from chaos.faults import Nemesis
 from chaos.journal import Journal
 from chaos.stillness import without
+from devstack.commits import written_at
 
 RECOVERY_SECONDS = 180.0
 
@@ -24,7 +26,7 @@ class Recovery:
     """
 
     def __init__(
-        self, nemesis: Nemesis, checkpoints: Mapping[str, Path], journal: Journal, say: Callable[[str], None]
+        self, nemesis: Nemesis, checkpoints: Mapping[str, Place], journal: Journal, say: Callable[[str], None]
     ) -> None:
         self._nemesis = nemesis
         self._checkpoints = checkpoints
@@ -59,9 +61,9 @@ class Recovery:
         return holds and all(_last_commit(folder / "commits") > since for folder in self._checkpoints.values())
 
 
-def _last_commit(folder: Path) -> float:
+def _last_commit(folder: Place) -> float:
     """Return when a query committed last, in seconds since 1970, by the clock of the kernel."""
     try:
-        return (folder / str(max(numeric_names(folder), default=0))).stat().st_mtime
-    except OSError:  # purged since it was listed, or none yet
+        return written_at(folder / str(max(numeric_names(folder), default=0))) or 0.0
+    except (OSError, StreamError):  # the storage does not answer now
         return 0.0

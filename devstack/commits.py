@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 import threading
 from collections.abc import Mapping
 from itertools import pairwise
-from pathlib import Path
 from types import TracebackType
 
+from airflow_stream_provider.checkpoint.files import Place
+from airflow_stream_provider.checkpoint.location import files_of
 from airflow_stream_provider.checkpoint.logs import numeric_names
 
 # Spark keeps 100 commits, which is more than a minute for the fastest trigger here.
@@ -27,7 +27,7 @@ class CommitWatcher:
     :param checkpoints: folder of each query's checkpoint, by name of the query. The folders need not exist yet.
     """
 
-    def __init__(self, checkpoints: Mapping[str, Path]) -> None:
+    def __init__(self, checkpoints: Mapping[str, Place]) -> None:
         self.commits: dict[str, dict[int, float]] = {query: {} for query in checkpoints}
         self._folders = {query: folder / "commits" for query, folder in checkpoints.items()}
         self._stopped = threading.Event()
@@ -43,17 +43,26 @@ class CommitWatcher:
         self.look()
 
     def look(self) -> None:
-        """Record the commits that are new since the last call."""
+        """Record the commits that are new since the last call.
+
+        :raises OSError, CheckpointError: the storage does not answer. What was new is found by a later look.
+        """
         for query, folder in self._folders.items():
             seen = self.commits[query]
             for batch in numeric_names(folder):
-                if batch not in seen:
-                    with contextlib.suppress(FileNotFoundError):  # purged since it was listed
-                        seen[batch] = (folder / str(batch)).stat().st_mtime
+                at = None if batch in seen else written_at(folder / str(batch))
+                if at is not None:
+                    seen[batch] = at
 
     def _run(self) -> None:
         while not self._stopped.wait(POLL_SECONDS):
             self.look()
+
+
+def written_at(path: Place) -> float | None:
+    """Return when a file was written, in seconds since 1970; None: it does not exist, as Spark has purged it."""
+    [facts] = files_of(path).facts([path])
+    return None if facts is None else facts.modified
 
 
 def crossing(commits: Commits, acquired_at: float) -> float | None:

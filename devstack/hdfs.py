@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import shutil
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from devstack.jars import Progress, fetch, hdfs
 from devstack.ports import HOST, free_port, listening
@@ -42,6 +46,15 @@ class Hdfs:
     def web_url(self) -> str:
         """Where WebHDFS answers."""
         return f"http://{HOST}:{self._http}"
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """An Airflow connection of type ``webhdfs`` to it, as the user who runs it and the drivers.
+
+        Hadoop knows that user by its number, which in a user namespace is another one than the environment says.
+        """
+        address, user = urlsplit(self.web_url), pwd.getpwuid(os.getuid()).pw_name
+        return {"conn_type": "webhdfs", "host": address.hostname, "port": address.port, "login": user}
 
     def start(self) -> None:
         """Fetch missing jars, format the NameNode at the first start, and wait until the DataNode takes files.

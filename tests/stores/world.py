@@ -22,10 +22,10 @@ from demo.history import changes, max_holders
 from devstack.airflow_api import AirflowApi
 from devstack.audit import Records, count, deliveries, final_totals, wrong_totals
 from devstack.drivers import wait_for
+from devstack.places import Storage, open_storage, stream_settings
 from devstack.producer import Producer
 from devstack.stack import LocalStack
 from devstack.workload import totals
-from tests.stores.places import Storage, open_storage
 from tests.support.places import processes_of
 
 ROOT = Path(__file__).parents[2]
@@ -164,18 +164,14 @@ def running(control: str, kind: str, folder: Path) -> Iterator[World]:
             core_site=storage.core_site,
         ) as stack,
     ):
+        data = folder / "data"
         changes: dict[str, Any] = {
             "upgrade": UPGRADE,
             "conf": stack.spark.conf,
             "watch": {"schedule": "20s"},
             "lag": {"max_records": 2500, "max_seconds": None},
-            "arguments": ["--kafka", stack.bootstrap_servers, "--checkpoint", f"{storage.checkpoints}/orders"],
-            **storage.fields,
+            **stream_settings(control, storage, stack.bootstrap_servers, data),
         }
-        data = folder / "data"
-        if control == "kafka":
-            # Where releases cannot lie in a control folder.
-            changes = {"storage": (data / "releases").as_uri(), **changes, "control": "kafka://kafka_default/streams"}
         lay_out(ROOT / "dags", dags, brokers=stack.bootstrap_servers, data=data, changes=changes)
         spec = load_spec(dags / "streams" / "orders.yaml")
         until_the_end.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(stack.broker.connection))

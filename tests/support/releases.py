@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from airflow_stream_provider.control.releases import make_release
 from airflow_stream_provider.lifecycle.release import Release
@@ -27,6 +26,5 @@ def connection_of(fields: dict[str, Any], **changes: Any) -> StorageConnection:
 
 
 def hdfs_connection(server: Hdfs) -> dict[str, Any]:
-    """Return an Airflow connection of type ``webhdfs`` to a running HDFS, as the user ``airflow``."""
-    address = urlsplit(server.web_url)
-    return {"conn_type": "webhdfs", "host": address.hostname, "port": address.port, "login": "airflow"}
+    """Return an Airflow connection to a running HDFS, as the user ``airflow``, who is not its superuser."""
+    return {**server.connection, "login": "airflow"}

@@ -16,8 +16,12 @@ from airflow_stream_provider.lifecycle.state import StreamState
 from chaos.events import Events
 from chaos.journal import Journal
 from chaos.recovery import RECOVERY_SECONDS, Recovery
+from devstack import checkpoint_trees as trees
 from tests.support.control_root import new_log
+from tests.support.pretended_webhdfs import PretendedWebHdfs, hdfs
 from tests.support.story import OLD, RUNNING, play
+
+__all__ = ["hdfs"]
 
 
 class SaidByTheNemesis:
@@ -113,3 +117,19 @@ def test_the_time_in_which_airflow_was_away_does_not_count(site: Site) -> None:
     site.nemesis.excused = [(healed + 10, healed + 70)]
     assert not site.recovery.look()
     assert site.noted("problem") == []
+
+
+def test_commits_on_a_pretended_hdfs_count_and_one_that_does_not_answer_has_none(
+    site: Site, hdfs: PretendedWebHdfs
+) -> None:
+    nemesis: Any = site.nemesis
+    places = {query: hdfs.place() / query for query in site.checkpoints}
+    recovery = Recovery(nemesis, places, site.journal, lambda line: None)
+    healed = site.nemesis.last_healed = time.time() - 10
+    assert not recovery.look()
+    for query in places:
+        trees.commit(hdfs.folder / query, 5, at=healed + 1)
+    hdfs.frozen.set()
+    assert not recovery.look()
+    hdfs.frozen.clear()
+    assert recovery.look()

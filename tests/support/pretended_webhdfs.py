@@ -1,0 +1,101 @@
+"""A folder of this machine, told as WebHDFS tells one of HDFS. Where a real NameNode runs, take that."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from airflow_stream_provider.checkpoint.files import RemotePath
+from devstack import webhdfs_files
+from devstack.webhdfs_files import webhdfs_place
+
+PREFIX = "/webhdfs/v1"
+
+
+class PretendedWebHdfs:
+    """Answers for a folder. While `frozen` is set it takes requests, and says nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.frozen = threading.Event()
+        self.goes_on = threading.Event()
+        self.denies = False
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if outer.frozen.is_set():
+                    outer.goes_on.wait()
+                parts = urlsplit(self.path)
+                if parts.path.startswith("/data"):  # as a DataNode, to which a NameNode redirects
+                    self._send(200, (outer.folder / parts.path.removeprefix("/data/")).read_bytes())
+                    return
+                op, path = parse_qs(parts.query)["op"][0], parts.path.removeprefix(PREFIX)
+                here = outer.folder / path.lstrip("/")
+                if outer.denies:
+                    self._error(403, "AccessControlException")
+                elif not here.exists():
+                    self._error(404, "FileNotFoundException")
+                elif op == "OPEN":
+                    self.send_response(307)
+                    self.send_header("Location", f"{outer.url}/data{path}")
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                elif op == "LISTSTATUS":
+                    inside = sorted(here.iterdir()) if here.is_dir() else [here]
+                    found = [status(each, each.name if here.is_dir() else "") for each in inside]
+                    self._send(200, json.dumps({"FileStatuses": {"FileStatus": found}}).encode())
+                else:
+                    assert op == "GETFILESTATUS"
+                    self._send(200, json.dumps({"FileStatus": status(here, "")}).encode())
+
+            def _error(self, code: int, exception: str) -> None:
+                self._send(code, json.dumps({"RemoteException": {"exception": exception, "message": "no"}}).encode())
+
+            def _send(self, code: int, body: bytes) -> None:
+                self.send_response(code)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                with contextlib.suppress(OSError):  # who has asked waits no more
+                    self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def place(self) -> RemotePath:
+        """The root of what it has, to be read."""
+        return webhdfs_place("hdfs://namenode:8020", "/", self.url, "airflow")
+
+
+def status(path: Path, name: str) -> dict[str, Any]:
+    """What WebHDFS says of a file or folder, as far as it is read here."""
+    found = path.stat()
+    kind = "DIRECTORY" if path.is_dir() else "FILE"
+    return {"pathSuffix": name, "type": kind, "length": found.st_size, "modificationTime": int(found.st_mtime * 1000)}
+
+
+@pytest.fixture
+def hdfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PretendedWebHdfs]:
+    """An empty one, of which nobody waits long for an answer."""
+    monkeypatch.setattr(webhdfs_files, "TIMEOUT", (1.0, 0.5))
+    folder = tmp_path / "hdfs"
+    folder.mkdir()
+    pretended = PretendedWebHdfs(folder)
+    thread = threading.Thread(target=pretended.server.serve_forever, daemon=True)
+    thread.start()
+    yield pretended
+    pretended.goes_on.set()
+    pretended.server.shutdown()
+    pretended.server.server_close()
