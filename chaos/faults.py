@@ -55,21 +55,23 @@ class Nemesis:
     """Carries out faults, in a thread of its own while its `with` block runs. At its end everything is healed.
 
     :param stack: the running stack.
-    :param log: a control log of its own, which no fault reaches.
-    :param control: the control folder.
+    :param log: a control log of its own, which no fault reaches, and which lets nobody wait.
+    :param control: the control folder; None: there is none, and no fault of it is planned.
     :param clocks: of the Python processes.
     :param journal: gets an entry for each fault that happens, heals or is skipped.
     :param say: called with a line for a person.
+    :param storage: the process that is the storage; None: the disk is.
     """
 
     def __init__(
         self,
         stack: LocalStack,
         log: ControlLog,
-        control: ControlFolder,
+        control: ControlFolder | None,
         clocks: Clocks,
         journal: Journal,
         say: Callable[[str], None],
+        storage: psutil.Process | None = None,
     ) -> None:
         self.events = Events(log)
         self.last_healed = 0.0
@@ -79,7 +81,7 @@ class Nemesis:
         self._clocks = clocks
         self._journal = journal
         self._say = say
-        self._targets = Targets(stack)
+        self._targets = Targets(stack, storage)
         self._missed: set[Cell] = set()
         # Faults that stop nothing, but may keep a stream that is down from being looked after: begin and end.
         self._excused: list[tuple[float, float]] = []
@@ -236,12 +238,12 @@ class Nemesis:
         elif plan.kind == "clock_jump":
             self._clocks.jump([process.pid for process in armed.processes], plan.jump)
         elif plan.kind in STORE:
-            self._control.fail(plan.kind)
+            self._folder.fail(plan.kind)
 
     def _end_what_is_due(self) -> None:
         for armed in list(self._lasting):
             if armed.plan.kind == "torn_heartbeat":
-                self._control.tear_heartbeats(armed.incarnation)
+                self._folder.tear_heartbeats(armed.incarnation)
             if time.monotonic() >= armed.heal_at:
                 self._heal(armed)
 
@@ -249,6 +251,11 @@ class Nemesis:
         for armed in self._lasting:
             if armed.plan.kind in STORE:
                 armed.users |= {name for name in USERS if name not in armed.users and self._lives(name)}
+
+    @property
+    def _folder(self) -> ControlFolder:
+        assert self._control is not None, "a fault of the control folder was planned, and there is none"
+        return self._control
 
     @property
     def _folder_fails(self) -> bool:
@@ -287,7 +294,7 @@ class Nemesis:
         elif plan.kind == "clock_jump":
             self._clocks.set_right([process.pid for process in armed.processes])
         elif plan.kind in STORE:
-            self._control.heal(plan.kind)
+            self._folder.heal(plan.kind)
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[Events]:

@@ -12,13 +12,14 @@ from chaos.holds import Hold
 # A fault is noted when it has happened.
 NOTED_WITHIN = 1.0
 # How long the cluster reacts after one of its parts is back: a master has executors killed that it does not know, a
-# worker that was given up is told to kill its own. A broker only takes what waited for it.
-SETTLE_SECONDS = {"worker": 30.0, "master": 30.0, "broker": 10.0}
+# worker that was given up is told to kill its own. A broker or storage only takes what waited for it.
+SETTLE_SECONDS = {"worker": 30.0, "master": 30.0, "broker": 10.0, "storage": 10.0}
 
 DRIVERS = ("holder", "standby", "holder_python", "standby_python")
 """Targets that are one driver; the fault's `incarnation` says which. Of an executor it says whose that was."""
-CLUSTER = ("worker", "master", "broker")
-"""Targets of which the tasks of any driver may die or time out, until they are back and for some time after."""
+CLUSTER = ("worker", "master", "broker", "storage")
+"""Targets of which the tasks or writes of any driver may die or time out, until they are back and for some time after.
+"""
 STOPS_PROCESSES = ("kill", "freeze", "clock_jump")
 """Kinds of faults that end or stop a process. Faults of the control folder show as a hold that ended, or not at all."""
 

@@ -4,6 +4,8 @@ A cell is ``state/process/fault``. Faults of a process count as kill or freeze o
 counts for every process that uses the folder then: a folder that hangs or is away as a slow store, one that is full or
 read-only as a full disk. Torn heartbeats and clocks that jump have no column. In `released` the holder is the driver
 that has released.
+
+Runs with the control log in Kafka, or the files on HDFS, have a matrix of their own, which need not be full.
 """
 
 from __future__ import annotations
@@ -18,15 +20,17 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from chaos.plan import Cell
+from chaos.plan import FILES, STORAGE, Cell
 from chaos.states import DOWN, RUNNING, STATES
 from devstack.errors import StackError
+from devstack.places import FILE, HDFS, Pair
 
 CELLS = Path("build/chaos/cells.json")
 PROCESSES = (
     *("holder", "holder_python", "standby", "standby_python", "executor"),
     *("worker", "master", "broker", "scheduler", "triggerer", "task"),
 )
+"""The processes of every run; with HDFS there is the storage, too."""
 FAULTS = ("kill", "freeze", "slow store", "full disk")
 COLUMN_OF = {
     **{"kill": "kill", "freeze": "freeze", "hang": "slow store", "away": "slow store"},
@@ -47,6 +51,10 @@ IMPOSSIBLE: Sequence[tuple[Iterable[str], Iterable[str], Iterable[str], str]] = 
     ((RUNNING,), ("triggerer",), _STORE, "it uses the folder only while a run waits for a driver"),
 )
 """Cells that cannot exist, as states, processes, faults and the reason."""
+IN_KAFKA = (
+    "the control log is in Kafka, where it hangs or is away with the broker, and is never full or read-only alone"
+)
+"""Why there is no folder that could fail."""
 
 
 def cell(state: str, process: str, fault: str) -> str:
@@ -54,19 +62,32 @@ def cell(state: str, process: str, fault: str) -> str:
     return f"{state}/{process}/{fault}"
 
 
-def impossible() -> dict[str, str]:
+def processes_of(pair: Pair) -> tuple[str, ...]:
+    """Return the processes of the runs of a pair."""
+    return (*PROCESSES, STORAGE) if pair.storage == HDFS else PROCESSES
+
+
+def impossible(pair: Pair = FILES) -> dict[str, str]:
     """Return the cells that cannot exist, each with the reason."""
     found: dict[str, str] = {}
-    for states, processes, faults, why in IMPOSSIBLE:
+    of_pair: list[tuple[Iterable[str], Iterable[str], Iterable[str], str]] = []
+    if pair.control != FILE:
+        of_pair.append((STATES, processes_of(pair), _STORE, IN_KAFKA))
+    if pair.storage == HDFS:
+        of_pair += [
+            (STATES, (STORAGE,), ("kill",), "its one process has all that there is, and would lose it"),
+            (STATES, (STORAGE,), _STORE, "it does not use the control folder"),
+        ]
+    for states, processes, faults, why in (*of_pair, *IMPOSSIBLE):
         for name in (cell(s, p, f) for s in states for p in processes for f in faults):
             found.setdefault(name, why)
     return found
 
 
-def possible() -> list[str]:
+def possible(pair: Pair = FILES) -> list[str]:
     """Return the cells that can exist, in the order of the states."""
-    never = impossible()
-    every = (cell(s, p, f) for s in STATES for p in PROCESSES for f in FAULTS)
+    never = impossible(pair)
+    every = (cell(s, p, f) for s in STATES for p in processes_of(pair) for f in FAULTS)
     return [name for name in every if name not in never]
 
 
@@ -95,27 +116,31 @@ def _users(fault: Mapping[str, Any], lived: Iterable[str]) -> list[str]:
     return [name for name in (*fault["drivers"], *waiting) if cell(state, name, "slow store") not in never]
 
 
-def add(journal: Sequence[Mapping[str, Any]], *, seed: int, commit: str, path: Path = CELLS) -> dict[str, int]:
-    """Add a run's cells to those of the earlier ones, in place of those of the same seed and commit.
+def add(
+    journal: Sequence[Mapping[str, Any]], *, seed: int, commit: str, pair: Pair = FILES, path: Path = CELLS
+) -> dict[str, int]:
+    """Add a run's cells to those of the earlier ones, in place of those of the same seed, commit and pair.
 
-    :return: all cells that ever happened, with how often.
+    :return: all cells that ever happened with this pair, with how often.
     """
-    runs = [run for run in _runs(path) if (run["seed"], run["commit"]) != (seed, commit)]
-    runs.append({"seed": seed, "commit": commit, "cells": cells_of(journal)})
+    runs = [run for run in _runs(path) if (run["seed"], run["commit"], _pair_of(run)) != (seed, commit, pair)]
+    where = {"control": pair.control, "storage": pair.storage}
+    runs.append({"seed": seed, "commit": commit, **where, "cells": cells_of(journal)})
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(runs, indent=2) + "\n")
-    return happened(path)
+    return happened(path, pair)
 
 
-def happened(path: Path = CELLS) -> dict[str, int]:
-    """Return the cells that happened in any run, with how often; {} when there was none yet."""
+def happened(path: Path = CELLS, pair: Pair = FILES) -> dict[str, int]:
+    """Return the cells that happened in any run of this pair, with how often; {} when there was none yet."""
     found: Counter[str] = Counter()
     for run in _runs(path):
-        found.update(run["cells"])
+        if _pair_of(run) == pair:
+            found.update(run["cells"])
     return dict(found)
 
 
-def planned(names: Iterable[str]) -> list[Cell]:
+def planned(names: Iterable[str], pair: Pair = FILES) -> list[Cell]:
     """Return the cells of a plan that fill these cells of the matrix.
 
     :raises StackError: there is no such cell.
@@ -123,7 +148,7 @@ def planned(names: Iterable[str]) -> list[Cell]:
     kinds = {"slow store": ("control", "hang"), "full disk": ("control", "full")}
     found = []
     for name in names:
-        if name not in possible():
+        if name not in possible(pair):
             raise StackError(
                 f"{name!r} is no cell of the matrix.", next_step="Run `python -m chaos.matrix`: state/process/fault."
             )
@@ -132,39 +157,53 @@ def planned(names: Iterable[str]) -> list[Cell]:
     return list(dict.fromkeys(found))
 
 
-def empty(found: Mapping[str, int]) -> list[str]:
+def empty(found: Mapping[str, int], pair: Pair = FILES) -> list[str]:
     """Return the cells that can exist and never happened."""
-    return [name for name in possible() if not found.get(name)]
+    return [name for name in possible(pair) if not found.get(name)]
 
 
-def tables(found: Mapping[str, int]) -> list[Table]:
+def tables(found: Mapping[str, int], pair: Pair = FILES) -> list[Table]:
     """Return one table for each fault, with the states side by side."""
-    never = impossible()
+    never = impossible(pair)
     made = []
     for fault in FAULTS:
         table = Table(fault, *STATES)
-        for process in PROCESSES:
+        for process in processes_of(pair):
             names = [cell(state, process, fault) for state in STATES]
             shown = [str(found[n]) if found.get(n) else "-" if n in never else "[red]never[/]" for n in names]
             if set(shown) != {"-"}:
                 table.add_row(process, *shown)
-        made.append(table)
+        if table.row_count:
+            made.append(table)
     return made
 
 
 def main() -> int:
-    """Print the cells of all runs; return 1 when one that can exist never happened."""
-    found = happened()
+    """Print the cells of all runs; return 1 when one that can exist never happened, of those with all in folders."""
+    pairs = Counter(map(_pair_of, _runs(CELLS)))
     console = Console(width=120)
-    console.print(*tables(found))
-    console.print(f"{len(_runs(CELLS))} runs. '-' cannot exist:")
-    for why in dict.fromkeys(impossible().values()):
-        console.print(f"  {why}")
-    left = empty(found)
+    for pair in sorted(pairs.keys() - {FILES}, key=str):
+        _show(console, pair, pairs[pair])
+        left = empty(happened(CELLS, pair), pair)
+        console.print(f"{len(left)} of {len(possible(pair))} cells never happened with {pair}, which is no failure.\n")
+    _show(console, FILES, pairs[FILES])
+    left = empty(happened(CELLS))
     if left:
         console.print(f"{len(left)} of {len(possible())} cells never happened. Run another seed that begins with them:")
         console.print(f'make chaos MINUTES=60 SEED=1 CELLS="{",".join(left)}"', soft_wrap=True)
     return 1 if left else 0
+
+
+def _show(console: Console, pair: Pair, runs: int) -> None:
+    console.print(*tables(happened(CELLS, pair), pair))
+    console.print(f"{runs} runs with {pair}. '-' cannot exist:")
+    for why in dict.fromkeys(impossible(pair).values()):
+        console.print(f"  {why}")
+
+
+def _pair_of(run: Mapping[str, Any]) -> Pair:
+    # The first runs did not say it.
+    return Pair(run.get("control", FILE), run.get("storage", FILE))
 
 
 def _runs(path: Path) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chaos.states import ACQUIRED, DOWN, READY, REHEARSING, RELEASED, REQUESTED, RUNNING, STATES, SUBMITTED
+from devstack.places import FILE, HDFS, KAFKA, Pair
 
 # What an upgrade does to the stream, in the words of the journal.
 GOOD, REFUSED, BAD, TWO_AT_ONCE, FOUR_IN_A_ROW, ROLL_BACK, CLEARED_TASK, NOTHING = (
@@ -27,6 +28,8 @@ ACTIONS = (GOOD, REFUSED, BAD, TWO_AT_ONCE, FOUR_IN_A_ROW, ROLL_BACK, CLEARED_TA
 DRIVERS = ("holder", "standby", "holder_python", "standby_python")
 PARTS = ("worker", "master", "broker", "scheduler", "triggerer")
 PROCESSES = (*DRIVERS, "executor", *PARTS, "task")
+# The processes that are the storage; the disk is none. Who kills them loses what they have.
+STORAGE = "storage"
 # In which states there is such a driver. The other processes are there in all of them.
 HOLDS = (RUNNING, SUBMITTED, REHEARSING, READY, REQUESTED, RELEASED, ACQUIRED)
 STANDS_BY = (SUBMITTED, REHEARSING, READY, REQUESTED, RELEASED, ACQUIRED, DOWN)
@@ -34,6 +37,7 @@ STANDS_BY = (SUBMITTED, REHEARSING, READY, REQUESTED, RELEASED, ACQUIRED, DOWN)
 FOLDER_EXTRAS = ("away", "read_only")
 # The faults that are no cells of the walk.
 EXTRAS = ("torn_heartbeat", "clock_jump", *FOLDER_EXTRAS)
+FILES = Pair()
 
 
 @dataclass(frozen=True)
@@ -110,8 +114,22 @@ class Scenario:
     clear_after: float = 0.0
 
 
-def cells() -> list[Cell]:
-    """Return the cells that can exist and are planned: state x process x {kill, freeze}, and state x control folder."""
+def log_target(pair: Pair) -> str:
+    """Return the target whose faults keep the control log from everybody: the control folder, or Kafka's broker."""
+    return "broker" if pair.control == KAFKA else "control"
+
+
+def extras(pair: Pair) -> tuple[str, ...]:
+    """Return the faults that are no cells of the walk. A topic is never torn, read-only or moved away."""
+    return EXTRAS if pair.control == FILE else ("clock_jump",)
+
+
+def cells(pair: Pair = FILES) -> list[Cell]:
+    """Return the cells that can exist and are planned.
+
+    These are state x process x {kill, freeze}, and state x control folder, or state x storage x freeze, where there is
+    one. A control log in Kafka hangs or is away with the broker.
+    """
     found = [
         Cell(state, target, kind)
         for state in STATES
@@ -119,7 +137,10 @@ def cells() -> list[Cell]:
         for kind in ("kill", "freeze")
         if _exists(state, target)
     ]
-    found += [Cell(state, "control", kind) for state in STATES for kind in ("hang", "full")]
+    if pair.control == FILE:
+        found += [Cell(state, "control", kind) for state in STATES for kind in ("hang", "full")]
+    if pair.storage == HDFS:
+        found += [Cell(state, STORAGE, "freeze") for state in STATES]
     return found
 
 

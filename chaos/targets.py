@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import psutil
 
 from chaos.events import Events
+from chaos.plan import STORAGE
 from chaos.states import RELEASED
 from devstack import reaper
 from devstack.errors import StackError
@@ -30,10 +31,12 @@ class Targets:
     """The processes of the run's stack.
 
     :param stack: the running stack.
+    :param storage: the process that is the storage; None: the disk is.
     """
 
-    def __init__(self, stack: LocalStack) -> None:
+    def __init__(self, stack: LocalStack, storage: psutil.Process | None = None) -> None:
         self._stack = stack
+        self._storage = storage
         self._foreign: set[psutil.Process] = set()
         self._lines: list[tuple[psutil.Process, str]] = []
         # A process that is being killed is there for some milliseconds more.
@@ -82,6 +85,8 @@ class Targets:
             return self._with_children(p for p, line in lines if EXECUTOR in line and application in line)
         if target == "task":
             return self._tasks()
+        if target == STORAGE:
+            return self._alive([self._storage] if self._storage else [])
         try:
             process = psutil.Process(self._stack.processes.named(self.part(target, events)).pid)
         except (psutil.Error, StackError):

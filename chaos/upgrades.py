@@ -11,9 +11,10 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.planning.descent import family
 from chaos.holds import Hold
-from chaos.plan import BAD, REFUSED
+from chaos.plan import BAD, FILES, REFUSED, STORAGE, log_target
 from chaos.stillness import stops_commits
 from devstack.airflow_api import FINAL
+from devstack.places import Pair
 
 # So long after a fault an upgrade may still end otherwise because of it: what has piled up is being read.
 AFTERMATH_SECONDS = 60.0
@@ -24,15 +25,18 @@ Journal = Sequence[Mapping[str, Any]]
 Records = Sequence[tuple[Record, float]]
 
 
-def wrong_holders(journal: Journal, records: Records, held: Sequence[Hold]) -> list[str]:
+def wrong_holders(journal: Journal, records: Records, held: Sequence[Hold], pair: Pair = FILES) -> list[str]:
     """Return a sentence for each upgrade whose release held although it may not, whatever faults there were.
 
-    A bad one may stay where the task that judges it may have been struck: it takes back only what it found to be bad.
+    A bad one may stay where the task that judges it may have been struck, by a fault of Airflow, of the control log, or
+    of the storage that it reads releases from: it takes back only what it found to be bad.
 
     :param records: the control log; its `declared` records name the run that an upgrade is.
     :param held: all holds by the log.
+    :param pair: where the stream keeps its control log and its files.
     """
-    unjudged = [(at, over) for at, over, target in _faults(journal) if target == "control" or not stops_commits(target)]
+    needed = (log_target(pair), STORAGE)
+    unjudged = [(at, over) for at, over, target in _faults(journal) if target in needed or not stops_commits(target)]
     found = []
     for line in _ended(journal, REFUSED, BAD):
         holds = [hold for hold in held if deployment_of(hold.incarnation) in _declared(line, records)]

@@ -10,7 +10,7 @@ from chaos.plan import (
     BAD,
     CLEARED_TASK,
     DRIVERS,
-    EXTRAS,
+    FILES,
     FOLDER_EXTRAS,
     FOUR_IN_A_ROW,
     GOOD,
@@ -27,8 +27,11 @@ from chaos.plan import (
     Scenario,
     Trigger,
     cells,
+    extras,
+    log_target,
 )
 from chaos.states import ACQUIRED, DOWN, READY, REHEARSING, RELEASED, REQUESTED, RUNNING, STATES, SUBMITTED
+from devstack.places import Pair
 
 FREEZE_SECONDS = (5.0, 8.0, 12.0, 20.0, 35.0, 60.0)
 # Shorter than the lease: whoever is frozen so goes on, and the upgrade with it.
@@ -63,14 +66,16 @@ class Walk:
 
     :param seed: all draws are from it.
     :param first: cells that come before all others.
+    :param pair: where the stream keeps its control log and its files.
     """
 
-    def __init__(self, seed: int, first: Sequence[Cell] = ()) -> None:
-        order = cells()
+    def __init__(self, seed: int, first: Sequence[Cell] = (), pair: Pair = FILES) -> None:
+        order = cells(pair)
         random.Random("cells").shuffle(order)
         start = (seed - 1) * CELLS_OF_AN_HOUR % len(order)
         self._order = order[start:] + order[:start]
         self._seed = seed
+        self._log, self._extra_kinds = log_target(pair), extras(pair)
         self._left = [*first, *(cell for cell in self._order if cell not in first)]
         self._tried: Counter[Cell] = Counter()
         self._chosen: list[Cell] = []
@@ -94,13 +99,13 @@ class Walk:
         action = NEXT_IN_ROW if self._row else _action_for(self._chosen, draw)
         self._row = ROWS.get(action, self._row) - 1 if self._row or action in ROWS else 0
         last = max(_ORDER[cell.state] for cell in self._chosen)
-        faults = [_planned(cell, draw, survived=_ORDER[cell.state] < last) for cell in self._chosen]
+        faults = [self._planned(cell, draw, survived=_ORDER[cell.state] < last) for cell in self._chosen]
         return self._scenario(action, [*faults, *self._others(draw)], draw)
 
     def _scenario(self, action: str, faults: Iterable[PlannedFault], draw: random.Random) -> Scenario:
         clears = draw.choice(TASKS) if action == CLEARED_TASK else ""
         return Scenario(
-            self._number, action, tuple(sorted(faults, key=_place)), clears, draw.uniform(5, 45) if clears else 0.0
+            self._number, action, tuple(sorted(faults, key=self._place)), clears, draw.uniform(5, 45) if clears else 0.0
         )
 
     def _choose(self, draw: random.Random) -> None:
@@ -111,13 +116,13 @@ class Walk:
         fits = [cell for cell in self._left if not self._row or cell.state not in (RUNNING, DOWN)]
         most = draw.choice(MOST)
         for cell in fits[:LOOK_AHEAD]:
-            if len(self._chosen) < most and all(_go_together(cell, other) for other in self._chosen):
+            if len(self._chosen) < most and all(_go_together(cell, other, self._log) for other in self._chosen):
                 self._chosen.append(cell)
                 self._left.remove(cell)
                 self._tried[cell] += 1
 
     def _others(self, draw: random.Random) -> list[PlannedFault]:
-        """Return the faults that are no cells of the walk: the kill that takes it down, or else the next of `EXTRAS`.
+        """Return the faults that are no cells of the walk: the kill that takes it down, or else the next of `extras`.
 
         What comes before a kill of the holder would only take a dead driver, or keep it from being found dead.
         """
@@ -131,7 +136,7 @@ class Walk:
         # The last state, as the drivers may not survive it.
         state = max((cell.state for cell in self._chosen), key=lambda each: _ORDER[each])
         if not self._extras:
-            self._extras = draw.sample(EXTRAS, len(EXTRAS))
+            self._extras = draw.sample(self._extra_kinds, len(self._extra_kinds))
         fails = any(cell.target == "control" for cell in self._chosen)
         kinds = [each for each in self._extras if not (fails and each in FOLDER_EXTRAS)]
         kind = kinds[0] if kinds else "clock_jump"
@@ -147,27 +152,44 @@ class Walk:
         jump = draw.choice(DRIVER_JUMP_SECONDS if target in DRIVERS else JUMP_SECONDS)
         return PlannedFault(_trigger(state, draw), target, kind, draw.choice((10.0, 30.0)), jump)
 
+    def _place(self, fault: PlannedFault) -> tuple[int, bool]:
+        # What holds `released` open comes before what happens in it.
+        return _ORDER[fault.trigger.state], fault.target != self._log
 
-def _place(fault: PlannedFault) -> tuple[int, bool]:
-    # What holds `released` open comes before what happens in it.
-    return _ORDER[fault.trigger.state], fault.target != "control"
+    def _planned(self, cell: Cell, draw: random.Random, *, survived: bool) -> PlannedFault:
+        if cell.target == "control":
+            trigger = _trigger(cell.state, draw, folder=True)
+            return PlannedFault(trigger, cell.target, cell.kind, draw.choice(STORE_SECONDS))
+        seconds = 0.0
+        if cell.kind == "freeze":
+            deadly = cell.target in (*_DEADLY, self._log)
+            seconds = draw.choice(SURVIVED_SECONDS if survived and deadly else FREEZE_SECONDS)
+        # Only a part of the stack stays away until it is started again; the end of all others is over at once.
+        if cell.kind == "kill" and cell.target in PARTS:
+            # With the control log it may be away for as long as a folder.
+            long = cell.target == self._log and not survived
+            seconds = draw.choice((*KILLED_SECONDS, *STORE_SECONDS) if long else KILLED_SECONDS)
+        return PlannedFault(_trigger(cell.state, draw), cell.target, cell.kind, seconds)
 
 
-def _go_together(one: Cell, other: Cell) -> bool:
-    """Whether the one does not keep the stream from the other's state, and the two do not hide each other."""
+def _go_together(one: Cell, other: Cell, log: str) -> bool:
+    """Whether the one does not keep the stream from the other's state, and the two do not hide each other.
+
+    :param log: the target whose faults keep the control log from everybody.
+    """
     if one.target == other.target:
         return False
     both = (one.target, other.target)
     if one.state == other.state:
-        # `released` is over in no time, unless the folder fails in it.
+        # `released` is over in no time, unless the control log fails in it.
         if set(both) <= set(DRIVERS):
             return one.target.startswith("holder") != other.target.startswith("holder")
-        return one.state == DOWN or (one.state == RELEASED and "control" in both)
+        return one.state == DOWN or (one.state == RELEASED and log in both)
     first, then = sorted((one, other), key=lambda cell: _ORDER[cell.state])
     if then.state == DOWN:
         # A stream that loses its holder reaches no other state of an upgrade.
         takes_it_down = first.kind == "kill" and first.target in ("holder", "holder_python")
-        harmless = first.target not in (*_DEADLY, "control")
+        harmless = first.target not in (*_DEADLY, log)
         return first.state == RUNNING and (takes_it_down or harmless)
     return first.kind == "freeze" or first.target not in _DEADLY
 
@@ -181,19 +203,6 @@ def _action_for(chosen: Sequence[Cell], draw: random.Random) -> str:
     if READY in states:
         return draw.choice((GOOD, GOOD, GOOD, BAD, ROLL_BACK, TWO_AT_ONCE, CLEARED_TASK))
     return draw.choice((GOOD, GOOD, REFUSED, REFUSED, ROLL_BACK, TWO_AT_ONCE, CLEARED_TASK))
-
-
-def _planned(cell: Cell, draw: random.Random, *, survived: bool) -> PlannedFault:
-    if cell.target == "control":
-        trigger = _trigger(cell.state, draw, folder=True)
-        return PlannedFault(trigger, cell.target, cell.kind, draw.choice(STORE_SECONDS))
-    seconds = 0.0
-    if cell.kind == "freeze":
-        seconds = draw.choice(SURVIVED_SECONDS if survived and cell.target in _DEADLY else FREEZE_SECONDS)
-    # Only a part of the stack stays away until it is started again; the end of all others is over at once.
-    if cell.kind == "kill" and cell.target in PARTS:
-        seconds = draw.choice(KILLED_SECONDS)
-    return PlannedFault(_trigger(cell.state, draw), cell.target, cell.kind, seconds)
 
 
 def _trigger(state: str, draw: random.Random, *, folder: bool = False) -> Trigger:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -110,8 +111,6 @@ def test_the_worker_is_that_of_the_holder(stack: NamedStack, events: Events) -> 
     second = stack.processes.start(
         "spark-worker-2", ["bash", "-c", "sleep 600 & wait"], env={}, folder=stack.processes.logs
     )
-    import psutil
-
     stack.processes.wait_for("its driver", lambda: psutil.Process(second.pid).children(), 60, second)
     (driver,) = psutil.Process(second.pid).children()
     events.log.beat(OLD, Heartbeat(jvm_pid=driver.pid))
@@ -147,3 +146,15 @@ def test_a_child_that_only_becomes_a_process_of_the_stack_is_found_then(stack: N
                 targets.look()
         finally:
             child.kill()
+
+
+def test_the_storage_is_a_process_that_is_none_of_the_stack(stack: NamedStack, events: Events, tmp_path: Path) -> None:
+    whole: Any = stack
+    with subprocess.Popen(["sleep", "600"]) as server:
+        targets = Targets(whole, psutil.Process(server.pid))
+        targets.look()
+        assert [process.pid for process in targets.find("storage", events)] == [server.pid]
+        assert (targets.part("storage", events), targets.incarnation("storage", events)) == ("", "")
+        server.kill()
+    assert targets.find("storage", events) == []
+    assert Targets(whole).find("storage", events) == []

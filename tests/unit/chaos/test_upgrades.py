@@ -7,6 +7,7 @@ import pytest
 
 from chaos.holds import holds
 from chaos.upgrades import EITHER, unexpected_ends, untrue_successes, wrong_holders
+from devstack.places import Pair
 from tests.support.chaos_facts import fault, later, timed
 from tests.support.story import HANDED_OVER, NEW, NEW_DEPLOYMENT, OLD_DEPLOYMENT, PREPARED, fenced
 
@@ -77,3 +78,20 @@ def test_a_roll_back_that_succeeds_has_changed_the_holder_or_says_that_it_was_sk
 def test_of_two_at_once_either_may_fail() -> None:
     assert unexpected_ends([upgrade("two_at_once", expected=EITHER)]) == []
     assert len(unexpected_ends([upgrade("good", expected="success")])) == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "pair", "stays"),
+    [
+        ("broker", Pair("kafka", "hdfs"), True),
+        ("storage", Pair("kafka", "hdfs"), True),
+        ("storage", Pair(storage="hdfs"), True),
+        ("broker", Pair(), False),
+        ("broker", Pair(storage="hdfs"), False),
+    ],
+)
+def test_the_judge_needs_the_control_log_and_the_releases_wherever_they_are(
+    target: str, pair: Pair, stays: bool
+) -> None:
+    journal = [fault(90.0, kind="freeze", target=target), {"at": 91.0, "what": "healed", "id": "f1"}, upgrade("bad")]
+    assert (wrong_holders(journal, RECORDS, holds(RECORDS), pair) == []) == stays

@@ -27,7 +27,8 @@ from chaos.plan import (
     cells,
 )
 from chaos.states import DOWN, REHEARSING, RELEASED, RUNNING, STATES, SUBMITTED
-from chaos.walk import CLEAN_EVERY, KILLED_SECONDS, MOST, TRIES, Walk
+from chaos.walk import CLEAN_EVERY, FREEZE_SECONDS, KILLED_SECONDS, MOST, STORE_SECONDS, SURVIVED_SECONDS, TRIES, Walk
+from devstack.places import Pair
 
 PRINT = "from chaos.walk import Walk; walk = Walk(7); print([walk.next() for _ in range(30)])"
 AN_HOUR = 24
@@ -213,3 +214,39 @@ def test_each_upgrade_of_a_row_has_faults_of_its_own(seed: int) -> None:
             assert {each.action for each in others} <= {NEXT_IN_ROW}
             assert all(each.faults and each.faults[-1].trigger.state not in (RUNNING, DOWN) for each in others)
             assert all(each.action != NEXT_IN_ROW for each in beyond)
+
+
+KAFKA = Pair("kafka", "hdfs")
+
+
+def test_with_the_log_in_kafka_four_hours_walk_through_every_cell_and_through_nothing_of_a_folder() -> None:
+    scenarios = [walk.next() for walk in (Walk(seed, pair=KAFKA) for seed in (1, 2, 3, 4)) for _ in range(AN_HOUR)]
+    assert set(cells(KAFKA)) - aimed_at(scenarios) == set()
+    faults = [fault for scenario in scenarios for fault in scenario.faults]
+    assert "control" not in {fault.target for fault in faults}
+    assert {fault.kind for fault in faults} == {"kill", "freeze", "clock_jump"}
+    assert {fault.kind for fault in faults if fault.target == "storage"} == {"freeze"}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_broker_with_the_log_is_away_as_long_as_a_folder_but_not_before_other_faults(seed: int) -> None:
+    walk = Walk(seed, pair=KAFKA)
+    for scenario in (walk.next() for _ in range(AN_HOUR)):
+        states = [fault.trigger.state for fault in scenario.faults]
+        for fault in scenario.faults:
+            if fault.target == "broker":
+                last = fault.trigger.state == states[-1]
+                allowed = {
+                    "kill": (*KILLED_SECONDS, *STORE_SECONDS) if last else KILLED_SECONDS,
+                    "freeze": FREEZE_SECONDS if last else SURVIVED_SECONDS,
+                }
+                assert fault.seconds in allowed[fault.kind]
+            if fault.target == "storage":
+                assert 5 <= fault.seconds <= 60
+
+
+def test_a_broker_that_keeps_the_log_from_all_holds_released_open_for_other_faults() -> None:
+    first = [Cell(RELEASED, "broker", "freeze"), Cell(RELEASED, "holder", "kill")]
+    faults = [fault.cell for fault in Walk(1, first, KAFKA).next().faults if fault.trigger.state == RELEASED]
+    assert faults[:2] == first
+    assert not set(first) <= aimed_at([Walk(1, first).next()])
