@@ -19,8 +19,8 @@ demo: $(READY) ## a real Kafka, Spark and Airflow, and four upgrades under load 
 	$(BIN)/python -m demo $(if $(KEEP),--keep)
 
 .PHONY: chaos
-chaos: $(READY) ## faults drawn from a seed while the stream is upgraded under load (MINUTES=5 SEED=1 RATE=200)
-	$(BIN)/python -m chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) $(if $(CELLS),--cells "$(CELLS)") $(if $(ALL_CELLS),--all-cells)
+chaos: $(READY) ## faults drawn from a seed while the stream is upgraded under load (MINUTES=5 SEED=1 RATE=200 CONTROL=kafka STORAGE=hdfs)
+	$(BIN)/python -m chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) $(if $(CONTROL),--control $(CONTROL)) $(if $(STORAGE),--storage $(STORAGE)) $(if $(CELLS),--cells "$(CELLS)") $(if $(ALL_CELLS),--all-cells)
 
 .PHONY: compose-demo
 compose-demo: .env ## the same story in containers, which stay up (needs Docker Compose; not run by our tests)

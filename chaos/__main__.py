@@ -1,4 +1,4 @@
-"""`python -m chaos`: run in a user and mount namespace of our own, where the control folder can be made to fail."""
+"""`python -m chaos`: a run; with a control folder in a user and mount namespace of our own, where that can fail."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from types import FrameType
 from rich.console import Console
 
 from airflow_stream_provider.lifecycle.errors import StreamError
+from devstack.places import FILE, HDFS, KAFKA, Pair
 
 INTERRUPTED = 130  # the shell's exit code after Ctrl-C
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -23,7 +24,8 @@ NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 def main() -> int:
     """Run, and return the exit code: 0 when everything is as it must be, else 1."""
     args = _arguments()
-    if INSIDE not in os.environ:
+    pair = Pair(args.control, args.storage)
+    if pair.control == FILE and INSIDE not in os.environ:
         os.environ[INSIDE] = "1"
         os.execvp(NAMESPACE[0], [*NAMESPACE, sys.executable, "-m", "chaos", *sys.argv[1:]])
     # Only here: what a namespace of our own is not needed for must not be slow to refuse.
@@ -40,9 +42,9 @@ def main() -> int:
     for number in STOPPING:
         signal.signal(number, _interrupt)
     first = [name.strip() for name in args.cells.split(",") if name.strip()]
-    run = Run(args.seed, args.minutes, args.rate, first, args.folder / "run", args.folder / "report.json", say)
+    run = Run(args.seed, args.minutes, args.rate, first, args.folder / "run", args.folder / "report.json", say, pair)
     try:
-        planned(first)  # refused before anything is started
+        planned(first, pair)  # refused before anything is started
         report = run.carry_out()
     except StreamError as error:
         console.print(f"[bold red]{type(error).__name__}[/]:", str(error), soft_wrap=True)
@@ -51,8 +53,8 @@ def main() -> int:
         console.print("Stopped.")
         return INTERRUPTED
     console.print(report.table())
-    never = empty(happened(run.cells))
-    say(f"{len(never)} of {len(possible())} cells of the matrix have not happened in any run: python -m chaos.matrix")
+    never, every = empty(happened(run.cells, pair), pair), possible(pair)
+    say(f"{len(never)} of {len(every)} cells of the matrix have not happened in any run: python -m chaos.matrix")
     say(f"{len(report.problems)} problems; written: {run.report}; again: {run.replay}")
     return 1 if report.problems or (args.all_cells and never) else 0
 
@@ -62,6 +64,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=5.0, help="how long faults happen; default 5")
     parser.add_argument("--seed", type=int, default=1, help="the plan is drawn from it; default 1")
     parser.add_argument("--rate", type=int, default=200, help="orders per second; default 200")
+    parser.add_argument("--control", choices=(FILE, KAFKA), default=FILE, help="where the control log is; default file")
+    parser.add_argument("--storage", choices=(FILE, HDFS), default=FILE, help="where the files are; default file")
     parser.add_argument("--cells", default="", help="cells of the matrix to begin with, with commas between them")
     parser.add_argument("--all-cells", action="store_true", help="fail when a cell has not happened in any run")
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"), help="folder for run and report")

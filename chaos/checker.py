@@ -16,6 +16,8 @@ from chaos.holds import Hold, at_once, committed_by_nobody, holds
 from chaos.interruptions import interruptions
 from chaos.leftovers import lasting, leftovers
 from chaos.matrix import cells_of
+from chaos.patience import answered
+from chaos.plan import FILES
 from chaos.producer import JOURNAL, Produced, read_journal
 from chaos.recorder import INPUT, Evidence
 from chaos.records import Comparison, compare, some
@@ -24,7 +26,7 @@ from chaos.stillness import Stillness, longest_outage, longest_stillness, stops_
 from chaos.upgrades import unexpected_ends, untrue_successes, wrong_holders
 from demo.history import max_holders
 from devstack.audit import TopicRecord, final_totals, read_topic, wrong_totals
-from devstack.control_folder import folder_of
+from devstack.places import Pair
 from devstack.workload import Total
 
 RECOVERY_SECONDS = 180.0
@@ -44,7 +46,7 @@ class Facts:
     :param outputs: all enriched orders.
     :param totals: the last totals of each customer.
     :param batches: what is known of the batches, by query.
-    :param records: the control log, each record with the time of its file.
+    :param records: the control log, each record with the time at which it was written.
     :param spans: when each driver said that it ran the queries, by incarnation, as first and last time.
     :param leftovers: a sentence for everything that was left behind.
     :param unread: what the stream has not read; empty when it has read everything.
@@ -63,40 +65,45 @@ class Facts:
     gaps: Sequence[str] = ()
 
 
-def check(evidence: Evidence, journal: Journal, *, seed: int, minutes: float, commit: str) -> Report:
+def check(
+    evidence: Evidence, journal: Journal, *, seed: int, minutes: float, commit: str, pair: Pair = FILES
+) -> Report:
     """Return the report of a run that is over: everything has healed, the producer has stopped, the stream still runs.
 
     :param evidence: what was recorded; its `with` block has ended.
     :param journal: what was done, as `chaos.journal` wrote it.
+    :param pair: where the stream keeps its control log and its files.
     """
-    return judge(collect(evidence), journal, seed=seed, minutes=minutes, commit=commit)
+    return judge(collect(evidence), journal, seed=seed, minutes=minutes, commit=commit, pair=pair)
 
 
 def collect(evidence: Evidence) -> Facts:
     """Return the facts of a run; it reads the topics, and waits up to a minute for what is just being cleared away."""
 
+    log = evidence.log
+
     def left() -> set[str]:
         evidence.look()
-        state = fold(record for record, _ in evidence.records)
-        beats = {name: sighting.last for name, sighting in evidence.sightings.items()}
-        return leftovers(state, beats, folder_of(evidence.log), evidence.checkpoints.values())
+        state = fold(record for record, _ in log.records)
+        beats = {name: sighting.last for name, sighting in log.sightings.items()}
+        return leftovers(state, beats, log.folder, evidence.releases, evidence.checkpoints.values())
 
-    found = frozenset(lasting(left))
+    found = frozenset(lasting(lambda: answered(left)))
     return Facts(
         produced=read_journal(evidence.folder / JOURNAL),
         inputs=read_topic(evidence.brokers, INPUT),
         outputs=read_topic(evidence.brokers, ENRICHED),
         totals=final_totals(evidence.brokers, TOTALS),
         batches={query: evidence.batches(query) for query in evidence.checkpoints},
-        records=tuple(evidence.records),
-        spans={name: [(s.since, s.until) for s in seen.spans] for name, seen in evidence.sightings.items()},
+        records=tuple(log.records),
+        spans={name: [(s.since, s.until) for s in seen.spans] for name, seen in log.sightings.items()},
         leftovers=found,
         unread=evidence.unread(),
         gaps=evidence.gaps(),
     )
 
 
-def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: str) -> Report:
+def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: str, pair: Pair = FILES) -> Report:
     """Return the report of these facts."""
     held = holds(facts.records)
     state = fold(record for record, _ in facts.records)
@@ -119,7 +126,7 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         *_of_totals(wrong),
         *_of_batches(facts.batches or {}, batches, held),
         *_of_log(state),
-        *wrong_holders(journal, facts.records, held),
+        *wrong_holders(journal, facts.records, held, pair),
         *_of_holders(by_log, together),
         *_of_recovery(journal, recovered),
         *_of_stillness(still),
@@ -131,6 +138,8 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         seed=seed,
         minutes=minutes,
         commit=commit,
+        control=pair.control,
+        storage=pair.storage,
         faults=_kinds(journal, "fault"),
         cells=cells_of(journal),
         upgrades=_kinds(journal, "upgrade"),

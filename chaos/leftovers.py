@@ -10,6 +10,8 @@ from pathlib import Path
 import psutil
 
 from airflow_stream_provider.checkpoint import rehearsal_folders
+from airflow_stream_provider.checkpoint.files import Place
+from airflow_stream_provider.checkpoint.location import files_of
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import StreamState
@@ -30,7 +32,11 @@ def lasting(look: Callable[[], set[str]], seconds: float = PATIENCE_SECONDS) -> 
 
 
 def leftovers(
-    state: StreamState, heartbeats: Mapping[str, Heartbeat], control: Path, checkpoints: Iterable[Path]
+    state: StreamState,
+    heartbeats: Mapping[str, Heartbeat],
+    control: Path | None,
+    releases: Place,
+    checkpoints: Iterable[Place],
 ) -> set[str]:
     """Return a sentence for everything that is there now and is not the holder's.
 
@@ -39,21 +45,33 @@ def leftovers(
 
     :param state: what the control log says.
     :param heartbeats: the last ones, by incarnation, also of drivers that have ended.
-    :param control: the stream's folder in the control root.
+    :param control: the stream's folder in the control root; None: there is none.
+    :param releases: the folder of the stream's releases.
     :param checkpoints: the folder of each query's checkpoint.
+    :raises OSError: a storage does not answer.
     """
     folders = list(checkpoints)
     return {
         *_processes(state, heartbeats),
+        *(f"{path} is a temporary file." for path in _temporary(control, releases, folders)),
         *(f"{path} is a clone of a rehearsal." for each in folders for path in rehearsal_folders(each).values()),
-        *(f"{path} is a temporary file." for path in _temporary(control, folders)),
     }
 
 
-def _temporary(control: Path, checkpoints: Iterable[Path]) -> list[Path]:
-    hidden = [*control.glob("heartbeats/.*"), *control.glob("releases/.*")]
-    owners = [path for each in checkpoints for path in each.parent.glob(f".{each.name}.owner.*")]
-    return [*control.glob("incoming/*"), *control.glob("incoming/.*"), *hidden, *owners]
+def _temporary(control: Path | None, releases: Place, checkpoints: Iterable[Place]) -> list[Place]:
+    found = [*_beginning(releases, "."), *(p for c in checkpoints for p in _beginning(c.parent, f".{c.name}.owner."))]
+    if control is not None:
+        found += [*_beginning(control / "incoming", ""), *_beginning(control / "heartbeats", ".")]
+    return found
+
+
+def _beginning(folder: Place, start: str) -> list[Place]:
+    """Return what is in a folder, which may not be there, and has a name that begins so."""
+    try:
+        names = files_of(folder).names(folder)
+    except FileNotFoundError:
+        return []
+    return [folder / name for name in names if name.startswith(start)]
 
 
 def _processes(state: StreamState, heartbeats: Mapping[str, Heartbeat]) -> list[str]:

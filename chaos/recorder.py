@@ -3,99 +3,80 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
+from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.checkpoint.logs import kafka_offsets, numeric_names, read_offsets
-from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.lifecycle.heartbeat import DriverPhase, Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from chaos.batches import Batch
-from chaos.records import some
+from chaos.patience import answered
+from chaos.sightings import Sighting
 from devstack.audit import end_offsets
-from devstack.commits import CommitWatcher
-from devstack.control_folder import folder_of
+from devstack.commits import CommitWatcher, written_at
 
 # Spark keeps 100 batches, and the shortest trigger here is a second.
 LOOK_SECONDS = 0.5
 # What a look that hangs is waited for at the end.
 END_SECONDS = 10.0
-# A driver that runs beats every second. One that was frozen while it wrote a heartbeat writes it when it wakes.
-GAP_SECONDS = 3.0
 INPUT = "orders"
 
-_RUNS_QUERIES = (DriverPhase.RUNNING.value, DriverPhase.RELEASING.value)
 
+class RecordedLog(Protocol):
+    """A control log, of which all is recorded that it ever said."""
 
-@dataclass
-class Span:
-    """A time in which a driver said again and again that it runs the queries, in seconds since 1970."""
+    @property
+    def folder(self) -> Path | None:
+        """The stream's folder under the control root; None: there is none."""
 
-    since: float
-    until: float
+    records: list[tuple[Record, float]]
+    """Its records, each with the time at which it was written."""
+    sightings: dict[str, Sighting]
+    """What the heartbeats have said, by incarnation."""
 
+    @property
+    def looks(self) -> Sequence[Callable[[], None]]:
+        """What looks once for what is new, each to be called in a thread of its own again and again.
 
-@dataclass
-class Sighting:
-    """What the heartbeats of one driver have said.
-
-    :param last: the last one that could be read.
-    :param spans: when it ran the queries.
-    """
-
-    last: Heartbeat = field(default_factory=Heartbeat)
-    spans: list[Span] = field(default_factory=list)
-    _goes_on: bool = False
-
-    def saw(self, beat: Heartbeat, at: float) -> None:
-        """Note a heartbeat, which may be the same as before.
-
-        :param at: when it was written.
+        :raises OSError, StreamError: nothing can be read now.
         """
-        if beat.counter == self.last.counter:
-            return
-        runs = beat.phase in _RUNS_QUERIES
-        if runs and self._goes_on and at - self.spans[-1].until < GAP_SECONDS:
-            self.spans[-1].until = at
-        elif runs:
-            self.spans.append(Span(at, at))
-        self.last, self._goes_on = beat, runs
+
+    def gaps(self) -> list[str]:
+        """Return which records nobody read, which are missing and which have changed since, each as a sentence."""
 
 
 class Evidence:
     """Records batches, records and heartbeats while its `with` block runs, in daemon threads.
 
-    Nothing that hangs, is away or damaged ends it: it looks again. Times are those of files, by the clock of the
-    kernel: a driver whose own clock jumps changes none of them.
+    Nothing that hangs, is away or damaged ends it: it looks again. Times are those of who stores it, by the clock of
+    the kernel: a driver whose own clock jumps changes none of them.
 
     :param brokers: bootstrap servers of Kafka.
     :param checkpoints: folder of each query's checkpoint, by name of the query. They need not exist yet.
-    :param log: the stream's control log; only its store is used, which several threads may.
+    :param releases: folder of the stream's releases.
+    :param log: the stream's control log.
     :param folder: folder of the run, with the journal of its producer.
     """
 
-    def __init__(self, brokers: str, checkpoints: Mapping[str, Path], log: ControlLog, folder: Path) -> None:
+    def __init__(
+        self, brokers: str, checkpoints: Mapping[str, Place], releases: Place, log: RecordedLog, folder: Path
+    ) -> None:
         self.brokers = brokers
         self.checkpoints = dict(checkpoints)
+        self.releases = releases
         self.log = log
         self.folder = folder
-        self.records: list[tuple[Record, float]] = []
-        """The records of the control log, each with the time of its file."""
-        self.sightings: dict[str, Sighting] = {}
-        """What the heartbeats have said, by incarnation."""
-        self._data: list[bytes] = []
         self._died: list[str] = []
         self._commits = CommitWatcher(self.checkpoints)
         self._planned: dict[str, dict[int, tuple[Mapping[int, int], float]]] = {q: {} for q in self.checkpoints}
         self._stopped = threading.Event()
-        looks = (self._look_at_checkpoints, self._look_at_log, self._look_at_heartbeats)
-        self._threads = [threading.Thread(target=self._run, args=(look,), daemon=True) for look in looks]
+        self._looks = (self._look_at_checkpoints, *log.looks)
+        self._threads = [threading.Thread(target=self._run, args=(look,), daemon=True) for look in self._looks]
 
     def __enter__(self) -> Evidence:
         for thread in self._threads:
@@ -109,31 +90,19 @@ class Evidence:
             thread.join(max(0.0, until - time.monotonic()))
 
     def look(self) -> None:
-        """Look once more at everything, in this thread; after the `with` block, when nothing hangs any more."""
-        self._look_at_checkpoints()
-        self._look_at_log()
-        self._look_at_heartbeats()
+        """Look once more at everything, in this thread; after the `with` block, when nothing hangs any more.
+
+        :raises OSError, StreamError: something does not answer for a minute.
+        """
+        for look in self._looks:
+            answered(look)
 
     def gaps(self) -> list[str]:
         """Return what was not recorded as it was, each as a sentence; after the `with` block.
 
         These are records of the control log that nobody read or that have changed since, and looks that raised.
         """
-        found, read = list(self._died), len(self._data)
-        folder = folder_of(self.log) / "log"
-        there = {int(path.stem): path for path in folder.glob("*.json") if path.stem.isdecimal()}
-        self._look_at_log()  # the stream still runs: what is unread now was there before this look
-        last = max((*there, read))
-        if missing := [seq for seq in range(1, last + 1) if seq not in there]:
-            found.append(f"The control log has no record {some(missing)}, and goes to {last}. Find out who removed it.")
-        if unread := [seq for seq in there if seq > len(self._data)]:
-            found.append(
-                f"Nobody has read the records {some(unread)} of the control log, so nothing is judged by them."
-            )
-        changed = [seq for seq, data in enumerate(self._data, 1) if seq in there and there[seq].read_bytes() != data]
-        if changed:
-            found.append(f"The records {some(changed)} of the control log were changed. Find out who wrote them.")
-        return found
+        return [*self._died, *self.log.gaps()]
 
     def batches(self, query: str) -> list[Batch]:
         """Return what is known of a query's batches, oldest first."""
@@ -144,7 +113,7 @@ class Evidence:
     def unread(self) -> str:
         """Return what the stream has not committed yet of its input, as a sentence; empty when that is nothing."""
         ends = end_offsets(self.brokers, INPUT)
-        self._look_at_checkpoints()
+        answered(self._look_at_checkpoints)
         for query in self.checkpoints:
             done = [batch for batch in self.batches(query) if batch.committed is not None]
             read = done[-1].ends if done else {}
@@ -170,29 +139,7 @@ class Evidence:
                 with contextlib.suppress(FileNotFoundError, StreamError):
                     if batch not in known:
                         sources = [kafka_offsets(text) or {} for text in read_offsets(path).sources.values()]
-                        known[batch] = (sources[0].get(INPUT, {}), path.stat().st_mtime)
+                        planned = written_at(path)
+                        if planned is not None:
+                            known[batch] = (sources[0].get(INPUT, {}), planned)
         self._commits.look()
-
-    def _look_at_log(self) -> None:
-        while True:
-            seq = len(self.records) + 1
-            try:
-                data, at = _read(folder_of(self.log) / "log" / f"{seq:020d}.json")
-            except FileNotFoundError:
-                return
-            self.records.append((Record.read(data, seq), at))
-            self._data.append(data)
-
-    def _look_at_heartbeats(self) -> None:
-        for path in (folder_of(self.log) / "heartbeats").glob("*.json"):
-            # Torn, or replaced since it was listed: the next one can be read.
-            with contextlib.suppress(FileNotFoundError, StreamError):
-                data, at = _read(path)
-                beat = Heartbeat.from_json(data, path.stem)
-                self.sightings.setdefault(path.stem, Sighting()).saw(beat, at)
-
-
-def _read(path: Path) -> tuple[bytes, float]:
-    """Return the contents of a file and when they were written."""
-    with path.open("rb") as file:
-        return file.read(), os.fstat(file.fileno()).st_mtime

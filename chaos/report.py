@@ -12,6 +12,8 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
+from devstack.places import FILE
+
 
 def machine() -> str:
     """Return what the run depends on, in one line."""
@@ -24,6 +26,8 @@ class Report:
     """The contents of `report.json`; the fields are its keys, but for `explained`.
 
     :param minutes: how long faults were thrown at the stream.
+    :param control: where the control log was: ``file`` or ``kafka``.
+    :param storage: where checkpoints and releases were: ``file`` or ``hdfs``.
     :param faults: number of faults by kind.
     :param cells: the cells of the matrix that happened, as ``state/process/fault``, each with how often.
     :param upgrades: number of upgrades by kind.
@@ -45,6 +49,8 @@ class Report:
     seed: int
     minutes: float
     commit: str
+    control: str = FILE
+    storage: str = FILE
     machine: str = field(default_factory=machine)
     faults: Mapping[str, int] = field(default_factory=dict)
     cells: Mapping[str, int] = field(default_factory=dict)

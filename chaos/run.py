@@ -15,7 +15,7 @@ from chaos.faults import Nemesis
 from chaos.journal import Journal
 from chaos.matrix import add as add_cells
 from chaos.matrix import planned
-from chaos.plan import Cell
+from chaos.plan import FILES, Cell
 from chaos.producer import JOURNAL as PRODUCED
 from chaos.producer import SurvivingProducer
 from chaos.recorder import Evidence
@@ -23,6 +23,7 @@ from chaos.report import Report
 from chaos.scenario import Person
 from chaos.walk import Walk
 from chaos.world import UPGRADE_DAG, World, world
+from devstack.places import Pair
 
 RATE = 200  # orders per second: two queries read each, on two cores that also run everything else
 DRAIN_SECONDS = 240.0
@@ -43,6 +44,7 @@ class Run:
     :param folder: folder of the run; its journal, the logs of all processes and the control log stay there.
     :param report: file of the report.
     :param say: called with a line for a person.
+    :param pair: where the stream keeps its control log and its files.
     """
 
     seed: int
@@ -52,6 +54,7 @@ class Run:
     folder: Path
     report: Path
     say: Callable[[str], None]
+    pair: Pair = FILES
 
     def carry_out(self) -> Report:
         """Run, and return the report, which is written, too.
@@ -59,8 +62,12 @@ class Run:
         :raises StackError: the stack does not come up, or the first release cannot be deployed.
         """
         self.say(f"seed {self.seed}, {self.minutes:g} minutes, commit {self.commit}; again: {self.replay}")
-        with world(self.folder) as found, contextlib.closing(Journal(self.folder / "journal.jsonl")) as journal:
-            journal.note("started", seed=self.seed, minutes=self.minutes, commit=self.commit)
+        with (
+            world(self.folder, self.pair) as found,
+            contextlib.closing(Journal(self.folder / "journal.jsonl")) as journal,
+        ):
+            where = {"control": self.pair.control, "storage": self.pair.storage}
+            journal.note("started", seed=self.seed, minutes=self.minutes, commit=self.commit, **where)
             report = self._with(found, journal)
         report.write(self.report)
         return report
@@ -86,13 +93,16 @@ class Run:
     def replay(self) -> str:
         """The line that runs the same again."""
         cells = f' CELLS="{",".join(self.cells_first)}"' if self.cells_first else ""
-        made = f"make chaos MINUTES={self.minutes:g} SEED={self.seed} RATE={self.rate}{cells}"
+        where = f" CONTROL={self.pair.control} STORAGE={self.pair.storage}" if self.pair != FILES else ""
+        made = f"make chaos MINUTES={self.minutes:g} SEED={self.seed} RATE={self.rate}{where}{cells}"
         return f"git checkout {self.commit} && {made}"
 
     def _with(self, found: World, journal: Journal) -> Report:
         producer = SurvivingProducer(found.brokers, "orders", self.rate, self.folder / PRODUCED)
-        evidence = Evidence(found.brokers, found.checkpoints, found.log, self.folder)
-        nemesis = Nemesis(found.stack, found.open_log(), found.control, found.clocks, journal, self.say)
+        evidence = Evidence(found.brokers, found.checkpoints, found.releases, found.log, self.folder)
+        nemesis = Nemesis(
+            found.stack, found.open_log(), found.control, found.clocks, journal, self.say, found.storage.server
+        )
         with producer, evidence:
             self._prepare(found)
             with nemesis:
@@ -103,8 +113,8 @@ class Run:
         self.say("counting")
         evidence.look()
         entries = journal.entries()
-        add_cells(entries, seed=self.seed, commit=self.commit, path=self.cells)
-        return check(evidence, entries, seed=self.seed, minutes=self.minutes, commit=self.commit)
+        add_cells(entries, seed=self.seed, commit=self.commit, pair=self.pair, path=self.cells)
+        return check(evidence, entries, seed=self.seed, minutes=self.minutes, commit=self.commit, pair=self.pair)
 
     def _prepare(self, found: World) -> None:
         found.api.wait_for_dag(UPGRADE_DAG)
@@ -115,7 +125,7 @@ class Run:
         self.say("deploying the first release")
         person.deploy()
         until = time.monotonic() + self.minutes * 60 - LAST_SECONDS
-        walk, missed = Walk(self.seed, planned(self.cells_first)), set[Cell]()
+        walk, missed = Walk(self.seed, planned(self.cells_first, self.pair), self.pair), set[Cell]()
         while time.monotonic() < until:
             missed = person.carry_out(walk.next(missed))
         person.finish()

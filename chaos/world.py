@@ -1,20 +1,31 @@
-"""What a run acts on: the whole stack, the example's stream, and a control folder that can be made to fail."""
+"""What a run acts on: the whole stack, the example's stream, and where it keeps its control log and its files."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.control import ControlLog, FilesRoot, FilesStore
+from airflow_stream_provider.control.topic import topic_name
+from airflow_stream_provider.kafka.client import KafkaClient
+from airflow_stream_provider.kafka.control_root import TopicRoot
+from airflow_stream_provider.kafka.control_topic import KafkaTopic
 from chaos.clock import Clocks
+from chaos.folder_log import FolderLog
+from chaos.plan import FILES
 from chaos.store_faults import ControlFolder
-from demo.environment import DemoEnvironment, create_topics, lay_out
+from chaos.topic_copy import TopicCopy
+from chaos.topic_log import TopicLog
+from demo.environment import QUERIES, DemoEnvironment, create_topics, lay_out
 from devstack.airflow_api import AirflowApi
+from devstack.broker import Broker
+from devstack.places import CONTROL_PREFIX, CONTROL_URL, FILE, Pair, Storage, open_storage, stream_settings
 from devstack.stack import LocalStack
 
 ROOT = Path(__file__).parents[1]
@@ -46,21 +57,25 @@ class World:
     """The running stack, and the stream on it.
 
     :param stack: Kafka, Spark with two workers, and Airflow.
-    :param log: the control log, by a path that no fault reaches. Not thread-safe: see `open_log`.
+    :param log: the control log, which is recorded: in a folder by a path that no fault reaches.
     :param brokers: bootstrap servers of Kafka.
     :param checkpoints: the folder of each query's checkpoint, by name of the query.
+    :param releases: the folder of the stream's releases.
     :param folder: everything that the run writes.
-    :param control: the control folder.
+    :param control: the control folder; None: the control log is in Kafka.
+    :param storage: where checkpoints and releases are.
     :param clocks: of the Python processes.
     :param site: the stream and Airflow's API.
     """
 
     stack: LocalStack
-    log: ControlLog
+    log: FolderLog | TopicLog
     brokers: str
-    checkpoints: Mapping[str, Path]
+    checkpoints: Mapping[str, Place]
+    releases: Place
     folder: Path
-    control: ControlFolder
+    control: ControlFolder | None
+    storage: Storage
     clocks: Clocks
     site: DemoEnvironment
 
@@ -70,46 +85,88 @@ class World:
         return self.site.airflow
 
     def open_log(self) -> ControlLog:
-        """Return another control log by the same path, for another thread."""
-        return safe_log(self.control, self.site.spec.name)
-
-
-def safe_log(control: ControlFolder, stream: str) -> ControlLog:
-    """Return the control log of a stream by the path that no fault reaches."""
-    return ControlLog(FilesStore(control.safe / stream), stream)
+        """Return the control log for one thread, whom no fault of it lets wait."""
+        store = FilesStore(self.log.folder) if isinstance(self.log, FolderLog) else TopicCopy(self.log)
+        return ControlLog(store, self.site.spec.name)
 
 
 @contextmanager
-def world(folder: Path) -> Iterator[World]:
+def world(folder: Path, pair: Pair = FILES) -> Iterator[World]:
     """Yield the world, with no driver yet; everything ends with the block.
 
-    What the control folder held is kept in `control/`, as its memory goes with the run.
+    What the control log held is kept in `control/`, as its folder is in memory, and the broker's data of no use alone.
 
     :param folder: for everything that the run writes; emptied.
+    :param pair: where the stream keeps its control log and its files.
     """
     folder = folder.absolute()
     shutil.rmtree(folder, ignore_errors=True)
     dags, data = folder / "dags", folder / "data"
     dags.mkdir(parents=True)
-    control = ControlFolder(data / "streams", folder / "safe", folder / "elsewhere")
-    control.mount()
     clocks = Clocks(folder / "clocks")
-    os.environ.update(clocks.environment())
-    try:
-        with LocalStack(folder / "stack", dags_folder=dags, workers=WORKERS, worker_cores=WORKER_CORES) as stack:
-            # One executor each: on two cores the start of more takes longer than all else.
-            changes = {**CHANGES, "conf": {**stack.spark.conf, "spark.cores.max": "1"}}
+    with (
+        _control_folder(folder, data) if pair.control == FILE else nullcontext() as control,
+        open_storage(pair.storage, data if pair.storage == FILE else folder / "storage") as storage,
+    ):
+        os.environ.update(clocks.environment())
+        with LocalStack(
+            folder / "stack",
+            dags_folder=dags,
+            variables=storage.variables,
+            workers=WORKERS,
+            worker_cores=WORKER_CORES,
+            libraries=storage.libraries,
+            core_site=storage.core_site,
+        ) as stack:
+            changes = {
+                **CHANGES,
+                # One executor each: on two cores the start of more takes longer than all else.
+                "conf": {**stack.spark.conf, "spark.cores.max": "1"},
+                **stream_settings(pair.control, storage, stack.bootstrap_servers, data),
+            }
             lay_out(ROOT / "dags", dags, brokers=stack.bootstrap_servers, data=data, changes=changes)
             shutil.copy(ROOT / "chaos" / "dags" / "orders_back.py", dags)
             _change(dags / "apps" / "scoring.py", QUICKLY_THROTTLED)
             _change(dags / "apps" / "orders.py", SHORT_BATCHES)
             site = DemoEnvironment.at(dags, stack.airflow.api)
             create_topics(site.brokers)
-            FilesRoot(site.spec.control).store(site.spec.name, create=True)
-            log = safe_log(control, site.spec.name)
-            yield World(stack, log, site.brokers, site.checkpoints, folder, control, clocks, site)
+            assert storage.folder is not None
+            checkpoints = {query: storage.folder / "checkpoints" / "orders" / query for query in QUERIES}
+            of_storage = storage.folder / "releases" / site.spec.name / "releases"
+            with _log_in(control, site) if control else _log_in_kafka(stack.broker, site, folder) as log:
+                releases = log.folder / "releases" if log.folder and not site.spec.storage else of_storage
+                yield World(stack, log, site.brokers, checkpoints, releases, folder, control, storage, clocks, site)
+
+
+@contextmanager
+def _control_folder(folder: Path, data: Path) -> Iterator[ControlFolder]:
+    control = ControlFolder(data / "streams", folder / "safe", folder / "elsewhere")
+    control.mount()
+    try:
+        yield control
     finally:
         shutil.copytree(control.safe, folder / "control", dirs_exist_ok=True)
+
+
+@contextmanager
+def _log_in(control: ControlFolder, site: DemoEnvironment) -> Iterator[FolderLog]:
+    FilesRoot(site.spec.control).store(site.spec.name, create=True)
+    yield FolderLog(control.safe / site.spec.name)
+
+
+@contextmanager
+def _log_in_kafka(broker: Broker, site: DemoEnvironment, folder: Path) -> Iterator[TopicLog]:
+    name, extra = site.spec.name, broker.connection["extra"]
+    root = TopicRoot(CONTROL_URL, "chaos", extra, CONTROL_PREFIX)
+    root.make()
+    root.store(name, create=True)
+    with KafkaClient("chaos", extra) as client:
+        topic = KafkaTopic(lambda: client, "chaos", topic_name(CONTROL_PREFIX, name))
+        with TopicLog(topic, name) as log:
+            try:
+                yield log
+            finally:
+                log.write(folder / "control" / f"{name}.jsonl")
 
 
 def _change(script: Path, changes: Mapping[str, str]) -> None:

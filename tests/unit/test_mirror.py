@@ -25,7 +25,6 @@ ELSEWHERE = {
     "audit/checks/retention.py": ("unit/audit/test_checks.py", "as above"),
     "audit/read.py": ("integration/audit/test_audit.py", "only real brokers say what can be read of them"),
     "chaos/__main__.py": ("system/test_chaos.py", "only a whole run shows what it does"),
-    "chaos/run.py": ("system/test_chaos.py", "as above"),
     "kafka/control_topic.py": ("integration/control/test_topic_store.py", "a store is all that uses it"),
     "kafka/topic_requests.py": (
         "integration/kafka/test_control_topic_setup.py",

@@ -13,12 +13,14 @@ from kafka import KafkaProducer
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from chaos.checker import check
+from chaos.folder_log import FolderLog
 from chaos.producer import JOURNAL, SurvivingProducer
 from chaos.recorder import Evidence
 from chaos.report import Report
 from devstack.audit import TopicRecord, end_offsets, read_topic
 from devstack.checkpoint_trees import commit, plan
 from devstack.checkpoint_trees import kafka as offsets
+from devstack.control_folder import folder_of
 from devstack.drivers import wait_for
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics
@@ -76,7 +78,8 @@ def stream(tmp_path: Path) -> Iterator[PretendedStream]:
 
 
 def checked(stream: PretendedStream, enriched: Callable[[list[TopicRecord]], list[TopicRecord]] = list) -> Report:
-    with Evidence(stream.servers, stream.checkpoints, stream.log, stream.folder) as evidence:
+    log = FolderLog(folder_of(stream.log))
+    with Evidence(stream.servers, stream.checkpoints, log.folder / "releases", log, stream.folder) as evidence:
         assert evidence.unread().startswith("enrich has committed {} of orders")
         stream.run(enriched)
         wait_for("everything to be recorded", lambda: not evidence.unread(), 60)

@@ -13,6 +13,7 @@ from airflow_stream_provider.lifecycle.record import Record
 from chaos.checker import Facts, judge
 from chaos.producer import Produced
 from devstack.audit import TopicRecord
+from devstack.places import Pair
 from devstack.workload import CUSTOMERS, Total
 from tests.support.chaos_facts import (
     NUMBERS,
@@ -357,3 +358,9 @@ def test_an_upgrade_that_ended_otherwise_needs_a_fault(ended: str, struck: list[
     problems = tuple(says for says in problems if "manual__1" in says)
     assert len(problems) == found
     assert all("manual__1" in says for says in problems)
+
+
+def test_the_report_says_where_log_and_files_were() -> None:
+    assert (judged(good()).control, judged(good()).storage) == ("file", "file")
+    report = judge(good(), [], seed=1, minutes=1.0, commit="abc", pair=Pair("kafka", "hdfs"))
+    assert (report.control, report.storage, report.problems) == ("kafka", "hdfs", ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,8 @@ import psutil
 import pytest
 
 from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.control.topic import READ_BYTES, Fetched
+from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from chaos import faults
 from chaos.clock import Clocks
@@ -20,9 +23,12 @@ from chaos.faults import Nemesis
 from chaos.journal import Journal
 from chaos.plan import PlannedFault, Trigger
 from chaos.store_faults import ControlFolder
+from chaos.topic_copy import TopicCopy
+from chaos.topic_log import TopicLog
 from devstack.processes import Process, Processes
 from tests.support import story
 from tests.support.control_root import new_log
+from tests.support.simulated_topic import SimulatedLog, SimulatedTopic
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, write
 
 COMMITS = Heartbeat(phase="running", queries=(QueryProgress("a", batch=3, commits=(Commit(1.0),)),))
@@ -251,3 +257,63 @@ def test_what_ends_the_thread_is_raised_where_it_is_noticed(site: Site, monkeypa
     wait("the end of the thread", lambda: site.nemesis._error)
     with pytest.raises(OSError, match="no more"):
         site.nemesis.check()
+
+
+def test_a_storage_is_frozen_for_a_while_and_the_stream_recovers_from_that(tmp_path: Path) -> None:
+    processes = Processes(tmp_path / "logs")
+    journal = Journal(tmp_path / "journal.jsonl")
+    stack: Any = SleepingStack(processes)
+    log = new_log((tmp_path / "control").as_uri())
+    write(log, *story.RUNNING)
+    log.beat(OLD, COMMITS)
+    try:
+        server = processes.start("hdfs", ["sleep", "600"], env={}, folder=tmp_path)
+        clocks = Clocks(tmp_path / "clocks")
+        # No control folder: the log is in Kafka.
+        nemesis = Nemesis(stack, log, None, clocks, journal, lambda line: None, psutil.Process(server.pid))
+        with nemesis:
+            nemesis.arm(1, [fault("storage", "freeze", 1.0)])
+            wait("the freeze", lambda: stopped(server))
+            wait("the end of it", lambda: not stopped(server) and not nemesis.lasting)
+        assert nemesis.last_fault == "1.1"
+        assert nemesis.last_healed > 0
+        [noted] = [entry for entry in journal.entries() if entry["what"] == "fault"]
+        assert (noted["target"], noted["incarnation"], noted["pids"]) == ("storage", "", [server.pid])
+    finally:
+        processes.close()
+
+
+def test_a_fault_ends_in_time_while_nothing_can_be_read_of_the_log(tmp_path: Path) -> None:
+    """The broker that has the log is frozen: a topic in memory that hangs stands for it, a sleeping shell for Kafka."""
+    brokers, processes = SimulatedLog(), Processes(tmp_path / "logs")
+    answers = threading.Event()
+    answers.set()
+
+    class Hanging(SimulatedTopic):
+        def read(self, offset: int, size: int = READ_BYTES) -> Fetched:
+            answers.wait()
+            return super().read(offset, size)
+
+    log = ControlLog(TopicStore(SimulatedTopic(brokers), "orders"), "orders")
+    write(log, *story.RUNNING)
+    log.beat(OLD, COMMITS)
+    stack: Any = SleepingStack(processes)
+    journal = Journal(tmp_path / "journal.jsonl")
+    broker = processes.start("kafka", ["sleep", "600"], env={}, folder=tmp_path)
+    try:
+        with TopicLog(Hanging(brokers), "orders") as read:
+            followed = ControlLog(TopicCopy(read), "orders")
+            nemesis = Nemesis(stack, followed, None, Clocks(tmp_path / "clocks"), journal, lambda line: None)
+            with nemesis:
+                wait("the state", lambda: nemesis.events.name == "running")
+                answers.clear()
+                nemesis.arm(1, [fault("broker", "freeze", 1.0)])
+                wait("the freeze", lambda: stopped(broker))
+                wait("the end of it", lambda: not stopped(broker) and not nemesis.lasting)
+                assert nemesis.events.name == "running"
+                write(log, *story.PREPARED[len(story.RUNNING) :])
+                answers.set()
+                wait("the standby", lambda: nemesis.events.name == "ready")
+    finally:
+        answers.set()
+        processes.close()

@@ -18,7 +18,10 @@ from chaos import leftovers as module
 from chaos.leftovers import lasting, leftovers
 from devstack.control_folder import folder_of
 from tests.support.control_root import new_log
+from tests.support.pretended_webhdfs import PretendedWebHdfs, hdfs
 from tests.support.story import HANDED_OVER, NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, PREPARED, fenced, play, retired
+
+__all__ = ["hdfs"]
 
 RETIRED = [*PREPARED, retired(NEW_DEPLOYMENT)]
 SLEEP = "import time; time.sleep(600)"
@@ -46,9 +49,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., int]]:
 
 def left(log: ControlLog, records: list[Record], tmp_path: Path, **beats: Heartbeat) -> set[str]:
     names = {"old": OLD, "new": NEW}
-    return leftovers(
-        play(records), {names[n]: beat for n, beat in beats.items()}, folder_of(log), [tmp_path / "data" / "enrich"]
-    )
+    found, folder = {names[n]: beat for n, beat in beats.items()}, folder_of(log)
+    return leftovers(play(records), found, folder, folder / "releases", [tmp_path / "data" / "enrich"])
 
 
 def test_a_folder_as_it_should_be_has_nothing_left(log: ControlLog, tmp_path: Path) -> None:
@@ -121,3 +123,29 @@ def test_only_what_every_look_finds_is_left(monkeypatch: pytest.MonkeyPatch) -> 
     looks = iter([{"a"}, {"b"}])
     assert lasting(lambda: next(looks)) == set()
     assert lasting(lambda: {"b"}, seconds=0.0) == {"b"}
+
+
+def test_clones_and_temporary_files_on_a_pretended_hdfs(hdfs: PretendedWebHdfs, tmp_path: Path) -> None:
+    root = hdfs.place()
+    query, releases = root / "checkpoints" / "orders" / "enrich", root / "releases" / "orders" / "releases"
+
+    def found() -> set[str]:
+        return leftovers(play(PREPARED), {}, None, releases, [query])
+
+    assert found() == set()
+    here = hdfs.folder / "checkpoints" / "orders"
+    (here / f"enrich.rehearsal-{NEW}").mkdir(parents=True)
+    (here / "enrich" / "offsets").mkdir(parents=True)
+    (here / "enrich" / "offsets" / ".7.1a2b.tmp").write_text("")
+    (here / ".enrich.owner.1a2b").write_text("")
+    (here / "enrich.owner").write_text("")
+    (hdfs.folder / "releases" / "orders" / "releases" / ".1a2b.3c4d").mkdir(parents=True)
+    (hdfs.folder / "releases" / "orders" / "releases" / "1a2b").mkdir()
+    assert found() == {
+        f"hdfs://namenode:8020/checkpoints/orders/enrich.rehearsal-{NEW} is a clone of a rehearsal.",
+        "hdfs://namenode:8020/checkpoints/orders/.enrich.owner.1a2b is a temporary file.",
+        "hdfs://namenode:8020/releases/orders/releases/.1a2b.3c4d is a temporary file.",
+    }
+    hdfs.frozen.set()
+    with pytest.raises(OSError, match="timed out"):
+        found()

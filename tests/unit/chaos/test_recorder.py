@@ -8,16 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from chaos import recorder as module
 from chaos.batches import Batch
-from chaos.recorder import GAP_SECONDS, Evidence, Sighting, Span
+from chaos.folder_log import FolderLog
+from chaos.recorder import Evidence
 from devstack import checkpoint_trees as trees
 from devstack.control_folder import folder_of
 from devstack.drivers import wait_for
 from tests.support.control_root import new_log
+from tests.support.pretended_webhdfs import PretendedWebHdfs, hdfs
 from tests.support.story import NEW, OLD, RUNNING, write
+
+__all__ = ["hdfs"]
 
 
 def plan(query: Path, number: int, at: float, first: int = 10) -> None:
@@ -37,7 +42,11 @@ def log(tmp_path: Path) -> ControlLog:
 
 @pytest.fixture
 def evidence(query: Path, log: ControlLog, tmp_path: Path) -> Evidence:
-    return Evidence("127.0.0.1:1", {"enrich": query}, log, tmp_path)
+    return evidence_of(query, log, tmp_path)
+
+
+def evidence_of(query: Place, log: ControlLog, folder: Path) -> Evidence:
+    return Evidence("127.0.0.1:1", {"enrich": query}, folder / "releases", FolderLog(folder_of(log)), folder)
 
 
 Until = Callable[[Callable[[], object]], object]
@@ -87,12 +96,12 @@ def test_records_have_the_time_of_their_file_and_not_of_their_writer(
 ) -> None:
     write(log, *RUNNING[:2])
     os.utime(folder_of(log) / "log" / f"{1:020d}.json", (50.0, 50.0))
-    until(lambda: len(evidence.records) == 2)
+    until(lambda: len(evidence.log.records) == 2)
     write(log, *RUNNING[2:])
-    until(lambda: len(evidence.records) == len(RUNNING))
-    assert [record.kind for record, _ in evidence.records] == [each.kind for each in RUNNING]
-    assert evidence.records[0][1] == 50.0
-    assert evidence.records[0][0].at == 100.0
+    until(lambda: len(evidence.log.records) == len(RUNNING))
+    assert [record.kind for record, _ in evidence.log.records] == [each.kind for each in RUNNING]
+    assert evidence.log.records[0][1] == 50.0
+    assert evidence.log.records[0][0].at == 100.0
 
 
 def test_a_folder_that_is_away_or_torn_is_looked_at_again(
@@ -102,13 +111,13 @@ def test_a_folder_that_is_away_or_torn_is_looked_at_again(
     (tmp_path / "elsewhere").rename(tmp_path / "control")
     (folder_of(log) / "heartbeats" / f"{OLD}.json").write_bytes(b'{"counter": 1, "ph')
     log.beat(NEW, Heartbeat(counter=1, phase="standby"))
-    until(lambda: NEW in evidence.sightings)
-    assert OLD not in evidence.sightings
+    until(lambda: NEW in evidence.log.sightings)
+    assert OLD not in evidence.log.sightings
     log.beat(OLD, Heartbeat(counter=2, phase="running"))
-    until(lambda: OLD in evidence.sightings)
-    assert evidence.sightings[OLD].last.counter == 2
-    assert len(evidence.sightings[OLD].spans) == 1
-    assert evidence.sightings[NEW].spans == []
+    until(lambda: OLD in evidence.log.sightings)
+    assert evidence.log.sightings[OLD].last.counter == 2
+    assert len(evidence.log.sightings[OLD].spans) == 1
+    assert evidence.log.sightings[NEW].spans == []
 
 
 def test_a_control_folder_that_hangs_hangs_neither_the_batches_nor_the_end(
@@ -118,76 +127,39 @@ def test_a_control_folder_that_hangs_hangs_neither_the_batches_nor_the_end(
     pipes = [folder_of(log) / "log" / f"{1:020d}.json", folder_of(log) / "heartbeats" / f"{OLD}.json"]
     for pipe in pipes:
         os.mkfifo(pipe)  # whoever opens it waits for a writer
-    with Evidence("127.0.0.1:1", {"enrich": query}, log, tmp_path) as evidence:
+    with evidence_of(query, log, tmp_path) as evidence:
         plan(query, 0, 100.0)
         wait_for("the batch to be recorded", lambda: evidence.batches("enrich"), 60)
     for pipe in pipes:
         os.close(os.open(pipe, os.O_RDWR))  # lets go who waits there, and waits for nobody itself
 
 
-def test_a_log_that_was_read_whole_has_no_gaps(evidence: Evidence, log: ControlLog) -> None:
-    assert evidence.gaps() == []
-    write(log, *RUNNING[:3])
-    evidence.look()
-    write(log, *RUNNING[3:])  # the stream still runs
-    assert evidence.gaps() == []
-
-
-def test_a_hole_in_the_log_and_what_is_behind_it(evidence: Evidence, log: ControlLog) -> None:
-    write(log, *RUNNING)
-    (folder_of(log) / "log" / f"{3:020d}.json").unlink()
-    evidence.look()
-    assert len(evidence.records) == 2
-    hole, behind = evidence.gaps()
-    assert hole == "The control log has no record 3, and goes to 6. Find out who removed it."
-    assert behind.startswith("Nobody has read the records 4, 5, 6 of the control log")
-
-
-def test_records_that_were_removed_or_changed_when_they_had_been_read(evidence: Evidence, log: ControlLog) -> None:
-    write(log, *RUNNING)
-    evidence.look()
-    folder = folder_of(log) / "log"
-    (folder / f"{6:020d}.json").unlink()
-    changed = folder / f"{2:020d}.json"
-    data = changed.read_bytes()
-    changed.unlink()
-    changed.write_bytes(data + b" ")
-    assert evidence.gaps() == [
-        "The control log has no record 6, and goes to 6. Find out who removed it.",
-        "The records 2 of the control log were changed. Find out who wrote them.",
-    ]
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_look_that_raised_is_told(evidence: Evidence, log: ControlLog, until: Until) -> None:
     (folder_of(log) / "heartbeats" / f"{OLD}.json").write_bytes(b"{}")
-    evidence.sightings = None  # type: ignore[assignment]  # so that the look raises
+    evidence.log.sightings = None  # type: ignore[assignment]  # so that the look raises
     log.beat(OLD, Heartbeat(counter=1, phase="running"))
     until(evidence.gaps)
     [says] = evidence.gaps()
     assert says.startswith("The recorder stopped looking (_look_at_heartbeats): AttributeError(")
 
 
-def sighting(*seen: tuple[int, str, float]) -> list[Span]:
-    found = Sighting()
-    for counter, phase, at in seen:
-        found.saw(Heartbeat(counter=counter, phase=phase), at)
-    return found.spans
-
-
-def test_a_driver_runs_from_its_first_heartbeat_that_says_so_to_its_last() -> None:
-    beats = ((1, "standby", 1.0), (2, "running", 2.0), (3, "running", 3.0), (4, "releasing", 4.0), (5, "standby", 5.0))
-    assert sighting(*beats) == [Span(2.0, 4.0)]
-    assert sighting(*beats, (6, "running", 6.0), (7, "running", 7.0)) == [Span(2.0, 4.0), Span(6.0, 7.0)]
-
-
-def test_the_heartbeat_of_a_dead_driver_says_nothing_more() -> None:
-    assert sighting((1, "running", 1.0), (2, "running", 2.0), (2, "running", 90.0)) == [Span(1.0, 2.0)]
-
-
-def test_a_heartbeat_that_a_frozen_driver_writes_when_it_wakes_is_a_span_of_its_own() -> None:
-    woke = 2.0 + GAP_SECONDS
-    assert sighting((1, "running", 1.0), (2, "running", 2.0), (3, "running", woke)) == [
-        Span(1.0, 2.0),
-        Span(woke, woke),
-    ]
+def test_a_checkpoint_on_a_pretended_hdfs_that_freezes_is_looked_at_again(
+    hdfs: PretendedWebHdfs, log: ControlLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.05)
+    query = hdfs.folder / "checkpoints" / "enrich"
+    with evidence_of(hdfs.place() / "checkpoints" / "enrich", log, tmp_path) as evidence:
+        plan(query, 0, 100.0)
+        trees.commit(query, 0, at=101.0)
+        first = Batch(0, {0: 10, 1: 20}, 100.0, 101.0)
+        wait_for("the batch", lambda: evidence.batches("enrich") == [first], 60)
+        hdfs.frozen.set()
+        plan(query, 1, 102.0, 11)
+        trees.commit(query, 1, at=103.0)
+        write(log, *RUNNING)
+        wait_for("the records, for which nobody waits", lambda: len(evidence.log.records) == len(RUNNING), 60)
+        assert evidence.batches("enrich") == [first]
+        hdfs.frozen.clear()
+        wait_for("the next batch", lambda: len(evidence.batches("enrich")) == 2, 60)
+    assert evidence.gaps() == []

@@ -13,7 +13,7 @@ KEYS = (
     *("seed", "minutes", "faults", "cells", "upgrades", "produced", "lost", "doubled", "doubled_unexplained"),
     *("max_holders", "illegal_records", "wrong_totals", "longest_recovery_seconds", "leftovers", "problems"),
     "longest_outage_seconds",
-    *("commit", "machine"),
+    *("commit", "control", "storage", "machine"),
 )
 REPORT = Report(
     seed=7,
