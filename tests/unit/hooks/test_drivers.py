@@ -65,6 +65,17 @@ def test_of_two_drivers_of_a_deployment_both_must_be_gone(
     assert (found.submission, found.state, found.gone, found.lost) == expected
 
 
+def test_a_submission_that_the_cluster_has_forgotten_is_out_of_sight_and_never_gone(
+    log: ControlLog, cluster: NotingCluster
+) -> None:
+    write(log, *RUNNING)
+    cluster.states = {RECORDED: DriverState.LOST}
+    cluster.of = {RECORDED: Remains(lost=("The master does not know it.",))}
+    found = driver_facts(log, cluster, OLD_DEPLOYMENT)
+    assert found is not None
+    assert (found.state, found.gone, found.out_of_sight) == (DriverState.LOST, False, True)
+
+
 @pytest.mark.parametrize(
     ("found", "left", "expected"),
     [
