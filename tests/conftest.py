@@ -12,7 +12,12 @@ import pytest
 
 HERE = Path(__file__).parent
 REAL = HERE / "integration"
-LONGEST_FIRST = (HERE / "system", REAL / "runtime", REAL / "airflow", REAL / "sensors", REAL, HERE)
+LIFECYCLE = HERE / "unit" / "lifecycle"  # with the simulation
+LONGEST_FIRST = (HERE / "system", REAL / "runtime", REAL / "airflow", REAL / "sensors", LIFECYCLE, REAL, HERE)
+# Those of Airflow, of the simulation and of users' scripts take longest of all, and share little; nor do those of the
+# runtime that start drivers of their own.
+BY_FILE = ("airflow", "lifecycle")
+ALONE = ("scripts", "hand_over", "lease_watchdog", "offsets_group", "python39")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,14 +30,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFolder(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-        """What the tests of a folder share, such as a whole stack, is made once.
-
-        Those of Airflow and of users' scripts go by file: they take longest of all, and share little.
-        """
+        """What the tests of a folder share, such as a whole stack, is made once."""
 
         def _split_scope(self, nodeid: str) -> str:
             file = PurePosixPath(nodeid.partition("::")[0])
-            return str(file if file.parent.name == "airflow" or file.stem.endswith("scripts") else file.parent)
+            folder = file.parent.name
+            alone = folder in BY_FILE or (folder == "runtime" and file.stem.endswith(ALONE))
+            return str(file if alone else file.parent)
 
     return ByFolder(config, log)
 
