@@ -77,13 +77,13 @@ class Spark:
         """
         runtime = java()
         shutil.rmtree(self.folder, ignore_errors=True)
-        for name in ("work", "tmp", "conf", "recovery"):
+        for name in ("work", "tmp", "recovery"):
             (self.folder / name).mkdir(parents=True)
         self.connector = fetch(spark_connector(self.home), progress=self._progress)
         libraries = [fetch(each, progress=self._progress) for each in self._libraries]
         self.class_path = ":".join(f"{folder}/*" for folder in (self.connector, *libraries))
         self._write_core_site()
-        command = [runtime, *DAEMON_JVM, "-cp", f"{self.home}/jars/*"]
+        command = [runtime, *DAEMON_JVM, "-cp", spark_class_path(self.home)]
         self.master = self._processes.start(
             "spark-master",
             [
@@ -113,7 +113,7 @@ class Spark:
         return self._processes.start(
             name,
             [
-                *(java(), *DAEMON_JVM, "-cp", f"{self.home}/jars/*"),
+                *(java(), *DAEMON_JVM, "-cp", spark_class_path(self.home)),
                 "org.apache.spark.deploy.worker.Worker",
                 *("--host", HOST, "--port", str(free_port()), "--webui-port", str(free_port())),
                 *("--cores", str(self.cores), "--memory", self.memory, "--work-dir", str(self.folder / "work")),
@@ -129,10 +129,8 @@ class Spark:
 
     @property
     def conf(self) -> dict[str, str]:
-        """Spark conf for applications: quick start on few cores, and the Kafka connector also on a local master."""
+        """Spark conf for applications: quick start on few cores."""
         return {
-            "spark.driver.extraClassPath": self.class_path,
-            "spark.executor.extraClassPath": self.class_path,
             "spark.driver.extraJavaOptions": QUICK_JVM,
             "spark.executor.extraJavaOptions": QUICK_JVM,
         }
@@ -172,6 +170,7 @@ class Spark:
 
     def _write_core_site(self) -> None:
         if self._core_site:
+            (self.folder / "conf").mkdir()
             root = ElementTree.Element("configuration")
             for name, value in self._core_site.items():
                 one = ElementTree.SubElement(root, "property")
@@ -182,6 +181,12 @@ class Spark:
     def _registered(self) -> bool:
         found = [worker for worker in self.status().get("workers", ()) if worker["state"] == "ALIVE"]
         return len(found) == self._number
+
+
+def spark_class_path(home: Path) -> str:
+    """Return the class path as Spark's own launcher begins it: only then can JVMs share one archive of classes."""
+    logging = next(home.glob("jars/slf4j-api-*.jar"))
+    return f"{logging}:{home}/jars/*"
 
 
 def bundled_spark() -> Path:
