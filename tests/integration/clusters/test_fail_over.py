@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+
 from airflow_stream_provider.clusters import DriverState
 from devstack.drivers import wait_for
 from devstack.stack import LocalStack
 from tests.support.places import Place, processes_of
 
 
+@pytest.mark.system
 def test_a_driver_that_no_worker_claims_is_lost_and_not_gone(standalone: Place, stack: LocalStack) -> None:
     job = standalone.job()
     submission = standalone.cluster.submit(job)

@@ -84,7 +84,10 @@ def test_a_kafka_that_is_away_for_ten_minutes_is_one_incident_for_all_its_stream
 
 @needs_fuse
 @pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("what", ["look_while_one_hangs", "look_while_all_checkpoints_hang"])
+@pytest.mark.parametrize(
+    "what",
+    ["look_while_one_hangs", pytest.param("look_while_all_checkpoints_hang", marks=pytest.mark.system)],
+)
 def test_what_hangs_delays_no_other_stream(tmp_path: Path, count: int, what: str) -> None:
     program = (
         f"from tests.integration.monitoring.test_folder_look import HASTE, {what}\n"

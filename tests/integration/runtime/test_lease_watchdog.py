@@ -150,6 +150,7 @@ def test_frozen_python_halts_the_jvm_and_ends_itself_when_it_is_woken(start: Sta
     assert driver.await_end() == HALT_CODE
 
 
+@pytest.mark.system
 def test_a_whole_driver_frozen_for_longer_than_its_lease_ends_when_it_is_woken(start: Starter, how: str) -> None:
     driver = start(how, "renew")
     for process in (driver.jvm, driver.python):
@@ -167,19 +168,20 @@ def test_python_ends_with_a_killed_jvm(start: Starter, how: str) -> None:
     assert driver.await_end() == (HALT_CODE if how == "python" else -signal.SIGKILL)
 
 
-@pytest.mark.parametrize("mode", ["expire", "broken"])
+@pytest.mark.parametrize("mode", ["expire", pytest.param("broken", marks=pytest.mark.system)])
 def test_a_driver_that_no_longer_renews_is_halted(start: Starter, mode: str) -> None:
     """Also one whose timer an error has ended before."""
     assert start("spark-submit", mode).await_end() == HALT_CODE
 
 
+@pytest.mark.system
 def test_a_disarmed_driver_lives_on_and_ends_by_itself(start: Starter) -> None:
     driver = start("spark-submit", "disarm")
     assert driver.line() == "alive True"
     assert driver.await_end() == 0
 
 
-@pytest.mark.parametrize("mode", ["late", "time", "monotonic"])
+@pytest.mark.parametrize("mode", ["late", *(pytest.param(m, marks=pytest.mark.system) for m in ("time", "monotonic"))])
 def test_a_renewal_after_the_lease_is_refused_by_whichever_clock(start: Starter, mode: str) -> None:
     driver = start("python", mode)
     assert driver.line() == "too late"
