@@ -203,7 +203,7 @@ def test_a_fault_whose_event_does_not_come_is_skipped_and_said_so(site: Site) ->
     assert site.noted("fault") == []
 
 
-def test_an_event_without_its_target_waits_for_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_without_its_target_waits_for_it(monkeypatch: pytest.MonkeyPatch, site: Site) -> None:
     monkeypatch.setattr(faults, "SERVES_SECONDS", 0.0)  # it has no port
     site.nemesis.arm(1, [fault("broker", "kill", 60.0)])
     time.sleep(0.2)
