@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 WEB_PORT = 9870
 # Seconds to connect, and to wait for a part of an answer.
 _TIMEOUT = (5, 30)
+_CHUNK_BYTES = 65_536
 _FOLDER_MODE, _FILE_MODE = "750", "440"
 
 
@@ -142,8 +143,9 @@ class HdfsPlace:
 
         with self._explained("read"):
             try:
-                with self._client.read(path) as reader:
-                    return bytes(reader.read())
+                # In chunks: only of those HTTP's errors become errors of `requests`.
+                with self._client.read(path, chunk_size=_CHUNK_BYTES) as chunks:
+                    return b"".join(chunks)
             except HdfsError as error:
                 if error.exception != "FileNotFoundException":
                     raise

@@ -21,13 +21,16 @@ PREFIX = "/webhdfs/v1"
 
 
 class PretendedWebHdfs:
-    """Answers for a folder. While `frozen` is set it takes requests, and says nothing."""
+    """Answers for a folder. While `frozen` is set it takes requests, and says nothing.
+
+    `breaks_off`: its DataNode ends in the middle of a file.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.frozen = threading.Event()
         self.goes_on = threading.Event()
-        self.denies = False
+        self.denies = self.breaks_off = False
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -36,7 +39,8 @@ class PretendedWebHdfs:
                     outer.goes_on.wait()
                 parts = urlsplit(self.path)
                 if parts.path.startswith("/data"):  # as a DataNode, to which a NameNode redirects
-                    self._send(200, (outer.folder / parts.path.removeprefix("/data/")).read_bytes())
+                    data = (outer.folder / parts.path.removeprefix("/data/")).read_bytes()
+                    self._send(200, data[: len(data) // 2] if outer.breaks_off else data, length=len(data))
                     return
                 op, path = parse_qs(parts.query)["op"][0], parts.path.removeprefix(PREFIX)
                 here = outer.folder / path.lstrip("/")
@@ -60,10 +64,10 @@ class PretendedWebHdfs:
             def _error(self, code: int, exception: str) -> None:
                 self._send(code, json.dumps({"RemoteException": {"exception": exception, "message": "no"}}).encode())
 
-            def _send(self, code: int, body: bytes) -> None:
+            def _send(self, code: int, body: bytes, length: int | None = None) -> None:
                 self.send_response(code)
                 self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Content-Length", str(len(body) if length is None else length))
                 self.end_headers()
                 with contextlib.suppress(OSError):  # who has asked waits no more
                     self.wfile.write(body)

@@ -1,0 +1,34 @@
+"""A DataNode that fails in the middle of a file, pretended: no real one can be made to. Real HDFS: integration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from airflow_stream_provider.lifecycle.errors import StorageUnavailable
+from airflow_stream_provider.releases.address import StorageAddress
+from airflow_stream_provider.releases.place import StorageConnection
+from airflow_stream_provider.releases.webhdfs import open_hdfs
+from airflow_stream_provider.runtime.launcher import MANIFEST
+from tests.support.pretended_webhdfs import PretendedWebHdfs, hdfs
+from tests.support.releases import release_of
+
+__all__ = ["hdfs"]
+
+
+def test_a_pretended_datanode_that_breaks_off_in_the_middle_of_a_file_is_away(
+    hdfs: PretendedWebHdfs, tmp_path: Path
+) -> None:
+    release, files = release_of(tmp_path)
+    folder = hdfs.folder / "streams" / "orders" / "releases" / release.hash
+    folder.mkdir(parents=True)
+    for name, data in {**files, MANIFEST: b"{}"}.items():
+        (folder / name).write_bytes(data)
+    server = urlsplit(hdfs.url)
+    connection = StorageConnection("hdfs_here", "webhdfs", str(server.hostname), server.port, "airflow")
+    place = open_hdfs(StorageAddress.parse("hdfs://namenode:8020/streams"), connection, "orders")
+    hdfs.breaks_off = True
+    with pytest.raises(StorageUnavailable, match="cannot be read now: WebHDFS does not answer"):
+        place.verify(release)
