@@ -63,7 +63,7 @@ class Driver(Actor):
         # Whether the cluster has lost its machine.
         self.lost = False
         self.points = 0
-        # Whether a person has said in the log that it is dead, and whether it knew that before its last turn.
+        # Whether a person has said in the log that it is dead, and whether it has had a whole turn since it read that.
         self.said_dead = self.knew = False
         self.log = ControlLog(Wire(self), "orders")
         self.jvm = Jvm(self)
@@ -202,8 +202,9 @@ class Driver(Actor):
             self.agent.terminate()
         while True:
             points, began = self.points, self.clock
-            self.knew = self._reads_fenced
+            knew = self._reads_fenced
             self.agent.turn()
+            self.knew = knew
             self._look(began)
             if self.world.data is not None:
                 self.point(HURRY_SECONDS if self.agent.in_hurry else TICK_SECONDS, "turn")

@@ -233,6 +233,9 @@ class Oracle:
         self.over.add(request)
         if me == to:
             self.aside.clear()
+        else:  # it holds on, so a roll-back from it is given up of which all has ended while nobody held
+            for deployment in self.ended:
+                self._give_up(deployment)
 
     def _fenced(self, r: Record) -> None:
         driver = self.world.drivers[r["incarnation"]]
