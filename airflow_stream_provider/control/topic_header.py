@@ -12,6 +12,7 @@ last one is where it says, with its nonce); `topic_reader` has the rest. Whoever
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from itertools import accumulate
 from typing import Any
@@ -26,6 +27,7 @@ FORMAT = 1
 RECORDS = 256
 # Bytes; a larger one, as with hundreds of heartbeats that nobody removes, is not written.
 INDEX_LIMIT = 16 * 2**10
+_TOPIC = re.compile(rb'%d [0-9a-f]{8} {"topic":"([0-9a-f]{32})"' % FORMAT)
 
 
 def to_header(index: TopicIndex, topic_id: str) -> bytes | None:
@@ -80,6 +82,12 @@ def from_header(message: Message, topic_id: str, stream: str) -> TopicIndex | No
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         return None
     return index if plausible else None
+
+
+def of_another_topic(message: Message, topic_id: str) -> bool:
+    """Whether a message carries the index of another topic: its writer's, or this reader's, was made anew since."""
+    found = _TOPIC.match(message.headers.get(INDEX, b""))
+    return found is not None and found[1] != topic_id.encode()
 
 
 def _last(offset: Any, count: Any) -> Last:

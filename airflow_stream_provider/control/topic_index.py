@@ -107,8 +107,8 @@ class TopicIndex:
     :param nonces: the nonces of those that were read.
     :param last: the last message of each key of which only the last counts.
     :param at: when the message that was taken in last was written, seconds since 1970.
-    :param foreign: whether a writer had read a log with another first record: it does not know yet that the topic was
-        made anew, or this reader does not.
+    :param foreign: whether a writer had read a log with another first record, or a topic with another id: it does not
+        know yet that the topic was made anew, or this reader does not.
     """
 
     stream: str

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from airflow_stream_provider.control.topic import READ_SECONDS, Fetched, Message, Topic, not_returned
 from airflow_stream_provider.control.topic_damage import another, lost
-from airflow_stream_provider.control.topic_header import from_header
+from airflow_stream_provider.control.topic_header import from_header, of_another_topic
 from airflow_stream_provider.control.topic_index import HEARTBEAT, Last, TopicIndex, kept, number_of, replaced_key
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlLogReplaced
 from airflow_stream_provider.lifecycle.record import Record
@@ -45,6 +45,8 @@ class TopicReader:
         self._records: OrderedDict[int, bytes] = OrderedDict()
         # The last message that did not fit an index.
         self._doubted = -1
+        # Whether the topic did not reach the offset to read on from, when it was asked last.
+        self._behind = False
 
     @property
     def index(self) -> TopicIndex:
@@ -151,7 +153,7 @@ class TopicReader:
         until = time.monotonic() + READ_SECONDS
         while True:
             before = self.index.next_offset
-            fetched = self._topic.read(before)
+            fetched = self._read_on(before)
             self._take_all(fetched)
             if self.index.next_offset >= goal(fetched.end):
                 return
@@ -159,6 +161,31 @@ class TopicReader:
                 if time.monotonic() > until:
                     raise not_returned(self._topic, before, fetched.end)
                 time.sleep(0.02)
+
+    def _read_on(self, offset: int) -> Fetched:
+        """Return the messages from an offset on, of the log that was read before.
+
+        A topic that did not reach it may have lost its end, and have grown again since; or a broker was asked that was
+        behind. Which of them, the last record tells.
+
+        :raises ControlLogReplaced: the last record that was read is not there any more.
+        """
+        try:
+            fetched = self._topic.read(offset)
+        except ControlLogDamaged:
+            self._behind = True
+            raise
+        last = self.index.read_to
+        if self._behind and last.seq:
+            at = self.index.offsets[last.seq]
+            there = self._topic.read(at, 1)
+            if there.end <= at:
+                return fetched  # a new leader that does not know yet how far it goes
+            found = [Record.read(kept(each.value or b""), last.seq).nonce for each in there.messages[:1]]
+            if found != [last.nonce]:
+                raise another(self._stream, last.seq)
+        self._behind = False
+        return fetched
 
     def _take_all(self, fetched: Fetched) -> None:
         for message in fetched.messages:
@@ -171,6 +198,8 @@ class TopicReader:
     def _take(self, message: Message) -> None:
         if message.offset < self.index.next_offset:
             return
+        if of_another_topic(message, self._topic.topic_id()):
+            self.index.foreign = True
         lacking = self.index.lacks(message)
         if lacking is not None:
             data = self.record(lacking)

@@ -9,7 +9,7 @@ from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.control.topic import READ_BYTES, Fetched
 from airflow_stream_provider.control.topic_index import heartbeat_key
 from airflow_stream_provider.control.topic_store import TopicStore
-from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, ControlUnavailable
+from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlLogReplaced, ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from tests.support.simulated_topic import SimulatedLog, SimulatedTopic
 from tests.support.story import NEW, OLD, RUNNING, declared, write
@@ -150,3 +150,54 @@ def test_a_heartbeat_that_a_person_removes_is_gone_at_once(
     if compacted:
         log.compact(log.end, tombstones=False)
     assert writer.store.heartbeats() == opened(SimulatedTopic(log)).store.heartbeats() == [NEW]
+
+
+def test_a_topic_that_was_put_back_and_has_grown_is_another_one(log: SimulatedLog, writer: ControlLog) -> None:
+    copied = list(log.messages)
+    write(writer, declared("orders-9-aaaa"))
+    driver = opened(ByName(log))
+    driver.refresh()
+    log.begin()
+    log.messages, log.end = copied, len(copied)
+    others = TopicStore(SimulatedTopic(log), "orders")
+    for _ in range(3):
+        others.catch_up()
+    with pytest.raises(ControlUnavailable, match="does not answer"):
+        driver.refresh()
+    for _ in range(2):
+        with pytest.raises(ControlLogReplaced, match="made anew"):
+            driver.refresh()
+
+
+def test_a_topic_that_has_lost_its_end_and_grown_again_is_another_one(log: SimulatedLog, writer: ControlLog) -> None:
+    write(writer, declared("orders-9-aaaa"))
+    writer.beat(NEW, Heartbeat(counter=1))
+    drivers = [opened(SimulatedTopic(log)) for _ in range(2)]
+    for driver in drivers:
+        driver.refresh()
+    del log.messages[-2:]
+    log.end -= 2
+    for driver in drivers:
+        with pytest.raises(ControlLogDamaged):
+            driver.refresh()
+    # Those who have read the lost record write on: they must not believe each other.
+    with pytest.raises(ControlLogDamaged):
+        writer.beat(OLD, Heartbeat(counter=1))
+    with pytest.raises(ControlLogReplaced, match="lost its end"):
+        writer.beat(OLD, Heartbeat(counter=2))
+    for driver in drivers:
+        with pytest.raises(ControlLogReplaced, match="lost its end"):
+            driver.refresh()
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_broker_that_was_behind_has_lost_no_end(log: SimulatedLog, writer: ControlLog) -> None:
+    driver = opened(SimulatedTopic(log))
+    driver.refresh()
+    last, log.end = log.end, log.end - 1
+    kept = log.messages.pop()
+    with pytest.raises(ControlLogDamaged):
+        driver.refresh()
+    log.messages.append(kept)
+    log.end = last
+    assert driver.refresh() == writer.state
