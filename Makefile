@@ -81,8 +81,8 @@ $(SPARK_VERSIONS:%=test-spark-%): test-spark-%: .venv-spark-%/.ready
 	.venv-spark-$*/bin/python -m pytest tests/integration/runtime
 
 .PHONY: simulate
-simulate: $(READY) ## the simulation over all cores: SEEDS=200000 FIRST=0; counts in build/simulation/report.json
-	$(BIN)/python -m tests.support.simulation --seeds $(or $(SEEDS),2000) --first $(or $(FIRST),0)
+simulate: $(READY) ## the simulation over all cores: SEEDS=200000 FIRST=0 STORE=topic; counts in build/simulation/report.json
+	$(BIN)/python -m tests.support.simulation --seeds $(or $(SEEDS),2000) --first $(or $(FIRST),0) --store $(or $(STORE),both)
 
 .PHONY: bench
 bench: $(READY) ## the benchmarks; tables here, numbers in build/bench/

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from airflow_stream_provider.clusters import Cluster, Job
-from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.hooks.submit import submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError, ControlUnavailable, RuleBroken, SeqTaken
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -32,7 +31,6 @@ from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 from tests.support.simulation.cluster import Reach
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.oracle import PERSON
-from tests.support.simulation.wire import Wire
 from tests.support.simulation.wishes import Ended, Plan, Wish, handed_over, retired, rolled_back, stood_by, stopped
 from tests.support.simulation.world import Actor, World
 from tests.support.story import hash_of
@@ -68,7 +66,7 @@ class Airflow(Actor):
         # Airflow's machines do not quite agree on the time.
         self.skew = (-20.0, 0.0, 20.0)[len(world.actors) % 3]
         self.by = by
-        self.log = ControlLog(Wire(self), "orders")
+        self.log = world.open_log(self)
         self.cluster = Reach(self)
 
     @property

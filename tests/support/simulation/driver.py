@@ -12,7 +12,6 @@ from typing import Any
 
 import greenlet
 
-from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.errors import (
     ControlLogReplaced,
     ControlUnavailable,
@@ -28,7 +27,6 @@ from airflow_stream_provider.runtime.ports import Ports
 from tests.support.simulation.driver_process import Clock, Jvm, Lock
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.queries import Luck, Mishap, Queries
-from tests.support.simulation.wire import Wire
 from tests.support.simulation.world import Actor, World
 
 TICK_SECONDS = 1.0
@@ -65,7 +63,7 @@ class Driver(Actor):
         self.points = 0
         # Whether a person has said in the log that it is dead, and whether it has had a whole turn since it read that.
         self.said_dead = self.knew = False
-        self.log = ControlLog(Wire(self), "orders")
+        self.log = world.open_log(self)
         self.jvm = Jvm(self)
         self.queries = Queries(self)
         self.agent: Agent | None = None

@@ -11,7 +11,6 @@ from tests.support.simulation.airflow import SaysDead, Task
 from tests.support.simulation.cluster import boot
 from tests.support.simulation.data import LISTING_SECONDS
 from tests.support.simulation.driver import Driver
-from tests.support.simulation.memory_store import MemoryStore
 from tests.support.simulation.oracle import FORGER
 from tests.support.simulation.watching import Runs
 from tests.support.simulation.wire import Fault
@@ -30,7 +29,7 @@ def _holder(sim: Simulation) -> Driver | None:
     return None if driver is None or driver.over else driver
 
 
-def _a_driver(sim: Simulation) -> Driver | None:
+def a_driver(sim: Simulation) -> Driver | None:
     """The holder, or whom the open request names, as often as all others."""
     request, drivers = sim.oracle.state.open_request, sim.world.drivers
     names = (sim.oracle.state.holder, request.to if request else None, request.source if request else None)
@@ -40,14 +39,14 @@ def _a_driver(sim: Simulation) -> Driver | None:
     return sim.pick([driver for driver in sim.world.drivers.values() if not driver.over])
 
 
-def _anybody(sim: Simulation) -> Actor | None:
+def anybody(sim: Simulation) -> Actor | None:
     if sim.rng.random() < 0.6:
-        return _a_driver(sim)
+        return a_driver(sim)
     return sim.pick([a for a in sim.world.actors if isinstance(a, (Task, Runs)) and not a.over])
 
 
 def kill(sim: Simulation) -> Heal | None:
-    actor = _anybody(sim)
+    actor = anybody(sim)
     if actor is None:
         return None
     actor.crash()
@@ -56,7 +55,7 @@ def kill(sim: Simulation) -> Heal | None:
 
 def freeze(sim: Simulation) -> Heal | None:
     """SIGSTOP; some are killed before anybody lets them go on."""
-    actor = _anybody(sim)
+    actor = anybody(sim)
     if actor is None or actor.frozen or getattr(actor, "lost", False):
         return None
     actor.frozen = True
@@ -71,7 +70,7 @@ def freeze(sim: Simulation) -> Heal | None:
 
 def suspend(sim: Simulation) -> Heal | None:
     """The machine sleeps: its monotonic clock stands still, its wall clock goes on."""
-    driver = _a_driver(sim)
+    driver = a_driver(sim)
     if driver is None or driver.frozen or driver.lost:
         return None
     driver.frozen = driver.suspended = True
@@ -83,7 +82,7 @@ def suspend(sim: Simulation) -> Heal | None:
 
 
 def cut(sim: Simulation) -> Heal | None:
-    actor = _anybody(sim)
+    actor = anybody(sim)
     if actor is None or actor.cut:
         return None
     actor.cut = True
@@ -96,7 +95,7 @@ def cut(sim: Simulation) -> Heal | None:
 
 def machine_lost(sim: Simulation) -> Heal | None:
     """The cluster does not see a driver's machine any more, nor does that see anything else."""
-    driver = _a_driver(sim)
+    driver = a_driver(sim)
     if driver is None or driver.cut or driver.frozen:
         return None
     driver.cut = driver.lost = True
@@ -111,7 +110,7 @@ def machine_lost(sim: Simulation) -> Heal | None:
 
 def clock_jump(sim: Simulation) -> Heal | None:
     """Somebody sets the wall clock of a machine, forward or back."""
-    actor = _anybody(sim)
+    actor = anybody(sim)
     if actor is None:
         return None
     actor.skew = sim.rng.choice((-3600.0, -20.0, -5.0, 4.0, 20.0, 3600.0))
@@ -125,7 +124,7 @@ def clock_jump(sim: Simulation) -> Heal | None:
 
 def hang(sim: Simulation) -> Heal | None:
     """A file system that gives no answer, to one machine."""
-    actor = _anybody(sim)
+    actor = anybody(sim)
     if actor is None:
         return None
     actor.hangs_until = sim.world.now + sim.rng.uniform(1.0, 25.0)
@@ -156,7 +155,7 @@ def stall(sim: Simulation) -> Heal | None:
 
 def slow_checkpoint(sim: Simulation) -> Heal | None:
     """A machine, or each but one, sees late what another has committed."""
-    driver = _a_driver(sim)
+    driver = a_driver(sim)
     if driver is None:
         return None
     others = [each for each in sim.world.drivers.values() if each is not driver and not each.over]
@@ -182,7 +181,7 @@ def _everywhere(name: str, value: object, well: object) -> Callable[[Simulation]
 def _at_write(fault: Fault) -> Callable[[Simulation], Heal | None]:
     def befall(sim: Simulation) -> Heal | None:
         """What happens to somebody's next record."""
-        actor = _anybody(sim)
+        actor = anybody(sim)
         if actor is None:
             return None
         sim.at_write[actor.process] = fault
@@ -194,7 +193,7 @@ def _at_write(fault: Fault) -> Callable[[Simulation], Heal | None]:
 def torn_heartbeat(sim: Simulation) -> Heal | None:
     """Also the last one of a driver that is dead."""
     dead = [driver for driver in sim.world.drivers.values() if driver.over]
-    driver = sim.pick(dead) if dead and sim.rng.random() < 0.3 else _a_driver(sim)
+    driver = sim.pick(dead) if dead and sim.rng.random() < 0.3 else a_driver(sim)
     store = sim.world.store
     data = None if driver is None else store.heartbeat(driver.incarnation)
     if driver is None or data is None:
@@ -218,7 +217,7 @@ def damaged_record(sim: Simulation) -> Heal | None:
 def forged_record(sim: Simulation) -> Heal | None:
     """Somebody who does not know the rules puts a record into the log."""
     state, world = sim.oracle.state, sim.world
-    if world.damaged or not state.incarnations or not isinstance(world.store, MemoryStore):
+    if world.damaged or not state.incarnations:
         return None
     name = list(state.incarnations)[-1]
     forged = sim.rng.choice(
@@ -227,13 +226,13 @@ def forged_record(sim: Simulation) -> Heal | None:
             Record(Kind.FENCED, {"incarnation": state.holder or name, "reason": "because", "evidence": ""}, by=FORGER),
         )
     )
-    if state.seq + 1 not in world.store.stored:
+    if world.store.read(state.seq + 1) is None:
         world.store.create(state.seq + 1, forged.to_json())
     return sim.nothing
 
 
 def sigterm(sim: Simulation) -> Heal | None:
-    driver = _a_driver(sim)
+    driver = a_driver(sim)
     if driver is None:
         return None
     driver.terminate()
@@ -252,7 +251,7 @@ def _query(how: str) -> Callable[[Simulation], Heal | None]:
 
 
 def script_fails(sim: Simulation) -> Heal | None:
-    driver = _a_driver(sim)
+    driver = a_driver(sim)
     if driver is None or driver.agent is None or driver.queries.over:
         return None  # a script ends once, one way or the other
     driver.script_fails()
@@ -275,7 +274,7 @@ def person_gives_up(sim: Simulation) -> Heal | None:
 
 def person_errs(sim: Simulation) -> Heal | None:
     """A person says that a driver is dead, and it lives."""
-    driver, state = _a_driver(sim), sim.oracle.state
+    driver, state = a_driver(sim), sim.oracle.state
     found = None if driver is None else state.incarnations.get(driver.incarnation)
     if driver is None or found is None or found.state.terminal or not driver.lives or driver.said_dead:
         return None

@@ -11,6 +11,7 @@ class Result:
     """What came of one seed. `cells`: how often each fault came in each state of the protocol."""
 
     seed: int
+    store: str = ""
     broken: str = ""
     found: str = ""
     steps: int = 0
@@ -21,3 +22,4 @@ class Result:
     cells: Counter[tuple[str, str]] = field(default_factory=Counter)
     acts: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
+    disasters: Counter[str] = field(default_factory=Counter)

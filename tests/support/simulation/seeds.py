@@ -8,14 +8,12 @@ it; then people start it again, with the same bound.
 from __future__ import annotations
 
 import heapq
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import TypeVar
 
-from airflow_stream_provider.lifecycle.errors import ControlLogReplaced
 from tests.support.simulation.bounds import (
     BOUND,
     PATIENT,
@@ -26,9 +24,8 @@ from tests.support.simulation.bounds import (
 )
 from tests.support.simulation.data import Data
 from tests.support.simulation.faults import FAULTS, Heal
-from tests.support.simulation.invariants import Broken, expect
+from tests.support.simulation.invariants import expect
 from tests.support.simulation.liveness import Liveness
-from tests.support.simulation.memo import shared_readings
 from tests.support.simulation.memory_store import MemoryStore
 from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.people import ACTS, SCHEDULER_SECONDS, People
@@ -52,11 +49,13 @@ class Planned:
 
 
 class Simulation:
-    """One stream and its machines, under the faults of one seed."""
+    """One stream and its machines, under the faults of one seed; its control log is in files."""
+
+    faults = FAULTS
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
         self.rng = Random(seed)
-        self.world = World(MemoryStore(), Data(), POLICY, PATIENT)
+        self.world = self.new_world(seed)
         self.oracle = Oracle(self.world)
         self.people = People(self)
         self.liveness = Liveness(self.world, self.oracle, self.people)
@@ -80,8 +79,20 @@ class Simulation:
         for _ in range(PHASES):
             self._faults()
             self._quiet()
+        self.last_phase()
         self._close()
         return self.result
+
+    def new_world(self, seed: int) -> World:
+        """Return a world with an empty control log."""
+        return World(MemoryStore(), Data(), POLICY, PATIENT)
+
+    def draw_fault(self) -> str:
+        """Return any fault."""
+        return self.rng.choice(list(self.faults))
+
+    def last_phase(self) -> None:
+        """What comes after all others."""
 
     # -- for the faults --------------------------------------------------------------------------------------------
 
@@ -110,13 +121,13 @@ class Simulation:
         length = rng.uniform(5.0, 20.0)
         for _ in range(rng.randint(2, 6)):
             at = now + rng.uniform(0.0, length)
-            self._planned.append(Planned(rng.choice(list(FAULTS)), rng.choice(WHEN), at))
+            self._planned.append(Planned(self.draw_fault(), rng.choice(WHEN), at))
         acts = [rng.choice(ACTS) for _ in range(rng.randint(0, 3))]
         for act in ["upgrade", *acts] if rng.random() < 0.6 else acts:
             self.later(rng.uniform(0.0, length), self._acting(act))
         self.say(f"-- faults for {length:.0f} s: {', '.join(f'{p.fault} @ {p.state}' for p in self._planned)}")
         self._faulty = True
-        self._go(now + length)
+        self.go(now + length)
         self._faulty = False
         self.liveness.trouble_ends()
         self._planned.clear()
@@ -160,9 +171,9 @@ class Simulation:
 
     def _go_for(self, healed: float, enough: Callable[[], bool]) -> None:
         """Go on until it is enough, for PROMPT seconds; for BOUND when the watch has to wait by its own rules."""
-        self._go(healed + PROMPT, enough)
+        self.go(healed + PROMPT, enough)
         if not enough() and self.liveness.waits_by_rule(healed):
-            self._go(healed + BOUND, enough)
+            self.go(healed + BOUND, enough)
 
     @property
     def _data(self) -> Data:
@@ -175,7 +186,7 @@ class Simulation:
         self.people.schedule()
         self.later(SCHEDULER_SECONDS, self._schedule)
 
-    def _go(self, until: float, enough: Callable[[], bool] = lambda: False) -> None:
+    def go(self, until: float, enough: Callable[[], bool] = lambda: False) -> None:
         """Let all go on until this time, or until it is enough."""
         world = self.world
         looked = world.now
@@ -227,8 +238,7 @@ class Simulation:
                     self.rng.uniform(0.0, driver.policy.lease_seconds), partial(setattr, driver, "writing", False)
                 )
         while self.world.late:
-            seq, data = self.world.late.pop()
-            self.later(self.rng.uniform(0.0, 12.0), partial(self._late, seq, data))
+            self.later(self.rng.uniform(0.0, 12.0), self.world.late.pop())
         if self._planned:
             now, state = self.world.now, protocol_state(self.world, self.oracle)
             for planned in self._planned:
@@ -241,12 +251,8 @@ class Simulation:
                         self._befall(planned.fault, state)
                     return
 
-    def _late(self, seq: int, data: bytes) -> None:
-        self.world.late.append((seq, data))
-        self.world.late_arrives()
-
     def _befall(self, fault: str, state: str) -> None:
-        heal = FAULTS[fault](self)
+        heal = self.faults[fault](self)
         if heal is None:
             return
         self.result.cells[state, fault] += 1
@@ -279,21 +285,3 @@ class Healing:
 
     def __call__(self) -> None:
         self._heal()
-
-
-def simulate(seed: int, trace: Callable[[str], None] | None = None) -> Result:
-    """Run one seed and return what came of it; a broken invariant is in the result by its name."""
-    logging.disable(logging.CRITICAL)
-    simulation = Simulation(seed, trace)
-    try:
-        with shared_readings():
-            return simulation.run()
-    except Broken as broken:
-        simulation.result.broken, simulation.result.found = broken.name, str(broken)
-    except ControlLogReplaced as error:  # in a process of Airflow; nobody puts a log back here
-        simulation.result.broken, simulation.result.found = "no-surprise", str(error)
-    finally:
-        for actor in simulation.world.living():
-            actor.crash()
-        logging.disable(logging.NOTSET)
-    return simulation.result

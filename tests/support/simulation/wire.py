@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -43,10 +44,10 @@ class Wire(LogStore):
             self._reach(writes=True)
         except ControlUnavailable:
             if self._actor.doing == "hang":
-                self._world.late.append((seq, data))
+                self._world.late.append(lambda: self._arrive(seq, data))
             raise
         if fault is Fault.LATE:
-            self._world.late.append((seq, data))
+            self._world.late.append(lambda: self._arrive(seq, data))
         if fault in (Fault.LOST, Fault.LATE):
             raise ControlUnavailable("The request was lost.")
         self._world.store.create(seq, data)
@@ -89,17 +90,31 @@ class Wire(LogStore):
         self._reach()
         return self._world.store.saved_state()
 
+    def _arrive(self, seq: int, data: bytes) -> None:
+        store = self._world.store
+        # Nobody can write a record that does not follow another one.
+        if seq == 1 or store.read(seq - 1) is not None:
+            with contextlib.suppress(SeqTaken):
+                store.create(seq, data)
+
     def _reach(self, *, writes: bool = False) -> None:
-        world = self._world
-        if world.now < self._process.hangs_until:
-            # The runtime's calls have a deadline, in a thread of their own (`runtime/answering_store.py`).
-            self._actor.point(
-                min(self._process.hangs_until - world.now, self._process.policy.lease_seconds / 6), "hang"
-            )
-            raise ControlUnavailable("The store has not answered.")
-        if world.store_slow:
-            self._actor.point(world.store_slow, "slow")
-        if world.store_down or self._process.cut:
-            raise ControlUnavailable("The store is out of reach.")
-        if writes and world.store_full:
+        reach(self._process, self._actor, self._world.store_slow)
+        if writes and self._world.store_full:
             raise ControlUnavailable("No space is left.")
+
+
+def reach(process: Actor, actor: Actor, slow: float) -> None:
+    """Reach the store from a thread of a process; others come between while it hangs, or is slow.
+
+    :param slow: seconds that this call takes.
+    :raises ControlUnavailable: there is no answer.
+    """
+    world = process.world
+    if world.now < process.hangs_until:
+        # The runtime's calls have a deadline, in a thread of their own (`runtime/answering_store.py`).
+        actor.point(min(process.hangs_until - world.now, process.policy.lease_seconds / 6), "hang")
+        raise ControlUnavailable("The store has not answered.")
+    if slow:
+        actor.point(slow, "slow")
+    if world.store_down or process.cut:
+        raise ControlUnavailable("The store is out of reach.")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import greenlet
 
 from airflow_stream_provider.control import FilesStore
+from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.control.store import Store
-from airflow_stream_provider.lifecycle.errors import SeqTaken
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.monitoring.samples import LagSample
 from tests.support.simulation.memory_store import MemoryStore
-from tests.support.simulation.wire import Fault
+from tests.support.simulation.wire import Fault, Wire
 
 if TYPE_CHECKING:
     from tests.support.simulation.data import Data
@@ -41,7 +42,8 @@ class World:
         self.submitted: list[str] = []
         # Two that asked the cluster before either submission had arrived; the second in the log kills its own.
         self.overlapping_submits = 0
-        self.late: list[tuple[int, bytes]] = []
+        # Writes that arrive after their writers have given up.
+        self.late: list[Callable[[], None]] = []
         self.store_down = False
         # Full, or mounted read-only: what is there can be read.
         self.store_full = False
@@ -58,6 +60,10 @@ class World:
         self.torn_beats: set[str] = set()
         # What an actor found wrong in its own thread, where an error would be caught.
         self.violation: AssertionError | None = None
+
+    def open_log(self, process: Actor) -> ControlLog:
+        """Return the control log as a process reaches it."""
+        return ControlLog(Wire(process), "orders")
 
     def until(self, now: float) -> None:
         """Let time pass up to this moment; the clocks and timers of the drivers follow within 0.2 s."""
@@ -110,13 +116,8 @@ class World:
                 path.write_bytes(data)
 
     def late_arrives(self) -> None:
-        seq, data = self.late.pop(0)
-        # Nobody can write a record that does not follow another one.
-        if seq == 1 or self.store.read(seq - 1) is not None:
-            try:
-                self.store.create(seq, data)
-            except SeqTaken:
-                return
+        """Let the first late write arrive."""
+        self.late.pop(0)()
 
 
 class Actor:

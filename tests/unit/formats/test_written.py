@@ -63,7 +63,7 @@ from tests.support.recorded import (
 )
 from tests.support.simulated_topic import SimulatedLog, SimulatedTopic
 from tests.support.simulation import memory_store
-from tests.support.simulation.seeds import simulate
+from tests.support.simulation.one_seed import simulate
 
 # So many seeds that nothing is missing which the plans and acts write.
 SEEDS = 100

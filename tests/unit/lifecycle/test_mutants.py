@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from airflow_stream_provider.control.log import ControlLog
-from tests.support.simulation import mutants_of_drivers, mutants_of_log, mutants_of_watch
+from tests.support.simulation import mutants_of_drivers, mutants_of_log, mutants_of_topic, mutants_of_watch
 from tests.support.simulation.invariants import INVARIANTS
 from tests.support.simulation.machine_variants import StreamsPutBack
-from tests.support.simulation.seeds import simulate
+from tests.support.simulation.one_seed import TOPIC, simulate
 
 MUTANTS = [*mutants_of_drivers.MUTANTS, *mutants_of_log.MUTANTS, *mutants_of_watch.MUTANTS]
 # From the first seed on; most are found within ten.
@@ -34,6 +34,19 @@ def test_the_seeds_find_it(
     assert names <= set(INVARIANTS)
     fault(monkeypatch)
     broken = next((result for result in map(simulate, range(SEEDS)) if result.broken), None)
+    assert broken is not None, f"not found in {SEEDS} seeds"
+    assert broken.broken in names, broken.found
+
+
+@pytest.mark.parametrize(
+    ("fault", "names"), [pytest.param(*each, id=each[0].__name__) for each in mutants_of_topic.MUTANTS]
+)
+def test_the_seeds_of_the_topic_find_it(
+    fault: Callable[[pytest.MonkeyPatch], None], names: frozenset[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert names <= set(INVARIANTS)
+    fault(monkeypatch)
+    broken = next((result for seed in range(SEEDS) if (result := simulate(seed, TOPIC)).broken), None)
     assert broken is not None, f"not found in {SEEDS} seeds"
     assert broken.broken in names, broken.found
 
