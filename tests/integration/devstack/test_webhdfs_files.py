@@ -27,7 +27,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
 
 def put(storage: Storage, tree: Path, folder: str) -> None:
     """Write a local tree to HDFS, as the user who runs it."""
-    client: Any = storage.folder.files._client  # type: ignore[union-attr]
+    client: Any = storage.folder.files._client  # type: ignore[union-attr]  # of HDFS
     for path in sorted(each for each in tree.rglob("*") if each.is_file()):
         client.write(f"/streams/{folder}/{path.relative_to(tree)}", path.read_bytes(), overwrite=True)
 
@@ -60,7 +60,7 @@ def test_one_that_is_frozen_is_given_up_and_asked_again(
     assert storage.server is not None
     trees.commit(tmp_path, 0)
     put(storage, tmp_path, "frozen")
-    monkeypatch.setattr(files_of(storage.folder)._client, "_timeout", (5.0, 1.0))  # type: ignore[attr-defined]
+    monkeypatch.setattr(files_of(storage.folder)._client, "_timeout", (5.0, 1.0))  # type: ignore[attr-defined]  # of HDFS
     there = storage.folder / "frozen" / "commits"
     storage.server.send_signal(signal.SIGSTOP)
     try:

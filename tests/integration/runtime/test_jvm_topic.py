@@ -65,7 +65,7 @@ def test_a_driver_and_airflow_open_a_long_log_by_each_others_index(
     assert list(index.offsets) == list(range(1, len(RUNNING) + 1))
     # What other tools write: a header without a value, and names that this package uses.
     strange = dict.fromkeys(("trace", READ_TO, INDEX, COUNT))
-    client.write(TopicPartition(topic, 0), b"look", b"-", strange, 5.0)  # type: ignore[arg-type]
+    client.write(TopicPartition(topic, 0), b"look", b"-", strange, 5.0)  # type: ignore[arg-type]  # as above
     assert there.says("read") == f"{len(RUNNING)} {OLD}"
     fresh = TopicStore(KafkaTopic(lambda: client, client.conn_id, topic), "orders")
     assert Heartbeat.from_json(fresh.heartbeat(OLD) or b"", OLD).counter == 500

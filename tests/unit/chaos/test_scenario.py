@@ -137,7 +137,7 @@ def test_an_upgrade_that_cannot_be_cancelled_is_waited_for_and_ends_no_run(site:
             raise requests.ConnectionError("busy")
         site.api.cancelled.append(path.rpartition("/")[2])
 
-    site.api.call = call  # type: ignore[method-assign]
+    site.api.call = call  # type: ignore[method-assign]  # an API server that is busy
     site.person.finish()
     assert site.api.cancelled == ["run-4"]
     assert {entry["run"]: entry["ended"] for entry in site.ended()} == {

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from airflow_stream_provider.control import ControlLog
-from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from chaos import events as module
@@ -18,18 +17,11 @@ from chaos.topic_log import TopicLog
 from tests.support import story
 from tests.support.simulated_topic import SimulatedLog, SimulatedTopic
 from tests.support.story import NEW, OLD, write
+from tests.support.topic_in_memory import brokers, log
+
+__all__ = ["brokers", "log"]
 
 COMMITS = Heartbeat(counter=1, phase="running", queries=(QueryProgress("a", batch=3, commits=(Commit(1.0),)),))
-
-
-@pytest.fixture
-def brokers() -> SimulatedLog:
-    return SimulatedLog()
-
-
-@pytest.fixture
-def log(brokers: SimulatedLog) -> ControlLog:
-    return ControlLog(TopicStore(SimulatedTopic(brokers), "orders"), "orders")
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.control.topic import READ_BYTES, Fetched, Message
 from airflow_stream_provider.control.topic_index import COUNT, READ_TO, ReadTo, heartbeat_key, record_key
-from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from chaos import patience
@@ -21,6 +20,9 @@ from chaos.topic_log import TopicLog
 from devstack.drivers import wait_for
 from tests.support.simulated_topic import SimulatedLog, SimulatedTopic
 from tests.support.story import NEW, OLD, RUNNING, write
+from tests.support.topic_in_memory import brokers, log
+
+__all__ = ["brokers", "log"]
 
 
 class FailingTopic(SimulatedTopic):
@@ -39,16 +41,6 @@ class FailingTopic(SimulatedTopic):
         if self.away:
             raise ControlUnavailable("The broker does not answer.")
         return super().read(offset, size)
-
-
-@pytest.fixture
-def brokers() -> SimulatedLog:
-    return SimulatedLog()
-
-
-@pytest.fixture
-def log(brokers: SimulatedLog) -> ControlLog:
-    return ControlLog(TopicStore(SimulatedTopic(brokers), "orders"), "orders")
 
 
 @pytest.fixture

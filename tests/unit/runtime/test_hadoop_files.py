@@ -62,7 +62,7 @@ def test_only_what_killed_drivers_left_beside_this_folder_long_ago_is_removed() 
     assert left_behind("c.p+", probe, old | now) == []
 
 
-class Java(Py4JJavaError):  # type: ignore[misc]
+class Java(Py4JJavaError):  # type: ignore[misc]  # py4j has no types
     """An exception of the JVM, as py4j raises it; without a JVM."""
 
     def __init__(self, name: str, says: str) -> None:
