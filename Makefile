@@ -65,13 +65,13 @@ test: $(READY) ## lint, types, unit, integration, a hand-over and three faults o
 # Those of the whole stack one by one: each has a Kafka, a Spark cluster and an Airflow of its own.
 .PHONY: test-system
 test-system: $(CLASSES) ## every test of the whole stack, and what else takes long (45 min)
-	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 3 -m system tests/integration
+	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 3 -m system tests/unit tests/integration
 	$(BIN)/pytest -m system tests/system
 
-# A whole stack for each pair of control log and storage.
+# A whole stack for each pair of control log and storage, two of them beside each other.
 .PHONY: test-stores
-test-stores: $(READY) ## the story with Airflow, faults and counted records: control log in Kafka, files on HDFS and S3A
-	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -m system tests/stores
+test-stores: $(CLASSES) ## the story with Airflow, faults and counted records: control log in Kafka, files on HDFS and S3A
+	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 2 --no-loadscope-reorder -m system tests/stores
 
 .PHONY: test-spark
 test-spark: $(SPARK_VERSIONS:%=test-spark-%) ## the runtime's contract on Spark 3.5, 4.0 and 4.2

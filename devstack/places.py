@@ -82,7 +82,7 @@ def open_storage(kind: str, folder: Path) -> Iterator[Storage]:
             yield _remote(str(place), hdfs.connection, server=psutil.Process(hdfs.process.pid), folder=place)
     else:
         with {"moto": moto, "s3proxy": s3proxy}[kind](folder) as s3:
-            yield _on_s3(s3)
+            yield _on_s3(s3, None if s3.objects is None else s3.objects / "streams")
 
 
 def stream_settings(control: str, storage: Storage, brokers: str, data: Path) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def stream_settings(control: str, storage: Storage, brokers: str, data: Path) ->
     return fields
 
 
-def _on_s3(s3: S3Server) -> Storage:
+def _on_s3(s3: S3Server, folder: Path | None) -> Storage:
     assert s3.process is not None
     return _remote(
         f"s3a://{BUCKET}/streams",
@@ -113,6 +113,7 @@ def _on_s3(s3: S3Server) -> Storage:
         libraries=(spark_s3a(bundled_spark()),),
         core_site=s3.core_site,
         server=psutil.Process(s3.process.pid),
+        folder=folder,
     )
 
 

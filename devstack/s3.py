@@ -29,6 +29,7 @@ class S3Server:
 
     :param endpoint: its address, such as ``http://127.0.0.1:20001``.
     :param process: the server; None: it is none of ours.
+    :param objects: the folder in which it keeps the bucket's objects, each as a file; None: it is in no folder here.
     """
 
     endpoint: str
@@ -37,6 +38,7 @@ class S3Server:
     login: str = LOGIN
     password: str = field(default=PASSWORD, repr=False)
     region: str = "us-east-1"
+    objects: Path | None = None
 
     @property
     def connection(self) -> dict[str, Any]:
@@ -99,7 +101,7 @@ def s3proxy(folder: Path, progress: Progress | None = None) -> Iterator[S3Server
     with contextlib.closing(Processes(folder / "logs")) as processes:
         process = processes.start("s3proxy", command, env={}, folder=folder)
         processes.wait_for("s3proxy to answer", lambda: _answers(endpoint), START_SECONDS, process)
-        yield S3Server(endpoint, process)
+        yield S3Server(endpoint, process, objects=folder / "objects" / BUCKET)
 
 
 def _answers(endpoint: str) -> bool:

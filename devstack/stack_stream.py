@@ -6,20 +6,26 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from airflow_stream_provider.checkpoint.read import read
 from airflow_stream_provider.clusters import ClusterConnection, open_cluster
-from airflow_stream_provider.control.releases import publish, verify
+from airflow_stream_provider.control.releases import make_release
+from airflow_stream_provider.control.store import ControlRoot
+from airflow_stream_provider.hooks.connections import storage_connection
 from airflow_stream_provider.hooks.submit import job_of, submit_once
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.releases.open_place import address_of, open_place
 from devstack.audit import Records, count, deliveries, final_totals, wrong_totals
 from devstack.commits import CommitWatcher
 from devstack.drivers import HandRunStream, wait_for
+from devstack.places import Storage
 from devstack.producer import Producer
 from devstack.stack import LocalStack
 from devstack.workload import totals
@@ -35,16 +41,35 @@ class StackStream(HandRunStream):
     :param stack: the running local stack.
     :param name: name of the stream.
     :param rate: orders per second; default 300.
+    :param control: where the control log lives; default: in a folder below `root`.
+    :param storage: where checkpoints and releases are, and can be read from here; default: below `root`.
     """
 
-    def __init__(self, root: Path, stack: LocalStack, name: str, *, rate: int = 300) -> None:
-        super().__init__(root, name)
+    def __init__(
+        self,
+        root: Path,
+        stack: LocalStack,
+        name: str,
+        *,
+        rate: int = 300,
+        control: ControlRoot | None = None,
+        storage: Storage | None = None,
+    ) -> None:
+        super().__init__(root, name, control)
         self.stack = stack
+        storage = storage or Storage(str(root), folder=root)
+        assert storage.folder is not None
         connection = stack.spark.connection
         self.cluster = open_cluster(
             ClusterConnection(host=connection["host"], port=connection["port"], extra=connection["extra"])
         )
-        self.checkpoint = root / "checkpoints"
+        self._location = f"{storage.checkpoints}/{name}"
+        self._releases = storage.fields.get("storage", "")
+        connection_id = storage.fields.get("storage_connection")
+        self._place = open_place(
+            self._releases, storage_connection(connection_id) if connection_id else None, name, self.folder
+        )
+        self.checkpoint = storage.folder / "checkpoints" / name
         stack.broker.create_topics({f"{name}-{part}": 2 for part in ("in", *QUERIES)})
         self.producer = Producer(stack.bootstrap_servers, f"{name}-in", rate)
         self.watcher = CommitWatcher({query: self.checkpoint / query for query in QUERIES})
@@ -65,20 +90,20 @@ class StackStream(HandRunStream):
         :param options: more arguments for the application.
         :param policy: fields of the policy, in place of the defaults.
         """
-        arguments = (self.stack.bootstrap_servers, self.stream, str(self.checkpoint), *options)
-        release = publish(
-            self.folder,
+        arguments = (self.stack.bootstrap_servers, self.stream, self._location, *options)
+        release, files = make_release(
             version=deployment,
             application=APP,
             arguments=arguments,
             conf={**self.conf(), **(conf or {})},
         )
+        release = replace(release, storage=self._releases)
+        self._place.publish(release, files)
         settings = Policy.from_json({"rehearse_batches": 3, **policy}).to_json()
         self.append("declared", deployment=deployment, release=release.to_json(), policy=settings)
-        job = job_of(self.control, self.stream, self.folder, deployment, release, str(release.folder(self.folder)))
-        assert submit_once(
-            self.log, self.cluster, job, "test", first=True, verify=lambda: verify(Path(job.release_dir), release)
-        )
+        where = address_of(release, self.stream, self.folder)
+        job = job_of(self.control, self.stream, self.folder, deployment, release, where)
+        assert submit_once(self.log, self.cluster, job, "test", first=True, verify=lambda: self._place.verify(release))
 
     def beat(self, incarnation: str) -> Heartbeat:
         """Return the heartbeat of an incarnation, an empty one if it never wrote one."""
@@ -150,9 +175,9 @@ class StackStream(HandRunStream):
 
 
 @contextmanager
-def stack_stream(root: Path, stack: LocalStack, name: str, *, rate: int = 300) -> Iterator[StackStream]:
-    """Yield a stream with a running producer, and kill its drivers at the end."""
-    opened = StackStream(root, stack, name, rate=rate)
+def stack_stream(root: Path, stack: LocalStack, name: str, **options: Any) -> Iterator[StackStream]:
+    """Yield a stream (see `StackStream`) with a running producer, and kill its drivers at the end."""
+    opened = StackStream(root, stack, name, **options)
     try:
         with opened.watcher, opened.producer:
             yield opened

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from devstack.drivers import wait_for
-from tests.stores.world import World, running
+from tests.stores.world import BACK, World, running
 
 PAIRS = ("file+file", "kafka+file", "kafka+hdfs", "kafka+moto", "kafka+s3proxy")
 pytestmark = pytest.mark.system  # `make test-stores` runs it
@@ -29,11 +29,16 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             print(record.seq, record.kind, record.by, {k: v for k, v in record.fields.items() if k != "release"})
 
 
-def test_it_is_handed_over_and_back(world: World) -> None:
-    for version, arguments in (("2", ("--vat",)), ("1", ())):
-        assert world.upgrade(version, *arguments) == "success"
-        assert world.version() == version
-        world.settle()
+def test_it_is_handed_over_and_rolled_back(world: World) -> None:
+    before = world.holder()
+    upgrade = world.start("2", "--vat")
+    wait_for("the hand-over", lambda: world.version() == "2")
+    world.settle()
+    back = world.roll_back()
+    assert world.ends(back, BACK) == "success"
+    assert world.holder() == before, "the driver that held before was kept warm"
+    world.ends(upgrade)  # it says that it was superseded, or its soak was over
+    world.settle()
     assert [set(each.values()) for each in world.boundaries()] == [{"completed"}, {"completed"}]
 
 

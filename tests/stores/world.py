@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ import pytest
 
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.hooks.control import control_root
+from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from demo.environment import create_topics, lay_out
@@ -29,11 +31,11 @@ from devstack.workload import totals
 from tests.support.places import processes_of
 
 ROOT = Path(__file__).parents[2]
-DAG = "orders__upgrade"
-DAGS = (DAG, "orders__retire", "orders__revive", "streams__watch")
+DAG, BACK = "orders__upgrade", "orders__back"
+DAGS = (DAG, BACK, "orders__retire", "orders__revive", "streams__watch")
 RATE = 300
 UPGRADE = {
-    "soak": "10s",
+    "soak": "25s",  # a person who rolls back meets the warm driver
     "keep_previous": "0s",
     "lease_seconds": 15,
     "pause_seconds": 30,
@@ -73,9 +75,13 @@ class World:
         """Trigger an upgrade as a user would; return the run."""
         return self.api.trigger(DAG, {"version": version, "arguments": [*self.spec.arguments, *arguments]})
 
-    def ends(self, run: str) -> str:
+    def roll_back(self) -> str:
+        """Ask for the release before the one that holds, as a user would; return the run."""
+        return self.api.trigger(BACK, {"deployment": deployment_of(self.holder())})
+
+    def ends(self, run: str, dag: str = DAG) -> str:
         """Wait for the end of a run; return its state."""
-        return self.api.wait_for_run(DAG, run, 600)
+        return self.api.wait_for_run(dag, run, 600)
 
     def upgrade(self, version: str, *arguments: str) -> str:
         """Carry out an upgrade, and return how its run ended."""
@@ -173,6 +179,7 @@ def running(control: str, kind: str, folder: Path) -> Iterator[World]:
             **stream_settings(control, storage, stack.bootstrap_servers, data),
         }
         lay_out(ROOT / "dags", dags, brokers=stack.bootstrap_servers, data=data, changes=changes)
+        shutil.copy(ROOT / "chaos" / "dags" / "orders_back.py", dags)
         spec = load_spec(dags / "streams" / "orders.yaml")
         until_the_end.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(stack.broker.connection))
         control_root(spec.control).make()
