@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 class Agent:
     """The agent of one incarnation.
 
-    `turn` is called again and again by one thread; `guard`, `script_failed` and `script_finished` by others.
+    `turn` is called again and again by one thread; `guard`, `holds`, `script_failed` and `script_finished` by others.
 
     :param group: where the holder commits its finished batches; None = nowhere.
     """
@@ -40,7 +40,7 @@ class Agent:
         ports: Ports,
         group: Group | None = None,
     ) -> None:
-        self.offsets = OffsetsGroup(group, self._holds)
+        self.offsets = OffsetsGroup(group, self.holds)
         self._control = control
         self._policy = policy
         self._queries = ports.queries
@@ -102,7 +102,7 @@ class Agent:
         while self._acts.terminating:
             self._clock.sleep(1.0)
 
-    def _holds(self) -> bool:
+    def holds(self) -> bool:
         """Whether this driver holds the stream, and has read so within its lease."""
         fresh = self._clock.monotonic() - self._renewed < self._policy.lease_seconds
         return self._acts.running and fresh and self._control.state.holder == self._control.incarnation

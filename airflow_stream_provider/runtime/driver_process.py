@@ -53,6 +53,9 @@ class DriverProcess:
         self._ownership = ownership
         # By location: where a checkpoint without an owner stood when it was checked.
         self._unowned: dict[str, checkpoints.LogEnds] = {}
+        # The locations that this driver has claimed.
+        self.claimed: frozenset[str] = frozenset()
+        self._claiming = threading.Lock()  # queries start side by side
         self._over = threading.Event()
         self._hook = _Hook(self._over)
         SparkContext._ensure_initialized()  # starts the JVM; the SparkContext is created by the script
@@ -106,6 +109,8 @@ class DriverProcess:
         if not _patiently(lambda: self._ownership.check(location)):
             checkpoints.refuse_if_being_written(location, CLAIM_SECONDS, since=self._unowned.get(location))
         _patiently(lambda: self._ownership.claim(location))
+        with self._claiming:
+            self.claimed |= {location}
 
     def on_terminate(self, callback: Callable[[], None]) -> None:
         """Call back when the JVM shuts down on SIGTERM; the shutdown then waits up to 20 s for `exit` or `halt`."""

@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow_stream_provider.control import ControlLog
+    from airflow_stream_provider.lifecycle.errors import StreamError
     from airflow_stream_provider.lifecycle.policy import Policy
     from airflow_stream_provider.lifecycle.release import Release
     from airflow_stream_provider.runtime.other_drivers import OtherDrivers
@@ -127,6 +128,7 @@ def _run(
     from airflow_stream_provider.runtime.driver_control import open_owners
     from airflow_stream_provider.runtime.driver_process import DriverProcess
     from airflow_stream_provider.runtime.gate import Gate
+    from airflow_stream_provider.runtime.owner_watch import OwnerWatch
     from airflow_stream_provider.runtime.ownership import Ownership
     from airflow_stream_provider.runtime.ports import Ports
     from airflow_stream_provider.runtime.query_group import QueryGroup
@@ -155,8 +157,13 @@ def _run(
         ),
         group=ConsumerGroup(policy.offsets_group, lambda: gate.queries) if policy.offsets_group else None,
     )
-    gate.install(agent.guard, lambda error: agent.script_failed(str(error), error))
-    ungated.install(lambda error: agent.script_failed(str(error), error))
+
+    def unusable(error: StreamError) -> None:
+        agent.script_failed(str(error), error)
+
+    gate.install(agent.guard, unusable)
+    ungated.install(unusable)
+    OwnerWatch(lambda: process.claimed, ownership.mark, agent.holds, unusable).start()
     process.on_terminate(lambda: thread.terminate(agent))
     thread.start(agent)
 

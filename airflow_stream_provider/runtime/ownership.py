@@ -44,6 +44,13 @@ class Ownership:
             checkpoints.check_owner(location, self._stream, self._control)
             place = checkpoints.normal_form(location)
             self._refuse_other(place, self._owners.claim(place, self._stream))
+        self.mark(location)
+
+    def mark(self, location: str) -> None:
+        """Put the file beside a claimed checkpoint back, if it is gone; the control store is not asked.
+
+        :raises CheckpointError: it names another owner, or it cannot be read or written.
+        """
         checkpoints.claim(location, self._stream, self._control)
 
     def _claimed(self, location: str) -> bool:
