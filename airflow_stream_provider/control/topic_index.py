@@ -161,7 +161,7 @@ class TopicIndex:
         if key is None:
             return None
         if message.value is None:
-            if key not in (STATE, TOPIC_IDS):  # nobody removes those
+            if key != STATE:  # nobody removes that
                 self.last.pop(key, None)
             return None
         count = message.headers.get(COUNT, b"")

@@ -116,7 +116,7 @@ def test_a_claim_is_removed_as_the_page_says(kafka: KafkaCluster, tmp_path: Path
     assert owners.claim("hdfs://nn/a", "payments") == "payments"
 
 
-def test_a_heartbeat_is_removed_as_the_page_says(kafka: KafkaCluster, tmp_path: Path) -> None:
+def test_a_heartbeat_and_the_ids_of_topics_are_removed_as_the_page_says(kafka: KafkaCluster, tmp_path: Path) -> None:
     root = TopicRoot("kafka://k/beats", "k", {"bootstrap.servers": kafka.servers}, "beats")
     root.make()
     store = root.store("orders", create=True)
@@ -125,6 +125,11 @@ def test_a_heartbeat_is_removed_as_the_page_says(kafka: KafkaCluster, tmp_path: 
     assert "`heartbeat/INCARNATION`" in PAGE
     remove(f"heartbeat/{DRIVER}", "beats.orders", kafka, tmp_path)
     assert store.heartbeats() == []
+    store.put_topic_ids(b"{}")
+    assert store.topic_ids() == b"{}"
+    assert "`topics`" in PAGE
+    remove("topics", "beats.orders", kafka, tmp_path)
+    assert store.topic_ids() is None
 
 
 def remove(key: str, topic: str, kafka: KafkaCluster, folder: Path) -> None:

@@ -129,6 +129,9 @@ def test_the_last_saved_state_and_the_last_topic_ids_count() -> None:
         writer.send("state", value)
         writer.send("topics", value)
     assert {key: last.value for key, last in writer.index.last.items()} == {"state": b"new", "topics": b"new"}
+    for key in ("state", "topics"):
+        writer.send(key, None)
+    assert set(writer.index.last) == {"state"}, "a person removes the ids; a state that is gone would only cost time"
 
 
 @pytest.mark.parametrize(
