@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -12,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 
+from airflow_stream_provider.control import FilesRoot
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.hooks.control import control_root
+from airflow_stream_provider.control.store import ControlRoot
+from airflow_stream_provider.kafka.control_root import TopicRoot
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
@@ -24,7 +24,7 @@ from demo.history import changes, max_holders
 from devstack.airflow_api import AirflowApi
 from devstack.audit import Records, count, deliveries, final_totals, wrong_totals
 from devstack.drivers import wait_for
-from devstack.places import Storage, open_storage, stream_settings
+from devstack.places import CONTROL_PREFIX, FILE, Storage, open_storage, stream_settings
 from devstack.producer import Producer
 from devstack.stack import LocalStack
 from devstack.workload import totals
@@ -49,17 +49,19 @@ UPGRADE = {
 class World:
     """A running stack, and its stream.
 
+    :param root: where the stream's control log is.
     :param failures: from when to when a batch may have run again, as its driver was killed.
     """
 
     stack: LocalStack
     storage: Storage
     spec: StreamSpec
+    root: ControlRoot
     failures: list[tuple[float, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.producer = Producer(self.brokers, "orders", RATE)
-        self.log = ControlLog(control_root(self.spec.control).store(self.spec.name, create=True), self.spec.name)
+        self.log = ControlLog(self.root.store(self.spec.name, create=True), self.spec.name)
 
     @property
     def brokers(self) -> str:
@@ -159,7 +161,6 @@ def running(control: str, kind: str, folder: Path) -> Iterator[World]:
     dags = folder / "dags"
     dags.mkdir()
     with (
-        pytest.MonkeyPatch.context() as until_the_end,
         open_storage(kind, folder / "storage") as storage,
         LocalStack(
             folder / "stack",
@@ -181,12 +182,19 @@ def running(control: str, kind: str, folder: Path) -> Iterator[World]:
         lay_out(ROOT / "dags", dags, brokers=stack.bootstrap_servers, data=data, changes=changes)
         shutil.copy(ROOT / "chaos" / "dags" / "orders_back.py", dags)
         spec = load_spec(dags / "streams" / "orders.yaml")
-        until_the_end.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(stack.broker.connection))
-        control_root(spec.control).make()
-        world = World(stack, storage, spec)
-        create_topics(world.brokers)
-        for dag in DAGS:
-            world.api.wait_for_dag(dag)
-            world.api.unpause(dag)
-        with world.producer:
-            yield world
+        with contextlib.closing(_root(control, spec, stack)) as root:
+            root.make()
+            world = World(stack, storage, spec, root)
+            create_topics(world.brokers)
+            for dag in DAGS:
+                world.api.wait_for_dag(dag)
+                world.api.unpause(dag)
+            with world.producer:
+                yield world
+
+
+def _root(control: str, spec: StreamSpec, stack: LocalStack) -> ControlRoot:
+    # Not the one of the hooks: they keep that of an URL, which in each of these worlds leads to another Kafka.
+    if control == FILE:
+        return FilesRoot(spec.control)
+    return TopicRoot(spec.control, "stores", stack.broker.connection["extra"], CONTROL_PREFIX)
