@@ -51,6 +51,7 @@ class World:
 
     :param root: where the stream's control log is.
     :param failures: from when to when a batch may have run again, as its driver was killed.
+    :param versions: of the releases that upgrades were to bring, by run.
     """
 
     stack: LocalStack
@@ -58,6 +59,7 @@ class World:
     spec: StreamSpec
     root: ControlRoot
     failures: list[tuple[float, float]] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.producer = Producer(self.brokers, "orders", RATE)
@@ -75,15 +77,23 @@ class World:
 
     def start(self, version: str, *arguments: str) -> str:
         """Trigger an upgrade as a user would; return the run."""
-        return self.api.trigger(DAG, {"version": version, "arguments": [*self.spec.arguments, *arguments]})
+        run = self.api.trigger(DAG, {"version": version, "arguments": [*self.spec.arguments, *arguments]})
+        self.versions[run] = version
+        return run
 
     def roll_back(self) -> str:
         """Ask for the release before the one that holds, as a user would; return the run."""
         return self.api.trigger(BACK, {"deployment": deployment_of(self.holder())})
 
     def ends(self, run: str, dag: str = DAG) -> str:
-        """Wait for the end of a run; return its state."""
-        return self.api.wait_for_run(dag, run, 600)
+        """Wait for the end of a run; return its state. The success of an upgrade is one: its release has held.
+
+        :raises AssertionError: it was none.
+        """
+        state = self.api.wait_for_run(dag, run, 600)
+        if dag == DAG and state == "success":
+            assert self.versions[run] in self.have_held(), f"{run} brought nothing"
+        return state
 
     def upgrade(self, version: str, *arguments: str) -> str:
         """Carry out an upgrade, and return how its run ended."""
@@ -93,6 +103,17 @@ class World:
         """Return the version of the release that holds now; empty: nobody holds."""
         deployment = self.log.refresh().holding_deployment
         return deployment.release.version if deployment else ""
+
+    def have_held(self) -> set[str]:
+        """Return the versions of all releases that ever held."""
+        deployments = self.log.refresh().deployments
+        held = (deployment_of(r["incarnation"]) for r in self.log.records() if r.kind == Kind.ACQUIRED)
+        return {deployments[name].release.version for name in held if name in deployments}
+
+    def ended_badly(self, since: int = 0) -> dict[str, str]:
+        """Return who was fenced or has failed after a record, each with who says so, by incarnation."""
+        bad = (r for r in self.log.records(since + 1) if r.kind in (Kind.FENCED, Kind.FAILED))
+        return {r.get("incarnation") or "": r.by for r in bad}
 
     def holder(self) -> str:
         """Return the incarnation that holds; empty: nobody does."""
@@ -110,8 +131,13 @@ class World:
         wait_for("commits", lambda: self.commits_since(now))
 
     def kill(self, *deployments: str) -> None:
-        """Kill all processes of drivers."""
-        for process in (each for deployment in deployments for each in processes_of(deployment)):
+        """Kill all processes of drivers.
+
+        :raises AssertionError: one has none, so that nobody would be killed.
+        """
+        found = {deployment: processes_of(deployment) for deployment in deployments}
+        assert all(found.values()), found
+        for process in (each for processes in found.values() for each in processes):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 
