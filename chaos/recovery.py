@@ -37,9 +37,10 @@ class Recovery:
 
     def look(self) -> bool:
         """Look once, and return whether the stream runs: no fault lasts, and it has recovered from the last one."""
-        healed = self._nemesis.last_healed
         if self._nemesis.lasting:
             return False
+        # After that: asking for it may wait until the last fault has just been healed.
+        healed = self._nemesis.last_healed
         if not healed or self._noted == healed:
             return True
         seconds = round(without(self._nemesis.excused, healed, time.time()), 1)

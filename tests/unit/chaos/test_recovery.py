@@ -112,6 +112,23 @@ def test_a_later_fault_begins_the_time_anew(site: Site) -> None:
     assert not site.recovery.look()
 
 
+def test_a_fault_that_ends_while_it_looks_is_not_passed_over(site: Site) -> None:
+    class EndsNow(SaidByTheNemesis):
+        """It ends its fault while it is asked whether one lasts, as a thread does that holds the lock."""
+
+        @property
+        def lasting(self) -> int:
+            self.last_healed = time.time()
+            return 0
+
+        @lasting.setter
+        def lasting(self, number: int) -> None:
+            pass
+
+    nemesis: Any = EndsNow(site.nemesis.events)
+    assert not Recovery(nemesis, site.checkpoints, site.journal, lambda line: None).look()
+
+
 def test_the_time_in_which_airflow_was_away_does_not_count(site: Site) -> None:
     site.nemesis.last_healed = healed = time.time() - RECOVERY_SECONDS - 1
     site.nemesis.excused = [(healed + 10, healed + 70)]
