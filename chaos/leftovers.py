@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from airflow_stream_provider.checkpoint import rehearsal_folders
+from airflow_stream_provider.checkpoint.clone import REHEARSAL
 from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.checkpoint.location import files_of
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -51,10 +51,12 @@ def leftovers(
     :raises OSError: a storage does not answer.
     """
     folders = list(checkpoints)
+    # Not by the package's own look, to which a storage that does not answer has none.
+    clones = [path for each in folders for path in _beginning(each.parent, f"{each.name}{REHEARSAL}")]
     return {
         *_processes(state, heartbeats),
         *(f"{path} is a temporary file." for path in _temporary(control, releases, folders)),
-        *(f"{path} is a clone of a rehearsal." for each in folders for path in rehearsal_folders(each).values()),
+        *(f"{path} is a clone of a rehearsal." for path in clones),
     }
 
 

@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from airflow_stream_provider.checkpoint import rehearsal_folder
+from airflow_stream_provider.checkpoint.files import Place, RemotePath
+from airflow_stream_provider.checkpoint.local_files import LocalFiles
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
@@ -149,3 +151,19 @@ def test_clones_and_temporary_files_on_a_pretended_hdfs(hdfs: PretendedWebHdfs, 
     hdfs.frozen.set()
     with pytest.raises(OSError, match="timed out"):
         found()
+
+
+def test_a_storage_that_answers_only_at_first_hides_no_clone(tmp_path: Path) -> None:
+    class AnswersTwice(LocalFiles):
+        def __init__(self) -> None:
+            self.asked = 0
+
+        def names(self, folder: Place) -> list[str]:
+            self.asked += 1
+            if self.asked > 2:
+                raise OSError("it does not answer")
+            return []
+
+    root = RemotePath("hdfs://namenode", PurePosixPath("/"), AnswersTwice())
+    with pytest.raises(OSError, match="does not answer"):
+        leftovers(play(PREPARED), {}, None, root / "releases", [root / "checkpoints" / "enrich"])
