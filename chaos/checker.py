@@ -85,7 +85,8 @@ def collect(evidence: Evidence) -> Facts:
     def left() -> set[str]:
         evidence.look()
         state = fold(record for record, _ in log.records)
-        beats = {name: sighting.last for name, sighting in log.sightings.items()}
+        # A copy, here and below: the thread that reads a topic may add another driver.
+        beats = {name: sighting.last for name, sighting in dict(log.sightings).items()}
         return leftovers(state, beats, log.folder, evidence.releases, evidence.checkpoints.values())
 
     found = frozenset(lasting(lambda: answered(left)))
@@ -96,7 +97,7 @@ def collect(evidence: Evidence) -> Facts:
         totals=final_totals(evidence.brokers, TOTALS),
         batches={query: evidence.batches(query) for query in evidence.checkpoints},
         records=tuple(log.records),
-        spans={name: [(s.since, s.until) for s in seen.spans] for name, seen in log.sightings.items()},
+        spans={name: [(s.since, s.until) for s in seen.spans] for name, seen in dict(log.sightings).items()},
         leftovers=found,
         unread=evidence.unread(),
         gaps=evidence.gaps(),

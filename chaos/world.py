@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,9 +157,9 @@ def _log_in(control: ControlFolder, site: DemoEnvironment) -> Iterator[FolderLog
 @contextmanager
 def _log_in_kafka(broker: Broker, site: DemoEnvironment, folder: Path) -> Iterator[TopicLog]:
     name, extra = site.spec.name, broker.connection["extra"]
-    root = TopicRoot(CONTROL_URL, "chaos", extra, CONTROL_PREFIX)
-    root.make()
-    root.store(name, create=True)
+    with closing(TopicRoot(CONTROL_URL, "chaos", extra, CONTROL_PREFIX)) as root:
+        root.make()
+        root.store(name, create=True)
     with KafkaClient("chaos", extra) as client:
         topic = KafkaTopic(lambda: client, "chaos", topic_name(CONTROL_PREFIX, name))
         with TopicLog(topic, name) as log:
