@@ -140,6 +140,9 @@ class Person:
         except requests.RequestException as error:
             # The run may be there or not: a person would look, and go on.
             self._say(f"    {action} could not be asked for: {type(error).__name__}")
+        except StackError as error:
+            self._journal.problem(f"{action} could not be asked for: {error}")
+            self._say(f"    PROBLEM: {action} could not be asked for: {error}")
 
     def _wait_for_calm(self) -> None:
         """Wait until no earlier fault can be the reason when an upgrade ends otherwise than it should."""
@@ -205,8 +208,8 @@ class Person:
                 if state not in FINAL:
                     continue
                 states = self._world.api.task_states(upgrade.dag, upgrade.run)
-            except requests.RequestException:
-                return False  # the API server is busy
+            except (StackError, requests.RequestException):
+                return False  # the API server, or its database, is busy
             self._end(upgrade, state, skipped="skipped" in states.values())
         return all(upgrade.ended for upgrade in self._awaited)
 

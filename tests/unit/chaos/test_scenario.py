@@ -19,6 +19,7 @@ from chaos.plan import FOUR_IN_A_ROW, GOOD, NEXT_IN_ROW, TWO_AT_ONCE, Cell, Scen
 from chaos.scenario import Person
 from chaos.upgrades import EITHER
 from chaos.world import BACK_DAG, UPGRADE_DAG
+from devstack.errors import StackError
 from tests.support.control_root import new_log
 from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, play
 
@@ -144,6 +145,35 @@ def test_an_upgrade_that_cannot_be_cancelled_is_waited_for_and_ends_no_run(site:
         **dict.fromkeys(("run-1", "run-2", "run-3"), "success"),
         "run-4": "cancelled",
     }
+
+
+BUSY = StackError("Airflow refused GET /runs (500): database is locked.", status=500)
+
+
+def test_an_answer_that_is_an_error_ends_no_run(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([BUSY, requests.ConnectionError("busy")])
+
+    def run_state(dag: str, run: str) -> str:
+        for error in answers:
+            raise error
+        return "success"
+
+    monkeypatch.setattr(site.api, "run_state", run_state)
+    assert site.person.carry_out(Scenario(1, GOOD, ())) == MISSED
+    assert [entry["ended"] for entry in site.ended()] == ["success"]
+
+
+def test_an_upgrade_that_airflow_refuses_is_a_problem_and_ends_no_run(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trigger(dag: str, conf: Mapping[str, Any]) -> str:
+        raise BUSY
+
+    monkeypatch.setattr(site.api, "trigger", trigger)
+    assert site.person.carry_out(Scenario(1, GOOD, ())) == MISSED
+    [problem] = [entry["says"] for entry in site.journal.entries() if entry["what"] == "problem"]
+    assert problem.startswith("good could not be asked for: Airflow refused")
+    assert site.ended() == []
 
 
 @pytest.mark.parametrize(("task", "cleared"), [("check", [["check"]]), ("submit", [])])
