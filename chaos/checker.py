@@ -121,6 +121,7 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         *(str(line["says"]) for line in journal if line["what"] == "problem"),
         *([f"The stream has not read everything: {facts.unread} Read its driver's log."] if facts.unread else []),
         *facts.gaps,
+        *_of_faults(journal),
         *_of_kafka(facts, compared),
         *_of_records(compared),
         *(each.says for each in doubled if not each.explained),
@@ -162,6 +163,12 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
 def _kinds(journal: Journal, what: str) -> dict[str, int]:
     # A plain one: `asdict` of the report cannot copy a Counter.
     return dict(Counter(str(line["kind"]) for line in journal if line["what"] == what))
+
+
+def _of_faults(journal: Journal) -> list[str]:
+    if any(line["what"] == "fault" for line in journal):
+        return []
+    return ["No fault happened, so the run shows nothing. Give it more minutes; its journal has what was skipped."]
 
 
 def _of_kafka(facts: Facts, compared: Comparison) -> list[str]:

@@ -16,6 +16,7 @@ from devstack.audit import TopicRecord
 from devstack.places import Pair
 from devstack.workload import CUSTOMERS, Total
 from tests.support.chaos_facts import (
+    HARMLESS,
     NUMBERS,
     RECOVERED,
     batches,
@@ -68,6 +69,12 @@ def test_faults_and_upgrades_are_counted_by_kind_also_in_the_file(tmp_path: Path
     report.write(tmp_path / "report.json")
     found = json.loads((tmp_path / "report.json").read_text())
     assert (found["faults"], found["upgrades"]) == ({"kill": 1}, {"good": 2})
+
+
+def test_a_run_without_a_fault_shows_nothing() -> None:
+    skipped = {"at": 1.0, "what": "skipped", "id": "1.1", "why": "its event never came"}
+    [says] = judge(good(), [skipped], seed=1, minutes=1.0, commit="abc").problems
+    assert says.startswith("No fault happened")
 
 
 def test_a_lost_order() -> None:
@@ -325,7 +332,7 @@ def test_a_problem_of_the_run_itself() -> None:
 def test_faults_and_upgrades_are_counted_by_kind() -> None:
     upgrade = {"at": 1.0, "what": "upgrade", "kind": "good", "run": "r", **SUCCESS, "seconds": 1.0}
     report = judged(good(), upgrade, upgrade, fault(104.0), fault(105.0, kind="freeze"), RECOVERED)
-    assert (report.faults, report.upgrades) == ({"kill": 1, "freeze": 1}, {"good": 2})
+    assert (report.faults, report.upgrades) == ({"clock_jump": 1, "kill": 1, "freeze": 1}, {"good": 2})
     assert report.cells == {"running/holder/kill": 1, "running/holder/freeze": 1}
 
 
@@ -362,5 +369,5 @@ def test_an_upgrade_that_ended_otherwise_needs_a_fault(ended: str, struck: list[
 
 def test_the_report_says_where_log_and_files_were() -> None:
     assert (judged(good()).control, judged(good()).storage) == ("file", "file")
-    report = judge(good(), [], seed=1, minutes=1.0, commit="abc", pair=Pair("kafka", "hdfs"))
+    report = judge(good(), HARMLESS, seed=1, minutes=1.0, commit="abc", pair=Pair("kafka", "hdfs"))
     assert (report.control, report.storage, report.problems) == ("kafka", "hdfs", ())
