@@ -112,7 +112,9 @@ class Targets:
             process = psutil.Process(self._stack.processes.named(name).pid)
             if name.startswith("airflow"):
                 return bool(self._alive([process]))
-            return any(each.status == psutil.CONN_LISTEN for each in process.net_connections("tcp"))
+            ports = {each.laddr.port for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN}
+            # The broker listens for its own controller long before it does for clients.
+            return self._stack.broker.port in ports if name == PARTS["broker"] else bool(ports)
         except (psutil.Error, StackError):
             return False
 

@@ -40,8 +40,14 @@ class SleepingSpark:
 
 
 @dataclass
+class SleepingBroker:
+    port: int = 0
+
+
+@dataclass
 class SleepingStack:
     processes: Processes
+    broker: SleepingBroker = field(default_factory=SleepingBroker)
     spark: SleepingSpark = field(default_factory=SleepingSpark)
 
 

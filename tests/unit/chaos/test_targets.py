@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,10 +17,13 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from chaos.events import Events
 from chaos.targets import EXECUTOR, Targets
 from devstack import reaper
+from devstack.ports import free_port, listening
 from devstack.processes import Process, Processes
 from tests.support import story
 from tests.support.control_root import new_log
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, write
+
+LISTENS = "import socket, sys, time; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); time.sleep(600)"
 
 
 @dataclass
@@ -28,8 +32,14 @@ class NamedSpark:
 
 
 @dataclass
+class NamedBroker:
+    port: int = 0
+
+
+@dataclass
 class NamedStack:
     processes: Processes
+    broker: NamedBroker = field(default_factory=NamedBroker)
     spark: NamedSpark = field(default_factory=NamedSpark)
 
 
@@ -146,6 +156,21 @@ def test_a_child_that_only_becomes_a_process_of_the_stack_is_found_then(stack: N
                 targets.look()
         finally:
             child.kill()
+
+
+def test_a_broker_serves_when_it_listens_for_clients_and_other_parts_when_they_listen_at_all(stack: NamedStack) -> None:
+    targets, stack.broker.port = targets_of(stack), free_port()
+
+    def serves(name: str, port: int) -> bool:
+        process = stack.processes.start(
+            name, [sys.executable, "-c", LISTENS, str(port)], env={}, folder=stack.processes.logs
+        )
+        stack.processes.wait_for("its port", lambda: listening(port), 60, process)
+        return targets.serves(name)
+
+    assert serves("spark-master", free_port())
+    assert not serves("kafka", free_port())
+    assert serves("kafka", stack.broker.port)
 
 
 def test_the_storage_is_a_process_that_is_none_of_the_stack(stack: NamedStack, events: Events, tmp_path: Path) -> None:
