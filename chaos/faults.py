@@ -209,7 +209,10 @@ class Nemesis:
         self._act(armed)
         self._waiting.remove(armed)
         armed.began = time.time()
-        if state != plan.trigger.state:
+        # To find all processes of a target takes longer than a state may last: then nobody knows which one it met.
+        events.look()
+        between = events.name != state
+        if between or state != plan.trigger.state:
             self._missed.add(plan.cell)
         armed.heal_at = time.monotonic() + plan.seconds
         self._lasting.append(armed)
@@ -222,12 +225,14 @@ class Nemesis:
             incarnation=armed.incarnation,
             pids=[process.pid for process in armed.processes],
             drivers=drivers,
+            between=between,
             seconds=plan.seconds,
             jump=plan.jump,
             trigger=plan.trigger.sentence,
         )
         who = armed.incarnation or armed.part or (f"{len(armed.processes)} processes" if armed.processes else "folder")
-        self._say(f"    {plan.kind} {plan.target} ({who}) while {state}, for {plan.seconds:.0f} s")
+        when = f"between {state} and {events.name}" if between else f"while {state}"
+        self._say(f"    {plan.kind} {plan.target} ({who}) {when}, for {plan.seconds:.0f} s")
 
     def _act(self, armed: _Armed) -> None:
         plan = armed.plan

@@ -92,13 +92,13 @@ def possible(pair: Pair = FILES) -> list[str]:
 
 
 def cells_of(journal: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the cells that a run's faults have filled, each with how often."""
+    """Return the cells that a run's faults have filled, each with how often; none that came between two states."""
     found: Counter[str] = Counter()
     lines = list(journal)
     users = {line["id"]: line.get("users", ()) for line in lines if line["what"] == "healed"}
     for line in lines:
         column = COLUMN_OF.get(line["kind"]) if line["what"] == "fault" else None
-        if column is None:
+        if column is None or line.get("between"):
             continue
         state = line["state"]
         struck = _users(line, users.get(line["id"], ())) if line["target"] == "control" else [line["target"]]

@@ -123,6 +123,7 @@ def test_a_driver_is_killed_and_nobody_else(site: Site) -> None:
     wait("the end of it", lambda: site.noted("healed"))
     (noted,) = site.noted("fault")
     assert (noted["id"], noted["state"], noted["incarnation"]) == ("1.1", "running", OLD)
+    assert noted["between"] is False
     assert (noted["pids"], noted["drivers"]) == ([driver.pid], ["holder"])
     assert other.alive
 
@@ -188,6 +189,24 @@ def test_what_strikes_in_another_state_than_it_should_has_missed_its_cell(site: 
     site.nemesis.arm(1, [early])
     wait("the end of it", lambda: site.noted("healed"))
     assert site.nemesis.missed == {early.cell}
+
+
+def test_what_strikes_while_the_state_changes_has_missed_its_cell(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.sleeper("driver", "--deployment", OLD_DEPLOYMENT)
+    freeze = fault("holder", "freeze", 0.2)
+    act = site.nemesis._act
+
+    def late(armed: Any) -> None:
+        """It was found slowly, and another driver has begun to come up."""
+        write(site.log, story.declared(NEW_DEPLOYMENT), story.submitted(NEW_DEPLOYMENT))
+        act(armed)
+
+    monkeypatch.setattr(site.nemesis, "_act", late)
+    site.nemesis.arm(1, [freeze])
+    wait("the end of it", lambda: site.noted("healed"))
+    [noted] = site.noted("fault")
+    assert (noted["state"], noted["between"]) == ("running", True)
+    assert site.nemesis.missed == {freeze.cell}
 
 
 def test_a_fault_of_airflow_is_none_that_the_stream_recovers_from(site: Site) -> None:

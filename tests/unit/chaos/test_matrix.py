@@ -53,6 +53,8 @@ def test_a_control_log_in_kafka_fails_with_its_broker_and_says_so() -> None:
     ("line", "names"),
     [
         (fault(1.0), ["running/holder/kill"]),
+        (fault(1.0, between=False), ["running/holder/kill"]),
+        (fault(1.0, between=True), []),
         (STANDBY, ["ready/standby/freeze"]),
         (fault(1.0, kind="torn_heartbeat"), []),
         (fault(1.0, kind="clock_jump"), []),
