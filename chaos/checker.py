@@ -143,6 +143,7 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         control=pair.control,
         storage=pair.storage,
         faults=_kinds(journal, "fault"),
+        skipped=sum(line["what"] == "skipped" for line in journal),
         cells=cells_of(journal),
         upgrades=_kinds(journal, "upgrade"),
         produced=len(compared.produced),

@@ -29,6 +29,7 @@ class Report:
     :param control: where the control log was: ``file`` or ``kafka``.
     :param storage: where checkpoints and releases were: ``file`` or ``hdfs``.
     :param faults: number of faults by kind.
+    :param skipped: faults that were planned and did not happen, as their event did not come.
     :param cells: the cells of the matrix that happened, as ``state/process/fault``, each with how often.
     :param upgrades: number of upgrades by kind.
     :param produced: orders that the input topic has.
@@ -53,6 +54,7 @@ class Report:
     storage: str = FILE
     machine: str = field(default_factory=machine)
     faults: Mapping[str, int] = field(default_factory=dict)
+    skipped: int = 0
     cells: Mapping[str, int] = field(default_factory=dict)
     upgrades: Mapping[str, int] = field(default_factory=dict)
     produced: int = 0

@@ -73,8 +73,10 @@ def test_faults_and_upgrades_are_counted_by_kind_also_in_the_file(tmp_path: Path
 
 def test_a_run_without_a_fault_shows_nothing() -> None:
     skipped = {"at": 1.0, "what": "skipped", "id": "1.1", "why": "its event never came"}
-    [says] = judge(good(), [skipped], seed=1, minutes=1.0, commit="abc").problems
+    report = judge(good(), [skipped], seed=1, minutes=1.0, commit="abc")
+    [says] = report.problems
     assert says.startswith("No fault happened")
+    assert (report.faults, report.skipped) == ({}, 1)
 
 
 def test_a_lost_order() -> None:

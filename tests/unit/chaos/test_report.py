@@ -10,7 +10,18 @@ from chaos.report import Report
 
 # The keys that are promised, and what the run depends on.
 KEYS = (
-    *("seed", "minutes", "faults", "cells", "upgrades", "produced", "lost", "doubled", "doubled_unexplained"),
+    *(
+        "seed",
+        "minutes",
+        "faults",
+        "skipped",
+        "cells",
+        "upgrades",
+        "produced",
+        "lost",
+        "doubled",
+        "doubled_unexplained",
+    ),
     *("max_holders", "illegal_records", "wrong_totals", "longest_recovery_seconds", "leftovers", "problems"),
     "longest_outage_seconds",
     *("commit", "control", "storage", "machine"),
