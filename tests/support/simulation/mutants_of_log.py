@@ -60,6 +60,23 @@ def a_holder_is_overlooked(patch: pytest.MonkeyPatch) -> None:
     everywhere(patch, may_acquire, though_held)
 
 
+@MUTANTS.found_as("only-the-appointed")
+def whoever_stands_by_acquires(patch: pytest.MonkeyPatch) -> None:
+    def any_standby(state: StreamState, incarnation: str) -> bool:
+        request = state.open_request
+        answered = request is not None and request.stage is not RequestStage.REQUESTED
+        return answered and state.holder is None and not state.must_fence and rules.live_standby(state, incarnation)
+
+    def at_once(state: StreamState, me: DriverView, seconds: float) -> Action:
+        action, request = decide(state, me, seconds), state.open_request
+        releaser = request is not None and request.source == me.incarnation
+        uncalled = action is Action.WAIT and not releaser and any_standby(state, me.incarnation)
+        return Action.ACQUIRE if uncalled else action
+
+    everywhere(patch, rules.may_acquire, any_standby)
+    patch.setattr(agent, "decide", at_once)
+
+
 @MUTANTS.found_as("ready-first", "moved-first")
 def an_answer_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
     def at_once(state: StreamState, incarnation: str, request_id: str) -> bool:
