@@ -54,8 +54,9 @@ def test_a_release_that_cannot_go_on_is_refused(world: World) -> None:
 
 def test_a_killed_holder_is_revived_by_the_watch(world: World) -> None:
     holder = world.holder()
-    with world.killed(deployment_of(holder)):
-        world.revived(holder)
+    world.kill(deployment_of(holder))
+    world.revived(holder)
+    world.settle()
     assert world.version() == "1"
 
 
@@ -73,9 +74,10 @@ def test_both_killed_are_revived_by_the_watch(world: World) -> None:
     holder = world.holder()
     run = world.start("5", "--vat")
     standby = standby_of(world, holder)
-    with world.killed(deployment_of(holder), standby):
-        world.revived(holder)
+    world.kill(deployment_of(holder), standby)
+    world.revived(holder)
     world.ends(run)
+    world.settle()
 
 
 def test_a_broker_that_is_killed_in_mid_hand_over_delays_it_and_no_more(world: World) -> None:

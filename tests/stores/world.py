@@ -34,6 +34,7 @@ ROOT = Path(__file__).parents[2]
 DAG, BACK = "orders__upgrade", "orders__back"
 DAGS = (DAG, BACK, "orders__retire", "orders__revive", "streams__watch")
 RATE = 300
+FIRST_BATCH_SECONDS = 60.0
 UPGRADE = {
     "soak": "25s",  # a person who rolls back meets the warm driver
     "keep_previous": "0s",
@@ -50,7 +51,6 @@ class World:
     """A running stack, and its stream.
 
     :param root: where the stream's control log is.
-    :param failures: from when to when a batch may have run again, as its driver was killed.
     :param versions: of the releases that upgrades were to bring, by run.
     """
 
@@ -58,7 +58,6 @@ class World:
     storage: Storage
     spec: StreamSpec
     root: ControlRoot
-    failures: list[tuple[float, float]] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -141,15 +140,6 @@ class World:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 
-    @contextlib.contextmanager
-    def killed(self, *deployments: str) -> Iterator[None]:
-        """Kill drivers; at the end, wait until the stream runs again. Batches may have run twice meanwhile."""
-        at = time.time()
-        self.kill(*deployments)
-        yield
-        self.settle()
-        self.failures.append((at, time.time()))
-
     def revived(self, after: str) -> None:
         """Wait until another driver holds than one that was killed."""
         wait_for("another holder", lambda: self.holder() not in ("", after))
@@ -165,7 +155,18 @@ class World:
             )
 
         wait_for("every order in the output, and right totals", all_out, 300)
-        return count(produced, deliveries(self.brokers, "orders-enriched"), self.failures)
+        return count(produced, deliveries(self.brokers, "orders-enriched"), self.repeated())
+
+    def repeated(self) -> list[tuple[float, float]]:
+        """Return from when to when a batch may have run again, as its driver ended in the middle of it, by the log."""
+        found, ended, holder = [], 0.0, ""
+        for record in self.log.records():
+            if record.kind == Kind.ACQUIRED:
+                found += [(ended, record.at + FIRST_BATCH_SECONDS)] if ended else []
+                ended, holder = 0.0, record["incarnation"]
+            elif record.kind in (Kind.FENCED, Kind.FAILED) and record.get("incarnation") == holder:
+                ended = record.at
+        return found
 
     def holders(self) -> int:
         """The most drivers that ever held at once."""
