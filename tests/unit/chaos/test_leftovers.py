@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
+import psutil
 import pytest
 
 from airflow_stream_provider.checkpoint import rehearsal_folder
@@ -34,13 +35,22 @@ def log(tmp_path: Path) -> ControlLog:
     return new_log((tmp_path / "control").as_uri())
 
 
+@pytest.fixture(autouse=True)
+def pids(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """The processes that a test sees: this one, and those that it starts, whatever else runs on this machine."""
+    seen, everybody = {os.getpid()}, psutil.process_iter
+    monkeypatch.setattr(psutil, "process_iter", lambda: (each for each in everybody() if each.pid in seen))
+    return seen
+
+
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., int]]:
+def start(tmp_path: Path, pids: set[int]) -> Iterator[Callable[..., int]]:
     """Starts a process with these words in its command line, in a folder."""
     started: list[subprocess.Popen[bytes]] = []
 
     def begin(*words: str, folder: Path = tmp_path) -> int:
         started.append(subprocess.Popen([sys.executable, "-c", SLEEP, *words], cwd=folder))
+        pids.add(started[-1].pid)
         return started[-1].pid
 
     yield begin
