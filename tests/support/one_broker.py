@@ -1,4 +1,4 @@
-"""Fixtures: one real broker, a client of it, and topics that no other test uses."""
+"""Fixtures: one real broker, a client of it, control roots in it, and topics that no other test uses."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from kafka.errors import RetriableError, TopicAlreadyExistsError
 
 from airflow_stream_provider.kafka.client import KafkaClient
+from airflow_stream_provider.kafka.control_root import TopicRoot
 from devstack.kafka_cluster import KafkaCluster
 
 
@@ -24,6 +25,19 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 def client(kafka: KafkaCluster) -> Iterator[KafkaClient]:
     with kafka.client() as client:
         yield client
+
+
+@pytest.fixture
+def root_of(kafka: KafkaCluster) -> Iterator[Callable[[str], TopicRoot]]:
+    """Opens a control root by its prefix. It is closed with the test: a client whose broker is gone tries for ever."""
+    with contextlib.ExitStack() as opened:
+
+        def root(prefix: str) -> TopicRoot:
+            found = TopicRoot(f"kafka://kafka_test/{prefix}", "kafka_test", kafka.extra, prefix)
+            opened.callback(found.close)
+            return found
+
+        yield root
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,10 @@ from chaos.topic_copy import TopicCopy
 from chaos.topic_log import TopicLog
 from devstack.drivers import wait_for
 from devstack.kafka_cluster import KafkaCluster
+from tests.support.one_broker import root_of
 from tests.support.story import OLD, RUNNING, write
+
+__all__ = ["root_of"]
 
 
 @pytest.fixture
@@ -27,8 +30,8 @@ def kafka(tmp_path: Path) -> Iterator[KafkaCluster]:
 
 
 @pytest.fixture
-def log(kafka: KafkaCluster) -> ControlLog:
-    root = TopicRoot("kafka://test/streams", "test", kafka.extra, "streams")
+def log(root_of: Callable[[str], TopicRoot]) -> ControlLog:
+    root = root_of("streams")
     root.make()
     return ControlLog(root.store("orders", create=True), "orders")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,9 @@ from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_tools import KafkaTools
 from tests.support.noting_cluster import NotingCluster
-from tests.support.one_broker import kafka
+from tests.support.one_broker import kafka, root_of
 
-__all__ = ["kafka"]
+__all__ = ["kafka", "root_of"]
 PAGE = (Path(__file__).parents[3] / "docs" / "control.md").read_text()
 DEPLOYMENT = "payments-1-aaaa"
 DRIVER = "orders-1-aaaaaaaa.00000001"
@@ -105,10 +106,12 @@ def test_a_connection_that_is_missing_is_a_problem_of_its_own_root(spec: StreamS
     assert list(reads.found) == ["payments"]
 
 
-def test_a_claim_is_removed_as_the_page_says(kafka: KafkaCluster, tmp_path: Path) -> None:
-    root = TopicRoot("kafka://k/claims", "k", {"bootstrap.servers": kafka.servers}, "claims")
+def test_a_claim_is_removed_as_the_page_says(
+    root_of: Callable[[str], TopicRoot], kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    root = root_of("claims")
     root.make()
-    owners = TopicOwners(lambda: KafkaTopic(root._client, "k", "claims._root"))
+    owners = TopicOwners(lambda: KafkaTopic(root._client, "kafka_test", "claims._root"))
     owners.claim("hdfs://nn/a", "orders")
     (key,) = re.findall(r"owner/\S+", owners.kept_in("hdfs://nn/a"))
     remove(key, "claims._root", kafka, tmp_path)
@@ -116,8 +119,10 @@ def test_a_claim_is_removed_as_the_page_says(kafka: KafkaCluster, tmp_path: Path
     assert owners.claim("hdfs://nn/a", "payments") == "payments"
 
 
-def test_a_heartbeat_and_the_ids_of_topics_are_removed_as_the_page_says(kafka: KafkaCluster, tmp_path: Path) -> None:
-    root = TopicRoot("kafka://k/beats", "k", {"bootstrap.servers": kafka.servers}, "beats")
+def test_a_heartbeat_and_the_ids_of_topics_are_removed_as_the_page_says(
+    root_of: Callable[[str], TopicRoot], kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    root = root_of("beats")
     root.make()
     store = root.store("orders", create=True)
     store.put_heartbeat(DRIVER, b"{}")

@@ -13,6 +13,7 @@ from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.control.topic import root_name
 from airflow_stream_provider.control.topic_owners import TopicOwners
 from airflow_stream_provider.hooks import clean_up as cleaning
+from airflow_stream_provider.kafka import connect
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.control_root import TopicRoot
 from airflow_stream_provider.kafka.control_topic import KafkaTopic
@@ -21,27 +22,24 @@ from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.samples import LagSample
 from devstack.kafka_cluster import KafkaCluster
 from tests.support.jvm_drivers import Driver, driver
-from tests.support.one_broker import client, kafka
+from tests.support.one_broker import client, kafka, root_of
 from tests.support.story import OLD, RUNNING, write
 
-__all__ = ["client", "driver", "kafka"]
+__all__ = ["client", "driver", "kafka", "root_of"]
 PLACE = "hdfs://nn:9820/a"
 _numbers = itertools.count(1)
-
-
-def root_of(kafka: KafkaCluster, prefix: str) -> TopicRoot:
-    return TopicRoot(f"kafka://kafka_test/{prefix}", "kafka_test", {"bootstrap.servers": kafka.servers}, prefix)
+RootOf = Callable[[str], TopicRoot]
 
 
 @pytest.fixture
-def root(kafka: KafkaCluster) -> TopicRoot:
-    made = root_of(kafka, f"streams-{next(_numbers)}")
+def root(root_of: RootOf) -> TopicRoot:
+    made = root_of(f"streams-{next(_numbers)}")
     assert made.make()
     return made
 
 
-def test_a_root_is_made_once_and_holds_streams(root: TopicRoot, kafka: KafkaCluster) -> None:
-    again = root_of(kafka, root.url.rpartition("/")[2])
+def test_a_root_is_made_once_and_holds_streams(root: TopicRoot, root_of: RootOf) -> None:
+    again = root_of(root.url.rpartition("/")[2])
     assert not again.make()
     again.check()
     assert not root.exists("orders")
@@ -50,11 +48,11 @@ def test_a_root_is_made_once_and_holds_streams(root: TopicRoot, kafka: KafkaClus
     assert again.exists("orders")
     assert ControlLog(again.store("orders"), "orders").refresh().holder == OLD
     root.store("orders", create=True)  # of a stream that exists it changes nothing
-    assert ControlLog(root_of(kafka, again.url.rpartition("/")[2]).store("orders"), "orders").refresh().holder == OLD
+    assert ControlLog(root_of(again.url.rpartition("/")[2]).store("orders"), "orders").refresh().holder == OLD
 
 
-def test_what_was_never_made_is_out_of_reach_and_not_empty(kafka: KafkaCluster) -> None:
-    root = root_of(kafka, "nobody")
+def test_what_was_never_made_is_out_of_reach_and_not_empty(root_of: RootOf) -> None:
+    root = root_of("nobody")
     for use in (root.check, lambda: root.exists("orders"), lambda: root.store("orders", create=True)):
         with pytest.raises(
             ControlUnavailable, match=r"is not a control root: there is no topic nobody\._root"
@@ -63,12 +61,12 @@ def test_what_was_never_made_is_out_of_reach_and_not_empty(kafka: KafkaCluster) 
         assert "airflow streams init kafka://kafka_test/nobody" in found.value.next_step
 
 
-def test_streams_are_noted(root: TopicRoot, kafka: KafkaCluster) -> None:
+def test_streams_are_noted(root: TopicRoot, root_of: RootOf) -> None:
     assert root.seen() == frozenset()
     for name in ("orders", "payments", "orders"):
         root.note(name)
     assert root.seen() == {"orders", "payments"}
-    assert root_of(kafka, root.url.rpartition("/")[2]).seen() == {"orders", "payments"}
+    assert root_of(root.url.rpartition("/")[2]).seen() == {"orders", "payments"}
     with pytest.raises(SpecError):
         root.note("../orders")
 
@@ -84,7 +82,8 @@ def test_samples_come_back_newest_first_and_the_oldest_go(root: TopicRoot, monke
     assert [each.at for each in samples.read(kept)] == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
-def test_a_kafka_that_does_not_answer_is_out_of_reach() -> None:
+def test_a_kafka_that_does_not_answer_is_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "CONNECT_MS", 1000)
     root = TopicRoot("kafka://gone/streams", "gone", {"bootstrap.servers": "127.0.0.1:1"}, "streams")
     for use in (root.check, root.make, lambda: root.exists("orders"), root.seen):
         with pytest.raises(ControlUnavailable, match="connection 'gone'"):
@@ -120,14 +119,14 @@ def alter(client: KafkaClient, topic: str, **settings: str) -> None:
     ],
 )
 def test_a_topic_that_somebody_has_changed_is_refused_when_it_is_opened_and_named_by_the_check(
-    root: TopicRoot, kafka: KafkaCluster, client: KafkaClient, settings: dict[str, str], says: str
+    root: TopicRoot, root_of: RootOf, client: KafkaClient, settings: dict[str, str], says: str
 ) -> None:
     for stream in ("orders", "payments"):
         root.store(stream, create=True)
         root.note(stream)
     prefix = root.url.rpartition("/")[2]
     alter(client, f"{prefix}.orders", **settings)
-    fresh = root_of(kafka, prefix)
+    fresh = root_of(prefix)
     with pytest.raises(SpecError, match=says) as found:
         fresh.store("orders")
     assert "kafka-configs.sh" in found.value.next_step

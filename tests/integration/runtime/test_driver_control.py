@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,19 +18,17 @@ from devstack.jars import fetch, spark_connector
 from devstack.kafka_cluster import KafkaCluster
 from devstack.spark import bundled_spark
 from tests.support.hand_run import show
-from tests.support.one_broker import kafka
+from tests.support.one_broker import kafka, root_of
 from tests.support.orders_files import Orders
 
-__all__ = ["kafka"]
+__all__ = ["kafka", "root_of"]
 _numbers = itertools.count(1)
 APP = Path(__file__).parents[2] / "support" / "app_orders_files.py"
 
 
 @pytest.fixture
-def stream(tmp_path: Path, kafka: KafkaCluster) -> Iterator[HandRunStream]:
-    prefix = f"streams-{next(_numbers)}"
-    root = TopicRoot(f"kafka://kafka_test/{prefix}", "kafka_test", {"bootstrap.servers": kafka.servers}, prefix)
-    with hand_run_stream(tmp_path, root) as found:
+def stream(tmp_path: Path, root_of: Callable[[str], TopicRoot]) -> Iterator[HandRunStream]:
+    with hand_run_stream(tmp_path, root_of(f"streams-{next(_numbers)}")) as found:
         jars = fetch(spark_connector(bundled_spark()))
         found.spark_conf["spark.driver.extraClassPath"] = ":".join(map(str, sorted(jars.glob("*.jar"))))
         yield found
