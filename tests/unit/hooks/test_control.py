@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from kafka.net.manager import KafkaConnectionManager
 
 from airflow_stream_provider.control import FilesRoot
 from airflow_stream_provider.hooks.control import acontrol_root, close_roots, control_root
@@ -71,6 +72,8 @@ def test_a_client_is_closed_when_its_connection_has_changed_and_when_all_are(mon
         assert isinstance(found, TopicRoot)
         return found
 
+    # How long a hand-shake may take, with the broker that is silent; 10 s by default.
+    monkeypatch.setitem(KafkaConnectionManager.DEFAULT_CONFIG, "socket_connection_setup_timeout_ms", 1000)
     kafka = WireKafka()
     old = root("old")
     assert old._client().topics(["t"])

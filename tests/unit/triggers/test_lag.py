@@ -87,7 +87,10 @@ def test_after_the_deadline_it_looks_once(kafka: WatchedKafka) -> None:
     assert len(kafka.reads) == 1
 
 
-def test_a_deadline_ends_a_wait_for_an_answer_that_does_not_come(kafka: WatchedKafka) -> None:
+def test_a_deadline_ends_a_wait_for_an_answer_that_does_not_come(
+    kafka: WatchedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_stream_provider.planning.wait_loop.LAST_LOOK_SECONDS", 0.5)
     kafka.answers.clear()
     (found,) = outcomes(trigger(seconds=0.5))
     assert found.ended is Ended.TIMEOUT
