@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping
-from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from airflow_stream_provider.control import ControlLog, open_log
@@ -34,7 +33,8 @@ def open_control_log(control: str, stream: str, brokers: str = "") -> ControlLog
     :param control: control URL.
     :param brokers: ``host:port,…``, of a control log in Kafka; what the driver's own file says goes before it.
     :raises SpecError: the URL is not valid, the driver has no Kafka client, or its file of settings cannot be used.
-    :raises ControlUnavailable: the log is out of reach; where it is in Kafka, for OPEN_SECONDS.
+    :raises ControlUnavailable: the log is out of reach; where it is in Kafka, for OPEN_SECONDS, or Kafka refuses the
+        driver's user.
     """
     parts = urlsplit(control)
     if parts.scheme != "kafka":
@@ -43,10 +43,10 @@ def open_control_log(control: str, stream: str, brokers: str = "") -> ControlLog
 
     from airflow_stream_provider.control.topic import topic_name
     from airflow_stream_provider.control.topic_store import TopicStore
-    from airflow_stream_provider.runtime.jvm_topic import JvmTopic
+    from airflow_stream_provider.runtime.jvm_topic import JvmTopic, TopicDenied
 
     SparkContext._ensure_initialized()  # starts the JVM, or finds the one that runs this driver
-    settings = {"bootstrap.servers": brokers, **_settings()}
+    settings = client_settings(brokers)
     name = topic_name(parts.path.strip("/"), stream)
     until = time.monotonic() + OPEN_SECONDS
     while True:
@@ -54,7 +54,7 @@ def open_control_log(control: str, stream: str, brokers: str = "") -> ControlLog
             log = ControlLog(TopicStore(JvmTopic(name, settings), stream), stream)
             log.refresh()
             return log
-        except (ControlLogDamaged, ControlLogReplaced):
+        except (ControlLogDamaged, ControlLogReplaced, TopicDenied):
             raise
         except ControlUnavailable as error:
             if time.monotonic() > until:
@@ -77,25 +77,41 @@ def open_owners(control: str, brokers: str = "") -> Owners:
     def topic() -> Topic:
         from airflow_stream_provider.runtime.jvm_topic import JvmTopic
 
-        return JvmTopic(root_name(parts.path.strip("/")), {"bootstrap.servers": brokers, **_settings()})
+        return JvmTopic(root_name(parts.path.strip("/")), client_settings(brokers))
 
     return TopicOwners(topic)
 
 
-def _settings() -> Mapping[str, str]:
-    """Return what the file of settings says."""
-    name = os.environ.get(PROPERTIES)
-    if not name:
-        return {}
+def client_settings(brokers: str) -> Any:
+    """Return the settings of Kafka's clients in this driver, as `java.util.Properties`.
+
+    The JVM reads the file itself: py4j logs what passes through it, where a script asks for that.
+
+    :param brokers: ``host:port,…``; what the file says goes before it.
+    :raises SpecError: the file cannot be read.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
     from airflow_stream_provider.runtime.jvm import jvm
 
+    java = jvm().java
+    found = java.util.Properties()
+    found.setProperty("bootstrap.servers", brokers)
+    name = os.environ.get(PROPERTIES)
+    if not name:
+        return found
     try:
-        text = Path(name).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        reader = java.nio.file.Files.newBufferedReader(java.io.File(name).toPath())  # as UTF-8
+        try:
+            found.load(reader)
+        finally:
+            reader.close()
+    except (Py4JJavaError, PySparkException) as error:  # the latter of some, once there is a session
+        java_error = error.java_exception if isinstance(error, Py4JJavaError) else None
+        kind = type(error).__name__ if java_error is None else java_error.getClass().getSimpleName()
         raise SpecError(
-            f"{PROPERTIES} names {name}, which cannot be read on the driver's machine: {type(error).__name__}.",
+            f"{PROPERTIES} names {name}, which cannot be read on the driver's machine: {kind}.",
             next_step="Put the file there, readable for the driver's user only, or remove the variable.",
         ) from error
-    found = jvm().java.util.Properties()
-    found.load(jvm().java.io.StringReader(text))
-    return {str(key): str(found.getProperty(key)) for key in found.stringPropertyNames().toArray()}
+    return found

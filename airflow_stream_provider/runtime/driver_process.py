@@ -24,6 +24,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.runtime import jvm
 from airflow_stream_provider.runtime.driver_folders import check_kept
 from airflow_stream_provider.runtime.executor_hosts import ExecutorHosts
+from airflow_stream_provider.runtime.jvm_topic import TopicDenied
 from airflow_stream_provider.runtime.lease_watchdog import HALT_CODE, LeaseWatchdog, end_with_jvm
 from airflow_stream_provider.runtime.ownership import Ownership
 
@@ -90,6 +91,7 @@ class DriverProcess:
         """Check that this stream may use the checkpoint. One that has no owner yet is watched for some seconds.
 
         :raises CheckpointError: its location cannot be used, another stream owns it, or an unmanaged job writes it.
+        :raises TopicDenied: Kafka does not let the driver's user read and write the claims.
         """
         check_kept(location)
         checkpoints.check_location(location)
@@ -165,10 +167,15 @@ class _Hook:
 
 
 def _patiently(ask: Callable[[], T]) -> T:
-    """Ask the control store, again and again while it is out of reach: the agent knows how long a driver may wait."""
+    """Ask the control store, again and again while it is out of reach: the agent knows how long a driver may wait.
+
+    :raises TopicDenied: the driver's user may not ask it.
+    """
     while True:
         try:
             return ask()
+        except TopicDenied:
+            raise
         except ControlUnavailable as error:
             log.warning("%s Trying again.", error)
             time.sleep(RETRY_SECONDS)

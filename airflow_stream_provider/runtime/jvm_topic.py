@@ -6,7 +6,7 @@ The driver's JVM has it on its class path, also before there is a session, where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -58,17 +58,23 @@ _CONSUMER = {
     "key.deserializer": f"{_BYTES}Deserializer",
     "value.deserializer": f"{_BYTES}Deserializer",
 }
+_OPERATIONS = ("READ", "WRITE", "DESCRIBE")
+_MAY_NOT = "the driver's user may not use it: "
+_REFUSED = "Kafka refuses the driver's credentials: "
 _RIGHTS = "Grant READ, WRITE and DESCRIBE on the topic to the user that the driver's settings name."
 _CREDENTIALS = "Correct the user or the certificates in the driver's own settings for Kafka."
 _REPLICAS = "Start its brokers again. Nothing is lost: drivers wait for it."
 _TOO_FEW = "fewer of its replicas are in sync than its min.insync.replicas asks for: "
 _GONE = "it does not exist, or the broker that was asked does not know of it yet: "
 # What a person is told of some of Kafka's errors: what they mean, and what to do.
+_DENIED = {
+    "TopicAuthorizationException": (_MAY_NOT, _RIGHTS),
+    "ClusterAuthorizationException": (_MAY_NOT, _RIGHTS),
+    "SaslAuthenticationException": (_REFUSED, _CREDENTIALS),
+    "SslAuthenticationException": (_REFUSED, _CREDENTIALS),
+}
 _MEANING = {
-    "TopicAuthorizationException": ("the driver's user may not use it: ", _RIGHTS),
-    "ClusterAuthorizationException": ("the driver's user may not use it: ", _RIGHTS),
-    "SaslAuthenticationException": ("Kafka refuses the driver's credentials: ", _CREDENTIALS),
-    "SslAuthenticationException": ("Kafka refuses the driver's credentials: ", _CREDENTIALS),
+    **_DENIED,
     "NotEnoughReplicasException": (_TOO_FEW, _REPLICAS),
     "NotEnoughReplicasAfterAppendException": (_TOO_FEW, _REPLICAS),
     "UnknownTopicOrPartitionException": (_GONE, "If it stays so, the control log was deleted. See docs/operations.md."),
@@ -76,23 +82,29 @@ _MEANING = {
 _ADMIN = {"request.timeout.ms": str(REQUEST_MS), "default.api.timeout.ms": str(REQUEST_MS)}
 
 
+class TopicDenied(ControlUnavailable):
+    """Kafka refuses the driver's credentials, or its user lacks a right: only a person can change that."""
+
+
 class JvmTopic:
     """A control topic; implements `Topic`. Not thread-safe.
 
     :param topic: its name.
-    :param settings: of Kafka's Java clients: `bootstrap.servers` and, where it is needed, security.
+    :param settings: of Kafka's Java clients, as `java.util.Properties`: `bootstrap.servers` and, where it is needed,
+        security. They stay in the JVM: py4j logs what passes through it, where a script asks for that.
     :raises SpecError: the JVM has no Kafka client, or refuses the settings.
+    :raises TopicDenied: Kafka refuses the credentials, or the user may not read and write the topic.
     :raises ControlUnavailable: Kafka does not answer, or has no such topic.
     """
 
-    def __init__(self, topic: str, settings: Mapping[str, str]) -> None:
-        self.name = f"the topic {topic} of {settings.get('bootstrap.servers', '')}"
+    def __init__(self, topic: str, settings: Any) -> None:
+        self.name = f"the topic {topic} of {settings.getProperty('bootstrap.servers')}"
         self._topic = topic
-        self._settings = dict(settings)
+        self._settings = settings
         self._jvm = gateway().jvm
         self._kafka = self._jvm.org.apache.kafka
         # First, so that nothing is left of a topic that cannot be opened.
-        self._id = self._describe()
+        self._id = self._describe(check_rights=True)
         self._producer = self._client(lambda: self._kafka.clients.producer.KafkaProducer, _PRODUCER)
         self._consumer = self._client(lambda: self._kafka.clients.consumer.KafkaConsumer, _CONSUMER)
         self._partition = self._kafka.common.TopicPartition(topic, 0)
@@ -147,7 +159,8 @@ class JvmTopic:
     def _client(self, find: Callable[[], Any], ours: Mapping[str, str]) -> Any:
         # The thread's own loader has the jars that came with the submission; Kafka's clients look there for classes.
         properties = self._jvm.java.util.Properties()
-        for name, value in {**self._settings, **ours}.items():
+        properties.putAll(self._settings)
+        for name, value in ours.items():
             properties.setProperty(name, value)
         try:
             return find()(properties)
@@ -163,19 +176,33 @@ class JvmTopic:
                 next_step="Correct the file that the driver's settings come from. The driver's log has the reason.",
             ) from error
 
-    def _describe(self) -> str:
+    def _describe(self, check_rights: bool = False) -> str:
         """Return the topic's id."""
         admin = self._client(lambda: self._kafka.clients.admin.AdminClient.create, _ADMIN)
         try:
             seconds = self._jvm.java.util.concurrent.TimeUnit.MILLISECONDS
-            found = admin.describeTopics(self._jvm.java.util.List.of(self._topic)).allTopicNames()
-            topic_id = found.get(REQUEST_MS, seconds).get(self._topic).topicId()
+            options = self._kafka.clients.admin.DescribeTopicsOptions().includeAuthorizedOperations(check_rights)
+            asked = admin.describeTopics(self._jvm.java.util.List.of(self._topic), options)
+            found = asked.allTopicNames().get(REQUEST_MS, seconds).get(self._topic)
+            topic_id, allowed = found.topicId(), found.authorizedOperations()
         except Py4JJavaError as error:
             raise self._unavailable(error) from error
         finally:
             admin.close(self._jvm.java.time.Duration.ZERO)
+        if allowed is not None:  # a broker that does not say it refuses the first write
+            self._check_rights({str(each.name()) for each in allowed.toArray()})
         halves = (topic_id.getMostSignificantBits(), topic_id.getLeastSignificantBits())
         return "".join(f"{int(half) % 2**64:016x}" for half in halves)
+
+    def _check_rights(self, allowed: Set[str]) -> None:
+        """Check them before the first write: a driver that may only read would wait for ever, and could not say why."""
+        lacking = [name for name in _OPERATIONS if name not in allowed]
+        if lacking:
+            raise TopicDenied(
+                f"The control log in {self.name} cannot be used: {_MAY_NOT}it lacks {' and '.join(lacking)}.",
+                next_step=_RIGHTS,
+                topic=self._topic,
+            )
 
     def _messages(self, polled: Any, size: int) -> tuple[tuple[Message, ...], bool]:
         """Return messages of about this size, and whether they are all.
@@ -207,7 +234,8 @@ class JvmTopic:
         found, next_step = _MEANING.get(
             kind, ("", "Check its brokers, and this driver's network. Nothing is lost: drivers wait for it.")
         )
-        return ControlUnavailable(
+        error_class = TopicDenied if kind in _DENIED else ControlUnavailable
+        return error_class(
             f"The control log in {self.name} cannot be used now: {found}{kind}.", next_step=next_step, topic=self._topic
         )
 

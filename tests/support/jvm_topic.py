@@ -19,6 +19,7 @@ from airflow_stream_provider.control.topic_owners import TopicOwners
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.runtime.driver_control import client_settings
 from airflow_stream_provider.runtime.jvm_topic import JvmTopic
 from tests.support.story import OLD
 
@@ -28,10 +29,13 @@ OPEN_SECONDS = 60.0
 def main(servers: str, topic: str, *settings: str) -> None:
     """Open the log, and carry out the orders."""
     SparkContext._ensure_initialized()
+    properties = client_settings(servers)
+    for name, value in (each.split("=", 1) for each in settings):
+        properties.setProperty(name, value)
     until = time.monotonic() + OPEN_SECONDS
     while True:
         try:
-            found = JvmTopic(topic, {"bootstrap.servers": servers, **dict(each.split("=", 1) for each in settings)})
+            found = JvmTopic(topic, properties)
             break
         except StreamError as error:
             # On a busy machine the first answer takes a cold JVM longer than it waits.

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from airflow_stream_provider.kafka.control_root import TopicRoot
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StreamError
 from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.runtime.driver_control import PROPERTIES
+from airflow_stream_provider.runtime.driver_control import PROPERTIES, client_settings, open_owners
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from devstack.jars import fetch, spark_connector
 from devstack.kafka_cluster import KafkaCluster
@@ -88,7 +90,35 @@ def test_a_file_of_settings_that_is_missing_is_named(
     monkeypatch.setenv(PROPERTIES, str(tmp_path / "nowhere.properties"))
     driver = stream.deploy("orders-1", APP, str(orders.root))
     assert driver.exit_code() != 0
-    assert "nowhere.properties, which cannot be read on the driver's machine: FileNotFoundError." in driver.log()
+    assert "nowhere.properties, which cannot be read on the driver's machine: NoSuchFileException." in driver.log()
+
+
+@pytest.mark.parametrize("content", [b"sasl.jaas.config=\xff\n", b"sasl.jaas.config=\\u00zz\n", None])
+def test_a_file_of_settings_that_is_none_is_named(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    own = tmp_path / "control.properties"
+    if content is None:
+        own.mkdir()
+    else:
+        own.write_bytes(content)
+    monkeypatch.setenv(PROPERTIES, str(own))
+    with pytest.raises(SpecError, match=r"control.properties, which cannot be read on the driver's machine: \w+\."):
+        client_settings("127.0.0.1:1")
+
+
+def test_what_the_file_says_is_not_in_the_log_of_a_script_that_logs_all_calls(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = tmp_path / "control.properties"
+    own.write_text('sasl.jaas.config=a.Module required password="hunter2 — ü";\n', "utf-8")
+    monkeypatch.setenv(PROPERTIES, str(own))
+    caplog.set_level(logging.DEBUG, "py4j")
+    with contextlib.suppress(StreamError):
+        open_owners("kafka://kafka_test/streams", "127.0.0.1:1").owner("hdfs://nn/a")
+    assert own.name in caplog.text
+    assert "hunter2" not in caplog.text
+    assert client_settings("").getProperty("sasl.jaas.config") == 'a.Module required password="hunter2 — ü";'
 
 
 def _counter(stream: HandRunStream, incarnation: str) -> int:

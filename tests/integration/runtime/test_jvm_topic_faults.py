@@ -107,14 +107,25 @@ def test_what_a_driver_may_not_do_is_said(
     denied = secure(USERS["reader"]).says()
     assert "the driver's user may not use it: TopicAuthorizationException. Grant READ, WRITE and DESCRIBE" in denied
     assert USERS["reader"] not in wrong + denied
-    resource = ResourcePattern(ResourceType.TOPIC, control_topic)
-    client._admin.create_acls([ACL("User:reader", "*", ACLOperation.READ, ACLPermissionType.ALLOW, resource)])
-    started: list[Driver] = []
 
-    def opened() -> bool:
-        started.append(secure(USERS["reader"]))
-        return started[-1].says() == "open"
+    def grant(operation: ACLOperation) -> None:
+        resource = ResourcePattern(ResourceType.TOPIC, control_topic)
+        client._admin.create_acls([ACL("User:reader", "*", operation, ACLPermissionType.ALLOW, resource)])
 
-    brokers.wait(opened)  # until all brokers know of it
-    assert started[-1].says("read") == "0 None"
-    assert "may not use it: TopicAuthorizationException" in started[-1].says("beat 1")
+    def wait_for(sentence: str) -> Driver:
+        """Start drivers until all brokers know of a right."""
+        started: list[Driver] = []
+
+        def said() -> bool:
+            started.append(secure(USERS["reader"]))
+            return sentence in started[-1].says()
+
+        brokers.wait(said)
+        return started[-1]
+
+    grant(ACLOperation.READ)  # it brings DESCRIBE
+    wait_for("the driver's user may not use it: it lacks WRITE. Grant READ, WRITE and DESCRIBE")
+    grant(ACLOperation.WRITE)
+    there = wait_for("open")
+    assert there.says("read") == "0 None"
+    assert there.says("beat 1") == "beaten"

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.runtime import driver_process, jvm
 from airflow_stream_provider.runtime.driver_process import DriverProcess
+from airflow_stream_provider.runtime.jvm_topic import TopicDenied
 
 
 class Ended(BaseException):
@@ -55,3 +58,21 @@ def test_a_driver_halts_though_its_jvm_cannot_be_reached(process: Any, monkeypat
     with pytest.raises(Ended) as ended:
         process.halt()
     assert ended.value.args == (50,)
+
+
+def test_claims_that_are_out_of_reach_are_waited_for_and_those_that_the_user_may_not_read_are_not(
+    process: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_process, "RETRY_SECONDS", 0.0)
+    answers: list[StreamError] = [TopicDenied("no right"), ControlUnavailable("away"), ControlUnavailable("away")]
+
+    def check(location: str) -> bool:
+        if answers:
+            raise answers.pop()
+        return True
+
+    process._ownership = SimpleNamespace(check=check)
+    with pytest.raises(TopicDenied, match="no right"):
+        process.check_checkpoint(str(tmp_path / "checkpoint"))
+    process.check_checkpoint(str(tmp_path / "checkpoint"))
+    assert answers == []
