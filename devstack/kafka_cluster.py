@@ -215,7 +215,8 @@ class KafkaCluster:
         }
 
 
-USERS = {"admin": "admin-hunter2", "reader": "reader-hunter2"}
+# The last two are those of docs/control.md.
+USERS = {name: f"{name}-hunter2" for name in ("admin", "reader", "airflow", "streams")}
 
 
 def _security(certificates: Certificates) -> dict[str, object]:

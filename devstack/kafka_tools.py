@@ -11,6 +11,7 @@ from devstack.jars import KAFKA_VERSION, LOG4J_VERSION, JarSet, fetch, kafka_bro
 from devstack.processes import java
 
 MAINS = {
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
     "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-reassign-partitions.sh": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
