@@ -22,6 +22,10 @@ class TopicCopy:
         """See `Store.next_number`. What was read has no hole."""
         return None if self._log.record(seq + 1) is None else seq + 1
 
+    def origin(self) -> str:
+        """Return nothing: nobody asks for it here."""
+        return ""
+
     def heartbeat(self, incarnation: str) -> bytes | None:
         """See `Store.heartbeat`."""
         return self._log.heartbeat(incarnation)

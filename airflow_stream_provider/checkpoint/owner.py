@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_stream_provider.checkpoint.files import Place
@@ -28,10 +28,13 @@ class Owner:
 
     :param stream: name of the stream.
     :param control: control URL of the stream.
+    :param log: the first record's nonce in its control log (`Store.origin`), as one URL may lead to another log: a
+        connection to another Kafka, a mount to another disk. Empty: not known, as in files of earlier versions.
     """
 
     stream: str
     control: str
+    log: str = field(default="", compare=False)
 
 
 def owner_file(location: Location) -> Place:
@@ -48,7 +51,7 @@ def owner(location: Location) -> Owner | None:
     path = owner_file(location)
     try:
         value = json.loads(files_of(path).read(path))
-        return Owner(stream=str(value["stream"]), control=str(value["control"]))
+        return Owner(stream=str(value["stream"]), control=str(value["control"]), log=str(value.get("log", "")))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -61,12 +64,16 @@ def owner(location: Location) -> Owner | None:
         ) from error
 
 
-def check_owner(location: Location, stream: str, control: str) -> bool:
+def check_owner(location: Location, stream: str, control: str, log: str = "") -> bool:
     """Return True if the stream owns the checkpoint, False if it has no owner.
 
-    :raises CheckpointError: it belongs to another stream, or to a stream of the same name under another control URL.
+    :param log: see `Owner`; default: not known, so that the URL alone counts.
+    :raises CheckpointError: it belongs to another stream, to a stream of the same name under another control URL, or to
+        that of another control log under this URL.
     """
     found = owner(location)
+    if found == Owner(stream, control) and log and found.log and log != found.log:
+        raise _other_log(location, found)
     if found is not None and found != Owner(stream, control):
         file = owner_file(location)
         if found.stream == stream:
@@ -86,19 +93,33 @@ def check_owner(location: Location, stream: str, control: str) -> bool:
     return found is not None
 
 
-def claim(location: Location, stream: str, control: str) -> None:
+def _other_log(location: Location, found: Owner) -> CheckpointError:
+    # As above: what runs under the other log is seen by nobody here.
+    return CheckpointError(
+        f"The checkpoint {locate(location)} belongs to the stream {found.stream} of {found.control}, but of another "
+        "control log than that URL leads to now: its connection or its mount leads elsewhere than before, or the log "
+        "was begun anew.",
+        next_step="Let the URL lead to the control log from before. If there is none any more, see that no driver of "
+        f"the stream is left on any cluster, then remove {owner_file(location)}: see docs/control.md.",
+        location=str(location),
+        owner=found.stream,
+    )
+
+
+def claim(location: Location, stream: str, control: str, log: str = "") -> None:
     """Make the stream the owner of the checkpoint, permanently. Claiming it again has no effect.
 
     If two streams claim it at the same time, one of them succeeds: in a local or mounted folder only.
 
     :param control: control URL. Another spelling of the same URL counts as another owner.
+    :param log: see `Owner`; default: not known.
     :raises CheckpointError: it belongs to another stream, or its parent folder is not writable.
     """
-    if check_owner(location, stream, control):
+    if check_owner(location, stream, control, log):
         return
     path = owner_file(location)
     try:
-        text = json.dumps(asdict(Owner(stream, control))) + "\n"
+        text = json.dumps({"stream": stream, "control": control, **({"log": log} if log else {})}) + "\n"
         if isinstance(path, Path):
             path.parent.mkdir(parents=True, exist_ok=True)
             created = _create(path, text)
@@ -107,7 +128,7 @@ def claim(location: Location, stream: str, control: str) -> None:
                 path.files.write(path, text.encode())
             created = False  # it may be another's that came between
         if not created:
-            check_owner(location, stream, control)
+            check_owner(location, stream, control, log)
     except OSError as error:
         raise CheckpointError(
             f"The owner file {path} cannot be written: {error.strerror or error}.",

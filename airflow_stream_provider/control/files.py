@@ -21,7 +21,7 @@ from airflow_stream_provider.control.root import check_root
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged, SeqTaken
 from airflow_stream_provider.lifecycle.heartbeat import HEARTBEAT_LIMIT
 from airflow_stream_provider.lifecycle.ids import INCARNATION, check_id
-from airflow_stream_provider.lifecycle.record import MAX_BYTES
+from airflow_stream_provider.lifecycle.record import MAX_BYTES, Kind, Record
 
 TOPIC_IDS = "topics.json"
 SAVED_STATE = "state.jsonl"
@@ -121,6 +121,11 @@ class FilesStore:
             last = self._path(seq).name
             later = [name for name in os.listdir(self._log) if name > last and _RECORD.fullmatch(name)]
             return int(min(later).partition(".")[0]) if later else None
+
+    def origin(self) -> str:
+        """Return the nonce of the first record; see `Store.origin`."""
+        first = Record.read(self.read(1) or b"", 1)
+        return "" if first.kind == Kind.UNREADABLE else first.nonce
 
     def put_heartbeat(self, incarnation: str, data: bytes) -> None:
         """Replace an incarnation's heartbeat; see `Store.put_heartbeat`."""

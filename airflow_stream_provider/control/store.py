@@ -37,6 +37,12 @@ class Store(Protocol):
         It lists all names: one call for each opening of a log.
         """
 
+    def origin(self) -> str:
+        """Return the nonce of the first record, which tells this log from any other one under its control URL.
+
+        Empty: there is no record, or the first one cannot be read.
+        """
+
     def put_heartbeat(self, incarnation: str, data: bytes) -> None:
         """Replace an incarnation's heartbeat atomically: no reader sees a part of it."""
 

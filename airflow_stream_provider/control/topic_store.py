@@ -84,6 +84,12 @@ class TopicStore:
             self._reader.read_to_end()
             return seq + 1 if seq < self._reader.index.read_to.seq else None
 
+    def origin(self) -> str:
+        """Return the nonce of the first record; see `Store.origin`."""
+        with self._lock:
+            self._reader.read_to_end()
+            return self._reader.index.read_to.first
+
     def catch_up(self) -> None:
         """Read all that was written until now, from a broker that leads: write, and read up to that."""
         with self._lock:

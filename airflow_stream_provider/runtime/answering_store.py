@@ -45,6 +45,11 @@ class AnsweringStore:
         found: int | None = self._do(lambda: self._store.next_number(seq))
         return found
 
+    def origin(self) -> str:
+        """See `Store.origin`."""
+        found: str = self._do(lambda: self._store.origin())
+        return found
+
     def put_heartbeat(self, incarnation: str, data: bytes) -> None:
         """See `Store.put_heartbeat`."""
         self._do(lambda: self._store.put_heartbeat(incarnation, data))

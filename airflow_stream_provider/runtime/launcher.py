@@ -139,7 +139,8 @@ def _run(
     # Six tries fit into a lease, and three into the half of it after which a holder pauses.
     log.store = AnsweringStore(log.store, policy.lease_seconds / 6)
     name = f"{options.stream} {release.version} [{options.deployment}]"
-    ownership = Ownership(options.stream, options.control, open_owners(options.control, options.brokers))
+    owners = open_owners(options.control, options.brokers)
+    ownership = Ownership(options.stream, options.control, owners, log.store.origin())
     process = DriverProcess(ownership, name, policy.lease_seconds)
     reach(hadoop_storage.storage())
     gate = Gate()

@@ -16,12 +16,14 @@ class Ownership:
 
     :param control: control URL of the stream.
     :param owners: the claims of that control store.
+    :param log: what tells the stream's control log from any other under that URL (`Store.origin`); default: not known.
     """
 
-    def __init__(self, stream: str, control: str, owners: Owners) -> None:
+    def __init__(self, stream: str, control: str, owners: Owners, log: str = "") -> None:
         self._stream = stream
         self._control = control
         self._owners = owners
+        self._log = log
 
     def check(self, location: str) -> bool:
         """Return True if the stream owns the checkpoint, False if it has no owner.
@@ -30,7 +32,7 @@ class Ownership:
         :raises ControlUnavailable: the control store does not answer.
         """
         claimed = self._claimed(location)
-        marked = checkpoints.check_owner(location, self._stream, self._control)
+        marked = checkpoints.check_owner(location, self._stream, self._control, self._log)
         return claimed or marked
 
     def claim(self, location: str) -> None:
@@ -41,7 +43,7 @@ class Ownership:
         """
         if isinstance(checkpoints.locate(location), RemotePath):
             # First what other control stores have said: a claim in this one would stay.
-            checkpoints.check_owner(location, self._stream, self._control)
+            checkpoints.check_owner(location, self._stream, self._control, self._log)
             place = checkpoints.normal_form(location)
             self._refuse_other(place, self._owners.claim(place, self._stream))
         self.mark(location)
@@ -51,7 +53,7 @@ class Ownership:
 
         :raises CheckpointError: it names another owner, or it cannot be read or written.
         """
-        checkpoints.claim(location, self._stream, self._control)
+        checkpoints.claim(location, self._stream, self._control, self._log)
 
     def _claimed(self, location: str) -> bool:
         if not isinstance(checkpoints.locate(location), RemotePath):

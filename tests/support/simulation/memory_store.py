@@ -12,6 +12,9 @@ class LogStore:
 
     folder = Path("/nowhere")
 
+    def origin(self) -> str:
+        raise NotImplementedError
+
     def put_topic_ids(self, data: bytes) -> None:
         raise NotImplementedError
 

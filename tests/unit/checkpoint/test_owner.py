@@ -42,6 +42,28 @@ def test_a_checkpoint_has_one_owner(tmp_path: Path, stream: str, control: str) -
     assert owner(tmp_path / "cp") == Owner("orders", CONTROL)
 
 
+def test_one_url_may_lead_to_another_control_log(tmp_path: Path) -> None:
+    """A connection that names another Kafka, a mount of another disk: the drivers of the log before may run on."""
+    claim(tmp_path / "cp", "orders", CONTROL, "a" * 32)
+    found = owner(tmp_path / "cp")
+    assert found is not None
+    assert found.log == "a" * 32
+    for ask in (check_owner, claim):
+        assert ask(tmp_path / "cp", "orders", CONTROL, "a" * 32) in (True, None)
+        assert ask(tmp_path / "cp", "orders", CONTROL) in (True, None), "who only reads does not know its log"
+        with pytest.raises(CheckpointError, match="of another control log than that URL leads to now") as refusal:
+            ask(tmp_path / "cp", "orders", CONTROL, "b" * 32)
+        assert f"remove {tmp_path}/cp.owner" in refusal.value.next_step
+        with pytest.raises(CheckpointError, match="belongs to the stream orders of file:///data/streams, not to"):
+            ask(tmp_path / "cp", "other", CONTROL, "b" * 32)
+
+
+def test_an_owner_file_of_before_names_no_log(tmp_path: Path) -> None:
+    claim(tmp_path / "cp", "orders", CONTROL)
+    assert (tmp_path / "cp.owner").read_text() == f'{{"stream": "orders", "control": "{CONTROL}"}}\n'
+    assert check_owner(tmp_path / "cp", "orders", CONTROL, "a" * 32)
+
+
 def test_of_many_concurrent_claims_one_succeeds(tmp_path: Path) -> None:
     for round in range(20):
         location = tmp_path / str(round)

@@ -46,6 +46,19 @@ def test_a_number_is_created_once(store: FilesStore) -> None:
     assert left_over(store) == []
 
 
+def test_the_first_record_tells_a_log_from_any_other(store: FilesStore) -> None:
+    assert store.origin() == ""
+    log, release = ControlLog(store, "orders"), {"version": "1", "hash": "a" * 64}
+    for seq in range(2):
+        log.append(make_record("declared", "a test", deployment=f"orders-{seq}", release=release), seq)
+    assert store.origin() == log.records()[0].nonce
+    (store.folder / "log" / "00000000000000000001.json").write_bytes(b"damaged")
+    assert store.origin() == "", "a damaged one does not make it another log"
+    store.folder.rename(store.folder.with_name("unmounted"))
+    with pytest.raises(ControlUnavailable):
+        store.origin()
+
+
 def test_the_next_number_is_that_of_a_record(store: FilesStore) -> None:
     assert store.next_number(0) is None
     for seq in (1, 2, 11):

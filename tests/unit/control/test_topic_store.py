@@ -31,6 +31,19 @@ def writer(log: SimulatedLog) -> ControlLog:
     return found
 
 
+def test_the_first_record_tells_a_log_from_any_other(log: SimulatedLog, writer: ControlLog) -> None:
+    first = writer.records()[0].nonce
+    for _ in range(100):
+        log.append(b"look", b"-", {})
+    driver = TopicStore(SimulatedTopic(log), "orders")
+    assert driver.origin() == first
+    driver.put_heartbeat(OLD, b"{}")
+    later = SimulatedTopic(log)
+    assert TopicStore(later, "orders").origin() == first
+    assert later.read_messages < 50, "the topic is not read whole for it"
+    assert TopicStore(SimulatedTopic(SimulatedLog()), "orders").origin() == ""
+
+
 def test_a_heartbeat_renews_no_lease_behind_a_record_that_was_not_read(log: SimulatedLog, writer: ControlLog) -> None:
     driver = opened(SimulatedTopic(log))
     for number in range(3):

@@ -333,6 +333,9 @@ def test_a_control_folder(tmp_path: Path) -> None:
 def test_the_owner_of_a_checkpoint(tmp_path: Path) -> None:
     claim(tmp_path / "out", "orders", "file:///data/streams")
     assert (tmp_path / "out.owner").read_bytes() == text("checkpoint.owner"), WHAT_TO_DO
+    claim(tmp_path / "new", "orders", "file:///data/streams", "0a" * 16)
+    expected = {**json.loads(text("checkpoint.owner")), "log": "0a" * 16}
+    assert json.loads((tmp_path / "new.owner").read_bytes()) == expected, WHAT_TO_DO
 
 
 def messages(log: SimulatedLog) -> Iterator[dict[str, Any]]:

@@ -44,6 +44,7 @@ def test_it_answers_as_the_store_does(tmp_path: Path) -> None:
     assert (store.next_number(0), store.next_number(1)) == (1, None)
     assert (store.heartbeats(), store.saved_state()) == ([OLD], b"a state")
     assert store.topic_ids() == b"ids"
+    assert store.origin() == below.origin() == "", "the first record is none"
     with pytest.raises(SeqTaken):
         store.create(1, b"other")
 

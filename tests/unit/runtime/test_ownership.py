@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -13,9 +14,11 @@ from airflow_stream_provider.checkpoint.files import RemotePath
 from airflow_stream_provider.checkpoint.location import Storage, reach
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.control.owners import FileOwners
+from airflow_stream_provider.control.topic_owners import TopicOwners
 from airflow_stream_provider.lifecycle.errors import CheckpointError, ControlUnavailable
 from airflow_stream_provider.runtime.driver_control import open_owners
 from airflow_stream_provider.runtime.ownership import Ownership
+from tests.support.simulated_topic import SimulatedLog, SimulatedTopic
 
 PLACE = "s3a://bucket/cp"
 
@@ -78,6 +81,22 @@ def test_the_marker_tells_of_another_control_store(stored: dict[str, bytes], con
         with pytest.raises(CheckpointError, match=f"belongs to the stream orders of {other}"):
             ask(PLACE)
     assert open_owners(control).owner(PLACE) is None, "nothing is claimed that cannot be used"
+
+
+@pytest.mark.parametrize("remote", [True, False], ids=["on S3", "mounted"])
+def test_one_url_that_leads_to_another_kafka_is_another_control_store(
+    stored: dict[str, bytes], tmp_path: Path, remote: bool
+) -> None:
+    """The Airflow connection names another Kafka now: its topics know nothing of the driver that writes."""
+    location, url = PLACE if remote else str(tmp_path / "cp"), "kafka://kafka_control/streams"
+    before, now = (TopicOwners(partial(SimulatedTopic, log)) for log in (SimulatedLog(), SimulatedLog()))
+    Ownership("orders", url, before, "a" * 32).claim(location)
+    new = Ownership("orders", url, now, "b" * 32)
+    for ask in (new.check, new.claim):
+        with pytest.raises(CheckpointError, match="of another control log"):
+            ask(location)
+    assert now.owner(PLACE) is None, "nothing is claimed that cannot be used"
+    assert Ownership("orders", url, before, "a" * 32).check(location)
 
 
 @pytest.mark.parametrize("remote", [True, False], ids=["on S3", "mounted"])
