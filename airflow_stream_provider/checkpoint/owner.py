@@ -187,6 +187,8 @@ def _create(path: Path, text: str) -> bool:
     """Create a file atomically, so that no reader sees a part of it. Return False if it exists."""
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         try:
+            # A temporary file is for its user alone; Airflow's, and that of the next driver, may be another one.
+            os.fchmod(file.fileno(), 0o644)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

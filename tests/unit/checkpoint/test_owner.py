@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import stat
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,12 @@ def test_the_first_claim_stays(tmp_path: Path) -> None:
         assert check_owner(location, "orders", CONTROL)
     assert owner(location) == Owner("orders", CONTROL)
     assert [path.name for path in (tmp_path / "not" / "yet").iterdir()] == ["there.owner"]
+
+
+def test_others_than_the_drivers_user_can_read_whose_it_is(tmp_path: Path) -> None:
+    """Airflow may run as another user, and tells no lag of a checkpoint whose owner it cannot read."""
+    claim(tmp_path / "cp", "orders", CONTROL)
+    assert stat.filemode((tmp_path / "cp.owner").stat().st_mode) == "-rw-r--r--"
 
 
 @pytest.mark.parametrize(("stream", "control"), [("other", CONTROL), ("orders", "file:///elsewhere")])
