@@ -64,6 +64,14 @@ def test_only_file_urls_with_an_absolute_path_are_accepted(url: str) -> None:
         local_folder(url)
 
 
+@pytest.mark.parametrize("name", ["team#1", "team#", "team?1", "team%00"])
+def test_two_folders_are_never_one(name: str) -> None:
+    """What is behind ? and # is no part of a URL's path: the streams of team#1 and team#2 would have one log."""
+    with pytest.raises(SpecError, match="a character that ends the path of a URL"):
+        local_folder(f"file:///data/{name}")
+    assert local_folder("file:///data/team%231") == Path("/data/team#1")
+
+
 def test_a_file_url_is_unquoted() -> None:
     assert local_folder("file:///data/my%20streams") == Path("/data/my streams")
     assert local_folder("file://localhost/data") == Path("/data")
