@@ -57,6 +57,8 @@ class DriverProcess:
         # The locations that this driver has claimed.
         self.claimed: frozenset[str] = frozenset()
         self._claiming = threading.Lock()  # queries start side by side
+        # What the control store has said while it is asked whose a checkpoint is; empty while it answers.
+        self._waits = ""
         self._over = threading.Event()
         self._hook = _Hook(self._over)
         SparkContext._ensure_initialized()  # starts the JVM; the SparkContext is created by the script
@@ -74,14 +76,17 @@ class DriverProcess:
 
     @property
     def facts(self) -> Heartbeat:
-        """Identity for the heartbeat; the application's id and UI are empty until the script has a SparkContext."""
+        """Identity for the heartbeat; the application's id and UI are empty until the script has a SparkContext.
+
+        `message` says why it waits for the control store, as for rights that its user lacks there.
+        """
         context = SparkContext._active_spark_context
         # While the script creates its context, it is visible here before it is complete.
         if context is not None and hasattr(context, "_jsc"):
             if not self._facts.application_id:
                 self._facts = replace(self._facts, application_id=context.applicationId, ui_url=context.uiWebUrl or "")
             self._hosts.follow()
-        return replace(self._facts, executor_hosts=self._hosts.known)
+        return replace(self._facts, executor_hosts=self._hosts.known, message=self._waits)
 
     def postpone(self, sent: float) -> None:
         """Postpone the lease watchdog; see `LeaseWatchdog.postpone`."""
@@ -95,7 +100,7 @@ class DriverProcess:
         """
         check_kept(location)
         checkpoints.check_location(location)
-        if not _patiently(lambda: self._ownership.check(location)):
+        if not self._patiently(lambda: self._ownership.check(location)):
             checkpoints.refuse_if_being_written(location)
             self._unowned[location] = checkpoints.boundary(location)
 
@@ -108,9 +113,9 @@ class DriverProcess:
         :raises CheckpointError: another stream owns it, an unmanaged job writes it, or it ends with this driver.
         """
         check_kept(location)
-        if not _patiently(lambda: self._ownership.check(location)):
+        if not self._patiently(lambda: self._ownership.check(location)):
             checkpoints.refuse_if_being_written(location, CLAIM_SECONDS, since=self._unowned.get(location))
-        _patiently(lambda: self._ownership.claim(location))
+        self._patiently(lambda: self._ownership.claim(location))
         with self._claiming:
             self.claimed |= {location}
 
@@ -146,6 +151,24 @@ class DriverProcess:
         finally:
             os._exit(HALT_CODE)  # also when the JVM can no longer be reached
 
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Ask the control store again and again while it is out of reach: the agent knows how long it may wait.
+
+        :raises TopicDenied: the driver's user may not ask it.
+        """
+        try:
+            while True:
+                try:
+                    return ask()
+                except TopicDenied:
+                    raise
+                except ControlUnavailable as error:
+                    log.warning("%s Trying again.", error)
+                    self._waits = str(error)
+                    time.sleep(RETRY_SECONDS)
+        finally:
+            self._waits = ""
+
 
 class _Hook:
     """A Java Runnable: calls back on shutdown, and waits until the driver has released the stream."""
@@ -164,21 +187,6 @@ class _Hook:
 
     class Java:
         implements = ["java.lang.Runnable"]  # noqa: RUF012 - py4j's convention
-
-
-def _patiently(ask: Callable[[], T]) -> T:
-    """Ask the control store, again and again while it is out of reach: the agent knows how long a driver may wait.
-
-    :raises TopicDenied: the driver's user may not ask it.
-    """
-    while True:
-        try:
-            return ask()
-        except TopicDenied:
-            raise
-        except ControlUnavailable as error:
-            log.warning("%s Trying again.", error)
-            time.sleep(RETRY_SECONDS)
 
 
 def _submission() -> str:

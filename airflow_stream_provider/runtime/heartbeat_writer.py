@@ -64,12 +64,13 @@ class HeartbeatWriter:
         elif self._clock.monotonic() - self._asked >= PROGRESS_SECONDS:
             self._asked = self._clock.monotonic()
             self._ask()
+        process = self._process.facts
         return replace(
-            self._process.facts,
+            process,
             counter=self._counter,
             at=self._clock.time(),
             phase=self.phase.value,
-            message=self.message or self._queries.trouble or self._unknown,
+            message=self.message or self._queries.trouble or process.message or self._unknown,
             seq=state.seq,
             epoch=state.epoch,
             queries=self._progress,

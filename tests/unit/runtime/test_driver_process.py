@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.runtime import driver_process, jvm
 from airflow_stream_provider.runtime.driver_process import DriverProcess
 from airflow_stream_provider.runtime.jvm_topic import TopicDenied
@@ -51,6 +52,32 @@ def test_a_driver_exits_though_spark_does_not_stop(hangs: bool, process: Any, mo
         process.exit()
     assert ended.value.args == (0,)
     go_on.set()
+
+
+class DeniedAtFirst:
+    """Claims in a topic that the driver's user may read and not write, until a person has granted it that."""
+
+    def __init__(self, process: Any) -> None:
+        self.process = process
+        self.said: list[str] = []
+
+    def check(self, location: str) -> bool:
+        return True
+
+    def claim(self, location: str) -> None:
+        self.said.append(self.process.facts.message)
+        if len(self.said) < 3:
+            raise ControlUnavailable("The driver's user may not use it.", next_step="Grant WRITE on the topic.")
+
+
+def test_a_driver_says_why_it_waits_for_the_control_store(process: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits as long as it takes, and may hold the stream by then."""
+    monkeypatch.setattr(driver_process, "RETRY_SECONDS", 0.0)
+    process._facts, process._hosts = Heartbeat(), SimpleNamespace(known=None, follow=lambda: None)
+    process._ownership, process._unowned, process._waits = DeniedAtFirst(process), {}, ""
+    process.claim("/checkpoints/orders")
+    assert process._ownership.said == ["", *["The driver's user may not use it. Grant WRITE on the topic."] * 2]
+    assert process.facts.message == ""
 
 
 def test_a_driver_halts_though_its_jvm_cannot_be_reached(process: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_stream_provider.lifecycle.heartbeat import Commit, DriverPhase, QueryProgress
+from airflow_stream_provider.lifecycle.heartbeat import Commit, DriverPhase, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
 from airflow_stream_provider.runtime.offsets_group import OffsetsGroup
@@ -41,6 +41,15 @@ def test_a_heartbeat_says_what_the_agent_has_set() -> None:
         140.0,
         "warming up a",
     )
+
+
+def test_a_heartbeat_says_what_the_driver_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a right that its user lacks: whoever waits for the driver reads nothing else of it."""
+    writer = Writer()
+    monkeypatch.setattr(FakeProcess, "facts", Heartbeat(message="The driver's user may not use it."))
+    assert writer.next(STATE, running=False).message == "The driver's user may not use it."
+    writer.say("warming up a")
+    assert writer.next(STATE, running=False).message == "warming up a"
 
 
 def test_the_commits_of_the_queries_are_carried_until_another_driver_may_commit(
