@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakValueDictionary
 
 from airflow_stream_provider.control.topic import Message, read_all, root_name, topic_name
 from airflow_stream_provider.control.topic_store import TopicStore
@@ -43,7 +44,8 @@ class TopicRoot:
         self._root_name = root_name(prefix)
         self._lock = threading.RLock()
         self._opened: KafkaClient | None = None
-        self._stores: dict[str, TopicStore] = {}
+        # Shared by those who use them now, in a triggerer for days: whoever comes later reads what is there then.
+        self._stores: WeakValueDictionary[str, TopicStore] = WeakValueDictionary()
         # The topics that were found to be as they must be.
         self._sound: frozenset[str] = frozenset()
         self._root = KafkaTopic(self._client, conn_id, self._root_name)
@@ -116,9 +118,10 @@ class TopicRoot:
                 self._raise(setup.problems(self._client(), [name]).get(name))
         with self._lock:
             self._sound |= {name}
-            if stream not in self._stores:
-                self._stores[stream] = TopicStore(KafkaTopic(self._client, self._conn_id, name), stream)
-            return self._stores[stream]
+            store = self._stores.get(stream)
+            if store is None:
+                store = self._stores[stream] = TopicStore(KafkaTopic(self._client, self._conn_id, name), stream)
+            return store
 
     def samples(self, stream: str) -> TopicStore:
         """Return the samples of a stream, in its topic."""

@@ -17,7 +17,7 @@ from airflow_stream_provider.kafka import connect
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.control_root import TopicRoot
 from airflow_stream_provider.kafka.control_topic import KafkaTopic
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError
+from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, ControlUnavailable, SpecError
 from airflow_stream_provider.monitoring import samples
 from airflow_stream_provider.monitoring.samples import LagSample
 from devstack.kafka_cluster import KafkaCluster
@@ -69,6 +69,23 @@ def test_streams_are_noted(root: TopicRoot, root_of: RootOf) -> None:
     assert root_of(root.url.rpartition("/")[2]).seen() == {"orders", "payments"}
     with pytest.raises(SpecError):
         root.note("../orders")
+
+
+def test_a_process_that_lives_on_reads_the_topic_that_is_there_now(
+    root: TopicRoot, kafka: KafkaCluster, client: KafkaClient
+) -> None:
+    """A triggerer, in which one wait follows the other: no clearing of the task would have helped."""
+    prefix = root.url.rpartition("/")[2]
+    first = ControlLog(root.store("orders", create=True), "orders")
+    write(first, *RUNNING)
+    assert root.store("orders") is first.store, "the topic is read once for all who use it now"
+    client._admin.delete_topics([f"{prefix}.orders"])
+    kafka.wait(lambda: f"{prefix}.orders" not in client.topics([f"{prefix}.orders"]))
+    write(ControlLog(root_of(kafka, prefix).store("orders", create=True), "orders"), *RUNNING[:1])
+    with pytest.raises(ControlLogReplaced):
+        first.refresh()
+    del first
+    assert ControlLog(root.store("orders"), "orders").refresh().seq == 1
 
 
 def test_samples_come_back_newest_first_and_the_oldest_go(root: TopicRoot, monkeypatch: pytest.MonkeyPatch) -> None:
