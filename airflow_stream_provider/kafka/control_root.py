@@ -16,7 +16,7 @@ from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
 from airflow_stream_provider.kafka.control_topic import RIGHTS, KafkaTopic
 from airflow_stream_provider.kafka.control_topic_rules import NotWritable
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
-from airflow_stream_provider.lifecycle.ids import check_stream_name
+from airflow_stream_provider.lifecycle.ids import STREAM, check_stream_name
 
 MARKER, SEEN = "root", "seen/"
 _TEXT = b"The control root of airflow-stream-provider."
@@ -129,7 +129,9 @@ class TopicRoot:
 
     def seen(self) -> frozenset[str]:
         """Return the streams that were noted; see `ControlRoot.seen`."""
-        return frozenset(key.removeprefix(SEEN) for key in self._read() if key.startswith(SEEN))
+        names = (key.removeprefix(SEEN) for key in self._read() if key.startswith(SEEN))
+        # What somebody else has written there is no stream.
+        return frozenset(name for name in names if STREAM.fullmatch(name))
 
     def note(self, stream: str) -> None:
         """Note that a stream has a topic here; see `ControlRoot.note`."""
@@ -179,9 +181,13 @@ class TopicRoot:
             return frozenset(self._entries)
 
     def _take(self, messages: Sequence[Message]) -> None:
-        # The claims, of which there may be many, are `TopicOwners`'.
-        keys = ((each.key or b"").decode("ascii", "replace") for each in messages)
-        self._entries.update(key for key in keys if key == MARKER or key.startswith(SEEN))
+        for each in messages:
+            key = (each.key or b"").decode("ascii", "replace")
+            if each.value is None:  # a person has removed it
+                self._entries.discard(key)
+            elif key == MARKER or key.startswith(SEEN):
+                # The claims, of which there may be many, are `TopicOwners`'.
+                self._entries.add(key)
 
     def _write(self, key: str, value: bytes) -> None:
         with self._lock:

@@ -71,6 +71,25 @@ def test_streams_are_noted(root: TopicRoot, root_of: RootOf) -> None:
         root.note("../orders")
 
 
+def test_what_else_is_in_the_topic_of_the_root_is_no_stream(root: TopicRoot) -> None:
+    """One odd key would take all streams of the root out of reach, for ever."""
+    root.note("orders")
+    for name in ("Orders", "orders/2027", ""):
+        root._write(f"seen/{name}", b"-")
+    root.check()
+    assert root.seen() == {"orders"}
+
+
+def test_what_a_person_removes_from_the_topic_of_the_root_is_gone(root: TopicRoot, kafka: KafkaCluster) -> None:
+    for name in ("orders", "payments"):
+        root.note(name)
+    root._root.write(b"seen/orders", None, {})
+    assert root.seen() == root_of(kafka, root.url.rpartition("/")[2]).seen() == {"payments"}
+    root._root.write(b"root", None, {})
+    with pytest.raises(ControlUnavailable, match="is not a control root"):
+        root.check()
+
+
 def test_a_process_that_lives_on_reads_the_topic_that_is_there_now(
     root: TopicRoot, kafka: KafkaCluster, client: KafkaClient
 ) -> None:
