@@ -6,7 +6,7 @@
 `beat` is one heartbeat, which in a topic also reads all that was written before it. Both sides take turns in one run,
 on one disk: the folder on this machine's, the topic on one broker of this machine, with one replica.
 
-Then so many topics, each with the log of a stream that was upgraded four times, its saved state, and the heartbeats of
+Then so many topics, each with the log of a stream's first four deployments, its saved state, and the heartbeats of
 two drivers from the last minute. `look` is a client of its own that checks all topics, opens each log and reads its
 state and its heartbeats. `cores` are those of the process at one look a minute; the broker's are measured with and
 without heartbeats, two a second and topic.
@@ -29,9 +29,10 @@ from typing import Any
 import psutil
 from kafka import KafkaProducer
 
-from airflow_stream_provider.control import ControlLog, make_root, open_log, topic_setup
+from airflow_stream_provider.control import ControlLog, make_root, open_log
 from airflow_stream_provider.control.topic import READ_BYTES, Fetched, Message
 from airflow_stream_provider.control.topic_store import TopicStore
+from airflow_stream_provider.kafka import control_topic_setup as topic_setup
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.control_topic import KafkaTopic
 from airflow_stream_provider.kafka.control_topic_rules import SETTINGS
@@ -45,7 +46,8 @@ from devstack.kafka_cluster import KafkaCluster
 
 HEAP = "1g"
 PERIOD = 60.0
-RECORDS, BEATS = 33, 60
+# Those of the first four deployments; the fourth holds.
+RECORDS, BEATS = 29, 60
 DRIVERS = ("orders-2-1-4-00000004.0000000a", "orders-2-1-3-00000003.0000000a")
 BEAT_SECONDS = 20
 ENDS = {"orders": {str(partition): 1_000_000 + partition for partition in range(12)}}
@@ -109,8 +111,8 @@ class Recorder:
         """Nothing to do."""
 
 
-def stream(topic_id: str) -> list[Message]:
-    """Return the messages of a stream's topic."""
+def stream(topic_id: str, beats: int = BEATS) -> list[Message]:
+    """Return the messages of a stream's topic; `beats`: of each driver."""
     topic = Recorder(topic_id)
     store = TopicStore(topic, "orders")
     state = StreamState()
@@ -120,14 +122,14 @@ def stream(topic_id: str) -> list[Message]:
         state = fold([written], state)
         if seq == RECORDS - 5:
             store.put_saved_state(dump(state))
-    for number in range(BEATS):
+    for number in range(beats):
         for driver in DRIVERS:
             store.put_heartbeat(driver, replace(BEAT, counter=number, seq=state.seq).to_json())
     return topic.messages
 
 
-def make_topics(client: KafkaClient, producer: KafkaProducer, names: Sequence[str]) -> None:
-    """Make topics, and fill each."""
+def make_topics(client: KafkaClient, producer: KafkaProducer, names: Sequence[str], beats: int = BEATS) -> None:
+    """Make topics, and fill each; `beats`: of each driver."""
     settings = {**SETTINGS, "min.insync.replicas": "1"}
     for first in range(0, len(names), 100):
         sent = []
@@ -135,7 +137,7 @@ def make_topics(client: KafkaClient, producer: KafkaProducer, names: Sequence[st
         wanted = {name: {"num_partitions": 1, "replication_factor": 1, "configs": settings} for name in some}
         client._admin.create_topics(wanted, wait_for_metadata=True)
         for name, described in client.topics(some).items():
-            for each in stream(described["topic_id"].hex):
+            for each in stream(described["topic_id"].hex, beats):
                 sent.append(send(producer, name, each))
         for future in sent:
             future.get(60)
