@@ -20,8 +20,10 @@ from airflow_stream_provider.lifecycle.errors import (
 
 _logger = logging.getLogger(__name__)
 
-# Seconds in which a new driver has to reach its control log in Kafka: its JVM is cold, and its machine may be busy.
-OPEN_SECONDS = 60.0
+# Seconds in which a new driver has to reach its control log in Kafka: its JVM is cold, its machine may be busy, and
+# brokers that are restarted one by one take minutes. Where a person has to change something, it ends at once
+# (`TopicDenied`).
+OPEN_SECONDS = 300.0
 # Names a file on the driver's machine with settings of Kafka's Java clients, such as security.protocol, as a stream
 # may set it in its `environment`. What is in it never leaves the driver.
 PROPERTIES = "STREAM_CONTROL_PROPERTIES"

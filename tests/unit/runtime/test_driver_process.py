@@ -75,9 +75,11 @@ def test_a_driver_says_why_it_waits_for_the_control_store(process: Any, monkeypa
     monkeypatch.setattr(driver_process, "RETRY_SECONDS", 0.0)
     process._facts, process._hosts = Heartbeat(), SimpleNamespace(known=None, follow=lambda: None)
     process._ownership, process._unowned, process._waits = DeniedAtFirst(process), {}, ""
+    process.claimed, process._claiming = frozenset(), threading.Lock()
     process.claim("/checkpoints/orders")
     assert process._ownership.said == ["", *["The driver's user may not use it. Grant WRITE on the topic."] * 2]
     assert process.facts.message == ""
+    assert process.claimed == {"/checkpoints/orders"}
 
 
 def test_a_driver_halts_though_its_jvm_cannot_be_reached(process: Any, monkeypatch: pytest.MonkeyPatch) -> None:
