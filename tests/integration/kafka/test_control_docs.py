@@ -133,7 +133,7 @@ def test_a_heartbeat_and_the_ids_of_topics_are_removed_as_the_page_says(
     store.put_topic_ids(b"{}")
     assert store.topic_ids() == b"{}"
     assert "`topics`" in PAGE
-    remove("topics", "beats.orders", kafka, tmp_path)
+    remove("topics", "beats.orders", kafka, tmp_path / "again")
     assert store.topic_ids() is None
 
 

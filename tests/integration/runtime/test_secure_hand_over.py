@@ -120,6 +120,7 @@ def with_secret(texts: Iterable[str]) -> list[str]:
     return [text for text in texts if any(secret in text for secret in SECRETS)]
 
 
+@pytest.mark.system  # `make test` hands over through a topic without credentials
 def test_a_stream_is_handed_over_back_and_stopped_by_users_with_the_rights_of_the_page_and_nobody_sees_a_secret(
     stream: HandRunStream, orders: Orders, kafka: KafkaCluster, log_in: Callable[..., Path]
 ) -> None:
@@ -171,7 +172,11 @@ def test_a_driver_that_kafka_refuses_ends_and_says_what_to_do(
     orders.write()
     started: list[tuple[SubmittedDriver, str, str]] = []
     for user, password, sentence in (
-        ("streams", "wrong-hunter2", "Kafka refuses the driver's credentials: SaslAuthenticationException. Correct"),
+        (
+            "streams",
+            "wrong-hunter2",
+            "Kafka refuses the driver's credentials: SaslAuthenticationException. Correct user, password",
+        ),
         ("reader", USERS["reader"], "the driver's user may not use it: TopicAuthorizationException. Grant READ, WRITE"),
     ):
         log_in(user, password)
