@@ -133,7 +133,7 @@ def test_a_heartbeat_and_the_ids_of_topics_are_removed_as_the_page_says(
     store.put_topic_ids(b"{}")
     assert store.topic_ids() == b"{}"
     assert "`topics`" in PAGE
-    remove("topics", "beats.orders", kafka, tmp_path / "again")
+    remove("topics", "beats.orders", kafka, tmp_path)
     assert store.topic_ids() is None
 
 
@@ -143,4 +143,4 @@ def remove(key: str, topic: str, kafka: KafkaCluster, folder: Path) -> None:
     for said, here in (("KEY", key), ("k1:9092", kafka.servers), ("streams._root", topic)):
         assert said in command
         command = command.replace(said, here)
-    KafkaTools(folder / "bin").run(command)
+    KafkaTools(folder / key.partition("/")[0]).run(command)

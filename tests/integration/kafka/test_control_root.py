@@ -80,18 +80,18 @@ def test_what_else_is_in_the_topic_of_the_root_is_no_stream(root: TopicRoot) -> 
     assert root.seen() == {"orders"}
 
 
-def test_what_a_person_removes_from_the_topic_of_the_root_is_gone(root: TopicRoot, kafka: KafkaCluster) -> None:
+def test_what_a_person_removes_from_the_topic_of_the_root_is_gone(root: TopicRoot, root_of: RootOf) -> None:
     for name in ("orders", "payments"):
         root.note(name)
     root._root.write(b"seen/orders", None, {})
-    assert root.seen() == root_of(kafka, root.url.rpartition("/")[2]).seen() == {"payments"}
+    assert root.seen() == root_of(root.url.rpartition("/")[2]).seen() == {"payments"}
     root._root.write(b"root", None, {})
     with pytest.raises(ControlUnavailable, match="is not a control root"):
         root.check()
 
 
 def test_a_process_that_lives_on_reads_the_topic_that_is_there_now(
-    root: TopicRoot, kafka: KafkaCluster, client: KafkaClient
+    root: TopicRoot, root_of: RootOf, kafka: KafkaCluster, client: KafkaClient
 ) -> None:
     """A triggerer, in which one wait follows the other: no clearing of the task would have helped."""
     prefix = root.url.rpartition("/")[2]
@@ -100,7 +100,7 @@ def test_a_process_that_lives_on_reads_the_topic_that_is_there_now(
     assert root.store("orders") is first.store, "the topic is read once for all who use it now"
     client._admin.delete_topics([f"{prefix}.orders"])
     kafka.wait(lambda: f"{prefix}.orders" not in client.topics([f"{prefix}.orders"]))
-    write(ControlLog(root_of(kafka, prefix).store("orders", create=True), "orders"), *RUNNING[:1])
+    write(ControlLog(root_of(prefix).store("orders", create=True), "orders"), *RUNNING[:1])
     with pytest.raises(ControlLogReplaced):
         first.refresh()
     del first
