@@ -13,11 +13,35 @@ from airflow_stream_provider.control.log import ControlLog
 from tests.support.simulation import mutants_of_drivers, mutants_of_log, mutants_of_topic, mutants_of_watch
 from tests.support.simulation.invariants import INVARIANTS
 from tests.support.simulation.machine_variants import StreamsPutBack
-from tests.support.simulation.one_seed import TOPIC, simulate
+from tests.support.simulation.one_seed import FILE, TOPIC, simulate
 
 MUTANTS = [*mutants_of_drivers.MUTANTS, *mutants_of_log.MUTANTS, *mutants_of_watch.MUTANTS]
 # From the first seed on; most are found within ten.
 SEEDS = 1000
+# Seeds that find those that need many. One that does so no more only costs its own time.
+HINTS = {
+    "a_broker_that_lags_is_believed": 45,
+    "a_fence_goes_by_the_first_policy": 35,
+    "a_late_checkpoint_is_no_error": 188,
+    "a_lost_machine_is_not_waited_for": 653,
+    "a_recovery_asks_only_after_those_it_knows_nothing_of": 33,
+    "a_release_that_has_committed_counts_as_one_that_never_did": 81,
+    "a_roll_back_is_forgotten": 45,
+    "a_roll_back_leaves_the_bad_one_warm": 365,
+    "a_stop_of_what_is_down_changes_nothing": 225,
+    "a_submission_that_nobody_has_recorded": 362,
+    "an_abort_is_ignored": 132,
+    "carries_what_it_cannot_read": 33,
+    "never_takes_back": 319,
+    "released_to_a_driver_that_is_lost": 43,
+    "sigterm_ends_without_a_release": 26,
+    "submitted_without_asking_the_cluster": 35,
+    "the_chain_of_nonces_is_ignored": 448,
+    "the_watch_puts_a_new_release_in_charge": 50,
+    "what_a_driver_has_committed_is_known_by_its_heartbeats_alone": 114,
+    "what_a_failed_driver_has_committed_is_dropped": 170,
+    "whoever_has_not_failed_counts_as_one_that_has_committed": 87,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -31,11 +55,8 @@ def silent() -> Iterator[None]:
 def test_the_seeds_find_it(
     fault: Callable[[pytest.MonkeyPatch], None], names: frozenset[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert names <= set(INVARIANTS)
     fault(monkeypatch)
-    broken = next((result for result in map(simulate, range(SEEDS)) if result.broken), None)
-    assert broken is not None, f"not found in {SEEDS} seeds"
-    assert broken.broken in names, broken.found
+    assert_found(fault.__name__, FILE, names)
 
 
 @pytest.mark.parametrize(
@@ -44,9 +65,16 @@ def test_the_seeds_find_it(
 def test_the_seeds_of_the_topic_find_it(
     fault: Callable[[pytest.MonkeyPatch], None], names: frozenset[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert names <= set(INVARIANTS)
     fault(monkeypatch)
-    broken = next((result for seed in range(SEEDS) if (result := simulate(seed, TOPIC)).broken), None)
+    assert_found(fault.__name__, TOPIC, names)
+
+
+def assert_found(mutant: str, store: str, names: frozenset[str]) -> None:
+    """The first seed that breaks anything breaks one of these invariants."""
+    assert names <= set(INVARIANTS)
+    hint = [HINTS[mutant]] if mutant in HINTS else []
+    results = (simulate(seed, store) for seed in (*hint, *range(SEEDS)))
+    broken = next((result for result in results if result.broken), None)
     assert broken is not None, f"not found in {SEEDS} seeds"
     assert broken.broken in names, broken.found
 
