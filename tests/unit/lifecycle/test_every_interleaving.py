@@ -14,14 +14,17 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from unittest import TestCase
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import RuleBasedStateMachine
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from tests.support.simulation.machine import Streams
 from tests.support.simulation.machine_variants import StreamsDown, StreamsOnFiles, StreamsPruned, StreamsPutBack
+
+GIVEN = os.environ.get("MODEL_CHECK_EXAMPLES")
+EXAMPLES: list[Any] = [int(GIVEN)] if GIVEN else [80, pytest.param(200, marks=pytest.mark.system)]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -32,21 +35,19 @@ def silent() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def checked(machine: type[RuleBasedStateMachine], examples: int) -> type[TestCase]:
-    """Return the machine as a test with so many examples."""
-    machine.TestCase.settings = settings(
-        max_examples=examples,
+@pytest.mark.parametrize("examples", EXAMPLES)
+@pytest.mark.parametrize(
+    ("machine", "share"),
+    [(Streams, 1), (StreamsOnFiles, 5), (StreamsPruned, 5), (StreamsDown, 5), (StreamsPutBack, 5)],
+)
+def test_the_rules_hold_and_the_stream_can_run_again(
+    machine: type[RuleBasedStateMachine], share: int, examples: int
+) -> None:
+    enough = settings(
+        max_examples=examples // share,
         stateful_step_count=40,
         deadline=None,
-        derandomize="MODEL_CHECK_EXAMPLES" not in os.environ,
+        derandomize=GIVEN is None,
         suppress_health_check=list(HealthCheck),
     )
-    return machine.TestCase
-
-
-EXAMPLES = int(os.environ.get("MODEL_CHECK_EXAMPLES", "200"))
-TestEveryInterleaving = checked(Streams, EXAMPLES)
-TestEveryInterleavingOnFiles = checked(StreamsOnFiles, EXAMPLES // 5)
-TestEveryInterleavingPruned = checked(StreamsPruned, EXAMPLES // 5)
-TestEveryInterleavingDown = checked(StreamsDown, EXAMPLES // 5)
-TestEveryInterleavingPutBack = checked(StreamsPutBack, EXAMPLES // 5)
+    run_state_machine_as_test(machine, settings=enough)
