@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from airflow_stream_provider.monitoring import folder_reading, root_reads
+from airflow_stream_provider.kafka import connect
+from airflow_stream_provider.monitoring import folder_reading, liveness, root_reads, telling
 from airflow_stream_provider.monitoring.incidents import IncidentKind
 from devstack.dead_mount import hanging
 from devstack.kafka_cluster import KafkaCluster
@@ -35,6 +36,7 @@ def _connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_HERE", json.dumps({"conn_type": "spark", "host": "local[2]"}))
     for module, limit in HASTE:
         monkeypatch.setattr(module, limit, 300.0)
+    monkeypatch.setattr(liveness, "AGAIN_SECONDS", 0.0)  # no driver beats between two reads of a look here
     OVER.clear()
     yield
     OVER.set()
@@ -62,10 +64,12 @@ def test_a_kafka_that_is_away_for_ten_minutes_is_one_incident_for_all_its_stream
     assert folder.sample(0).queries["enrich"].records is not None
     os.kill(broker.pid(1), signal.SIGSTOP)
     try:
-        for after in (60.0, 300.0, 659.0):
-            folder.look(after)
-            assert (folder.told(), folder.sample(count - 1).open_incidents) == ([], {})
-        folder.look(661.0)
+        with monkeypatch.context() as impatient:
+            impatient.setattr(connect, "CONNECT_MS", 4000)
+            for after in (60.0, 300.0, 659.0):
+                folder.look(after)
+                assert (folder.told(), folder.sample(count - 1).open_incidents) == ([], {})
+            folder.look(661.0)
     finally:
         os.kill(broker.pid(1), signal.SIGCONT)
     (opened,) = RECEIVED[""]
@@ -149,7 +153,11 @@ def look_while_all_checkpoints_hang(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_a_recipient_that_hangs_delays_no_look_though_each_stream_has_an_alert(tmp_path: Path, count: int) -> None:
+def test_a_recipient_that_hangs_delays_no_look_though_each_stream_has_an_alert(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    if count < 100:  # what a thousand need of the half a minute, few do not
+        monkeypatch.setattr(telling, "SECONDS", 8.0)
     folder = Folder(tmp_path, count, kafka="")
     folder.notify = [{"call": f"{HERE}.hang"}, {"call": f"{HERE}.receive"}]
     folder.look(0.0)
@@ -174,26 +182,41 @@ def test_a_recipient_that_hangs_delays_no_look_though_each_stream_has_an_alert(t
 @pytest.mark.parametrize("count", [pytest.param(20, id="20"), pytest.param(100, id="100", marks=pytest.mark.system)])
 def test_a_look_that_was_killed_in_the_middle_is_made_up_for_by_the_next(tmp_path: Path, count: int) -> None:
     folder = Folder(tmp_path, count, kafka="")
+    # Each look is in a process of its own, forked from one that has imported all.
     program = (
-        "import sys; from pathlib import Path; from devstack.many_streams import StoredStream\n"
+        "import os, sys; from pathlib import Path; from devstack.many_streams import StoredStream\n"
         "from tests.support.watched_folder import *\n"
+        "from airflow_stream_provider.monitoring import liveness; liveness.AGAIN_SECONDS = 0.0\n"
         "import yaml; from airflow_stream_provider.monitoring.folder_look import look_at_all\n"
         "streams = [StoredStream(Path(sys.argv[1]), f's{n:04d}', '', upgrades=1) for n in range(int(sys.argv[2]))]\n"
         "specs = [yaml.safe_load(s.yaml('spark_here', '')) | {'kafka': None} for s in streams]\n"
-        "while True: look_at_all([Watched(StreamSpec.model_validate(spec)) for spec in specs], {}, {})"
+        "for _ in range(5):\n"
+        "    if not (child := os.fork()):\n"
+        "        print(os.getpid(), flush=True)\n"
+        "        while True: look_at_all([Watched(StreamSpec.model_validate(spec)) for spec in specs], {}, {})\n"
+        "    os.waitpid(child, 0)"
     )
     file = tmp_path / "control" / folder.streams[count // 2].name / "lag.jsonl"
-    for _ in range(5):
-        began = file.stat().st_size if file.exists() else 0
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, str(tmp_path), str(count)], cwd=ROOT, stderr=subprocess.DEVNULL
-        )
-        until = time.monotonic() + 120
-        while (file.stat().st_size if file.exists() else 0) <= began:
-            assert time.monotonic() < until
-            time.sleep(0.001)
-        process.kill()
-        process.wait()
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path), str(count)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        killed = 0
+        for pid in process.stdout:
+            began = file.stat().st_size if file.exists() else 0
+            until = time.monotonic() + 120
+            try:
+                while (file.stat().st_size if file.exists() else 0) <= began:
+                    assert time.monotonic() < until
+                    time.sleep(0.001)
+            finally:
+                os.kill(int(pid), signal.SIGKILL)
+            killed += 1
+    assert (killed, process.returncode) == (5, 0)
     found = folder.look(3600.0)
     assert (found.summary["looked"], found.summary["unanswered"]) == (count, {})
     assert all(folder.sample(number).at >= folder.began + 3600 for number in range(count))

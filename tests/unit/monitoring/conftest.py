@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_stream_provider.monitoring import liveness
 from tests.support.watched_folder import OVER, Folder
 
 
@@ -17,6 +18,8 @@ def spark_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     # Another machine's processes are none of this test's.
     monkeypatch.setattr("airflow_stream_provider.clusters.processes.marked", lambda: iter(()))
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_HERE", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    # No driver beats between two reads of a look here.
+    monkeypatch.setattr(liveness, "AGAIN_SECONDS", 0.0)
     OVER.clear()
     yield
     OVER.set()
