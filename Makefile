@@ -93,6 +93,10 @@ bench: $(READY) ## the benchmarks; tables here, numbers in build/bench/
 	$(BIN)/python -m benchmarks.lag
 	$(BIN)/python -m benchmarks.watch
 	$(BIN)/python -m benchmarks.runtime_overhead
+	$(BIN)/python -m benchmarks.stores
+	$(BIN)/python -m benchmarks.control_requests
+	$(BIN)/python -m benchmarks.storage_requests
+	$(BIN)/python -m benchmarks.storage_clone
 
 .PHONY: requirements
 requirements: $(UV) ## compile requirements.txt anew from pyproject.toml and requirements.in

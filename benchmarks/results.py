@@ -65,6 +65,20 @@ def show(name: str, sides: Mapping[str, Mapping[str, Any]], verdicts: Mapping[st
     return all(met.values())
 
 
+def show_counts(name: str, columns: Mapping[str, Mapping[str, float]]) -> None:
+    """Print a table of counts by kind, and their sums.
+
+    :param columns: by name of the column the counts by kind; a kind may be missing.
+    """
+    table = Table("kind", *columns, title=name)
+    kinds = sorted({kind for counts in columns.values() for kind in counts})
+    for kind in kinds:
+        table.add_row(kind, *(f"{counts.get(kind, 0.0):.2f}" for counts in columns.values()))
+    table.add_section()
+    table.add_row("all", *(f"{sum(counts.values()):.2f}" for counts in columns.values()))
+    Console(width=110).print(table)
+
+
 def write(name: str, body: Mapping[str, Any]) -> Path:
     """Write `build/bench/NAME.json` and return its path."""
     path = Path("build/bench") / f"{name}.json"

@@ -11,6 +11,7 @@ from airflow_stream_provider.lifecycle.state import StreamState
 from benchmarks.consumer import longest
 from benchmarks.open_log import life
 from benchmarks.results import spread
+from benchmarks.storage_requests import logged
 
 
 def test_the_log_whose_opening_is_measured_is_legal() -> None:
@@ -31,3 +32,15 @@ def test_percentiles_are_by_nearest_rank() -> None:
     found = spread([float(number) for number in range(1, 101)])
     assert [found[key] for key in ("n", "min", "p50", "p95", "p99", "max")] == [100, 1.0, 50.5, 95.0, 99.0, 100.0]
     assert spread([1.0, 2.0])["p99"] == 2.0
+
+
+def test_requests_are_counted_in_a_log_of_moto() -> None:
+    at = "127.0.0.1 - - [23/Nov/2026 04:00:00]"
+    log = (
+        f'{at} "PUT /streams/cp/offsets/1 HTTP/1.1" 200 -\n'
+        f'{at} "\x1b[33mHEAD /streams/cp/commits/1 HTTP/1.1\x1b[0m" 404 -\n'
+        f'{at} "GET /streams?list-type=2&prefix=cp%2F HTTP/1.1" 200 -\n'
+        f'{at} "GET /streams/cp/offsets/1 HTTP/1.1" 200 -\n'
+        " * Running on http://127.0.0.1:20001\n"
+    )
+    assert logged(log) == {"PUT": 1, "HEAD": 1, "LIST": 1, "GET": 1}
