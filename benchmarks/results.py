@@ -61,7 +61,7 @@ def show(name: str, sides: Mapping[str, Mapping[str, Any]], verdicts: Mapping[st
     for target, (found_value, sign, wanted) in verdicts.items():
         met[target] = found_value <= wanted if sign == "<=" else found_value >= wanted
         targets.add_row(target, f"{found_value:.3f}", f"{sign} {wanted}", "yes" if met[target] else "NO")
-    Console(width=110).print(table, targets)
+    Console(width=110).print(table, *([targets] if met else []))
     return all(met.values())
 
 
