@@ -62,5 +62,5 @@ class OwnerWatch:
             time.sleep(SECONDS)
             try:
                 self.look()
-            except Exception:
+            except Exception:  # whatever it is, such as a JVM that is ending: the watch must not end with it
                 log.exception("Whether the checkpoints still have their owner is not known")

@@ -1,8 +1,27 @@
-"""What is shown of a stream that a test has run by hand."""
+"""How a stream that a test has run by hand ends, and what is shown of it."""
 
 from __future__ import annotations
 
-from devstack.drivers import HandRunStream
+from airflow_stream_provider.lifecycle.state import StreamPhase
+from devstack.drivers import HandRunStream, wait_for
+from tests.support.orders_files import Orders
+
+
+def end(stream: HandRunStream, orders: Orders) -> None:
+    """Stop a stream that was handed over once and rolled back, and retire its two releases; insist on how it went.
+
+    Every order came out once, and none after the stop.
+    """
+    orders.dry()
+    orders.check()
+    stream.request(None)
+    wait_for("the stop", lambda: stream.state.phase is StreamPhase.STOPPED)
+    assert [r["boundary"] for r in stream.records("released")] == ["completed"] * 3
+    assert [r["epoch"] for r in stream.records("acquired")] == [1, 2, 3]
+    for deployment in ("orders-1", "orders-2"):
+        stream.append("retired", deployment=deployment, reason="test")
+    assert [driver.exit_code() for driver in stream.drivers] == [0, 0]
+    orders.check()
 
 
 def show(stream: HandRunStream) -> None:

@@ -54,6 +54,14 @@ class Orders:
         found = [json.loads(line)["id"] for path in self.root.glob("lines/part-*.json") for line in _lines(path)]
         return Counter(found)
 
+    def go_on(self, what: str, count: int = 50) -> None:
+        """Wait until more than so many orders have come out since now.
+
+        :param what: which orders are waited for, for the error message.
+        """
+        before = len(self.delivered())
+        wait_for(what, lambda: len(self.delivered()) > before + count)
+
     def totals(self) -> dict[str, int]:
         """The last total of each customer, by batch."""
         last: dict[str, int] = {}

@@ -39,8 +39,7 @@ def test_a_stream_is_handed_over_back_and_stopped_without_a_trace_in_its_output(
     rehearsed = stream.state.incarnations[two].rehearsal["queries"]
     assert {name: summary["batches"] >= 1 for name, summary in rehearsed.items()} == {"lines": True, "totals": True}
     stream.hand_over(two)
-    before = len(orders.delivered())
-    wait_for("orders by the second", lambda: len(orders.delivered()) > before + 100)
+    orders.go_on("orders by the second", 100)
 
     stream.hand_over(one)
     orders.dry()
@@ -52,8 +51,7 @@ def test_a_stream_is_handed_over_back_and_stopped_without_a_trace_in_its_output(
     # Nothing to read, the boundary is reached all the same.
     stream.hand_over(two)
     orders.flow()
-    before = len(orders.delivered())
-    wait_for("orders after the idle hand-over", lambda: len(orders.delivered()) > before + 50)
+    orders.go_on("orders after the idle hand-over")
     stream.request(None)
     wait_for("the stop", lambda: stream.state.phase is StreamPhase.STOPPED)
     orders.dry()
@@ -124,8 +122,7 @@ def test_a_stream_whose_checkpoints_are_on_hdfs_is_handed_over_and_back(
     )
     for to in (two, one):
         stream.hand_over(to)
-        before = len(orders.delivered())
-        wait_for("orders by the next", lambda before=before: len(orders.delivered()) > before + 50)  # type: ignore[misc]
+        orders.go_on("orders by the next")
 
     def told(incarnation: str) -> bool:
         beat = stream.log.heartbeat(incarnation)

@@ -26,8 +26,7 @@ def stream(tmp_path: Path) -> Iterator[HandRunStream]:
 @pytest.mark.parametrize("script", ["threads", "loop", "restarts", "looks", "watchdog"])
 def test_a_script_is_handed_over_and_back(script: str, stream: HandRunStream, orders: Orders) -> None:
     def more_arrives(who: str) -> None:
-        before = len(orders.delivered())
-        wait_for(f"orders by the {who}", lambda: len(orders.delivered()) > before + 100)
+        orders.go_on(f"orders by the {who}", 100)
 
     application = SCRIPTS / f"{script}.py"
     orders.flow(1.0)

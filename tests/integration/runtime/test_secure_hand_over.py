@@ -14,14 +14,13 @@ import pytest
 from airflow_stream_provider.control.topic import read_all
 from airflow_stream_provider.kafka.control_root import TopicRoot
 from airflow_stream_provider.kafka.control_topic import KafkaTopic
-from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.runtime.driver_control import PROPERTIES
 from devstack.drivers import HandRunStream, SubmittedDriver, hand_run_stream, wait_for
 from devstack.jars import fetch, spark_connector
 from devstack.kafka_cluster import USERS, Certificates, KafkaCluster
 from devstack.kafka_tools import KafkaTools
 from devstack.spark import bundled_spark
-from tests.support.hand_run import show
+from tests.support.hand_run import end, show
 from tests.support.orders_files import Orders
 
 PAGE = (Path(__file__).parents[3] / "docs" / "control.md").read_text()
@@ -135,19 +134,9 @@ def test_a_stream_is_handed_over_back_and_stopped_by_users_with_the_rights_of_th
     seen = processes(stream.drivers)
     for to in (two, one):
         stream.hand_over(to)
-        before = len(orders.delivered())
-        wait_for("orders by the next", lambda before=before: len(orders.delivered()) > before + 50)  # type: ignore[misc]
+        orders.go_on("orders by the next")
     seen += processes(stream.drivers)
-    orders.dry()
-    orders.check()
-    stream.request(None)
-    wait_for("the stop", lambda: stream.state.phase is StreamPhase.STOPPED)
-    assert [r["boundary"] for r in stream.records("released")] == ["completed"] * 3
-    assert [r["epoch"] for r in stream.records("acquired")] == [1, 2, 3]
-    for deployment in ("orders-1", "orders-2"):
-        stream.append("retired", deployment=deployment, reason="test")
-    assert [driver.exit_code() for driver in stream.drivers] == [0, 0]
-    orders.check()  # nothing came after the stop
+    end(stream, orders)
 
     # The search finds what is there: in the drivers' own file it is.
     assert with_secret([own.read_text("utf-8")])
