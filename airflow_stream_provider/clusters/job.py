@@ -10,6 +10,14 @@ from itertools import pairwise
 from airflow_stream_provider.clusters.secrets import refuse_secret_conf, refuse_secret_environment
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP
 
+# A file on HDFS is closed once the NameNode has heard of its last block from a DataNode. A client that asks before that
+# sleeps, by default 400 ms, and doubles that for each of 5 retries (DFSOutputStream.completeFile of Hadoop). A batch
+# writes half a dozen small files one after another. Ten retries from 10 ms on wait about as long in all: 10 s.
+HDFS_DEFAULTS = {
+    "spark.hadoop.dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
+    "spark.hadoop.dfs.client.block.write.locateFollowingBlock.retries": "10",
+}
+
 
 @dataclass(frozen=True)
 class Job:
@@ -65,11 +73,14 @@ class Job:
     def properties(self) -> dict[str, str]:
         """Return the Spark conf, with the executors' environment, the application name and the deployment id set.
 
+        Where it does not say otherwise, clients of HDFS close files sooner (`HDFS_DEFAULTS`).
+
         :raises SecretInConf: a key or value of the conf or the environment looks like a secret.
         """
         refuse_secret_conf(self.conf)
         refuse_secret_environment(self.environment)
         return {
+            **HDFS_DEFAULTS,
             **{f"spark.executorEnv.{name}": value for name, value in self.environment.items()},
             **{key: str(value) for key, value in self.conf.items()},
             "spark.app.name": self.app_name,

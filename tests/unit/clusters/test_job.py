@@ -30,3 +30,9 @@ def test_a_deployment_is_named_by_the_exact_argument_of_the_launcher() -> None:
     assert not names_deployment(ARGUMENTS, "orders-2-1a2")
     assert not names_deployment(("--deployment",), "orders-2-1a2b")
     assert not names_deployment(("--", "--deployment", "orders-2-1a2b"), "orders-2-1a2b")
+
+
+def test_clients_of_hdfs_close_files_sooner_unless_the_conf_says_otherwise() -> None:
+    delay = "spark.hadoop.dfs.client.block.write.locateFollowingBlock.initial.delay.ms"
+    assert job().properties()[delay] == "10"
+    assert job(conf={delay: "400"}).properties()[delay] == "400"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.clusters import ClusterConnection, Job, SecretInConf
+from airflow_stream_provider.clusters.job import HDFS_DEFAULTS
 from airflow_stream_provider.clusters.rest_properties import create_submission_request, driver_conf
 from tests.support.jobs import ARGUMENTS, job
 
@@ -32,6 +33,7 @@ def test_the_request_runs_the_launcher_by_python_runner() -> None:
             "spark.driver.supervise": "false",
             "spark.cores.max": "2",
             "spark.executor.memory": "2g",
+            **HDFS_DEFAULTS,
             "spark.submit.pyFiles": files,
             "spark.files": f"{files},/data/lookup.csv",
         },
