@@ -72,9 +72,12 @@ def boundary(location: Location) -> LogEnds:
     commits = numeric_names(root / "commits")
     while True:
         offsets = numeric_names(root / "offsets")
+        found = LogEnds(offsets[-1] if offsets else None, commits[-1] if commits else None)
+        if found.completed:  # its commit was there before, and no batch was planned since
+            return found
         again = numeric_names(root / "commits")
         if again[-1:] == commits[-1:]:
-            return LogEnds(offsets[-1] if offsets else None, commits[-1] if commits else None)
+            return found
         commits = again
 
 

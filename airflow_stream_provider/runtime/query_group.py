@@ -84,10 +84,10 @@ class QueryGroup:
         """
         for query in self._gate.queries:
             failures = self._failures.get(query.label)
-            if failures is not None:  # it was started
+            if failures is not None and not self._proven:  # it was started
                 with suppress(CheckpointError):
                     failures.prove(checkpoints.boundary(query.checkpoint).commit)
-        return any(failures.proven for failures in list(self._failures.values()))
+        return self._proven
 
     def hold(self) -> list[ManagedQuery]:
         """Start at once what the script adds from now on, and return the queries to `start`."""
@@ -279,6 +279,10 @@ class QueryGroup:
         except CheckpointError:
             batch = failures.at_batch  # its storage is away, which may be why the query has failed
         failures.fails(query.label, error, batch, time.monotonic())
+
+    @property
+    def _proven(self) -> bool:
+        return any(failures.proven for failures in list(self._failures.values()))
 
     def _failures_of(self, label: str) -> QueryFailures:
         return self._failures.setdefault(label, QueryFailures())

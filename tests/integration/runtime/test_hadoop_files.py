@@ -142,6 +142,15 @@ def test_damaged_and_purged_files_are_told_apart(root: str) -> None:
         check_location(f"{root}/cp/metadata")
 
 
+def test_a_folder_of_a_hundred_files_is_listed_whole(root: str) -> None:
+    """As the logs of a checkpoint are: more text than py4j passes at once."""
+    names = {f"{number}-{'ü' * 40}" for number in range(100)}
+    place = put(root, **dict.fromkeys(names, ""))
+    assert set(place.files.names(place)) == names
+    facts = place.files.facts([place / name for name in sorted(names)])
+    assert [found.size for found in facts if found] == [0] * 100
+
+
 def test_a_path_without_a_scheme_is_on_the_default_file_system(root: str, hdfs: Hdfs) -> None:
     put(root, metadata='{"id":"x"}', offsets__0="v1\n{}\n-", commits__0="v1\n{}")
     reach(Storage(lambda: hdfs.url, hadoop_storage.storage().open))
