@@ -29,14 +29,17 @@ SAVED_STATE = "state.jsonl"
 # Bytes; far beyond what is ever written, and little enough to be loaded. A larger file is damaged.
 STATE_LIMIT = 16 * 2**20
 
+LOG_ID = "id"
+
 _RECORD = re.compile(r"[0-9]{20}\.json")
+_ID = re.compile(rb"[0-9a-f]{32}")
 
 
 class FilesStore:
     """A store in a folder; implements `Store`.
 
     Records are ``log/<20 digits>.json``, heartbeats ``heartbeats/<incarnation>.json``, the ids of topics
-    ``topics.json``, the saved state ``state.jsonl``.
+    ``topics.json``, the saved state ``state.jsonl``, the id of the log ``id``.
 
     A record is written to a file in ``incoming/``, synced, and hard-linked to its number. The link fails if the number
     is taken, and no reader can see an empty or torn record. Hadoop's local file system does not guarantee this and is
@@ -126,6 +129,24 @@ class FilesStore:
         """Return the nonce of the first record; see `Store.origin`."""
         first = Record.read(self.read(1) or b"", 1)
         return "" if first.kind == Kind.UNREADABLE else first.nonce
+
+    def log_id(self) -> str:
+        """Return the id of this log, 32 hex digits; made when it is asked for first, and never changed.
+
+        :raises Damaged: what is kept is no id.
+        """
+        if self._read(LOG_ID) is None:
+            with unavailable(self.folder), contextlib.suppress(SeqTaken):  # another process was faster
+                self._create(self.folder / LOG_ID, uuid.uuid4().hex.encode())
+        found = self._read(LOG_ID) or b""
+        if not _ID.fullmatch(found):
+            raise Damaged(
+                f"{self.folder / LOG_ID} does not hold 32 hex digits, the id of the control log.",
+                next_step="Restore it from its back-up. If there is none, remove it: the next release is published in "
+                "a new folder of the storage then, and those of before stay where they are (docs/storage.md).",
+                path=str(self.folder / LOG_ID),
+            )
+        return found.decode()
 
     def put_heartbeat(self, incarnation: str, data: bytes) -> None:
         """Replace an incarnation's heartbeat; see `Store.put_heartbeat`."""

@@ -65,6 +65,13 @@ class FilesRoot:
             store.check()
         return store
 
+    def log_id(self, stream: str) -> str:
+        """Return the id that is kept in the stream's folder; see `ControlRoot.log_id`.
+
+        :raises Damaged: what is kept there is no id.
+        """
+        return FilesStore(self._folder(stream)).log_id()
+
     def samples(self, stream: str) -> SampleFile:
         """Return the samples of a stream, in its folder."""
         return SampleFile(self._folder(stream))

@@ -114,6 +114,12 @@ class ControlRoot(Protocol):
         :param create: make what a new stream needs. Default False: then the stream must exist.
         """
 
+    def log_id(self, stream: str) -> str:
+        """Return the id of the control log of a stream that exists, 32 hex digits: no other log has it.
+
+        It is there before the first record, unlike `Store.origin`.
+        """
+
     def samples(self, stream: str) -> Samples:
         """Return what the watch keeps of a stream that exists."""
 

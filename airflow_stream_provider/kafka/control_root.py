@@ -123,6 +123,11 @@ class TopicRoot:
                 store = self._stores[stream] = TopicStore(KafkaTopic(self._client, self._conn_id, name), stream)
             return store
 
+    def log_id(self, stream: str) -> str:
+        """Return the id that Kafka has given the stream's topic; see `ControlRoot.log_id`."""
+        with self._reached():
+            return KafkaTopic(self._client, self._conn_id, self._topic(stream)).topic_id()
+
     def samples(self, stream: str) -> TopicStore:
         """Return the samples of a stream, in its topic."""
         return self.store(stream)

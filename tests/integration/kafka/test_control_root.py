@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -48,6 +49,10 @@ def test_a_root_is_made_once_and_holds_streams(root: TopicRoot, root_of: RootOf)
     assert again.exists("orders")
     assert ControlLog(again.store("orders"), "orders").refresh().holder == OLD
     root.store("orders", create=True)  # of a stream that exists it changes nothing
+    assert re.fullmatch("[0-9a-f]{32}", root.log_id("orders"))
+    assert again.log_id("orders") == root.log_id("orders")
+    root.store("payments", create=True)
+    assert root.log_id("payments") != root.log_id("orders")
     assert ControlLog(root_of(again.url.rpartition("/")[2]).store("orders"), "orders").refresh().holder == OLD
 
 

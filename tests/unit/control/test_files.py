@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,41 @@ def test_the_first_record_tells_a_log_from_any_other(store: FilesStore) -> None:
     store.folder.rename(store.folder.with_name("unmounted"))
     with pytest.raises(ControlUnavailable):
         store.origin()
+
+
+def test_the_id_of_a_log_is_there_before_its_first_record_and_stays(store: FilesStore) -> None:
+    made = store.log_id()
+    assert re.fullmatch("[0-9a-f]{32}", made)
+    store.initialise()
+    store.create(1, b"first")
+    assert FilesStore(store.folder).log_id() == made
+    assert left_over(store) == []
+    other = FilesStore(store.folder.with_name("payments"))
+    other.initialise()
+    assert other.log_id() != made
+    store.folder.rename(store.folder.with_name("unmounted"))
+    with pytest.raises(ControlUnavailable):
+        store.log_id()
+
+
+def test_of_two_ids_the_first_counts(store: FilesStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process makes it between the look and the write of this one."""
+    create = FilesStore._create
+
+    def later(self: FilesStore, path: Path, data: bytes) -> None:
+        create(self, path, b"1a2b3c4d" * 4)
+        create(self, path, data)
+
+    monkeypatch.setattr(FilesStore, "_create", later)
+    assert store.log_id() == "1a2b3c4d" * 4
+
+
+@pytest.mark.parametrize("text", [b"", b"1a2b", b"../../etc", b"1a2b3c4d" * 4 + b"\n"])
+def test_what_is_no_id_is_refused(store: FilesStore, text: bytes) -> None:
+    (store.folder / "id").write_bytes(text)
+    with pytest.raises(Damaged, match="does not hold 32 hex digits"):
+        store.log_id()
+    assert (store.folder / "id").read_bytes() == text
 
 
 def test_the_next_number_is_that_of_a_record(store: FilesStore) -> None:

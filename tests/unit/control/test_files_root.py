@@ -26,12 +26,13 @@ def test_a_stream_exists_once_it_was_created(tmp_path: Path) -> None:
     assert root.exists("orders")
     assert root.store("orders").folder == tmp_path / "streams" / "orders"
     assert root.where("orders") == f"the folder {tmp_path}/streams/orders"
+    assert root.log_id("orders") == root.store("orders").log_id()
 
 
 def test_no_name_of_a_stream_leads_out_of_the_root(tmp_path: Path) -> None:
     root = FilesRoot(tmp_path.as_uri())
     root.make()
-    for use in (root.exists, root.store, root.where):
+    for use in (root.exists, root.store, root.where, root.log_id):
         with pytest.raises(SpecError, match="cannot be a stream's name"):
             use("../orders")
 
