@@ -4,19 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_stream_provider.control.disk import open_folder, unavailable
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.lifecycle.ids import INCARNATION
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.clean_up import Stored, expendable
+from airflow_stream_provider.planning.clean_up import Stored, expendable, published_in
 from airflow_stream_provider.releases.folder import FolderPlace
 from airflow_stream_provider.releases.idle_files import idle, now, remove
 from airflow_stream_provider.releases.place import IDLE_SECONDS, ReleasePlace
 
 
-def clean_up(folder: Path, read: Callable[[], StreamState], elsewhere: Iterable[ReleasePlace] = ()) -> Stored:
+@dataclass(frozen=True)
+class StorageOfLog:
+    """What one control log has in the storage that its stream names.
+
+    :param own: where it publishes, and no other log does.
+    :param shared: where earlier versions published, for every log that has a stream of this name. Of what is there
+        only that is this log's which one of its records names.
+    :param url: of the storage, as records of releases in `shared` have it.
+    """
+
+    own: ReleasePlace
+    shared: ReleasePlace
+    url: str
+
+
+def clean_up(folder: Path, read: Callable[[], StreamState], storage: StorageOfLog | None = None) -> Stored:
     """Remove heartbeats and releases that may go (see `expendable`), and files that killed writers have left.
 
     What cannot be removed is logged, and tried again the next time.
@@ -26,37 +42,46 @@ def clean_up(folder: Path, read: Callable[[], StreamState], elsewhere: Iterable[
 
     :param folder: the stream's folder.
     :param read: returns the newest state of the log; called after a place was listed.
-    :param elsewhere: where releases are stored besides in the stream's folder.
+    :param storage: where releases are stored besides in the stream's folder; None: nowhere.
     :return: what may go.
     :raises ControlUnavailable: the folder cannot be read or written now, or one of its folders is none.
-    :raises StreamError: another place cannot be used.
+    :raises StreamError: the storage cannot be used.
     """
-
-    def may_go(releases: frozenset[str]) -> frozenset[str]:
-        return expendable(read(), Stored(releases=releases)).releases
-
     heartbeats = _clean_up_heartbeats(folder, read)
-    releases = frozenset[str]().union(*(place.clean_up(may_go) for place in (FolderPlace(folder), *elsewhere)))
-    return Stored(heartbeats, releases)
+    return Stored(heartbeats, _clean_up_releases([FolderPlace(folder)], storage, read))
 
 
-def clean_up_topic(store: TopicStore, read: Callable[[], StreamState], places: Iterable[ReleasePlace]) -> Stored:
+def clean_up_topic(store: TopicStore, read: Callable[[], StreamState], storage: StorageOfLog | None = None) -> Stored:
     """Remove the heartbeats and releases that may go (see `expendable`) of a stream whose log is in Kafka.
 
-    :param places: where releases are stored.
+    :param storage: where releases are stored; None: nowhere.
     :return: what may go.
     :raises ControlUnavailable: the topic cannot be read or written now.
-    :raises StreamError: a place cannot be used.
+    :raises StreamError: the storage cannot be used.
     """
-
-    def may_go(releases: frozenset[str]) -> frozenset[str]:
-        return expendable(read(), Stored(releases=releases)).releases
-
     idle_ones = frozenset(store.idle_heartbeats(IDLE_SECONDS))
     heartbeats = expendable(read(), Stored(heartbeats=idle_ones)).heartbeats
     for incarnation in sorted(heartbeats):
         store.remove_heartbeat(incarnation)
-    return Stored(heartbeats, frozenset[str]().union(*(place.clean_up(may_go) for place in places)))
+    return Stored(heartbeats, _clean_up_releases([], storage, read))
+
+
+def _clean_up_releases(
+    own: Iterable[ReleasePlace], storage: StorageOfLog | None, read: Callable[[], StreamState]
+) -> frozenset[str]:
+    def may_go(found: frozenset[str]) -> frozenset[str]:
+        return expendable(read(), Stored(releases=found)).releases
+
+    places = [*own] if storage is None else [*own, storage.own]
+    gone = frozenset[str]().union(*(place.clean_up(may_go) for place in places))
+    # Not even listed, once this log knows of nothing there.
+    if storage is None or not published_in(read(), storage.url):
+        return gone
+
+    def named_and_may_go(found: frozenset[str]) -> frozenset[str]:
+        return may_go(found & published_in(read(), storage.url))
+
+    return gone | storage.shared.clean_up(named_and_may_go, shared=True)
 
 
 def _clean_up_heartbeats(folder: Path, read: Callable[[], StreamState]) -> frozenset[str]:

@@ -19,7 +19,7 @@ from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.control.releases import make_release
 from airflow_stream_provider.control.store import ControlRoot, Samples
 from airflow_stream_provider.control.topic_store import TopicStore
-from airflow_stream_provider.hooks.clean_up import clean_up, clean_up_topic
+from airflow_stream_provider.hooks.clean_up import StorageOfLog, clean_up, clean_up_topic
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect, storage_connection
 from airflow_stream_provider.hooks.control import acontrol_root, control_root
 from airflow_stream_provider.hooks.drivers import applications, driver_facts, submissions
@@ -222,13 +222,15 @@ class StreamHook(BaseHook):
     def clean_up(self) -> None:
         """Remove what nobody needs any more of the stream; what fails is logged, and tried the next time."""
         try:
-            elsewhere = [self._place(self.storage)] if self.storage else []
-            store, folder = self.control_log.store, self.folder
+            store, folder, storage = self.control_log.store, self.folder, None
+            if self.storage:
+                own = self._place(self._own_storage())
+                storage = StorageOfLog(own, self._place(self.storage), self.storage)
             if folder is not None:
-                gone = clean_up(folder, self.control_log.refresh, elsewhere)
+                gone = clean_up(folder, self.control_log.refresh, storage)
             else:
                 assert isinstance(store, TopicStore)
-                gone = clean_up_topic(store, self.control_log.refresh, elsewhere)
+                gone = clean_up_topic(store, self.control_log.refresh, storage)
         except StreamError as error:
             self.log.warning("What %s has stored cannot be cleaned up now: %s", self.stream, error)
         else:
@@ -249,9 +251,18 @@ class StreamHook(BaseHook):
             conf=requested.spec.conf,
             environment=requested.spec.environment,
         )
-        release = replace(release, storage=self.storage)
-        self._place(self.storage).publish(release, files)
+        release = replace(release, storage=self._own_storage())
+        self._place(release.storage).publish(release, files)
         return release
+
+    def _own_storage(self) -> str:
+        """Return the part of the storage in which this log publishes; empty: the control folder, all of which is its.
+
+        Another log may have a stream of this name and the same storage, and neither knows what the other one runs.
+        """
+        if not self.storage:
+            return ""
+        return StorageAddress.parse(self.storage).of_log(self.control, self.root.log_id(self.stream)).url
 
     def _place(self, storage: str) -> ReleasePlace:
         """Return where the releases of a storage are; what was published before `storage` was changed is elsewhere."""

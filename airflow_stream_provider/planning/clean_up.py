@@ -39,6 +39,14 @@ def expendable(state: StreamState, idle: Stored) -> Stored:
     return Stored(idle.heartbeats - needed, idle.releases - kept)
 
 
+def published_in(state: StreamState, storage: str) -> frozenset[str]:
+    """Return the hashes of the releases that were published in a storage, as far as the state knows.
+
+    :param storage: its URL, as records of releases have it.
+    """
+    return frozenset(d.release.hash for d in state.deployments.values() if d.release.storage == storage)
+
+
 def _last(hashes: Iterable[str]) -> list[str]:
     """Return the first 20 different ones."""
     return list(dict.fromkeys(hashes))[:KEPT_RELEASES]

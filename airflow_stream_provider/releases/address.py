@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -19,6 +20,8 @@ FORMS = {
 }
 # What is safe in a URL, a path, a key of an object store and an argument of spark-submit, whose lists have commas.
 _PATH = re.compile(r"(?:/[A-Za-z0-9_.=+-]+)*")
+# What is below a storage for one control log. No stream's name has a dot: it is not the folder of a stream.
+_OF_LOG = re.compile(r"/log\.[0-9a-f]{32}\Z")
 _AUTHORITY = {
     "s3a": re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"),
     "gs": re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]"),
@@ -75,6 +78,21 @@ class StorageAddress:
     def url(self) -> str:
         """The URL in one form for all ways to write it, as Hadoop's file systems take it."""
         return Path(self.path).as_uri() if self.scheme == "file" else f"{self.scheme}://{self.authority}{self.path}"
+
+    def of_log(self, control: str, log: str) -> StorageAddress:
+        """Return the part of this storage in which one control log publishes and cleans up, and no other one does.
+
+        :param control: control URL. A copy of a control folder has the id of the first, and most often another URL.
+        :param log: the log's id (`ControlRoot.log_id`), as one URL may lead to another log on another machine.
+        """
+        # Hashed: neither of the two is checked to be safe in a path.
+        name = hashlib.sha256(f"{log} {control}".encode()).hexdigest()[:32]
+        return replace(self, path=f"{self.path}/log.{name}")
+
+    @property
+    def whole(self) -> StorageAddress:
+        """The storage that `of_log` has made this a part of; itself, if it is none."""
+        return replace(self, path=_OF_LOG.sub("", self.path))
 
     @property
     def is_folder(self) -> bool:

@@ -23,7 +23,7 @@ class FolderPlace:
     """Releases in ``releases/`` of a stream's folder; implements `ReleasePlace`.
 
     :param folder: the stream's folder.
-    :param root: the folder of a storage of its own, in which the streams' folders are made; None: the stream's folder
+    :param root: the folder of a storage of its own, below which the stream's folder is made; None: the stream's folder
         is that under the control URL, which `FilesStore` has made.
     """
 
@@ -41,7 +41,7 @@ class FolderPlace:
         """Verify a release; see `ReleasePlace.verify`."""
         verify(release.folder(self._folder), release)
 
-    def clean_up(self, decide: Decide) -> frozenset[str]:
+    def clean_up(self, decide: Decide, *, shared: bool = False) -> frozenset[str]:
         """Remove what may go; see `ReleasePlace.clean_up`.
 
         Folders are never followed when they are links: whoever may write to the control root could have anything
@@ -57,10 +57,10 @@ class FolderPlace:
             found = idle(releases, now(releases), IDLE_SECONDS)
             gone = decide(frozenset(name for name in found if RELEASE_HASH.fullmatch(name)))
             for name in found:
-                if name.startswith("."):
-                    remove(name, releases)
-                elif name in gone:
+                if name in gone:
                     _remove_release(name, releases)
+                elif name.startswith(".") and not shared:
+                    remove(name, releases)
         return gone
 
     def _make_folders(self, root: Path) -> None:
@@ -70,7 +70,8 @@ class FolderPlace:
                     f"There is no folder {root}, which `storage` names.",
                     next_step="Mount it on this machine and on those of the drivers, or correct `storage`.",
                 )
-            for folder in (self._folder, self._folder / "releases"):
+            above = [each for each in self._folder.parents if root in each.parents]
+            for folder in (*reversed(above), self._folder, self._folder / "releases"):
                 make_folder(folder)
         except OSError as error:
             raise StorageUnavailable(

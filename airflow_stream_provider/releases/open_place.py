@@ -49,8 +49,7 @@ def open_place(
         return open_hdfs(address, connection, check_stream_name(stream))
     if not address.is_folder:
         return open_objects(address, connection, check_stream_name(stream))
-    root = Path(address.path)
-    return FolderPlace(root / check_stream_name(stream), root=root)
+    return FolderPlace(Path(address.path) / check_stream_name(stream), root=Path(address.whole.path))
 
 
 def _nowhere(stream: str) -> SpecError:

@@ -195,9 +195,9 @@ def test_heartbeats_that_nobody_needs_are_removed(root: TopicRoot, monkeypatch: 
     for name in (OLD, "orders-0-ffff.00000001"):
         log.store.put_heartbeat(name, b"{}")
     store = root.store("orders")
-    assert cleaning.clean_up_topic(store, log.refresh, []).heartbeats == set(), "they are new"
+    assert cleaning.clean_up_topic(store, log.refresh).heartbeats == set(), "they are new"
     monkeypatch.setattr(cleaning, "IDLE_SECONDS", -1.0)
-    assert cleaning.clean_up_topic(store, log.refresh, []).heartbeats == {"orders-0-ffff.00000001"}
+    assert cleaning.clean_up_topic(store, log.refresh).heartbeats == {"orders-0-ffff.00000001"}
     assert store.heartbeats() == [OLD]
     assert log.heartbeats().keys() == {OLD}
 

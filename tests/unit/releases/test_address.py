@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.ids import STREAM
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.open_place import address_of, open_place
@@ -101,6 +102,28 @@ def test_a_storage_is_written_in_one_form(tmp_path: Path, url: str, canonical: s
     assert spec.storage_connection == "storage"
     assert StorageAddress.parse(str(spec.storage)).url == canonical
     assert StorageAddress.parse(canonical) == StorageAddress.parse(url)
+
+
+@pytest.mark.parametrize("url", ["file:///data/releases", "s3a://bucket", "s3a://bucket/team", "hdfs://nn:8020/a"])
+def test_each_control_log_has_a_part_of_its_own(url: str) -> None:
+    storage = StorageAddress.parse(url)
+    parts = [storage.of_log(control, log) for control in ("file:///a", "file:///b") for log in ("1a", "2b")]
+    assert len({part.url for part in parts}) == len(parts)
+    for part in parts:
+        # As a record has it, and as a driver puts it together.
+        assert StorageAddress.parse(part.url) == part
+        assert part.whole == storage
+        below, name = part.url.rsplit("/", 1)
+        assert below == url
+        assert not STREAM.fullmatch(name), "it could be the folder of a stream, as earlier versions made them"
+    assert storage.of_log("file:///a", "1a") == parts[0]
+    assert storage.whole == storage
+
+
+def test_nothing_of_a_control_log_gets_into_a_path() -> None:
+    storage = StorageAddress.parse("s3a://bucket/team")
+    part = storage.of_log("kafka://a/../b", "../$(reboot)\0")
+    assert StorageAddress.parse(part.url) == part
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from airflow_stream_provider.control.releases import make_release, publish
 from airflow_stream_provider.lifecycle.errors import SpecError, StorageUnavailable, StreamError
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.open_place import address_of, open_place
 
 
@@ -54,6 +56,37 @@ def test_a_storage_that_is_not_mounted_is_not_made(tmp_path: Path, parts: tuple[
     with pytest.raises(StorageUnavailable, match=f"There is no folder {tmp_path / 'none'}"):
         place.publish(*parts)
     assert not (tmp_path / "none").exists()
+
+
+def test_the_folders_of_one_log_are_made_and_not_the_storage(
+    tmp_path: Path, parts: tuple[Release, dict[str, bytes]]
+) -> None:
+    part = StorageAddress.parse((tmp_path / "storage").as_uri()).of_log("file:///control", "1a2b")
+    place = open_place(part.url, None, "orders", None)
+    with pytest.raises(StorageUnavailable, match=f"There is no folder {tmp_path / 'storage'},"):
+        place.publish(*parts)
+    (tmp_path / "storage").mkdir()
+    place.publish(*parts)
+    (made,) = (tmp_path / "storage").iterdir()
+    assert made == Path(part.path)
+    for folder in (made, made / "orders", made / "orders" / "releases"):
+        assert folder.stat().st_mode & 0o7777 == 0o2770
+    assert address_of(replace(parts[0], storage=part.url), "orders", None) == f"{made}/orders/releases/{parts[0].hash}"
+
+
+def test_a_shared_place_keeps_what_killed_writers_have_left(
+    tmp_path: Path, parts: tuple[Release, dict[str, bytes]]
+) -> None:
+    place = open_place(tmp_path.as_uri(), None, "orders", None)
+    place.publish(*parts)
+    releases = tmp_path / "orders" / "releases"
+    (releases / ".killed").mkdir()
+    for path in releases.iterdir():
+        os.utime(path, times=(0, 0))
+    assert place.clean_up(lambda idle: idle, shared=True) == {parts[0].hash}
+    assert [path.name for path in releases.iterdir()] == [".killed"]
+    place.clean_up(lambda idle: idle)
+    assert list(releases.iterdir()) == []
 
 
 def test_the_storage_is_no_part_of_the_hash_and_travels_in_the_record(

@@ -65,6 +65,18 @@ def test_what_another_clean_up_has_removed_is_gone(
     assert caplog.text == ""
 
 
+def test_a_shared_place_keeps_what_killed_writers_have_left(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "IDLE_SECONDS", -3600.0)
+    store = MemoryStore()
+    place = Vanishing(store)
+    place.publish(*parts)
+    store.put(".killed", b"")
+    assert place.clean_up(lambda idle: idle, shared=True) == {parts[0].hash}
+    assert [each["path"] for each in store.list().collect()] == [".killed"]
+    place.clean_up(lambda idle: idle)
+    assert store.list().collect() == []
+
+
 def test_a_bucket_that_goes_while_a_release_is_written_is_named(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     """As obstore tells of one; its store in memory has none."""
 

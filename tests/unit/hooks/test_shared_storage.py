@@ -1,0 +1,208 @@
+"""Two control roots with one storage, and a stream of one name in each: neither removes what the other one runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.control import make_root
+from airflow_stream_provider.control.releases import make_release
+from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.planning.clean_up import KEPT_RELEASES
+from airflow_stream_provider.releases.open_place import address_of, open_place
+from airflow_stream_provider.spec.requested_release import RequestedRelease
+from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.noting_cluster import NotingCluster
+from tests.support.story import record, retired, write
+
+ROOTS = ("staging", "production")
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Path:
+    (tmp_path / "storage").mkdir()
+    return tmp_path / "storage"
+
+
+def hook_at(control: Path, storage: Path) -> StreamHook:
+    """The hook of the stream `orders` in a control root, as a new process of Airflow opens it."""
+    control.mkdir(exist_ok=True)
+    make_root(control.as_uri())
+    hook = StreamHook("orders", control.as_uri(), "here", storage=storage.as_uri())
+    hook.create()
+    return hook
+
+
+@pytest.fixture
+def hooks(tmp_path: Path, storage: Path, cluster: NotingCluster) -> dict[str, StreamHook]:
+    return {name: hook_at(tmp_path / name, storage) for name in ROOTS}
+
+
+def requested(hook: StreamHook, folder: Path, version: str) -> RequestedRelease:
+    """A release whose contents are those of its version."""
+    (folder / f"{version}.py").write_text(f"x = '{version}'\n")
+    fields = {"name": "orders", "application": f"{version}.py", "version": version, "cluster": "here"}
+    spec = StreamSpec.model_validate({**fields, "control": hook.control})
+    spec._source = folder / "streams" / "orders.yaml"
+    return RequestedRelease.of(spec, None, None, None, None)
+
+
+def deployed(hook: StreamHook, folder: Path, version: str) -> Release:
+    """Deploy a release, and return it as its record has it."""
+    deployment, seq = f"orders-{version}", hook.control_log.refresh().seq
+    assert hook.declare(requested(hook, folder, version), deployment, "why", "me", seq)
+    assert hook.submit(deployment, "me", first=True)
+    return hook.control_log.refresh().deployments[deployment].release
+
+
+def published_as_earlier(hook: StreamHook, folder: Path, version: str, *, declare: bool = True) -> Release:
+    """Publish a release as earlier versions did, in the storage's folder of the stream's name, and declare it."""
+    (folder / f"{version}.py").write_text(f"x = '{version}'\n")
+    release, files = make_release(version=version, application=folder / f"{version}.py")
+    release = replace(release, storage=hook.storage)
+    open_place(hook.storage, None, "orders", None).publish(release, files)
+    if declare:
+        fields: dict[str, Any] = {
+            "deployment": f"orders-{version}",
+            "release": release.to_json(),
+            "policy": {},
+            "reason": "",
+        }
+        write(hook.control_log, record("declared", **fields))
+    return release
+
+
+def age(storage: Path) -> None:
+    """Let everything in the storage look as if it had been written long ago."""
+    for path in storage.rglob("*"):
+        os.utime(path, times=(0, 0), follow_symlinks=False)
+
+
+def clean_up(hooks: dict[str, StreamHook], storage: Path) -> None:
+    for hook in hooks.values():
+        age(storage)
+        hook.clean_up()
+
+
+def folder_of(release: Release) -> Path:
+    return Path(address_of(release, "orders", None))
+
+
+def test_the_clean_up_of_one_root_leaves_what_the_other_one_runs(
+    hooks: dict[str, StreamHook], storage: Path, tmp_path: Path
+) -> None:
+    running = {name: deployed(hook, tmp_path, f"of-{name}") for name, hook in hooks.items()}
+    clean_up(hooks, storage)
+    for name, hook in hooks.items():
+        assert (folder_of(running[name]) / f"of-{name}.py").is_file()
+        # As when its driver has died.
+        again = record("declared", deployment="orders-again", release=running[name].to_json(), policy={}, reason="")
+        write(hook.control_log, again)
+        assert hook.submit("orders-again", "me", first=True)
+
+
+def test_the_same_release_of_both_is_stored_for_each(
+    hooks: dict[str, StreamHook], storage: Path, tmp_path: Path
+) -> None:
+    staging, production = (deployed(hook, tmp_path, "same") for hook in hooks.values())
+    assert staging.hash == production.hash
+    assert staging.storage != production.storage
+    write(hooks["staging"].control_log, retired("orders-same"))
+    for number in range(KEPT_RELEASES):
+        deployed(hooks["staging"], tmp_path, f"later-{number}")
+    clean_up(hooks, storage)
+    assert not folder_of(staging).exists()
+    assert (folder_of(production) / "same.py").is_file()
+
+
+def test_what_one_root_does_not_need_any_more_goes(hooks: dict[str, StreamHook], storage: Path, tmp_path: Path) -> None:
+    staging = hooks["staging"]
+    release = deployed(staging, tmp_path, "needed")
+    never = staging.publish(requested(staging, tmp_path, "never-declared"))
+    killed = folder_of(release).with_name(f".{never.hash}.killed")
+    killed.mkdir()
+    clean_up(hooks, storage)
+    assert [path.name for path in folder_of(release).parent.iterdir()] == [release.hash]
+
+
+def test_another_process_of_airflow_publishes_at_the_same_place(
+    hooks: dict[str, StreamHook], storage: Path, tmp_path: Path
+) -> None:
+    first = deployed(hooks["staging"], tmp_path, "first")
+    second = deployed(hook_at(tmp_path / "staging", storage), tmp_path, "second")
+    assert first.storage == second.storage
+
+
+def test_another_log_under_the_same_url_is_another_one(
+    hooks: dict[str, StreamHook], storage: Path, tmp_path: Path
+) -> None:
+    """As another machine has it, whose control folder is mounted at the same path; or a log that was begun anew."""
+    running = deployed(hooks["staging"], tmp_path, "running")
+    (tmp_path / "staging").rename(tmp_path / "of-another-machine")
+    other = hook_at(tmp_path / "staging", storage)
+    assert deployed(other, tmp_path, "other").storage != running.storage
+    clean_up({"other": other}, storage)
+    assert (folder_of(running) / "running.py").is_file()
+
+
+def test_a_copy_of_a_control_folder_is_another_one(hooks: dict[str, StreamHook], storage: Path, tmp_path: Path) -> None:
+    deployed(hooks["production"], tmp_path, "before")
+    shutil.rmtree(tmp_path / "staging")
+    shutil.copytree(tmp_path / "production", tmp_path / "staging")
+    running = deployed(hooks["production"], tmp_path, "running")
+    clean_up({"staging": hook_at(tmp_path / "staging", storage)}, storage)
+    assert (folder_of(running) / "running.py").is_file()
+
+
+def test_a_release_of_an_earlier_version_is_run_where_its_record_says(
+    hooks: dict[str, StreamHook], storage: Path, tmp_path: Path, cluster: NotingCluster
+) -> None:
+    production = hooks["production"]
+    release = published_as_earlier(production, tmp_path, "old")
+    clean_up(hooks, storage)
+    assert production.submit("orders-old", "me", first=True)
+    assert cluster.jobs[-1].release_dir == str(storage / "orders" / "releases" / release.hash)
+
+
+def test_of_an_earlier_version_goes_what_a_record_names_and_nobody_needs(
+    hooks: dict[str, StreamHook], storage: Path, tmp_path: Path
+) -> None:
+    staging, production = hooks.values()
+    gone = published_as_earlier(staging, tmp_path, "gone")
+    write(staging.control_log, retired("orders-gone"))
+    for number in range(KEPT_RELEASES):
+        deployed(staging, tmp_path, f"later-{number}")
+    others = published_as_earlier(production, tmp_path, "of-the-other")
+    unknown = published_as_earlier(staging, tmp_path, "unknown", declare=False)
+    aside = folder_of(others).with_name(f".{unknown.hash}.killed")
+    aside.mkdir()
+    (aside.parent / "somebody").mkdir()
+    clean_up(hooks, storage)
+    assert not folder_of(gone).exists()
+    left = {path.name for path in aside.parent.iterdir()}
+    assert left == {others.hash, unknown.hash, aside.name, "somebody"}
+
+
+def test_a_stream_whose_storage_changes_finds_both(
+    hooks: dict[str, StreamHook], storage: Path, tmp_path: Path, cluster: NotingCluster
+) -> None:
+    before = deployed(hooks["staging"], tmp_path, "before")
+    (tmp_path / "elsewhere").mkdir()
+    moved = hook_at(tmp_path / "staging", tmp_path / "elsewhere")
+    after = deployed(moved, tmp_path, "after")
+    assert folder_of(after).is_relative_to(tmp_path / "elsewhere")
+    for each in (storage, tmp_path / "elsewhere"):
+        age(each)
+    moved.clean_up()
+    for release in (before, after):
+        again = f"orders-again-{release.version}"
+        fields: dict[str, Any] = {"deployment": again, "release": release.to_json(), "policy": {}, "reason": ""}
+        write(moved.control_log, record("declared", **fields))
+        assert moved.submit(again, "me", first=True)
+        assert cluster.jobs[-1].release_dir == str(folder_of(release))
