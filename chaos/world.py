@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from airflow_stream_provider.checkpoint.files import Place
@@ -16,6 +16,7 @@ from airflow_stream_provider.control.topic import topic_name
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.control_root import TopicRoot
 from airflow_stream_provider.kafka.control_topic import KafkaTopic
+from airflow_stream_provider.releases.address import StorageAddress
 from chaos.clock import Clocks
 from chaos.folder_log import FolderLog
 from chaos.plan import FILES
@@ -132,9 +133,15 @@ def world(folder: Path, pair: Pair = FILES) -> Iterator[World]:
             create_topics(site.brokers)
             assert storage.folder is not None
             checkpoints = {query: storage.folder / "checkpoints" / "orders" / query for query in QUERIES}
-            of_storage = storage.folder / "releases" / site.spec.name / "releases"
-            with _log_in(control, site) if control else _log_in_kafka(stack.broker, site, folder) as log:
-                releases = log.folder / "releases" if log.folder and not site.spec.storage else of_storage
+            with _log_in(control, site) if control else _log_in_kafka(stack.broker, site, folder) as (log, log_id):
+                releases: Place
+                if site.spec.storage:
+                    part = StorageAddress.parse(site.spec.storage).of_log(site.spec.control, log_id)
+                    name = PurePosixPath(part.path).name
+                    releases = storage.folder / "releases" / name / site.spec.name / "releases"
+                else:
+                    assert log.folder is not None
+                    releases = log.folder / "releases"
                 yield World(stack, log, site.brokers, checkpoints, releases, folder, control, storage, clocks, site)
 
 
@@ -149,22 +156,24 @@ def _control_folder(folder: Path, data: Path) -> Iterator[ControlFolder]:
 
 
 @contextmanager
-def _log_in(control: ControlFolder, site: DemoEnvironment) -> Iterator[FolderLog]:
-    FilesRoot(site.spec.control).store(site.spec.name, create=True)
-    yield FolderLog(control.safe / site.spec.name)
+def _log_in(control: ControlFolder, site: DemoEnvironment) -> Iterator[tuple[FolderLog, str]]:
+    root, name = FilesRoot(site.spec.control), site.spec.name
+    root.store(name, create=True)
+    yield FolderLog(control.safe / name), root.log_id(name)
 
 
 @contextmanager
-def _log_in_kafka(broker: Broker, site: DemoEnvironment, folder: Path) -> Iterator[TopicLog]:
+def _log_in_kafka(broker: Broker, site: DemoEnvironment, folder: Path) -> Iterator[tuple[TopicLog, str]]:
     name, extra = site.spec.name, broker.connection["extra"]
     with closing(TopicRoot(CONTROL_URL, "chaos", extra, CONTROL_PREFIX)) as root:
         root.make()
         root.store(name, create=True)
+        log_id = root.log_id(name)
     with KafkaClient("chaos", extra) as client:
         topic = KafkaTopic(lambda: client, "chaos", topic_name(CONTROL_PREFIX, name))
         with TopicLog(topic, name) as log:
             try:
-                yield log
+                yield log, log_id
             finally:
                 log.write(folder / "control" / f"{name}.jsonl")
 

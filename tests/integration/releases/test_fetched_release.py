@@ -21,6 +21,7 @@ from airflow_stream_provider.hooks.submit import job_of
 from airflow_stream_provider.lifecycle.ids import request_id
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.open_place import address_of, open_place
 from airflow_stream_provider.releases.place import StorageConnection
 from devstack.control_folder import folder_of
@@ -57,6 +58,8 @@ class Fetching:
             arguments=arguments,
             conf={**SMALL, "spark.cores.max": "1"},
         )
+        # As Airflow's tasks publish it.
+        storage = StorageAddress.parse(storage).of_log(self.url, FilesRoot(self.url).log_id("orders")).url
         release = replace(release, storage=storage)
         connection = connection or connection_of(self.server.connection)
         place = open_place(storage, connection, "orders", folder_of(self.log))
@@ -165,7 +168,7 @@ def test_a_driver_fetches_its_release_from_hdfs(
 
 def test_a_release_that_was_changed_is_not_run(standalone: Cluster, spark: Spark, stream: Fetching) -> None:
     release = stream.publish()
-    objects(stream.server).put(f"{release.hash}/app_udf.py", b"raise SystemExit('it ran')\n")
+    objects(stream.server, release).put("app_udf.py", b"raise SystemExit('it ran')\n")
     job = stream.declare(release)
     submission = standalone.submit(job)
     wait_for("the driver's end", lambda: standalone.status(submission).terminal)
@@ -173,7 +176,6 @@ def test_a_release_that_was_changed_is_not_run(standalone: Cluster, spark: Spark
     text = "".join(path.read_text(errors="replace") for path in (spark.folder / "work" / submission).glob("std*"))
     assert f"{release.hash} are not those that were published" in text
     assert "it ran" not in text
-    objects(stream.server).delete(f"{release.hash}/app_udf.py")
 
 
 def test_a_driver_on_this_machine_fetches_its_release(
@@ -193,10 +195,11 @@ def test_a_driver_on_this_machine_fetches_its_release(
         cluster.kill(submission)
 
 
-def objects(server: S3Server) -> Any:
-    """The objects of the stream, past the product."""
+def objects(server: S3Server, release: Release) -> Any:
+    """The objects of a release, past the product."""
     from obstore.store import S3Store
 
     fields: dict[str, Any] = {"access_key_id": LOGIN, "secret_access_key": PASSWORD, "region": "us-east-1"}
     fields |= {"endpoint": server.endpoint, "client_options": {"allow_http": True}}
-    return S3Store(BUCKET, prefix="team/orders/releases", **fields)
+    prefix = address_of(release, "orders", None).removeprefix(f"s3a://{BUCKET}/")
+    return S3Store(BUCKET, prefix=prefix, **fields)

@@ -70,7 +70,8 @@ def test_a_release_is_published_verified_and_removed(
     client.makedirs("/team/orders/releases/.killed")
     client.set_times(folder, modification_time=1)
     client.set_times("/team/orders/releases/.killed", modification_time=1)
-    assert place.clean_up(lambda idle: frozenset()) == frozenset()
+    assert place.clean_up(lambda idle: frozenset(), shared=True) == frozenset()
+    assert ".killed" in client.list("/team/orders/releases"), "it may be another log's"
     place.verify(release)
     assert place.clean_up(lambda idle: idle) == {release.hash}
     assert release.hash not in str(client.list("/team/orders/releases"))
