@@ -102,7 +102,8 @@ class StackStream(HandRunStream):
         settings = Policy.from_json({"rehearse_batches": 3, **policy}).to_json()
         self.append("declared", deployment=deployment, release=release.to_json(), policy=settings)
         where = address_of(release, self.stream, self.folder)
-        job = job_of(self.control, self.stream, self.folder, deployment, release, where)
+        log = self.log.store.origin()
+        job = job_of(self.control, self.stream, self.folder, deployment, release, where, log=log)
         assert submit_once(self.log, self.cluster, job, "test", first=True, verify=lambda: self._place.verify(release))
 
     def beat(self, incarnation: str) -> Heartbeat:

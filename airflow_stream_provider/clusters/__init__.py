@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         refuse_secret_environment,
         refuse_secret_values,
     )
+    from airflow_stream_provider.clusters.whose import Whose
 
 __all__ = [
     "Cluster",
@@ -34,6 +35,7 @@ __all__ = [
     "Remains",
     "SecretInConf",
     "SubmitUnclear",
+    "Whose",
     "open_cluster",
     "refuse_secret_arguments",
     "refuse_secret_conf",
@@ -42,7 +44,7 @@ __all__ = [
 ]
 
 
-_MODULES = ("secrets", "cluster", "connection", "job")
+_MODULES = ("secrets", "cluster", "connection", "job", "whose")
 
 
 def __getattr__(name: str) -> Any:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from airflow_stream_provider.clusters.job import Job
+from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 
@@ -61,8 +62,9 @@ class FoundDrivers:
     :param alive: submission ids of the drivers that wait or run.
     :param ended: submission ids of the drivers that have ended, as far as the cluster still knows them.
     :param certain: False while a driver of the deployment may have been missed: one that could be it waits in the
-        queue, or on a worker that does not answer, and was submitted less than five minutes ago. One that is older has
-        said in its heartbeat who it is, or, when it starts at last, sees that another has been submitted and exits.
+        queue, or on a worker that does not answer, or does not say of which control log it is (`Whose.runs`), and was
+        submitted less than five minutes ago. One that is older has said in its heartbeat who it is, or, when it starts
+        at last, sees that another has been submitted and exits.
     """
 
     alive: tuple[str, ...] = ()
@@ -122,8 +124,8 @@ class Cluster(Protocol):
         :raises SecretInConf: the conf holds a secret. Nothing was sent.
         """
 
-    def find(self, deployment: str, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
-        """Return all drivers of a deployment, also those that another process submitted.
+    def find(self, whose: Whose, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
+        """Return all drivers of a deployment, also those that another process submitted; never one of another log.
 
         :param since: when the deployment was declared, in seconds since 1970. Drivers submitted earlier are skipped.
         :param conf: Spark conf of its job: a queued driver that asks for other cores or memory is not its own.
@@ -149,7 +151,7 @@ class Cluster(Protocol):
     def remains(
         self,
         submission: str,
-        deployment: str,
+        whose: Whose,
         applications: Collection[str] = (),
         hosts: Collection[str] | None = None,
     ) -> Remains:
@@ -159,7 +161,7 @@ class Cluster(Protocol):
         :param hosts: every host that its executors have run on, from its heartbeats; None: any.
         """
 
-    def gone(self, submission: str, deployment: str, applications: Collection[str] = ()) -> bool:
+    def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
         """Return whether nothing remains."""
 
     def links(self, submission: str) -> Mapping[str, str]:

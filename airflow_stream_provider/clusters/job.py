@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from airflow_stream_provider.clusters.secrets import refuse_secret_conf, refuse_secret_environment
+from airflow_stream_provider.clusters.whose import LOG_CONF, Whose, names_deployment
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP
 
 # A file on HDFS is closed once the NameNode has heard of its last block from a DataNode. A client that asks before that
@@ -33,6 +33,8 @@ class Job:
     :param py_files: py-files of the release, relative to `release_dir`. The zip of the runtime is added to them.
     :param stream_folder: the stream's folder under the control URL, in which a local cluster keeps its drivers;
         empty: it has none, and the cluster keeps them in a folder of its own user on this machine.
+    :param log: what tells the stream's control log from any other (`Store.origin`), which may have a deployment of this
+        id, too. Empty: not known.
     :param conf: Spark conf, without secrets.
     :param environment: environment variables of the driver and its executors, without secrets.
     :raises ValueError: the application name or the arguments do not name the deployment.
@@ -45,6 +47,7 @@ class Job:
     arguments: tuple[str, ...]
     stream_folder: str = field(kw_only=True)
     py_files: tuple[str, ...] = ()
+    log: str = ""
     conf: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -53,6 +56,11 @@ class Job:
             raise ValueError(f"app_name {self.app_name!r} does not contain [{self.deployment}]")
         if not names_deployment(self.arguments, self.deployment):
             raise ValueError(f"the arguments do not contain --deployment {self.deployment}")
+
+    @property
+    def whose(self) -> Whose:
+        """Whose its driver is, by which the cluster is searched for it."""
+        return Whose(self.deployment, self.log, self.arguments)
 
     @property
     def is_fetched(self) -> bool:
@@ -71,7 +79,7 @@ class Job:
         return tuple(posixpath.join(self.release_dir, name) for name in names)
 
     def properties(self) -> dict[str, str]:
-        """Return the Spark conf, with the executors' environment, the application name and the deployment id set.
+        """Return the Spark conf, with the executors' environment, the application's name and whose it is set.
 
         Where it does not say otherwise, clients of HDFS close files sooner (`HDFS_DEFAULTS`).
 
@@ -82,18 +90,8 @@ class Job:
         return {
             **HDFS_DEFAULTS,
             **{f"spark.executorEnv.{name}": value for name, value in self.environment.items()},
-            **{key: str(value) for key, value in self.conf.items()},
+            **{key: str(value) for key, value in self.conf.items() if key != LOG_CONF},
             "spark.app.name": self.app_name,
             "spark.airflow.stream.deployment": self.deployment,
+            **({LOG_CONF: self.log} if self.log else {}),
         }
-
-
-def names_deployment(arguments: Sequence[str], deployment: str) -> bool:
-    """Return whether the launcher's arguments name the deployment.
-
-    Arguments after ``--`` belong to the script and are ignored.
-    """
-    own = list(arguments)
-    if "--" in own:
-        own = own[: own.index("--")]
-    return any(pair == ("--deployment", deployment) for pair in pairwise(own))

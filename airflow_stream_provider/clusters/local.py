@@ -21,8 +21,9 @@ import psutil
 from airflow_stream_provider.clusters import processes
 from airflow_stream_provider.clusters.capacity import ResourceRequest
 from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
-from airflow_stream_provider.clusters.job import Job, names_deployment
+from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.own_folders import driver_folder, lock_folder, log_folder
+from airflow_stream_provider.clusters.whose import Whose, names_deployment
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 _KILLED = {-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM}
@@ -74,7 +75,7 @@ class LocalCluster:
         logs = log_folder(job.stream)
         # Near the stream's log, where it is found and outlives this Airflow worker.
         home = Path(job.stream_folder).resolve() / "drivers" if job.stream_folder else driver_folder(job.stream)
-        lock = _lock(job.deployment, home)
+        lock = _lock(job, home)
         try:
             _prune(logs)
             folder = home / f"{job.deployment}.{uuid.uuid4().hex[:8]}"
@@ -109,10 +110,17 @@ class LocalCluster:
         finally:
             os.close(lock)
 
-    def find(self, deployment: str, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
+    def find(self, whose: Whose, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
         """Return the deployment's live drivers on this machine. Drivers that have ended are not listed."""
-        alive = {submission for _, submission in processes.marked() if _deployment(submission) == deployment}
-        return FoundDrivers(tuple(sorted(alive)), certain=bool(alive) or not _unmarked(deployment))
+        commands: dict[str, list[list[str]]] = {}
+        marked = list(processes.marked())
+        for process, submission in marked:
+            if _deployment(submission) == whose.deployment:
+                commands.setdefault(submission, []).append(processes.command(process))
+        found = {submission: whose.runs_any(each) for submission, each in commands.items()}
+        alive = tuple(sorted(submission for submission, ours in found.items() if ours))
+        missed = None in found.values() or _unmarked(whose, {process.pid for process, _ in marked})
+        return FoundDrivers(alive, certain=bool(alive) or not missed)
 
     def status(self, submission: str) -> DriverState:
         """Return the driver's state, from its processes and its stored exit code."""
@@ -152,7 +160,7 @@ class LocalCluster:
     def remains(
         self,
         submission: str,
-        deployment: str,
+        whose: Whose,
         applications: Collection[str] = (),
         hosts: Collection[str] | None = None,
     ) -> Remains:
@@ -162,9 +170,9 @@ class LocalCluster:
             return Remains((_elsewhere(folder).message,))
         return Remains(tuple(f"Process {process.pid} is alive." for process in processes.of(submission)))
 
-    def gone(self, submission: str, deployment: str, applications: Collection[str] = ()) -> bool:
+    def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
         """Return whether all processes of the driver have ended."""
-        return self.remains(submission, deployment).gone
+        return self.remains(submission, whose).gone
 
     def links(self, submission: str) -> Mapping[str, str]:
         """Return the path of the driver's log on its machine."""
@@ -183,13 +191,16 @@ def _exit_code(folder: Path) -> int | None:
         return None
 
 
-def _unmarked(deployment: str) -> list[int]:
-    """Return the pids that name the deployment but show no mark: another user's, or a driver that is just starting."""
-    return [
-        process.pid
-        for process in psutil.process_iter(["cmdline"])
-        if names_deployment(process.info["cmdline"] or (), deployment)
-    ]
+def _unmarked(whose: Whose, marked: Collection[int]) -> bool:
+    """Return whether a process may be of the deployment and shows no mark: another user's, or one that only starts."""
+    for process in psutil.process_iter(["cmdline"]):
+        own = process.info["cmdline"] or []
+        if process.pid not in marked and names_deployment(own, whose.deployment):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                # The driver's Python does not say its control log; the JVM above it does.
+                if whose.runs_any([own, *map(processes.command, process.parents())]) is not False:
+                    return True
+    return False
 
 
 def _is_here(folder: Path) -> bool:
@@ -217,7 +228,7 @@ def _elsewhere(folder: Path) -> ClusterError:
     )
 
 
-def _lock(deployment: str, home: Path) -> int:
+def _lock(job: Job, home: Path) -> int:
     """Take the deployment's lock on this machine. The driver inherits it and holds it until it ends.
 
     The lock covers the moment between fork and exec, in which the list of processes does not show the driver yet. It
@@ -226,16 +237,16 @@ def _lock(deployment: str, home: Path) -> int:
     :raises SubmitUnclear: another process holds the lock.
     :raises ClusterError: the folder of the locks is not this user's own.
     """
-    name = uuid.uuid5(uuid.NAMESPACE_URL, f"{home}/{deployment}").hex
+    name = uuid.uuid5(uuid.NAMESPACE_URL, f"{home}/{job.deployment}/{job.log}").hex
     lock = os.open(lock_folder() / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
         raise SubmitUnclear(
-            f"A driver of {deployment} is running or just starting on this machine.",
+            f"A driver of {job.deployment} is running or just starting on this machine.",
             next_step="Nothing to do: the driver is searched for before anything is submitted again.",
-            deployment=deployment,
+            deployment=job.deployment,
         ) from None
     return lock
 

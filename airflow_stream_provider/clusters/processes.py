@@ -76,14 +76,15 @@ def _send(process: psutil.Process, *, terminate: bool) -> None:
 
 
 def _is_spark(process: psutil.Process) -> bool:
-    return _SPARK_SUBMIT in _command(process)
+    return _SPARK_SUBMIT in command(process)
 
 
 def _is_detach(process: psutil.Process) -> bool:
-    return any(os.path.basename(word) == "detach.py" for word in _command(process)[1:3])
+    return any(os.path.basename(word) == "detach.py" for word in command(process)[1:3])
 
 
-def _command(process: psutil.Process) -> list[str]:
+def command(process: psutil.Process) -> list[str]:
+    """Return the command line of a process; empty when it has ended or does not show it."""
     try:
         return list(process.cmdline())
     except psutil.Error:

@@ -15,6 +15,7 @@ from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.master_api import Master
 from airflow_stream_provider.clusters.rest_properties import create_submission_request, driver_conf
+from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.workers import ask_all, driver_belongs, executors_left, in_use
 from airflow_stream_provider.lifecycle.errors import ClusterError
@@ -83,12 +84,12 @@ class StandaloneCluster:
         try:
             return api.create(master, request)
         except SubmitUnclear:
-            found = self._look_for(job.deployment, since)
+            found = self._look_for(job.whose, since)
             if found is None:
                 raise
             return found
 
-    def find(self, deployment: str, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
+    def find(self, whose: Whose, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
         """Return the deployment's drivers, recognised by the launch command in the first line of their stderr.
 
         The master's API does not show a driver's arguments. The worker serves the driver's log, and writes its first
@@ -100,7 +101,7 @@ class StandaloneCluster:
         size = None if conf is None else ResourceRequest.from_conf(conf)
 
         def belongs(driver: Mapping[str, Any]) -> bool | None:
-            return driver_belongs(master, self._hosts, driver, deployment, size)
+            return driver_belongs(master, self._hosts, driver, whose, size)
 
         active = master.active_drivers
         recent = [driver for driver in master.completed_drivers if _submitted(driver) >= oldest]
@@ -153,7 +154,7 @@ class StandaloneCluster:
     def remains(
         self,
         submission: str,
-        deployment: str,
+        whose: Whose,
         applications: Collection[str] = (),
         hosts: Collection[str] | None = None,
     ) -> Remains:
@@ -168,7 +169,7 @@ class StandaloneCluster:
             return Remains((error.message,))
 
         def ours(id: str, name: str) -> bool:
-            return id in applications or f"[{deployment}]" in name
+            return id in applications or whose.owns(name)
 
         apps = [f"Application {a['id']} is {a['state']}." for a in master.active_apps if ours(a["id"], a["name"])]
         left = [f"Driver {d['id']} is {d['state']}." for d in master.active_drivers if d["id"] == submission]
@@ -197,9 +198,9 @@ class StandaloneCluster:
             left += [f"Worker {worker['id']} was not reached in time."] if found is None else found
         return Remains(tuple(left), tuple(lost))
 
-    def gone(self, submission: str, deployment: str, applications: Collection[str] = ()) -> bool:
+    def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
         """Return whether the master and all live workers list no driver, application or executor of it any more."""
-        return self.remains(submission, deployment, applications).gone
+        return self.remains(submission, whose, applications).gone
 
     def links(self, submission: str) -> Mapping[str, str]:
         """Return links to the driver's log on its worker and to the master's web UI."""
@@ -209,11 +210,11 @@ class StandaloneCluster:
             return {}
         return _view(master, master.workers, master.driver(submission)).links
 
-    def _look_for(self, deployment: str, since: float) -> str | None:
+    def _look_for(self, whose: Whose, since: float) -> str | None:
         deadline = time.monotonic() + UNCLEAR_SECONDS
         while time.monotonic() < deadline:
             with suppress(ClusterError):
-                found = self.find(deployment, since)
+                found = self.find(whose, since)
                 if found.alive or found.ended:
                     return (found.alive or found.ended)[0]
             time.sleep(1)

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 from airflow_stream_provider.clusters import master_api as api
 from airflow_stream_provider.clusters.bounded_http import Unanswered
 from airflow_stream_provider.clusters.capacity import ResourceRequest
-from airflow_stream_provider.clusters.job import names_deployment
 from airflow_stream_provider.clusters.master_api import Master
 from airflow_stream_provider.clusters.rest_properties import FETCHING_CLASS, MAIN_CLASS
+from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
@@ -43,9 +43,9 @@ def ask_all(ask: Callable[[Mapping[str, Any]], T], subjects: Iterable[Mapping[st
 
 
 def driver_belongs(
-    master: Master, hosts: WorkerHosts, driver: Mapping[str, Any], deployment: str, size: ResourceRequest | None
+    master: Master, hosts: WorkerHosts, driver: Mapping[str, Any], whose: Whose, size: ResourceRequest | None
 ) -> bool | None:
-    """Return whether a driver belongs to the deployment, whose drivers have this size; None if that is not known."""
+    """Return whether a driver is of a deployment, whose drivers have this size; None if that is not known."""
     main_class = driver["mainclass"]
     if main_class not in (MAIN_CLASS, FETCHING_CLASS):
         return False
@@ -62,7 +62,7 @@ def driver_belongs(
         return None
     # Spark's DriverRunner.runDriver writes every word in quotation marks, with one space between.
     words = command.removeprefix("Launch Command: ").strip('"').split('" "')
-    return names_deployment(words[words.index(main_class) :] if main_class in words else [], deployment)
+    return whose.runs(words) if main_class in words else False
 
 
 def executors_left(worker: Mapping[str, Any], hosts: WorkerHosts, ours: Callable[[str, str], bool]) -> list[str]:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_stream_provider.clusters import Cluster, DriverState
+from airflow_stream_provider.clusters import Cluster, DriverState, Whose
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.planning.snapshot import DriverFacts
 
 
-def driver_facts(log: ControlLog, cluster: Cluster, deployment: str) -> DriverFacts | None:
+def driver_facts(log: ControlLog, cluster: Cluster, whose: Whose) -> DriverFacts | None:
     """Return what the cluster says of all drivers of a deployment together; None if it can have none.
 
     They are gone when every one of them is, and alive while one of them is.
     """
+    deployment = whose.deployment
     state, known = log.refresh(), submissions(log, deployment)
     if not known:
-        return _unnamed(log, cluster, deployment) if state.of_deployment(deployment) else None
+        return _unnamed(log, cluster, whose) if state.of_deployment(deployment) else None
     states = {each: cluster.status(each) for each in known}
     shown = next((each for each in known if not states[each].terminal), "")
     if shown:
@@ -26,7 +27,7 @@ def driver_facts(log: ControlLog, cluster: Cluster, deployment: str) -> DriverFa
     # Read anew: what a driver has said last, before the cluster called it ended.
     beats = log.heartbeats(deployment)
     apps, hosts = applications(beats), _executor_hosts(log, deployment, beats)
-    remains = [cluster.remains(each, deployment, apps, hosts) for each in known]
+    remains = [cluster.remains(each, whose, apps, hosts) for each in known]
     lost = any(left.lost for left in remains) and not any(left.alive for left in remains)
     return DriverFacts(known[0], states[known[0]], all(left.gone for left in remains), lost)
 
@@ -55,13 +56,14 @@ def _executor_hosts(log: ControlLog, deployment: str, beats: Mapping[str, Heartb
     return {host for beat in beats.values() for host in beat.executor_hosts or ()}
 
 
-def _unnamed(log: ControlLog, cluster: Cluster, deployment: str) -> DriverFacts:
+def _unnamed(log: ControlLog, cluster: Cluster, whose: Whose) -> DriverFacts:
     """Return what the cluster says of a driver that is in the log, and of which nobody knows the submission.
 
     Nothing can confirm its death: if the cluster has no driver of the deployment, it is lost, and not gone.
     """
+    deployment = whose.deployment
     try:
-        found = cluster.find(deployment, log.state.deployments[deployment].declared_at)
+        found = cluster.find(whose, log.state.deployments[deployment].declared_at)
     except ClusterError:
         return DriverFacts("", DriverState.UNKNOWN)
     if found.alive:
@@ -70,5 +72,5 @@ def _unnamed(log: ControlLog, cluster: Cluster, deployment: str) -> DriverFacts:
         return DriverFacts("", DriverState.UNKNOWN)
     # No driver has this id; its application and executors are known by their names.
     beats = log.heartbeats(deployment)
-    left = cluster.remains(deployment, deployment, applications(beats), _executor_hosts(log, deployment, beats))
+    left = cluster.remains(deployment, whose, applications(beats), _executor_hosts(log, deployment, beats))
     return DriverFacts("", DriverState.LOST, lost=not left.alive)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
-from airflow_stream_provider.clusters import Cluster, open_cluster
+from airflow_stream_provider.clusters import Cluster, Whose, open_cluster
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.control.releases import make_release
 from airflow_stream_provider.control.store import ControlRoot, Samples
@@ -25,7 +25,7 @@ from airflow_stream_provider.hooks.control import acontrol_root, control_root
 from airflow_stream_provider.hooks.drivers import applications, driver_facts, submissions
 from airflow_stream_provider.hooks.lag import lag_if_known
 from airflow_stream_provider.hooks.newest import Newest
-from airflow_stream_provider.hooks.submit import job_of, submit_once
+from airflow_stream_provider.hooks.submit import job_of, submit_once, way_to_log
 from airflow_stream_provider.lag.targets import stream_sources
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -185,7 +185,7 @@ class StreamHook(BaseHook):
         return found
 
     def _drivers(self, deployments: Iterable[str]) -> Mapping[str, DriverFacts]:
-        found = {each: driver_facts(self.control_log, self.cluster, each) for each in deployments}
+        found = {each: driver_facts(self.control_log, self.cluster, self._whose(each)) for each in deployments}
         return {deployment: facts for deployment, facts in found.items() if facts is not None}
 
     def _lag(self, state: StreamState, heartbeats: Mapping[str, Heartbeat], moments: Moments) -> LagReport | None:
@@ -316,7 +316,11 @@ class StreamHook(BaseHook):
 
     def _job(self, release: Release, deployment: str) -> Job:
         where = address_of(release, self.stream, self.folder)
-        return job_of(self.root, self.stream, self.folder, deployment, release, where)
+        log = self.control_log.store.origin()
+        return job_of(self.root, self.stream, self.folder, deployment, release, where, log=log)
+
+    def _whose(self, deployment: str) -> Whose:
+        return Whose(deployment, self.control_log.store.origin(), way_to_log(self.root))
 
     def kill(self, deployment: str) -> None:
         """Kill what the cluster runs of a deployment. It counts as dead only when `observe` says that it is gone.
@@ -325,7 +329,7 @@ class StreamHook(BaseHook):
         """
         declared = self.control_log.refresh().deployments[deployment]
         known = {*submissions(self.control_log, deployment)}
-        known.update(self.cluster.find(deployment, declared.declared_at).alive)
+        known.update(self.cluster.find(self._whose(deployment), declared.declared_at).alive)
         apps = applications(self.control_log.heartbeats(deployment))
         for submission in sorted(known):
             self.cluster.kill(submission, apps)

@@ -8,33 +8,50 @@ from pathlib import Path
 from airflow_stream_provider.clusters import Cluster, Job, SubmitUnclear
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.control.store import ControlRoot
+from airflow_stream_provider.lifecycle.ids import application_name
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.snapshot import submission_of
 
 
-def job_of(root: ControlRoot, stream: str, folder: Path | None, deployment: str, release: Release, where: str) -> Job:
+def job_of(
+    root: ControlRoot,
+    stream: str,
+    folder: Path | None,
+    deployment: str,
+    release: Release,
+    where: str,
+    *,
+    log: str = "",
+) -> Job:
     """Return what the cluster is asked to run for a deployment.
 
     :param root: where the control log lives.
     :param folder: the stream's control folder; None: there is none.
     :param where: path or URL of the folder of the release's files.
+    :param log: what tells the control log from any other (`Store.origin`). Default: not known.
     """
-    launcher = ["--control", root.url, *root.driver_arguments(), "--stream", stream, "--deployment", deployment]
+    launcher = [*way_to_log(root), "--stream", stream, "--deployment", deployment]
     if "://" in where:
         launcher += ["--storage", release.storage, "--release", release.hash]
     return Job(
         stream=stream,
         deployment=deployment,
-        app_name=f"{stream} {release.version} [{deployment}]",
+        app_name=application_name(stream, release.version, deployment, log),
         release_dir=where,
         stream_folder="" if folder is None else str(folder),
         arguments=(*launcher, "--", release.application, *release.arguments),
         py_files=release.py_files,
+        log=log,
         conf=release.conf,
         environment=release.environment,
     )
+
+
+def way_to_log(root: ControlRoot) -> tuple[str, ...]:
+    """Return the launcher's arguments by which a driver reaches its control log."""
+    return ("--control", root.url, *root.driver_arguments())
 
 
 def submit_once(
@@ -64,7 +81,7 @@ def submit_once(
     if not first:
         known = submission_of(job.deployment, log.state, log.heartbeats(job.deployment))
         if not known:
-            found = cluster.find(job.deployment, deployment.declared_at, job.conf)
+            found = cluster.find(job.whose, deployment.declared_at, job.conf)
             if not found.alive and not found.certain:
                 return False
             # One that has ended counts too: the caller must see its death, and a second one would hide it.

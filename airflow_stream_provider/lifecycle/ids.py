@@ -57,9 +57,27 @@ def request_id(*parts: object) -> str:
 
 
 def deployment_id(stream: str, version: str, *parts: object) -> str:
-    """Return the id of a deployment, such as ``orders-2-1-0-1a2b3c4d``: the same for every try of its task."""
+    """Return the id of a deployment, such as ``orders-2-1-0-1a2b3c4d``: the same for every try of its task.
+
+    It is unique in its control log. Another Airflow may make the same one in its own: what runs on a cluster, which
+    they may share, also says of which log it is (`application_name`, `clusters.whose`).
+    """
     label = re.sub(r"[^a-z0-9]+", "-", version.lower()).strip("-")[:24]
     return f"{stream}-{label}-{request_id(stream, version, *parts)[:8]}"
+
+
+def application_name(stream: str, version: str, deployment: str, log: str = "") -> str:
+    """Return the name of a driver's Spark application, such as ``orders 2.1.0 [orders-2-1-0-1a2b3c4d] 5e6f7a8b``.
+
+    :param log: what tells the control log from any other (`Store.origin`); its beginning stands at the end. Default:
+        not known, as in names that older versions have made.
+    """
+    return f"{stream} {version} [{deployment}] {log_label(log)}".rstrip()
+
+
+def log_label(log: str) -> str:
+    """Return as much of a control log's identity as a name has room for."""
+    return log[:8]
 
 
 def deployment_of(incarnation: str) -> str:

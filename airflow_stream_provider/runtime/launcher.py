@@ -119,6 +119,7 @@ def _run(
     folder: Path,
 ) -> int:
     from airflow_stream_provider.checkpoint.location import reach
+    from airflow_stream_provider.lifecycle.ids import application_name
     from airflow_stream_provider.runtime import driver_folders, hadoop_storage, ungated
     from airflow_stream_provider.runtime.agent import Agent
     from airflow_stream_provider.runtime.agent_thread import AgentThread
@@ -138,9 +139,10 @@ def _run(
     driver_folders.install(folder.parent)
     # Six tries fit into a lease, and three into the half of it after which a holder pauses.
     log.store = AnsweringStore(log.store, policy.lease_seconds / 6)
-    name = f"{options.stream} {release.version} [{options.deployment}]"
+    origin = log.store.origin()
+    name = application_name(options.stream, release.version, options.deployment, origin)
     owners = open_owners(options.control, options.brokers)
-    ownership = Ownership(options.stream, options.control, owners, log.store.origin())
+    ownership = Ownership(options.stream, options.control, owners, origin)
     process = DriverProcess(ownership, name, policy.lease_seconds)
     reach(hadoop_storage.storage())
     gate = Gate()

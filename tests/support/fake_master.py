@@ -7,10 +7,11 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from airflow_stream_provider.clusters import ClusterConnection, Remains, open_cluster
+from airflow_stream_provider.clusters import ClusterConnection, Remains, Whose, open_cluster
 
 DEPLOYMENT = "orders-2-1a2b"
-APP = {"id": "app-1", "name": f"orders 2 [{DEPLOYMENT}]", "state": "RUNNING", "cores": 2}
+WHOSE = Whose(DEPLOYMENT, "5e6f7a8b" * 4)
+APP = {"id": "app-1", "name": f"orders 2 [{DEPLOYMENT}] 5e6f7a8b", "state": "RUNNING", "cores": 2}
 
 
 class Master:
@@ -73,7 +74,7 @@ class Master:
         self.state["completeddrivers"] = [{"id": "driver-1", "state": state, "worker": worker}]
 
     def remains(self, *applications: str) -> Remains:
-        return open_cluster(self.connection()).remains("driver-1", DEPLOYMENT, applications)
+        return open_cluster(self.connection()).remains("driver-1", WHOSE, applications)
 
     def close(self) -> None:
         self.silent.set()

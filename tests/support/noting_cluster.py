@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from airflow_stream_provider.clusters import DriverState, DriverView, FoundDrivers, Job, Remains
+from airflow_stream_provider.clusters import DriverState, DriverView, FoundDrivers, Job, Remains, Whose
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 
 class NotingCluster:
     """`did`: submissions and kills in order. `error` is raised by whatever is asked next.
 
-    `left` and `lost` are the two halves of `remains`, except for the submissions in `of`; `applications` are those that
-    it was last asked about, and `conf` is what it last searched with.
+    `left` and `lost` are the two halves of `remains`, except for the submissions in `of`; `applications` and `whose`
+    are those that it was last asked about, and `conf` is what it last searched with.
     """
 
     def __init__(self) -> None:
@@ -20,6 +20,7 @@ class NotingCluster:
         self.jobs: list[Job] = []
         self.searched: list[tuple[str, float]] = []
         self.conf: Mapping[str, str] | None = None
+        self.whose: Whose | None = None
         self.found = FoundDrivers()
         self.states: dict[str, DriverState] = {}
         self.left: tuple[str, ...] = ()
@@ -43,10 +44,10 @@ class NotingCluster:
         self.states[submission] = DriverState.RUNNING
         return submission
 
-    def find(self, deployment: str, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
+    def find(self, whose: Whose, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
         self._answer()
-        self.conf = conf
-        self.searched.append((deployment, since))
+        self.conf, self.whose = conf, whose
+        self.searched.append((whose.deployment, since))
         return self.found
 
     def status(self, submission: str) -> DriverState:
@@ -65,16 +66,16 @@ class NotingCluster:
     def remains(
         self,
         submission: str,
-        deployment: str,
+        whose: Whose,
         applications: Collection[str] = (),
         hosts: Collection[str] | None = None,
     ) -> Remains:
         self._answer()
-        self.applications, self.hosts = set(applications), hosts
+        self.applications, self.hosts, self.whose = set(applications), hosts, whose
         return self.of.get(submission, Remains(self.left, self.lost))
 
-    def gone(self, submission: str, deployment: str, applications: Collection[str] = ()) -> bool:
-        return self.remains(submission, deployment, applications).gone
+    def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
+        return self.remains(submission, whose, applications).gone
 
     def links(self, submission: str) -> Mapping[str, str]:
         self._answer()

@@ -14,6 +14,7 @@ import psutil
 
 from airflow_stream_provider.clusters import Cluster, ClusterConnection, FoundDrivers, Job
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP
+from airflow_stream_provider.lifecycle.ids import application_name
 from devstack.drivers import wait_for
 
 SMALL = {
@@ -23,6 +24,8 @@ SMALL = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+LOG = "0a" * 16
+"""What tells the control log of a test's jobs from any other."""
 
 
 @dataclass
@@ -33,10 +36,11 @@ class Place:
     connection: ClusterConnection
     root: Path
 
-    def job(self, code: str = "stay", *, deployment: str | None = None, **conf: str) -> Job:
+    def job(self, code: str = "stay", *, deployment: str | None = None, log: str = LOG, **conf: str) -> Job:
         """Return a job.
 
         :param code: ``stay``: run until it is killed; otherwise the exit code with which it ends at once.
+        :param log: whose its deployment is; empty: as an earlier version has submitted it, which did not say that.
         :param conf: Spark conf, with underscores instead of dots, such as `spark_cores_max`.
         """
         # Random, because a deployment is known by its id on the whole machine, and other tests run there too.
@@ -51,11 +55,15 @@ class Place:
         return Job(
             stream="orders",
             deployment=deployment,
-            app_name=f"orders 1 [{deployment}]",
+            app_name=application_name("orders", "1", deployment, log),
             release_dir=str(folder),
             stream_folder=str(self.root / "orders"),
-            arguments=("--stream", "orders", "--deployment", deployment, "--", str(self.facts_file(deployment)), code),
+            arguments=(
+                *("--control", self.root.as_uri(), "--stream", "orders", "--deployment", deployment),
+                *("--", str(self.facts_file(deployment)), code),
+            ),
             py_files=("helper.py",),
+            log=log,
             conf={**SMALL, **{key.replace("_", "."): value for key, value in conf.items()}},
         )
 
@@ -78,17 +86,17 @@ class Place:
         """Return the drivers of a job as soon as the cluster's answer is certain."""
 
         def found() -> FoundDrivers | None:
-            answer = self.cluster.find(job.deployment, since)
+            answer = self.cluster.find(job.whose, since)
             return answer if answer.certain else None
 
         answer = wait_for(f"certainty about {job.deployment}", found)
         assert isinstance(answer, FoundDrivers)
         return answer
 
-    def end(self, submission: str, deployment: str) -> None:
+    def end(self, submission: str, job: Job) -> None:
         """Kill a driver and wait until it is confirmed gone."""
         self.cluster.kill(submission)
-        wait_for(f"{submission} to be gone", lambda: self.cluster.gone(submission, deployment))
+        wait_for(f"{submission} to be gone", lambda: self.cluster.gone(submission, job.whose))
 
 
 def processes_of(deployment: str) -> list[psutil.Process]:

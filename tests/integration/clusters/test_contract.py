@@ -14,7 +14,7 @@ import time
 import psutil
 import pytest
 
-from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job
+from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job, Whose
 from devstack.drivers import wait_for
 from tests.support.places import Place, processes_of
 
@@ -50,36 +50,36 @@ def test_the_life_of_a_driver(place: Place) -> None:
     cluster, since = place.cluster, time.time()
     job = dataclasses.replace(place.job(), environment={"REGION": "eu west"})
     cluster.check(job)
-    assert cluster.find(job.deployment, since) == FoundDrivers()
+    assert cluster.find(job.whose, since) == FoundDrivers()
 
     submission = cluster.submit(job)
 
     assert not cluster.status(submission).terminal
-    assert not cluster.gone(submission, job.deployment)
+    assert not cluster.gone(submission, job.whose)
     facts = place.facts(job, submission)
     assert facts["total"] == 12
     assert facts["regions"] == ["eu west", "eu west"]  # of the driver and of an executor
     assert cluster.status(submission) is DriverState.RUNNING
-    assert cluster.find(job.deployment, since) == FoundDrivers(alive=(submission,))
-    assert cluster.find(job.deployment[:-1], since) == FoundDrivers()
+    assert cluster.find(job.whose, since) == FoundDrivers(alive=(submission,))
+    assert cluster.find(Whose(job.deployment[:-1]), since) == FoundDrivers()
     assert cluster.links(submission)["driver log"]
     (view,) = cluster.overview([submission]).values()
     assert (view.state, view.links) == (DriverState.RUNNING, cluster.links(submission))
-    left = cluster.remains(submission, job.deployment).alive
+    left = cluster.remains(submission, job.whose).alive
     assert left
     assert all(sentence.endswith(".") for sentence in left)
 
     processes = processes_of(job.deployment)
     assert place.facts(job, submission)["pid"] in {process.pid for process in processes}
-    place.end(submission, job.deployment)
+    place.end(submission, job)
 
     assert cluster.status(submission) is DriverState.KILLED
-    assert cluster.find(job.deployment, since).alive == ()
+    assert cluster.find(job.whose, since).alive == ()
     # The master reports only the JVM; the Python process ends right after it.
     wait_for("every process to be gone", lambda: not any(process.is_running() for process in processes))
     assert processes_of(job.deployment) == []
     cluster.kill(submission)
-    assert cluster.gone(submission, job.deployment)
+    assert cluster.gone(submission, job.whose)
     cluster.check(job)
 
 
@@ -89,13 +89,13 @@ def test_the_exit_code_decides_between_finished_and_failed(place: Place, code: s
     submission = place.cluster.submit(job)
     wait_for("the driver's end", lambda: place.cluster.status(submission).terminal)
     assert place.cluster.status(submission) is state
-    wait_for("nothing to remain", lambda: place.cluster.gone(submission, job.deployment))
+    wait_for("nothing to remain", lambda: place.cluster.gone(submission, job.whose))
 
 
 def test_an_unknown_submission_is_lost_never_a_success(place: Place) -> None:
     unknown = "driver-20200101000000-0000"
     assert place.cluster.status(unknown) is DriverState.LOST
-    assert not place.cluster.find("orders-1-00000000", time.time()).alive
+    assert not place.cluster.find(Whose("orders-1-00000000"), time.time()).alive
     place.cluster.kill(unknown)
 
 
@@ -118,6 +118,35 @@ def test_a_crash_between_submit_and_record_leaves_one_driver_that_is_found(place
     assert place.cluster.status(submission) is DriverState.RUNNING
 
 
+def test_a_driver_of_another_control_log_is_neither_found_nor_in_the_way(place: Place) -> None:
+    """Two Airflows have streams and DAGs of the same names, and runs of the same id: their deployments have one id."""
+    theirs, since = place.job(log="0b" * 16), time.time()
+    submission = place.cluster.submit(theirs)
+    place.facts(theirs, submission)
+    mine = place.job(deployment=theirs.deployment)
+    assert place.cluster.find(mine.whose, since) == FoundDrivers()
+    assert place.cluster.find(theirs.whose, since) == FoundDrivers(alive=(submission,))
+    unknown = "driver-20200101000000-0000"
+    assert place.cluster.remains(unknown, mine.whose).alive == ()
+    own = place.cluster.submit(mine)
+    assert place.certain(mine, since) == FoundDrivers(alive=(own,))
+    place.end(own, mine)
+    assert place.cluster.status(submission) is DriverState.RUNNING
+    place.end(submission, theirs)
+
+
+def test_a_driver_that_an_earlier_version_has_submitted_is_found_by_the_url_of_its_control_log(place: Place) -> None:
+    job, since = place.job(log=""), time.time()
+    submission = place.cluster.submit(job)
+    place.facts(job, submission)
+    ours = dataclasses.replace(job.whose, log="0a" * 16)
+    assert place.cluster.find(ours, since) == FoundDrivers(alive=(submission,))
+    assert place.cluster.remains(submission, ours).alive
+    elsewhere = dataclasses.replace(ours, reached_by=("--control", "file:///elsewhere"))
+    assert place.cluster.find(elsewhere, since) == FoundDrivers(certain=False), "its URL may lead to the same log"
+    place.end(submission, job)
+
+
 def test_a_crash_at_any_moment_of_submit_never_leads_to_two_drivers(place: Place) -> None:
     chance = random.Random(7)
     for _ in range(3):
@@ -137,4 +166,4 @@ def test_a_crash_at_any_moment_of_submit_never_leads_to_two_drivers(place: Place
         submission = found.alive[0] if found.alive else place.cluster.submit(job)
 
         assert place.certain(job, since).alive == (submission,)
-        place.end(submission, job.deployment)
+        place.end(submission, job)

@@ -28,7 +28,7 @@ def test_a_driver_that_no_worker_claims_is_lost_and_not_gone(standalone: Place, 
         assert (driver["id"], driver["state"], driver["worker"]) == (submission, "ERROR", "None")
         (lost,) = stack.spark.status()["workers"]
         assert (lost["state"], lost["coresused"]) == ("DEAD", 0)
-        left = standalone.cluster.remains(submission, job.deployment)
+        left = standalone.cluster.remains(submission, job.whose)
         assert not left.gone
         assert f"Driver {submission} is ERROR (worker None): it may run there still." in left.lost
         assert f"Worker {lost['id']} is DEAD, and may run executors." in left.lost
@@ -38,4 +38,4 @@ def test_a_driver_that_no_worker_claims_is_lost_and_not_gone(standalone: Place, 
         os.kill(worker.pid, signal.SIGCONT)
     wait_for("the worker to be told to kill it", lambda: not processes_of(job.deployment), 180)
     # No word of its end reaches the master: its driver is unknown there.
-    assert not standalone.cluster.gone(submission, job.deployment)
+    assert not standalone.cluster.gone(submission, job.whose)

@@ -18,6 +18,7 @@ from airflow_stream_provider.clusters import (
     DriverState,
     FoundDrivers,
     SubmitUnclear,
+    Whose,
     open_cluster,
     processes,
 )
@@ -51,8 +52,8 @@ def test_a_running_deployment_cannot_be_started_again(here: Place) -> None:
     submission = here.cluster.submit(job)
     with pytest.raises(SubmitUnclear, match="is running or just starting on this machine"):
         here.cluster.submit(job)
-    assert here.cluster.find(job.deployment, since) == FoundDrivers(alive=(submission,))
-    here.end(submission, job.deployment)
+    assert here.cluster.find(job.whose, since) == FoundDrivers(alive=(submission,))
+    here.end(submission, job)
     again = here.cluster.submit(job)
     assert again != submission
 
@@ -106,13 +107,13 @@ def test_without_a_control_folder_drivers_are_kept_in_one_of_the_users_own(here:
     with pytest.raises(SubmitUnclear):
         here.cluster.submit(job)
     here.cluster.kill(submission)
-    assert here.cluster.gone(submission, job.deployment)
+    assert here.cluster.gone(submission, job.whose)
 
 
 def test_a_driver_in_such_a_folder_of_another_machine_is_not_taken_for_gone(here: Place) -> None:
     submission = "/home/airflow/airflow-stream-provider/submissions/orders@elsewhere/orders-1-aaaa.00000001"
     assert here.cluster.status(submission) is DriverState.UNKNOWN
-    assert not here.cluster.gone(submission, "orders-1-aaaa")
+    assert not here.cluster.gone(submission, Whose("orders-1-aaaa"))
     with pytest.raises(ClusterError, match="runs on elsewhere"):
         here.cluster.kill(submission)
 
@@ -128,7 +129,7 @@ def test_python_ends_when_detach_or_the_jvm_is_killed(here: Place) -> None:
     with pytest.raises(SubmitUnclear):
         here.cluster.submit(job)
     jvm.kill()
-    wait_for("every process to be gone", lambda: here.cluster.gone(submission, job.deployment))
+    wait_for("every process to be gone", lambda: here.cluster.gone(submission, job.whose))
     # No process was left to store the exit code, and a vanished driver is never a success.
     assert here.cluster.status(submission) is DriverState.LOST
 
@@ -140,7 +141,7 @@ def test_a_driver_of_another_machine_is_not_touched(here: Place) -> None:
     name = host.read_text()
     host.write_text("elsewhere")
     assert here.cluster.status(submission) is DriverState.UNKNOWN
-    assert not here.cluster.gone(submission, job.deployment)
+    assert not here.cluster.gone(submission, job.whose)
     with pytest.raises(ClusterError, match="runs on elsewhere"):
         here.cluster.kill(submission)
     host.write_text(name)

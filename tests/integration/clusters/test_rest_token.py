@@ -12,7 +12,7 @@ from contextlib import closing
 import jwt
 import pytest
 
-from airflow_stream_provider.clusters import ClusterConnection, DriverState, open_cluster
+from airflow_stream_provider.clusters import ClusterConnection, DriverState, Whose, open_cluster
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import wait_for
 from devstack.ports import HOST, free_port
@@ -49,7 +49,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
 
         def up() -> bool:
             try:
-                probe.find("nothing", 0.0)
+                probe.find(Whose("nothing"), 0.0)
             except ClusterError:
                 return False
             return True
@@ -83,4 +83,4 @@ def test_without_it_nothing_is_submitted_and_it_is_shown_nowhere(
         cluster.submit(job())
     shown = "".join(traceback.format_exception(refused.value)) + repr(cluster) + str(vars(cluster)) + caplog.text
     assert not token or token.rpartition(".")[2] not in shown
-    assert cluster.find("orders-2-1a2b", 0.0).certain  # nothing waits
+    assert cluster.find(Whose("orders-2-1a2b"), 0.0).certain  # nothing waits

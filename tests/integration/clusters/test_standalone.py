@@ -23,6 +23,7 @@ from airflow_stream_provider.clusters import (
     FoundDrivers,
     Job,
     SubmitUnclear,
+    Whose,
     master_api,
     open_cluster,
 )
@@ -69,17 +70,17 @@ def test_a_queued_driver_makes_a_search_uncertain(standalone: Place) -> None:
     submission = standalone.cluster.submit(queued)
 
     assert standalone.cluster.status(submission) is DriverState.QUEUED
-    assert standalone.cluster.find(queued.deployment, since) == FoundDrivers(certain=False)
-    assert standalone.cluster.find("another-1-00000000", since) == FoundDrivers(certain=False)
-    assert standalone.cluster.find(queued.deployment, since, queued.conf) == FoundDrivers(certain=False)
+    assert standalone.cluster.find(queued.whose, since) == FoundDrivers(certain=False)
+    assert standalone.cluster.find(Whose("another-1-00000000"), since) == FoundDrivers(certain=False)
+    assert standalone.cluster.find(queued.whose, since, queued.conf) == FoundDrivers(certain=False)
     # One of another size is not the queued one.
-    assert standalone.cluster.find("another-1-00000000", since, standalone.job().conf) == FoundDrivers()
+    assert standalone.cluster.find(Whose("another-1-00000000"), since, standalone.job().conf) == FoundDrivers()
     # A driver that was submitted long before the deployment was declared cannot belong to it.
-    assert standalone.cluster.find("another-1-00000000", since + 3600) == FoundDrivers()
+    assert standalone.cluster.find(Whose("another-1-00000000"), since + 3600) == FoundDrivers()
 
-    standalone.end(submission, queued.deployment)
+    standalone.end(submission, queued)
     assert standalone.cluster.status(submission) is DriverState.KILLED
-    assert standalone.cluster.find(queued.deployment, since) == FoundDrivers()
+    assert standalone.cluster.find(queued.whose, since) == FoundDrivers()
 
 
 def test_a_full_cluster_is_reported_with_free_requested_and_used_resources(standalone: Place) -> None:
@@ -99,7 +100,7 @@ def test_a_full_cluster_is_reported_with_free_requested_and_used_resources(stand
     assert f"{greedy.app_name} (app-" in refused.value.message
     assert "3 cores without spark.cores.max" in refused.value.message
     assert refused.value.fields["free_cores"] == 0
-    standalone.end(hog, greedy.deployment)
+    standalone.end(hog, greedy)
     standalone.cluster.check(job)
 
 
@@ -133,12 +134,12 @@ def test_drivers_of_a_worker_that_does_not_answer_are_not_confirmed_gone(standal
     (worker,) = stack.spark.workers
     os.kill(worker.pid, signal.SIGSTOP)
     try:
-        assert standalone.cluster.find(job.deployment, since) == FoundDrivers(certain=False)
-        left = standalone.cluster.remains(submission, job.deployment)
+        assert standalone.cluster.find(job.whose, since) == FoundDrivers(certain=False)
+        left = standalone.cluster.remains(submission, job.whose)
         assert any("did not answer within" in sentence for sentence in left.alive)
     finally:
         os.kill(worker.pid, signal.SIGCONT)
-    wait_for("the worker to answer", lambda: standalone.cluster.find(job.deployment, since).alive == (submission,))
+    wait_for("the worker to answer", lambda: standalone.cluster.find(job.whose, since).alive == (submission,))
 
 
 @pytest.mark.parametrize("how", ["appName", "conf", "builder"])
@@ -147,10 +148,10 @@ def test_an_application_that_the_script_names_itself_still_blocks_gone(standalon
     job, found = own_context(standalone, how, named=True)
     submission = standalone.cluster.submit(job)
     application = str(wait_for("the application", lambda: found.is_file() and found.read_text()))
-    left = standalone.cluster.remains(submission, job.deployment).alive
+    left = standalone.cluster.remains(submission, job.whose).alive
     assert any(sentence.startswith(f"Application {application}") for sentence in left), left
     assert any(sentence.startswith("Executor ") for sentence in left), left
-    standalone.end(submission, job.deployment)
+    standalone.end(submission, job)
 
 
 def test_an_application_of_another_name_is_known_by_its_id(standalone: Place) -> None:
@@ -158,12 +159,12 @@ def test_an_application_of_another_name_is_known_by_its_id(standalone: Place) ->
     job, found = own_context(standalone, "appName", named=False)
     submission = standalone.cluster.submit(job)
     application = str(wait_for("the application", lambda: found.is_file() and found.read_text()))
-    by_name = standalone.cluster.remains(submission, job.deployment).alive
-    by_id = standalone.cluster.remains(submission, job.deployment, (application,)).alive
+    by_name = standalone.cluster.remains(submission, job.whose).alive
+    by_id = standalone.cluster.remains(submission, job.whose, (application,)).alive
     assert not any(application in sentence for sentence in by_name)
     assert any(sentence.startswith(f"Application {application}") for sentence in by_id), by_id
     assert any(sentence.startswith("Executor ") for sentence in by_id), by_id
-    standalone.end(submission, job.deployment)
+    standalone.end(submission, job)
 
 
 def own_context(place: Place, how: str, *, named: bool) -> tuple[Job, Path]:
@@ -188,7 +189,7 @@ def test_the_second_master_is_asked_if_the_first_is_dead(standalone: Place, stac
     job, since = standalone.job(), time.time()
     submission = cluster.submit(job)
     assert standalone.certain(job, since) == FoundDrivers(alive=(submission,))
-    assert cluster.find(job.deployment, since) == FoundDrivers(alive=(submission,))
+    assert cluster.find(job.whose, since) == FoundDrivers(alive=(submission,))
     cluster.kill(submission)
 
 

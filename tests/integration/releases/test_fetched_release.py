@@ -136,7 +136,7 @@ def test_a_driver_on_a_standalone_cluster_fetches_its_release(
     job, since = stream.declare(stream.publish()), time.time() - 60
     standalone.check(job)
     submission = standalone.submit(job)
-    assert standalone.find(job.deployment, since).alive == (submission,)
+    assert standalone.find(job.whose, since).alive == (submission,)
     doubled, helper, folder, script = stream.told(standalone, submission, job.deployment).split()
     assert doubled == "True"
     # The executor has it in its own folder, from the driver; no storage or shared folder was asked.

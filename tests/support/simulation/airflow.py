@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from airflow_stream_provider.clusters import Cluster, Job
+from airflow_stream_provider.clusters import Cluster, Job, Whose
 from airflow_stream_provider.hooks.submit import submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError, ControlUnavailable, RuleBroken, SeqTaken
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -168,7 +168,10 @@ class Task(Airflow):
         return True
 
     def _kill(self, deployment: str) -> None:
-        known = {self.log.refresh().deployments[deployment].submission, *self.cluster.find(deployment, 0.0).alive}
+        known = {
+            self.log.refresh().deployments[deployment].submission,
+            *self.cluster.find(Whose(deployment), 0.0).alive,
+        }
         for submission in sorted(known - {""}):
             self.cluster.kill(submission)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job, SubmitUnclear
+from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job, SubmitUnclear, Whose
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from tests.support.simulation.driver import Driver
@@ -44,9 +44,9 @@ class Reach:
             raise SubmitUnclear("The answer was lost.")
         return submission
 
-    def find(self, deployment: str, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
+    def find(self, whose: Whose, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
         self._answer()
-        drivers = [d for d in self._world.drivers.values() if d.deployment == deployment]
+        drivers = [d for d in self._world.drivers.values() if d.deployment == whose.deployment]
         alive = {d.submission for d in drivers if not d.over}
         return FoundDrivers(tuple(sorted(alive)), tuple(sorted({d.submission for d in drivers} - alive)))
 

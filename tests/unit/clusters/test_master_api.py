@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from airflow_stream_provider.clusters import ClusterConnection, DriverState, open_cluster
+from airflow_stream_provider.clusters import ClusterConnection, DriverState, Whose, open_cluster
 from airflow_stream_provider.clusters.master_api import first_line
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
@@ -17,7 +17,7 @@ def test_an_unreachable_master_is_named_with_a_next_step() -> None:
         nobody.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused
         port = nobody.getsockname()[1]
         cluster = open_cluster(ClusterConnection("spark://127.0.0.1", 7077, {"master_ui": f"http://127.0.0.1:{port}"}))
-        for use in (lambda: cluster.find("d", time.time()), lambda: cluster.kill("driver-1")):
+        for use in (lambda: cluster.find(Whose("d"), time.time()), lambda: cluster.kill("driver-1")):
             with pytest.raises(ClusterError) as error:
                 use()
             assert error.value.message == (
@@ -25,7 +25,7 @@ def test_an_unreachable_master_is_named_with_a_next_step() -> None:
             )
             assert "master_ui" in error.value.next_step
         assert cluster.status("driver-1") is DriverState.UNKNOWN
-        assert not cluster.gone("driver-1", "d")
+        assert not cluster.gone("driver-1", Whose("d"))
         assert cluster.links("driver-1") == {}
 
 

@@ -18,7 +18,7 @@ from airflow_stream_provider.clusters import (
 )
 from airflow_stream_provider.clusters.rest_properties import FETCHING_CLASS, MAIN_CLASS
 from airflow_stream_provider.lifecycle.errors import ClusterError
-from tests.support.fake_master import APP, DEPLOYMENT, Master
+from tests.support.fake_master import APP, WHOSE, Master
 from tests.support.jobs import job
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhaXJmbG93In0.hunter2"
@@ -42,7 +42,7 @@ def test_the_masters_get_the_connection_s_credentials_and_workers_do_not(
     assert cluster.submit(job()) == "driver-1"
     assert cluster.status("driver-1") is DriverState.RUNNING
     cluster.kill("driver-1")
-    assert cluster.gone("driver-1", DEPLOYMENT)
+    assert cluster.gone("driver-1", WHOSE)
     to_worker = [found for path, found in master.asked if path == "GET /json/"][-1]
     assert to_worker == ""
     assert {found for path, found in master.asked if "/v1/" in path} == {header}
@@ -139,7 +139,7 @@ def test_a_lost_worker_on_a_host_that_never_had_an_executor_of_ours_hides_nothin
     master.driver_was("KILLED", "other")
     cluster = open_cluster(master.connection())
     for hosts, gone in ((None, False), ({"away.example"}, False), ({"other.example"}, True), (set(), True)):
-        assert cluster.remains("driver-1", DEPLOYMENT, hosts=hosts).gone is gone
+        assert cluster.remains("driver-1", WHOSE, hosts=hosts).gone is gone
 
 
 def test_a_driver_that_the_master_has_forgotten_is_not_confirmed_gone(master: Master) -> None:
@@ -167,7 +167,7 @@ def test_a_queued_driver_hinders_only_who_may_have_submitted_it_a_moment_ago(
     queued = {"id": "driver-9", "state": "SUBMITTED", "worker": "None", "mainclass": MAIN_CLASS, "starttime": started}
     master.state["activedrivers"] = [{**queued, "cores": 1, "memory": 512, **fields}]
     conf = {"spark.driver.memory": "512m"}
-    found = open_cluster(master.connection()).find(DEPLOYMENT, time.time() - 3600, conf)
+    found = open_cluster(master.connection()).find(WHOSE, time.time() - 3600, conf)
     assert found == FoundDrivers(certain=certain)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.clusters import DriverState, FoundDrivers, Remains
+from airflow_stream_provider.clusters import DriverState, FoundDrivers, Remains, Whose
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks.drivers import driver_facts
 from airflow_stream_provider.lifecycle.errors import ClusterError
@@ -30,8 +30,8 @@ def cluster() -> NotingCluster:
 
 def test_of_a_deployment_that_nobody_has_submitted_nothing_is_said(log: ControlLog, cluster: NotingCluster) -> None:
     write(log, STARTED[0])
-    assert driver_facts(log, cluster, OLD_DEPLOYMENT) is None
-    assert driver_facts(log, cluster, "unknown") is None
+    assert driver_facts(log, cluster, Whose(OLD_DEPLOYMENT)) is None
+    assert driver_facts(log, cluster, Whose("unknown")) is None
     assert cluster.searched == []
 
 
@@ -60,7 +60,7 @@ def test_of_two_drivers_of_a_deployment_both_must_be_gone(
     write(log, *RUNNING)
     log.beat(OLD, Heartbeat(submission=SAID))
     cluster.states, cluster.of = {RECORDED: DriverState.FINISHED, **states}, of
-    found = driver_facts(log, cluster, OLD_DEPLOYMENT)
+    found = driver_facts(log, cluster, Whose(OLD_DEPLOYMENT))
     assert found is not None
     assert (found.submission, found.state, found.gone, found.lost) == expected
 
@@ -71,7 +71,7 @@ def test_a_submission_that_the_cluster_has_forgotten_is_out_of_sight_and_never_g
     write(log, *RUNNING)
     cluster.states = {RECORDED: DriverState.LOST}
     cluster.of = {RECORDED: Remains(lost=("The master does not know it.",))}
-    found = driver_facts(log, cluster, OLD_DEPLOYMENT)
+    found = driver_facts(log, cluster, Whose(OLD_DEPLOYMENT))
     assert found is not None
     assert (found.state, found.gone, found.out_of_sight) == (DriverState.LOST, False, True)
 
@@ -95,11 +95,11 @@ def test_a_driver_whose_submission_nobody_knows_is_lost_when_the_cluster_has_non
 ) -> None:
     write(log, *(each for each in RUNNING if each.kind != "submitted"))
     cluster.found, cluster.left, cluster.states = found, left, {"driver-1": DriverState.RUNNING}
-    facts = driver_facts(log, cluster, OLD_DEPLOYMENT)
+    facts = driver_facts(log, cluster, Whose(OLD_DEPLOYMENT))
     assert facts is not None
     assert (facts.state, facts.gone, facts.lost) == expected
     cluster.error = ClusterError("Away.")
-    facts = driver_facts(log, cluster, OLD_DEPLOYMENT)
+    facts = driver_facts(log, cluster, Whose(OLD_DEPLOYMENT))
     assert facts is not None
     assert (facts.state, facts.out_of_sight) == (DriverState.UNKNOWN, False)
 
@@ -116,5 +116,5 @@ def test_the_hosts_of_executors_are_known_if_each_driver_has_said_them(
     for number, named in enumerate(said):
         log.beat(f"{OLD_DEPLOYMENT}.0000000{number + 1}", Heartbeat(executor_hosts=named))
     cluster.states = {RECORDED: DriverState.KILLED}
-    driver_facts(log, cluster, OLD_DEPLOYMENT)
+    driver_facts(log, cluster, Whose(OLD_DEPLOYMENT))
     assert cluster.hosts == hosts

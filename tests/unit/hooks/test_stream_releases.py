@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.clusters import FoundDrivers
-from airflow_stream_provider.control import FilesRoot
+from airflow_stream_provider.clusters import FoundDrivers, Whose
+from airflow_stream_provider.control import FilesRoot, make_root
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.hooks.submit import job_of
 from airflow_stream_provider.lifecycle.errors import (
@@ -86,6 +86,31 @@ def test_a_submission_is_recorded(hook: StreamHook, cluster: NotingCluster) -> N
     assert hook.submit(OLD_DEPLOYMENT, "me", first=True)
     assert hook.control_log.refresh().deployments[OLD_DEPLOYMENT].submission == "driver-1"
     assert cluster.jobs[0].arguments[:2] == ("--control", hook.control)
+
+
+@pytest.mark.parametrize("spelling", ["file://{}", "file:{}", "file://localhost{}/"])
+def test_whose_a_driver_is_says_the_control_log_itself_however_its_url_is_spelt(
+    hook: StreamHook, cluster: NotingCluster, tmp_path: Path, spelling: str
+) -> None:
+    """Another Airflow has a root, a stream, a DAG and a run of the same names, and so a deployment of this id."""
+    make_root((tmp_path / "other").as_uri())
+    other = StreamHook("orders", (tmp_path / "other").as_uri(), "here")
+    other.create()
+    for each in (hook, other):
+        write(each.control_log, published(each.control_log, OLD_DEPLOYMENT))
+    respelt = StreamHook("orders", spelling.format(tmp_path), "here")
+    for each, whose in ((respelt, hook), (other, other)):
+        origin = whose.control_log.store.origin()
+        cluster.found = FoundDrivers(certain=False)
+        assert not each.submit(OLD_DEPLOYMENT, "me", first=False)
+        each.kill(OLD_DEPLOYMENT)
+        assert cluster.whose == Whose(OLD_DEPLOYMENT, origin, ("--control", each.control))
+        cluster.found = FoundDrivers()
+        assert each.submit(OLD_DEPLOYMENT, "me", first=False)
+        assert (cluster.jobs[-1].log, cluster.jobs[-1].whose.log) == (origin, origin)
+        assert cluster.jobs[-1].app_name == f"orders 1 [{OLD_DEPLOYMENT}] {origin[:8]}"
+    mine, theirs = cluster.jobs
+    assert mine.log != theirs.log
 
 
 def test_a_release_that_was_changed_is_not_submitted(hook: StreamHook, cluster: NotingCluster) -> None:

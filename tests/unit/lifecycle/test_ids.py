@@ -10,6 +10,7 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import (
     DEPLOYMENT,
     INCARNATION,
+    application_name,
     check_id,
     check_stream_name,
     check_version,
@@ -97,6 +98,13 @@ def test_the_longest_names_still_make_ids() -> None:
 )
 def test_an_incarnation_names_its_deployment(incarnation: str, deployment: str) -> None:
     assert deployment_of(incarnation) == deployment
+
+
+def test_an_application_is_named_by_its_deployment_and_by_the_beginning_of_its_control_log_s_identity() -> None:
+    assert application_name("orders", "2.1.0", "orders-2-1-0-1a2b", "5e6f7a8b" * 4) == (
+        "orders 2.1.0 [orders-2-1-0-1a2b] 5e6f7a8b"
+    )
+    assert application_name("orders", "2.1.0", "orders-2-1-0-1a2b") == "orders 2.1.0 [orders-2-1-0-1a2b]"
 
 
 @pytest.mark.parametrize("version", ["1", "2.1.0-rc.1+build_7", "x" * 64])
