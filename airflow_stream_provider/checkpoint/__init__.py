@@ -18,6 +18,7 @@ from airflow_stream_provider.checkpoint.location import (
     locate,
     normal_form,
     qualified,
+    real_form,
 )
 from airflow_stream_provider.checkpoint.logs import LogEnds, boundary
 from airflow_stream_provider.checkpoint.owner import (
@@ -64,6 +65,7 @@ __all__ = [
     "pinned_conf",
     "qualified",
     "read",
+    "real_form",
     "recent",
     "refuse_if_being_written",
     "rehearsal_folder",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import stat
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Union
@@ -68,6 +69,8 @@ def locate(location: Location) -> Place:
     if isinstance(found, Path):
         if not found.is_absolute():
             raise _relative(text)
+        if not found.name:
+            raise _no_folder(text)
         return found
     root, path = found
     scheme = root.partition(":")[0]
@@ -80,12 +83,32 @@ def locate(location: Location) -> Place:
     if not path.startswith("/"):
         raise _relative(text)
     if root.endswith("//") or path == "/":
-        raise CheckpointError(
-            f"The checkpoint location {text} names no {'folder' if path == '/' else 'host or bucket'}.",
-            next_step="Use one such as hdfs://namenode:8020/checkpoints/orders or s3a://bucket/checkpoints/orders.",
-            location=text,
-        )
+        raise _no_folder(text, "folder" if path == "/" else "host or bucket")
     return RemotePath(root, PurePosixPath(path), _storage.open(root))
+
+
+def followed(location: Location) -> Place:
+    """Return where a checkpoint is whose location is a symbolic link; any other as `locate` does.
+
+    A link higher up needs no such care: all names of a folder show the same files beside the checkpoint. On storage
+    that is not mounted there are no links (HDFS refuses to make one unless it is told to).
+
+    :raises CheckpointError: as `locate`, and when the link leads nowhere or cannot be followed.
+    """
+    place = locate(location)
+    if isinstance(place, RemotePath):
+        return place
+    try:
+        is_link = stat.S_ISLNK(os.lstat(place).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return place
+    except OSError as error:
+        raise _not_followed(place, error.strerror or str(error)) from error
+    try:
+        return place.resolve(strict=True) if is_link else place
+    except (OSError, RuntimeError) as error:  # the second: it leads to itself
+        why = error.strerror if isinstance(error, OSError) else "it leads to itself"
+        raise _not_followed(place, why or str(error)) from error
 
 
 def files_of(place: Place) -> Files:
@@ -140,11 +163,20 @@ def normal_form(location: str) -> str:
     return f"{_SAME_SCHEME.get(scheme, scheme)}://{authority}{path.rstrip('/')}"
 
 
+def real_form(location: str) -> str:
+    """Return the normal form of a location with all symbolic links followed: on this machine, now.
+
+    Two names of one folder are one here. Never stored, as a link may lead elsewhere on another day.
+    """
+    form = normal_form(location)
+    return os.path.realpath(form) if form.startswith("/") else form
+
+
 def check_location(location: Location) -> Place:
     """Check that a stream at this location can be handed over. Nothing is left there but a folder to put it in.
 
-    :raises CheckpointError: the location is not valid (see `locate`), not writable, or temporary: without
-        checkpointLocation Spark creates ``temporary-<uuid>`` and deletes it with the query.
+    :raises CheckpointError: the location is not valid (see `locate`), not writable, a link that cannot be followed, or
+        temporary: without checkpointLocation Spark creates ``temporary-<uuid>`` and deletes it with the query.
     """
     place = locate(location)
     if any(TEMPORARY.fullmatch(part) for part in place.parts):
@@ -153,8 +185,11 @@ def check_location(location: Location) -> Place:
             next_step="Set the option checkpointLocation of the query to a folder that outlives the driver.",
             location=str(place),
         )
+    folder = followed(place)
     try:
         files_of(place).check_writable(place)
+        if folder != place:
+            files_of(folder).check_writable(folder.parent)  # where the owner file will be
     except NotADirectoryError as error:
         raise CheckpointError(
             f"The checkpoint {place} cannot be a folder: {error.filename} is a file.",
@@ -171,16 +206,16 @@ def check_location(location: Location) -> Place:
 
 
 def _parsed(text: str, default: str) -> Path | tuple[str, str]:
-    """Return a local path as it is given, or the root and the path of another location, without doubled slashes."""
+    """Return a local path, or the root and the path of another location, without dots and doubled slashes."""
     local = _FILE.fullmatch(text)
     if local:
-        return Path(re.sub("^/+", "/", local["path"]))
+        return _plain(re.sub("^/+", "/", local["path"]))
     url = _URL.fullmatch(text)
     usual = _URL.fullmatch(default)
     remote = usual if usual is not None and usual["scheme"].lower() != "file" and usual["authority"] else None
     if url is None:
         if remote is None or not text.startswith("/"):
-            return Path(text)
+            return _plain(text)
         scheme, authority, path = remote["scheme"], remote["authority"], text
     else:
         scheme, authority, path = url["scheme"], url["authority"] or "", url["path"]
@@ -189,6 +224,28 @@ def _parsed(text: str, default: str) -> Path | tuple[str, str]:
     if path.startswith("/"):
         path = posixpath.normpath(re.sub("^/+", "/", path))
     return f"{scheme.lower()}://{authority}", path
+
+
+def _plain(path: str) -> Path:
+    # As Hadoop's Path, for which link/.. is the folder that the link is in; for the operating system it is another one.
+    return Path(posixpath.normpath(path))
+
+
+def _not_followed(place: Path, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"It is not known which folder the checkpoint {place} is: {why}.",
+        next_step="Make the folder that the link leads to, or name that folder as checkpointLocation.",
+        location=str(place),
+    )
+
+
+def _no_folder(text: str, what: str = "folder") -> CheckpointError:
+    return CheckpointError(
+        f"The checkpoint location {text} names no {what}.",
+        next_step="Use one such as /data/checkpoints/orders, hdfs://namenode:8020/checkpoints/orders or "
+        "s3a://bucket/checkpoints/orders.",
+        location=text,
+    )
 
 
 def _relative(text: str) -> CheckpointError:

@@ -2,6 +2,9 @@
 
 In a local or mounted folder the file is created once, so that it decides. On other storage two drivers may both create
 it: there it only finds what one control root knows of another, and `runtime.ownership` asks the control store as well.
+
+A location that is a symbolic link has the file beside the folder that the link leads to, or one checkpoint would have
+an owner for each of its names. Earlier versions put it beside the link; what stands there counts as well.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_stream_provider.checkpoint.files import Place
-from airflow_stream_provider.checkpoint.location import Location, files_of, locate
+from airflow_stream_provider.checkpoint.location import Location, files_of, followed, locate
 from airflow_stream_provider.checkpoint.logs import LogEnds, boundary, numeric_names, unreadable
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
@@ -38,17 +41,31 @@ class Owner:
 
 
 def owner_file(location: Location) -> Place:
-    """Return the place of the owner file, beside the checkpoint: Spark wants a new checkpoint to be empty."""
-    path = locate(location)
-    return path.with_name(f"{path.name}.owner")
+    """Return the place of the owner file, beside the checkpoint: Spark wants a new checkpoint to be empty.
+
+    :raises CheckpointError: the location is a symbolic link that leads nowhere, or cannot be followed.
+    """
+    return _beside(followed(location))
 
 
 def owner(location: Location) -> Owner | None:
     """Return the owner of a checkpoint, None if it has none.
 
-    :raises CheckpointError: the owner file cannot be read, or does not name a stream.
+    :raises CheckpointError: an owner file cannot be read, or does not name a stream.
     """
-    path = owner_file(location)
+    return next((found for found in map(_read, _owner_files(location)) if found is not None), None)
+
+
+def _beside(path: Place) -> Place:
+    return path.with_name(f"{path.name}.owner")
+
+
+def _owner_files(location: Location) -> list[Place]:
+    """Return where an owner may stand: `owner_file`, and where an earlier version has put it, beside a link."""
+    return list(dict.fromkeys((owner_file(location), _beside(locate(location)))))
+
+
+def _read(path: Place) -> Owner | None:
     try:
         value = json.loads(files_of(path).read(path))
         return Owner(stream=str(value["stream"]), control=str(value["control"]), log=str(value.get("log", "")))
@@ -69,13 +86,24 @@ def check_owner(location: Location, stream: str, control: str, log: str = "") ->
 
     :param log: see `Owner`; default: not known, so that the URL alone counts.
     :raises CheckpointError: it belongs to another stream, to a stream of the same name under another control URL, or to
-        that of another control log under this URL.
+        that of another control log under this URL. Where a link has an owner file of its own, either may say so.
     """
-    found = owner(location)
-    if found == Owner(stream, control) and log and found.log and log != found.log:
-        raise _other_log(location, found)
-    if found is not None and found != Owner(stream, control):
-        file = owner_file(location)
+    return bool(_checked(location, Owner(stream, control, log)))
+
+
+def _checked(location: Location, wanted: Owner) -> list[Place]:
+    """Return the owner files that are there; raise CheckpointError if one names another owner."""
+    found = [(file, mark) for file in _owner_files(location) if (mark := _read(file)) is not None]
+    for file, mark in found:
+        _check(location, file, mark, wanted)
+    return [file for file, _ in found]
+
+
+def _check(location: Location, file: Place, found: Owner, wanted: Owner) -> None:
+    stream, control = wanted.stream, wanted.control
+    if found == wanted and wanted.log and found.log and wanted.log != found.log:
+        raise _other_log(location, file, found)
+    if found != wanted:
         if found.stream == stream:
             # Whoever reads this may be about to let a second driver write, out of the sight of the first one's log.
             next_step = f"Correct `control`. To move the stream, stop it under {found.control} first, see that none of "
@@ -90,17 +118,16 @@ def check_owner(location: Location, stream: str, control: str, log: str = "") ->
             location=str(location),
             owner=found.stream,
         )
-    return found is not None
 
 
-def _other_log(location: Location, found: Owner) -> CheckpointError:
+def _other_log(location: Location, file: Place, found: Owner) -> CheckpointError:
     # As above: what runs under the other log is seen by nobody here.
     return CheckpointError(
         f"The checkpoint {locate(location)} belongs to the stream {found.stream} of {found.control}, but of another "
         "control log than that URL leads to now: its connection or its mount leads elsewhere than before, or the log "
         "was begun anew.",
         next_step="Let the URL lead to the control log from before. If there is none any more, see that no driver of "
-        f"the stream is left on any cluster, then remove {owner_file(location)}: see docs/control.md.",
+        f"the stream is left on any cluster, then remove {file}: see docs/control.md.",
         location=str(location),
         owner=found.stream,
     )
@@ -115,9 +142,9 @@ def claim(location: Location, stream: str, control: str, log: str = "") -> None:
     :param log: see `Owner`; default: not known.
     :raises CheckpointError: it belongs to another stream, or its parent folder is not writable.
     """
-    if check_owner(location, stream, control, log):
-        return
     path = owner_file(location)
+    if path in _checked(location, Owner(stream, control, log)):
+        return
     try:
         text = json.dumps({"stream": stream, "control": control, **({"log": log} if log else {})}) + "\n"
         if isinstance(path, Path):

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_stream_provider.checkpoint import normal_form
+from airflow_stream_provider.checkpoint import real_form
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.runtime import query_writer
 from airflow_stream_provider.runtime import writer_spec as writer_specs
@@ -171,8 +171,8 @@ class Gate:
         return query
 
     def _add(self, query: ManagedQuery) -> None:
-        here = normal_form(query.checkpoint)
-        former = next((q for q in self.queries if normal_form(q.checkpoint) == here), None)
+        here = real_form(query.checkpoint)
+        former = next((q for q in self.queries if real_form(q.checkpoint) == here), None)
         if former is not None and not former.over:
             raise SpecError(
                 f"The queries {former.label} and {query.label} have the same checkpoint, {query.checkpoint}, and the "
@@ -198,7 +198,7 @@ class Gate:
         """Give each query a label of its own. Those of a driver that has held stand in records already, and stay."""
         queries = [*self.queries, added]
         for query in [added] if self._has_held else queries:
-            others = [q for q in queries if normal_form(q.checkpoint) != normal_form(query.checkpoint)]
+            others = [q for q in queries if real_form(q.checkpoint) != real_form(query.checkpoint)]
             taken = [(q.label if self._has_held else q.name, q.checkpoint) for q in others]
             query.label = label_of(query.name, query.checkpoint, taken)
 

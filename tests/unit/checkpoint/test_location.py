@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from airflow_stream_provider.checkpoint import (
     locate,
     normal_form,
     qualified,
+    real_form,
 )
 from airflow_stream_provider.checkpoint.location import Storage, reach
 from airflow_stream_provider.lifecycle.errors import CheckpointError
@@ -27,6 +30,10 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError
         "file://localhost/data/a b",
         "FILE:/data/a b",
         "file:////data/a b",
+        "/data/a b/",
+        "file:/data//./a b//",
+        "/data/b/../a b",
+        "file:///data/a b/c/..",
     ],
 )
 def test_all_spellings_of_a_folder_are_the_same_path(location: str) -> None:
@@ -35,7 +42,7 @@ def test_all_spellings_of_a_folder_are_the_same_path(location: str) -> None:
 
 @pytest.mark.parametrize(
     ("location", "form"),
-    [("/data/a/", "/data/a"), ("file:/data/a", "/data/a"), ("hdfs://n/a/", "hdfs://n/a"), ("a/", "a"), ("", "")],
+    [("/data/a/", "/data/a"), ("file:/data/b/../a", "/data/a"), ("hdfs://n/a/", "hdfs://n/a"), ("a/", "a"), ("", "")],
 )
 def test_one_place_has_one_normal_form_also_where_no_stream_can_be(location: str, form: str) -> None:
     assert normal_form(location) == form
@@ -54,7 +61,17 @@ def test_other_file_systems_are_named(location: str) -> None:
     assert caught.value.next_step
 
 
-@pytest.mark.parametrize(("location", "why"), [("", "empty"), ("  ", "empty"), ("cp", "relative"), ("file:cp", "rel")])
+@pytest.mark.parametrize(
+    ("location", "why"),
+    [
+        ("", "empty"),
+        ("  ", "empty"),
+        ("cp", "relative"),
+        ("file:cp", "rel"),
+        ("/", "names no folder"),
+        ("/a/..", "names"),
+    ],
+)
 def test_empty_and_relative_locations_are_refused(location: str, why: str) -> None:
     with pytest.raises(CheckpointError, match=why):
         check_location(location)
@@ -85,6 +102,59 @@ def test_a_folder_that_cannot_be_written_is_named() -> None:
         pytest.skip("no /proc")
     with pytest.raises(CheckpointError, match="is not writable"):
         check_location(f"{folder}/checkpoint")
+
+
+def test_dots_are_removed_as_spark_removes_them_also_behind_a_link(tmp_path: Path) -> None:
+    """Hadoop's Path looks at names alone: the operating system would go up from where the link leads to."""
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("far/away")
+    assert locate(f"{tmp_path}/link/../cp") == tmp_path / "cp"
+
+
+def test_two_names_of_one_folder_are_one_on_this_machine(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").symlink_to("a")
+    forms = {real_form(f"{spelling}{tmp_path}/{name}") for name in ("a/cp", "b/cp") for spelling in ("", "file:")}
+    assert forms == {f"{tmp_path.resolve()}/a/cp"}
+    assert real_form("hdfs://nn:8020/a/") == "hdfs://nn/a"
+    assert real_form("a/") == "a"
+    assert real_form("") == ""
+
+
+@pytest.mark.parametrize("to", ["none", "cp", "file/x"], ids=["nowhere", "to itself", "through a file"])
+def test_a_link_that_leads_to_no_folder_is_refused_before_anything_is_written(tmp_path: Path, to: str) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "cp").symlink_to(to)
+    with pytest.raises(CheckpointError, match=r"It is not known which folder the checkpoint .* is") as caught:
+        check_location(tmp_path / "cp")
+    assert "name that folder" in caught.value.next_step
+
+
+def test_behind_a_link_the_folder_that_gets_the_owner_file_must_be_writable() -> None:
+    with tempfile.TemporaryDirectory() as name:  # that of tmp_path is root's alone
+        root = Path(name)
+        (root / "data" / "cp").mkdir(parents=True)
+        (root / "link").symlink_to("data/cp")
+        for folder, mode in ((root, 0o755), (root / "data" / "cp", 0o777)):
+            folder.chmod(mode)
+        with somebody():
+            check_location(root / "data" / "cp")
+            with pytest.raises(CheckpointError, match=r"is not writable: .* \(tried in .*/data\)"):
+                check_location(root / "link")
+
+
+@contextmanager
+def somebody() -> Iterator[None]:
+    """Nothing is forbidden to root: be another user for a moment."""
+    me = os.geteuid()
+    if me == 0:
+        os.seteuid(65534)
+    else:
+        pytest.skip("only root can make a folder that this user may not write to")
+    try:
+        yield
+    finally:
+        os.seteuid(me)
 
 
 # -- storage that is not mounted here ----------------------------------------------------------------------------------

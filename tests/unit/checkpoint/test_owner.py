@@ -71,6 +71,84 @@ def test_an_owner_file_of_before_names_no_log(tmp_path: Path) -> None:
     assert check_owner(tmp_path / "cp", "orders", CONTROL, "a" * 32)
 
 
+@pytest.fixture
+def linked(tmp_path: Path) -> tuple[Path, Path]:
+    """A checkpoint, and a symbolic link to it in another folder."""
+    folder, link = tmp_path / "data" / "cp", tmp_path / "names" / "orders"
+    folder.mkdir(parents=True)
+    link.parent.mkdir()
+    link.symlink_to(folder)
+    return folder, link
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["by its name", "by the link"])
+def test_a_checkpoint_has_one_owner_whatever_it_is_called(linked: tuple[Path, Path], first: int) -> None:
+    folder, link = linked
+    (link.parent / "again").symlink_to("orders")
+    names = [
+        str(folder),
+        str(link),
+        f"file:{link}/",
+        str(link.parent / "again"),
+        str(link.parent / "x" / ".." / "again"),
+    ]
+    claim(names[first], "orders", CONTROL)
+    for name in names:
+        assert check_owner(name, "orders", CONTROL)
+        claim(name, "orders", CONTROL)
+        for ask in (check_owner, claim):
+            with pytest.raises(CheckpointError, match="belongs to the stream orders") as refusal:
+                ask(name, "other", CONTROL)
+            assert f"remove {folder}.owner" in refusal.value.next_step
+    assert [path.name for path in folder.parent.iterdir() if path != folder] == ["cp.owner"]
+    assert {path.name for path in link.parent.iterdir()} == {"orders", "again"}
+
+
+def test_a_link_higher_up_shows_the_same_owner_file(linked: tuple[Path, Path]) -> None:
+    folder, link = linked
+    claim(link / "query", "orders", CONTROL)
+    with pytest.raises(CheckpointError, match="belongs to the stream orders"):
+        claim(folder / "query", "other", CONTROL)
+    assert (folder / "query.owner").is_file()
+
+
+def test_what_an_earlier_version_has_put_beside_a_link_counts_and_is_completed(linked: tuple[Path, Path]) -> None:
+    """A driver of that version may hold the stream, and looks only there."""
+    folder, link = linked
+    earlier = link.with_name("orders.owner")
+    earlier.write_text(f'{{"stream": "orders", "control": "{CONTROL}"}}\n')
+    assert owner(link) == Owner("orders", CONTROL)
+    assert check_owner(link, "orders", CONTROL, "a" * 32)
+    with pytest.raises(CheckpointError, match="belongs to the stream orders") as refusal:
+        claim(link, "other", CONTROL)
+    assert f"remove {earlier}" in refusal.value.next_step
+    assert not folder.with_name("cp.owner").exists()
+    for _ in range(2):
+        claim(link, "orders", CONTROL, "a" * 32)
+        assert owner(folder) == Owner("orders", CONTROL)
+    assert earlier.is_file(), "a driver of that version ends when it is gone"
+
+
+def test_two_owner_files_that_disagree_let_nobody_go_on_through_the_link(linked: tuple[Path, Path]) -> None:
+    """As two streams have left it that wrote one checkpoint by two names."""
+    folder, link = linked
+    claim(folder, "other", CONTROL)
+    link.with_name("orders.owner").write_text(f'{{"stream": "orders", "control": "{CONTROL}"}}\n')
+    for stream, says in (("orders", "other"), ("other", "orders")):
+        for ask in (check_owner, claim):
+            with pytest.raises(CheckpointError, match=f"belongs to the stream {says}"):
+                ask(link, stream, CONTROL)
+    assert check_owner(folder, "other", CONTROL)
+
+
+def test_a_link_that_leads_nowhere_has_no_owner_to_be(tmp_path: Path) -> None:
+    (tmp_path / "cp").symlink_to("none")
+    for ask in (check_owner, claim):
+        with pytest.raises(CheckpointError, match="It is not known which folder the checkpoint"):
+            ask(tmp_path / "cp", "orders", CONTROL)
+    assert [path.name for path in tmp_path.iterdir()] == ["cp"]
+
+
 def test_of_many_concurrent_claims_one_succeeds(tmp_path: Path) -> None:
     for round in range(20):
         location = tmp_path / str(round)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -156,6 +157,16 @@ def test_two_queries_on_one_checkpoint_are_refused(checkpoint: str) -> None:
     with pytest.raises(SpecError, match="The queries a and b have the same checkpoint"):
         build(gate, "b", checkpoint)
     assert [query.label for query in gate.queries] == ["a"]
+
+
+@pytest.mark.parametrize("below", ["", "/query"], ids=["the last part", "higher up"])
+def test_two_queries_on_one_checkpoint_are_refused_also_by_a_symbolic_link(tmp_path: Path, below: str) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    gate = Gate()
+    build(gate, "a", f"{tmp_path}/real{below}")
+    with pytest.raises(SpecError, match="The queries a and b have the same checkpoint"):
+        build(gate, "b", f"file:{tmp_path}/link{below}")
 
 
 def test_a_query_that_comes_after_all_are_known_is_refused_on_a_standby_only() -> None:
