@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from airflow_stream_provider.checkpoint.read import read
-from airflow_stream_provider.clusters import ClusterConnection, open_cluster
+from airflow_stream_provider.clusters import ClusterConnection, Whose, open_cluster
 from airflow_stream_provider.control.releases import make_release
 from airflow_stream_provider.control.store import ControlRoot
 from airflow_stream_provider.hooks.connections import storage_connection
@@ -170,9 +170,11 @@ class StackStream(HandRunStream):
         for incarnation in self.log.heartbeats():
             self.kill(incarnation, signal.SIGCONT)
             self.kill(incarnation)
+        origin = self.log.store.origin()
         for deployment in self.state.deployments.values():
             if deployment.submission:
-                wait_for("the driver to be gone", partial(self.cluster.gone, deployment.submission, deployment.id), 60)
+                gone = partial(self.cluster.gone, deployment.submission, Whose(deployment.id, origin))
+                wait_for("the driver to be gone", gone, 60)
 
 
 @contextmanager
