@@ -7,17 +7,13 @@ The broker counts, by kind, what it answers (JMX, RequestsPerSec); what it asks 
 The drivers are real: a holder with a batch a second, alone for a minute; then with a standby beside it, also for a
 minute. The checkpoint is in a folder, and the source is not Kafka: all requests are those of the control log.
 
-The streams of a look have the log of four deployments, its saved state, and heartbeats of two drivers. A look is a
-fresh process, as a task is one, and not the first: each stream has a sample, and eight heartbeats since. No lag is
-measured; for that other requests are sent. Nobody beats meanwhile, so that all heartbeats count as fresh; and nothing
-has a deadline, because requests are counted and not seconds.
+The streams of a look, and what a look is, are those of `benchmarks.topic_looks`.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import re
 import subprocess
@@ -26,20 +22,15 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from kafka import KafkaProducer
-
-from airflow_stream_provider.control.topic import topic_name
 from airflow_stream_provider.kafka.control_root import TopicRoot
+from benchmarks import topic_looks
 from benchmarks.results import machine, show_counts, write
 from benchmarks.storage_requests import APP, last_batch
-from benchmarks.stores import BEAT, DRIVERS, HEAP, RECORDS, make_topics
-from benchmarks.watch import run
+from benchmarks.topic_looks import HEAP
 from devstack.drivers import hand_run_stream, wait_for
 from devstack.jars import fetch, kafka_broker, spark_connector
 from devstack.kafka_cluster import KafkaCluster
@@ -51,38 +42,12 @@ from devstack.spark import bundled_spark
 SECONDS = 60.0
 # The batch from which a holder is warm, and seconds until a standby is.
 WARM_BATCH, WARM_SECONDS = 10, 10.0
-# More than a reader looks at first for an index: see `topic_reader.TAILS`.
-BEATS = 8
 VARIABLE = "JAVA_TOOL_OPTIONS"
 # What a broker asks its controller, here in one process; and what it counts once more, as Fetch.
 LEFT_OUT = {"BrokerHeartbeat", "BrokerRegistration", "ControllerRegistration", "FetchConsumer", "FetchFollower"}
-PREFIX = "looks"
-# What the YAML of a stream says.
-SPEC = {
-    "application": "apps/orders.py",
-    "version": "1.0",
-    "cluster": "spark_here",
-    "control": f"kafka://kafka_here/{PREFIX}",
-    "storage": "file:///releases",
-}
 _COUNT = re.compile(r"request=(?P<kind>\w+),version=\d+:Count=(?P<count>\d+)")
 
 Count = Callable[[], Counter[str]]
-
-LOOK = """
-import json, math, sys
-from airflow_stream_provider.monitoring import folder_reading, liveness, root_reads
-from airflow_stream_provider.monitoring.folder_look import look_at_all
-from airflow_stream_provider.spec.stream import StreamSpec
-from airflow_stream_provider.spec.watched import Watched
-liveness.FRESH_SECONDS = math.inf
-folder_reading.STAGE_SECONDS = 3600.0
-root_reads.EACH_SECONDS = root_reads.READ_SECONDS = root_reads.WRITE_SECONDS = 3600.0
-spec, size = json.loads(sys.argv[1]), int(sys.argv[2])
-specs = [StreamSpec.model_validate({**spec, "name": f"s{number:04d}"}) for number in range(size)]
-look = look_at_all([Watched(each) for each in specs], {}, {})
-print(json.dumps({"summary": look.summary, "revive": look.revive}))
-"""
 
 
 @contextmanager
@@ -161,53 +126,17 @@ def drivers(kafka: KafkaCluster, count: Count) -> dict[str, dict[str, float]]:
 
 def looks(kafka: KafkaCluster, count: Count, sizes: Sequence[int]) -> dict[int, Counter[str]]:
     """Look at ever more streams, and return by their number the requests of one look, by kind."""
-    names = [f"s{number:04d}" for number in range(max(sizes))]
-    root = TopicRoot(f"kafka://kafka_here/{PREFIX}", "kafka_here", kafka.extra, PREFIX)
-    root.make()
-    # One after the other: what is sent again must not come behind later messages.
-    producer = KafkaProducer(
-        bootstrap_servers=kafka.servers, enable_idempotence=False, max_in_flight_requests_per_connection=1
-    )
-    with kafka.client() as client:
-        make_topics(client, producer, [topic_name(PREFIX, name) for name in names], beats=0)
-    producer.close()
-    connections = {
-        "AIRFLOW_CONN_KAFKA_HERE": json.dumps({"conn_type": "kafka", "extra": kafka.extra}),
-        "AIRFLOW_CONN_SPARK_HERE": json.dumps({"conn_type": "spark", "host": "local[2]"}),
-    }
     found = {}
-    for size in sizes:
-        # The second one is of a driver that has ended.
-        beat(root, names[:size], DRIVERS)
-        look(size, connections)
-        beat(root, names[:size], DRIVERS[:1] * BEATS)
-        before = count()
-        look(size, connections)
-        found[size] = count() - before
-        print(f"a look at {size} streams: {found[size].total()} requests", flush=True)
-    root.close()
+    with topic_looks.control_root(kafka) as root:
+        logs = topic_looks.make_streams(kafka, root, 0, max(sizes))
+        for size in sizes:
+            topic_looks.look(kafka, size)
+            topic_looks.beat(logs[:size])
+            before = count()
+            topic_looks.look(kafka, size)
+            found[size] = count() - before
+            print(f"a look at {size} streams: {found[size].total()} requests", flush=True)
     return found
-
-
-def look(size: int, connections: Mapping[str, str]) -> None:
-    """Look once in a process of its own; every stream must be well, or it would be another look."""
-    found = run(LOOK, json.dumps(SPEC), size, **connections)
-    summary = found["summary"]
-    if summary["looked"] != size or summary["unanswered"] or summary["incidents"] or found["revive"]:
-        raise SystemExit(f"a look at {size} streams found what is not there: {found}")
-
-
-def beat(root: TopicRoot, names: Sequence[str], whose: Sequence[str]) -> None:
-    """Let drivers of streams beat, one after the other; `whose`: the incarnations."""
-
-    def one(name: str) -> None:
-        for incarnation in whose:
-            now = time.time()
-            heartbeat = replace(BEAT, counter=round(now * 1000), at=now, seq=RECORDS)
-            root.store(name).put_heartbeat(incarnation, heartbeat.to_json())
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(one, names))
 
 
 def main() -> int:
