@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import StreamState
 from chaos.batches import Batch, Batches
 from chaos.doubled import explain
+from chaos.half_published import half_published
 from chaos.holds import Hold, at_once, committed_by_nobody, holds
 from chaos.interruptions import interruptions
 from chaos.leftovers import lasting, leftovers
@@ -49,6 +51,7 @@ class Facts:
     :param records: the control log, each record with the time at which it was written.
     :param spans: when each driver said that it ran the queries, by incarnation, as first and last time.
     :param leftovers: a sentence for everything that was left behind.
+    :param half_published: a sentence for everything that was left behind as it may be.
     :param unread: what the stream has not read; empty when it has read everything.
     :param gaps: a sentence for everything that was not recorded as it was.
     """
@@ -61,6 +64,7 @@ class Facts:
     records: Sequence[tuple[Record, float]] = ()
     spans: Mapping[str, Sequence[tuple[float, float]]] | None = None
     leftovers: frozenset[str] = frozenset()
+    half_published: Sequence[str] = ()
     unread: str = ""
     gaps: Sequence[str] = ()
 
@@ -74,20 +78,23 @@ def check(
     :param journal: what was done, as `chaos.journal` wrote it.
     :param pair: where the stream keeps its control log and its files.
     """
-    return judge(collect(evidence), journal, seed=seed, minutes=minutes, commit=commit, pair=pair)
+    return judge(collect(evidence, journal), journal, seed=seed, minutes=minutes, commit=commit, pair=pair)
 
 
-def collect(evidence: Evidence) -> Facts:
+def collect(evidence: Evidence, journal: Journal) -> Facts:
     """Return the facts of a run; it reads the topics, and waits up to a minute for what is just being cleared away."""
 
     log = evidence.log
+
+    def allowed() -> dict[Place, str]:
+        return half_published(evidence.releases, log.folder, journal)
 
     def left() -> set[str]:
         evidence.look()
         state = fold(record for record, _ in log.records)
         # A copy, here and below: the thread that reads a topic may add another driver.
         beats = {name: sighting.last for name, sighting in dict(log.sightings).items()}
-        return leftovers(state, beats, log.folder, evidence.releases, evidence.checkpoints.values())
+        return leftovers(state, beats, log.folder, evidence.releases, evidence.checkpoints.values(), allowed())
 
     found = frozenset(lasting(lambda: answered(left)))
     return Facts(
@@ -99,6 +106,7 @@ def collect(evidence: Evidence) -> Facts:
         records=tuple(log.records),
         spans={name: [(s.since, s.until) for s in seen.spans] for name, seen in dict(log.sightings).items()},
         leftovers=found,
+        half_published=sorted(answered(allowed).values()),
         unread=evidence.unread(),
         gaps=evidence.gaps(),
     )
@@ -157,7 +165,7 @@ def judge(facts: Facts, journal: Journal, *, seed: int, minutes: float, commit: 
         longest_outage_seconds=round(longest_outage(facts.batches or {}), 1),
         leftovers=len(facts.leftovers),
         problems=tuple(problems),
-        explained=tuple(each.says for each in doubled if each.explained),
+        explained=(*(each.says for each in doubled if each.explained), *facts.half_published),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 
 import psutil
@@ -37,6 +37,7 @@ def leftovers(
     control: Path | None,
     releases: Place,
     checkpoints: Iterable[Place],
+    allowed: Container[Place] = (),
 ) -> set[str]:
     """Return a sentence for everything that is there now and is not the holder's.
 
@@ -48,27 +49,32 @@ def leftovers(
     :param control: the stream's folder in the control root; None: there is none.
     :param releases: the folder of the stream's releases.
     :param checkpoints: the folder of each query's checkpoint.
+    :param allowed: what may lie there, as `half_published` says.
     :raises OSError: a storage does not answer.
     """
     folders = list(checkpoints)
     # Not by the package's own look, to which a storage that does not answer has none.
-    clones = [path for each in folders for path in _beginning(each.parent, f"{each.name}{REHEARSAL}")]
+    clones = [path for each in folders for path in beginning(each.parent, f"{each.name}{REHEARSAL}")]
+    temporary = _temporary(control, releases, folders)
     return {
         *_processes(state, heartbeats),
-        *(f"{path} is a temporary file." for path in _temporary(control, releases, folders)),
+        *(f"{path} is a temporary file." for path in temporary if path not in allowed),
         *(f"{path} is a clone of a rehearsal." for path in clones),
     }
 
 
 def _temporary(control: Path | None, releases: Place, checkpoints: Iterable[Place]) -> list[Place]:
-    found = [*_beginning(releases, "."), *(p for c in checkpoints for p in _beginning(c.parent, f".{c.name}.owner."))]
+    found = [*beginning(releases, "."), *(p for c in checkpoints for p in beginning(c.parent, f".{c.name}.owner."))]
     if control is not None:
-        found += [*_beginning(control / "incoming", ""), *_beginning(control / "heartbeats", ".")]
+        found += [*beginning(control / "incoming", ""), *beginning(control / "heartbeats", ".")]
     return found
 
 
-def _beginning(folder: Place, start: str) -> list[Place]:
-    """Return what is in a folder, which may not be there, and has a name that begins so."""
+def beginning(folder: Place, start: str) -> list[Place]:
+    """Return what is in a folder, which may not be there, and has a name that begins so.
+
+    :raises OSError: the storage does not answer.
+    """
     try:
         names = files_of(folder).names(folder)
     except FileNotFoundError:

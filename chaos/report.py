@@ -44,7 +44,8 @@ class Report:
     :param longest_outage_seconds: longest time from one commit of a query to its next, whatever the faults.
     :param leftovers: processes, clones and temporary files that were left.
     :param problems: a sentence for everything that is not as it must be; the run has failed when there is one.
-    :param explained: a sentence for each batch whose orders were doubled, with what cut it off.
+    :param explained: a sentence for each batch whose orders were doubled, and each half-published release, with what
+        cut it off.
     """
 
     seed: int
@@ -77,7 +78,7 @@ class Report:
         path.write_text(json.dumps(contents, indent=2) + "\n")
 
     def table(self) -> Table:
-        """Return it as a table, with what explains the doubled orders."""
+        """Return it as a table, with what is explained."""
         table = Table("", "found", title=f"Seed {self.seed}, {self.minutes:g} minutes, commit {self.commit[:12]}")
         for name, value in asdict(self).items():
             if name in ("seed", "minutes", "commit", "problems", "explained"):
@@ -87,7 +88,7 @@ class Report:
                 shown = len(value)
             table.add_row(name.replace("_", " "), str(shown))
         for says in self.explained:
-            table.add_row("doubled", escape(says))
+            table.add_row("explained", escape(says))
         for problem in self.problems:
             table.add_row("[red]problem[/]", escape(problem))
         return table

@@ -18,6 +18,8 @@ import pytest
 from airflow_stream_provider.control.releases import make_release
 from airflow_stream_provider.lifecycle.errors import SpecError, StorageUnavailable, StreamError
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning.clean_up import Stored, expendable
 from airflow_stream_provider.releases import object_stores, objects
 from airflow_stream_provider.releases.open_place import open_place
 from airflow_stream_provider.releases.place import ReleasePlace
@@ -155,6 +157,24 @@ def test_a_half_published_release_is_finished_and_a_torn_one_is_refused(server: 
     store.put(f"{release.hash}/app.py", files["app.py"][:1])
     with pytest.raises(StreamError, match="their hash is"):
         place.publish(release, files)
+
+
+def test_a_half_published_release_goes_when_it_is_old(
+    server: S3Server, parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No deployment was declared of it, so no log knows it."""
+    import obstore
+
+    place, hash = place_of(server), parts[0].hash
+
+    def unknown(idle: frozenset[str]) -> frozenset[str]:
+        return expendable(StreamState(), Stored(releases=idle)).releases & {hash}
+
+    objects_of(server).put(f"{hash}/app.py", parts[1]["app.py"])
+    assert place.clean_up(unknown) == frozenset(), "somebody may be publishing it now"
+    monkeypatch.setattr(objects, "IDLE_SECONDS", -3600.0)
+    assert place.clean_up(unknown) == {hash}
+    assert obstore.list(objects_of(server), hash).collect() == []
 
 
 def test_many_publishers_at_once_publish_one_release(server: S3Server, parts: Parts) -> None:

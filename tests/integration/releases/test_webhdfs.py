@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -76,6 +78,33 @@ def test_a_release_is_published_verified_and_removed(
     assert place.clean_up(lambda idle: idle) == {release.hash}
     assert release.hash not in str(client.list("/team/orders/releases"))
     assert ".killed" not in client.list("/team/orders/releases")
+
+
+def test_what_a_killed_publisher_leaves_goes_when_it_is_old(server: Hdfs, parts: Parts) -> None:
+    """A frozen HDFS leaves the same, where it does not carry out at the end what nobody waits for any more."""
+    client, releases = client_of(server), "/team/orders/releases"
+    child = os.fork()
+    if not child:
+        with contextlib.suppress(BaseException):
+            place = place_of(server)
+            assert isinstance(place, webhdfs.HdfsPlace)
+            write = place._client.write
+            place._client.write = lambda *arguments, **options: (write(*arguments, **options), os._exit(0))
+            place.publish(*parts)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+    def left() -> list[str]:
+        return [name for name in client.list(releases) if parts[0].hash in name]
+
+    [name] = left()
+    assert re.fullmatch(rf"\.{parts[0].hash}\.[0-9a-f]{{32}}", name)
+    place_of(server).clean_up(lambda idle: frozenset())
+    assert left() == [name], "somebody may be writing it now"
+    client.set_times(f"{releases}/{name}", modification_time=1)
+    place_of(server).clean_up(lambda idle: frozenset())
+    assert left() == []
+    place_of(server).publish(*parts)
 
 
 def test_an_old_release_that_is_published_again_stays(server: Hdfs, parts: Parts) -> None:

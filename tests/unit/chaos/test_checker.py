@@ -306,6 +306,12 @@ def test_leftovers_and_what_was_not_read() -> None:
     )
 
 
+def test_a_release_whose_publish_a_fault_has_cut_off_is_told_and_no_problem() -> None:
+    report = judged(good(half_published=("/data/.x was left.",)))
+    assert report.problems == ()
+    assert (report.leftovers, report.explained) == (0, ("/data/.x was left.",))
+
+
 def test_a_recovery_that_took_too_long() -> None:
     report = judged(good(), fault(112.0), {**RECOVERED, "seconds": 181.0})
     assert report.longest_recovery_seconds == 181.0
