@@ -8,7 +8,7 @@ from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job, Sub
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from tests.support.simulation.driver import Driver
-from tests.support.simulation.wire import Fault
+from tests.support.simulation.wire import AT_WRITE, Fault
 from tests.support.simulation.world import Actor, World
 
 BOOT_SECONDS = 3.0
@@ -33,6 +33,8 @@ class Reach:
         self._actor.point(doing="submit")
         self._answer()
         fault, self._actor.fault = self._actor.fault, Fault.NONE
+        if fault in (Fault.LOST, Fault.ANSWER_LOST):
+            self._actor.strikes(AT_WRITE[fault])
         if fault is Fault.LOST:
             raise SubmitUnclear("The request was lost.")
         submission = f"driver-{len(self._world.submitted) + 1}"

@@ -13,7 +13,7 @@ from tests.support.simulation.data import LISTING_SECONDS
 from tests.support.simulation.driver import Driver
 from tests.support.simulation.oracle import FORGER
 from tests.support.simulation.watching import Runs
-from tests.support.simulation.wire import Fault
+from tests.support.simulation.wire import AT_WRITE, Fault
 from tests.support.simulation.world import Actor
 
 if TYPE_CHECKING:
@@ -297,11 +297,7 @@ FAULTS: dict[str, Callable[[Simulation], Heal | None]] = {
     "store full": _everywhere("store_full", True, False),
     "store slow": _everywhere("store_slow", 0.7, 0.0),
     "cluster away": _everywhere("cluster_down", True, False),
-    "write lost": _at_write(Fault.LOST),
-    "answer lost": _at_write(Fault.ANSWER_LOST),
-    "answer unreadable": _at_write(Fault.BLIND),
-    "write repeated": _at_write(Fault.REPEATED),
-    "write late": _at_write(Fault.LATE),
+    **{name: _at_write(fault) for fault, name in AT_WRITE.items()},
     "torn heartbeat": torn_heartbeat,
     "damaged record": damaged_record,
     "forged record": forged_record,
@@ -315,3 +311,5 @@ FAULTS: dict[str, Callable[[Simulation], Heal | None]] = {
     "person gives up": person_gives_up,
     "person errs": person_errs,
 }
+STRIKE_LATER = frozenset(AT_WRITE.values())
+"""Those that wait for what somebody does next, and may wait in vain."""

@@ -23,7 +23,7 @@ from tests.support.simulation.bounds import (
     WHEN,
 )
 from tests.support.simulation.data import Data
-from tests.support.simulation.faults import FAULTS, Heal
+from tests.support.simulation.faults import FAULTS, STRIKE_LATER, Heal
 from tests.support.simulation.invariants import expect
 from tests.support.simulation.liveness import Liveness
 from tests.support.simulation.memory_store import MemoryStore
@@ -52,6 +52,7 @@ class Simulation:
     """One stream and its machines, under the faults of one seed; its control log is in files."""
 
     faults = FAULTS
+    strike_later = STRIKE_LATER
 
     def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
         self.rng = Random(seed)
@@ -223,6 +224,9 @@ class Simulation:
         self.result.steps += 1
         seen = self.oracle.seen
         actor.step(fault, luck)
+        for name in actor.struck:
+            # The log as it was before this step, which nobody has looked at yet.
+            self._count_cell(name, protocol_state(self.world, self.oracle))
         actor.due = self.world.now + actor.rest + rng.random() * 0.02
         self.oracle.look()
         if self._trace is not None and self.oracle.seen > seen:
@@ -255,11 +259,17 @@ class Simulation:
         heal = self.faults[fault](self)
         if heal is None:
             return
-        self.result.cells[state, fault] += 1
-        self.say(f"!! {fault} while {state}")
+        if fault in self.strike_later:
+            self.say(f"!! {fault} waits while {state}")
+        else:
+            self._count_cell(fault, state)
         if heal is not self.nothing:
             self.later(self.rng.uniform(0.5, 25.0), Healing(heal))
         self.oracle.look()
+
+    def _count_cell(self, fault: str, state: str) -> None:
+        self.result.cells[state, fault] += 1
+        self.say(f"!! {fault} while {state}")
 
     def _tell(self, seen: int) -> None:
         log = self.world.current

@@ -11,11 +11,14 @@ from airflow_stream_provider.control.topic import READ_BYTES, Fetched
 from airflow_stream_provider.control.topic_reader import NEAR_BYTES
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlLogReplaced, ControlUnavailable
 from tests.support.simulation.brokers import Brokers, Connection
-from tests.support.simulation.wire import Fault, reach
+from tests.support.simulation.wire import AT_WRITE, Fault, reach
 
 if TYPE_CHECKING:
     from tests.support.simulation.world import Actor
 
+# What befalls a heartbeat, or a claim; and a request of any kind.
+AT_BEAT = {Fault.LOST: "beat lost", Fault.ANSWER_LOST: "beat's answer lost", Fault.LATE: "beat late"}
+TORN = "connection torn"
 # Messages that a request returns, by the bytes that are asked for.
 FEW = {1: 1, NEAR_BYTES: 3}
 # How often others come between a heartbeat's composition and its write, and between a write and what it reads then.
@@ -89,14 +92,17 @@ class TopicClient:
             if actor.doing == "hang":
                 world.late.append(partial(_arrive, land))
             raise
+        name = (AT_WRITE if kind == b"record" else AT_BEAT).get(fault)
         if fault is Fault.LATE:
             world.late.append(partial(_arrive, land))
         if fault in (Fault.LOST, Fault.LATE):
+            actor.strikes(name)
             raise ControlUnavailable("The request was lost.")
         offset = land()
         if kind == b"heartbeat":
             self.behind = len(brokers.truth.stored)
         if fault is not Fault.NONE:
+            actor.strikes(name)
             actor.blind = fault is Fault.BLIND
             raise ControlUnavailable("The answer was lost.")
         if kind == b"record" or brokers.rng.random() < BETWEEN:
@@ -147,6 +153,7 @@ class TopicClient:
         if connection.tears >= 0:
             connection.tears -= 1
             if connection.tears < 0:
+                self._actor.strikes(TORN)
                 raise ControlUnavailable("The connection was torn.")
         if not self._brokers.exists:
             raise ControlUnavailable("The topic does not exist, or the broker does not know of it yet.")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from airflow_stream_provider.control.topic_index import heartbeat_key
 from tests.support.simulation.brokers import Brokers, Connection
-from tests.support.simulation.faults import FAULTS, Heal, a_driver, anybody
+from tests.support.simulation.faults import FAULTS, STRIKE_LATER, Heal, a_driver, anybody
+from tests.support.simulation.topic_client import AT_BEAT, TORN
 from tests.support.simulation.topic_owner import Claimant
 from tests.support.simulation.topic_wire import TopicWorld
 from tests.support.simulation.wire import Fault
@@ -131,11 +132,10 @@ OF_TOPICS: dict[str, Callable[[Simulation], Heal | None]] = {
     "too few in sync": too_few_in_sync,
     "new leader": new_leader,
     "old leader": old_leader,
-    "connection torn": connection_torn,
+    TORN: connection_torn,
     "compaction": compaction,
-    "beat lost": _at_beat(Fault.LOST),
-    "beat's answer lost": _at_beat(Fault.ANSWER_LOST),
-    "beat late": _at_beat(Fault.LATE),
+    **{name: _at_beat(fault) for fault, name in AT_BEAT.items()},
     "heartbeat removed": heartbeat_removed,
 }
+STRIKE_LATER_IN_TOPICS = STRIKE_LATER | {TORN, *AT_BEAT.values()}
 TOPIC_FAULTS = {**{name: fault for name, fault in FAULTS.items() if name not in OF_FILES}, **OF_TOPICS}

@@ -15,7 +15,7 @@ from tests.support.simulation.liveness import Liveness
 from tests.support.simulation.oracle import Oracle
 from tests.support.simulation.result import Result
 from tests.support.simulation.seeds import Simulation
-from tests.support.simulation.topic_faults import OF_TOPICS, TOPIC_FAULTS
+from tests.support.simulation.topic_faults import OF_TOPICS, STRIKE_LATER_IN_TOPICS, TOPIC_FAULTS
 from tests.support.simulation.topic_owner import Claimant
 from tests.support.simulation.topic_wire import TopicWorld
 from tests.support.simulation.world import Actor, World
@@ -27,6 +27,7 @@ class TopicSimulation(Simulation):
     """One stream and its machines, under the faults of one seed; its control log is in a topic."""
 
     faults = TOPIC_FAULTS
+    strike_later = STRIKE_LATER_IN_TOPICS
 
     def new_world(self, seed: int) -> World:
         return TopicWorld(seed, Data(), POLICY, PATIENT)

@@ -24,6 +24,16 @@ class Fault(Enum):
     LATE = "it arrives after the writer has given up"
 
 
+# What these are called where they befall a record, or a submission.
+AT_WRITE = {
+    Fault.LOST: "write lost",
+    Fault.ANSWER_LOST: "answer lost",
+    Fault.BLIND: "answer unreadable",
+    Fault.REPEATED: "write repeated",
+    Fault.LATE: "write late",
+}
+
+
 class Wire(LogStore):
     """The store, as an actor reaches it."""
 
@@ -49,8 +59,10 @@ class Wire(LogStore):
         if fault is Fault.LATE:
             self._world.late.append(lambda: self._arrive(seq, data))
         if fault in (Fault.LOST, Fault.LATE):
+            self._actor.strikes(AT_WRITE[fault])
             raise ControlUnavailable("The request was lost.")
         self._world.store.create(seq, data)
+        self._actor.strikes(AT_WRITE.get(fault))
         if fault is Fault.REPEATED:
             raise SeqTaken(f"{seq} is taken.")
         if fault in (Fault.ANSWER_LOST, Fault.BLIND):

@@ -126,6 +126,8 @@ class Actor:
     def __init__(self, world: World) -> None:
         self.world = world
         self.fault = Fault.NONE
+        # The faults that have struck it in its last step, of those that wait for what it does next.
+        self.struck: list[str] = []
         self.choice = 0
         self.frozen = False
         self.cut = False
@@ -161,8 +163,14 @@ class Actor:
     def step(self, fault: Fault = Fault.NONE, choice: int = 0) -> None:
         """Go on to the next point. `choice` answers what only chance knows: how a stop goes, how a rehearsal ends."""
         self.fault, self.choice = fault, choice
+        self.struck.clear()
         self.world.current = self
         self._greenlet.switch()
+
+    def strikes(self, fault: str | None) -> None:
+        """Note that a fault which has waited for this has come."""
+        if fault is not None:
+            self.struck.append(fault)
 
     def point(self, rest: float = 0.0, doing: str = "") -> None:
         """Others may come between here; `rest`: it goes on so many seconds later."""

@@ -6,20 +6,27 @@ python -m tests.support.simulation --seed 12345 --trace        # one of them, to
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from tests.support.simulation.__main__ import Tally, replay, results
 from tests.support.simulation.bounds import BOUND, CANNOT_HAPPEN
 from tests.support.simulation.disasters import DISASTERS
-from tests.support.simulation.faults import FAULTS
+from tests.support.simulation.faults import FAULTS, STRIKE_LATER
 from tests.support.simulation.invariants import INVARIANTS
+from tests.support.simulation.memory_store import MemoryStore
 from tests.support.simulation.one_seed import FILE, STORES, TOPIC, simulate
 from tests.support.simulation.people import ACTS
 from tests.support.simulation.protocol_state import STATES
+from tests.support.simulation.topic_wire import TopicWorld
+from tests.support.simulation.wire import Fault
+from tests.support.simulation.world import Actor, World
 
 SEEDS = 500
 ENOUGH = 2600  # for every fault in every state
@@ -47,6 +54,38 @@ def test_every_fault_came_in_every_state() -> None:
     assert {(store, fault) for store, _, fault in tally.cells} == {(s, f) for s in STORES for f in STORES[s].faults}
     assert set(tally.disasters) == set(DISASTERS)
     assert set(tally.acts) == set(ACTS)
+
+
+class Writer(Actor):
+    """Writes one record."""
+
+    def run(self) -> None:
+        with contextlib.suppress(ControlUnavailable):
+            self.world.open_log(self).store.create(1, b"{}")
+
+
+@pytest.mark.parametrize("world", [World(MemoryStore()), TopicWorld(1)], ids=[FILE, TOPIC])
+def test_a_fault_of_a_write_counts_when_it_strikes(world: World) -> None:
+    for away, struck in ((True, []), (False, ["write lost"])):
+        actor = Writer(world)
+        actor.step(Fault.LOST)  # up to its write, which the fault has not met yet
+        assert actor.struck == []
+        world.store_down = away
+        actor.step(Fault.LOST)
+        assert actor.struck == struck
+        world.store_down = False
+
+
+@pytest.mark.parametrize("store", [FILE, TOPIC])
+def test_a_fault_that_waits_may_wait_in_vain(store: str) -> None:
+    waited, struck = Counter[str](), Counter[str]()
+    for seed in range(10):
+        trace: list[str] = []
+        result = simulate(seed, store, trace.append)
+        waited.update(name for line in trace for name in STRIKE_LATER if f"!! {name} waits" in line)
+        struck.update(name for (_, name), count in result.cells.items() for _ in range(count) if name in STRIKE_LATER)
+    assert struck <= waited
+    assert 0 < struck.total() < waited.total()
 
 
 @pytest.mark.parametrize("store", [FILE, TOPIC])
