@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from airflow_stream_provider.control import ControlLog, open_log
@@ -13,17 +14,19 @@ from airflow_stream_provider.control.owners import FileOwners, Owners
 from airflow_stream_provider.control.root import local_folder
 from airflow_stream_provider.lifecycle.errors import (
     ControlLogDamaged,
-    ControlLogReplaced,
     ControlUnavailable,
     SpecError,
 )
 
+T = TypeVar("T")
+
 _logger = logging.getLogger(__name__)
 
-# Seconds in which a new driver has to reach its control log in Kafka: its JVM is cold, its machine may be busy, and
-# brokers that are restarted one by one take minutes. Where a person has to change something, it ends at once
+# Seconds in which a new driver has to reach its control log: its JVM is cold, its machine may be busy, and brokers that
+# are restarted one by one take minutes. Where a person has to change something, it ends at once
 # (`TopicDenied`).
 OPEN_SECONDS = 300.0
+RETRY_SECONDS = 1.0
 # Names a file on the driver's machine with settings of Kafka's Java clients, such as security.protocol, as a stream
 # may set it in its `environment`. What is in it never leaves the driver.
 PROPERTIES = "STREAM_CONTROL_PROPERTIES"
@@ -45,24 +48,36 @@ def open_control_log(control: str, stream: str, brokers: str = "") -> ControlLog
 
     from airflow_stream_provider.control.topic import topic_name
     from airflow_stream_provider.control.topic_store import TopicStore
-    from airflow_stream_provider.runtime.jvm_topic import JvmTopic, TopicDenied
+    from airflow_stream_provider.runtime.jvm_topic import JvmTopic
 
     SparkContext._ensure_initialized()  # starts the JVM, or finds the one that runs this driver
     settings = client_settings(brokers)
     name = topic_name(parts.path.strip("/"), stream)
+
+    def opened() -> ControlLog:
+        log = ControlLog(TopicStore(JvmTopic(name, settings), stream), stream)
+        log.refresh()
+        return log
+
+    return within_reach(opened)
+
+
+def within_reach(read: Callable[[], T]) -> T:
+    """Return what a new driver reads of its control log, which may be out of reach for OPEN_SECONDS.
+
+    :raises ControlUnavailable: it is for longer, or a person has to change something first.
+    """
     until = time.monotonic() + OPEN_SECONDS
     while True:
         try:
-            log = ControlLog(TopicStore(JvmTopic(name, settings), stream), stream)
-            log.refresh()
-            return log
-        except (ControlLogDamaged, ControlLogReplaced, TopicDenied):
-            raise
+            return read()
         except ControlUnavailable as error:
-            if time.monotonic() > until:
+            from airflow_stream_provider.runtime.jvm_topic import TopicDenied
+
+            if isinstance(error, (ControlLogDamaged, TopicDenied)) or time.monotonic() > until:
                 raise
             _logger.warning("%s Trying again.", error)
-            time.sleep(1.0)
+            time.sleep(RETRY_SECONDS)
 
 
 def open_owners(control: str, brokers: str = "") -> Owners:

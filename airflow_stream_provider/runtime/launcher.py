@@ -59,11 +59,11 @@ def main(argv: Sequence[str], folder: Path) -> int:
 
     from airflow_stream_provider.control.releases import verify
     from airflow_stream_provider.lifecycle.errors import StreamError
-    from airflow_stream_provider.runtime.driver_control import open_control_log
+    from airflow_stream_provider.runtime.driver_control import open_control_log, within_reach
     from airflow_stream_provider.runtime.other_drivers import OtherDrivers
 
     log = open_control_log(options.control, options.stream, options.brokers)
-    deployment = log.refresh().deployments.get(options.deployment)
+    deployment = within_reach(log.refresh).deployments.get(options.deployment)
     if deployment is None or deployment.ended:
         # A late relaunch of a deployment that has ended: import nothing, touch nothing (rule 9).
         found = deployment.ended.value if deployment and deployment.ended else "not declared"
@@ -71,7 +71,7 @@ def main(argv: Sequence[str], folder: Path) -> int:
         return 0
     incarnation = f"{options.deployment}.{secrets.token_hex(4)}"
     others = OtherDrivers(log, incarnation)
-    if others.twin_lives():
+    if within_reach(others.twin_lives):
         print(f"Another driver of {options.deployment} is alive: this one exits.")
         return 0
     release = deployment.release
@@ -81,7 +81,8 @@ def main(argv: Sequence[str], folder: Path) -> int:
             next_step="Find out who submitted this driver: Airflow does not do that.",
         )
     verify(folder, release)
-    return _run(log, others, incarnation, release, deployment.policy, options, folder)
+    origin = within_reach(log.store.origin)
+    return _run(log, origin, others, incarnation, release, deployment.policy, options, folder)
 
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:
@@ -111,6 +112,7 @@ def _log_to_stderr() -> None:
 
 def _run(
     log: ControlLog,
+    origin: str,
     others: OtherDrivers,
     incarnation: str,
     release: Release,

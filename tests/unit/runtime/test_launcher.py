@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.control import ControlLog, FilesStore
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP, publish
-from airflow_stream_provider.lifecycle.errors import StreamError
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.runtime import driver_control, launcher
 from airflow_stream_provider.runtime.launcher import main, private_copy
 from devstack.control_folder import folder_of
 from tests.support.control_root import new_log
@@ -71,6 +72,26 @@ def test_a_deployment_that_is_not_declared_is_not_started(
 ) -> None:
     assert main(arguments(tmp_path, "orders-9-00000000"), tmp_path) == 0
     assert capsys.readouterr().out == "Deployment orders-9-00000000 is not declared: nothing to do.\n"
+
+
+@pytest.mark.parametrize("call", ["read", "heartbeats", "origin"])
+def test_a_control_log_that_is_away_for_a_moment_is_waited_for(
+    call: str, release: Release, log: ControlLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, away, ran = getattr(FilesStore, call), [True, True], []
+
+    def fails_at_first(store: FilesStore, *arguments: int) -> object:
+        if away:
+            away.pop()
+            raise ControlUnavailable("The control log is away.")
+        return there(store, *arguments)
+
+    monkeypatch.setattr(FilesStore, call, fails_at_first)
+    monkeypatch.setattr(driver_control, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(launcher, "_run", lambda log, origin, *others: ran.append(origin) or 0)
+    assert main(arguments(tmp_path, OLD_DEPLOYMENT), release.folder(folder_of(log))) == 0
+    assert ran == [log.records()[0].nonce]
+    assert away == []
 
 
 @pytest.mark.parametrize("module", ["argparse", "logging", "runpy", "airflow_stream_provider"])
