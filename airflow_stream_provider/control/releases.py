@@ -43,10 +43,11 @@ def make_release(
 
     The zip of the runtime and launcher.py are part of the release.
 
-    :raises SpecError: a file is missing, or two files have the same name.
+    :raises SpecError: a file is missing, two files have the same name, or a py-file has one that Spark cannot list.
     """
     sources = [application, *py_files]
     _check_sources(sources)
+    _check_listed(py_files)
     files = {path.name: path.read_bytes() for path in sources}
     files[LAUNCHER] = (Path(__file__).parent.parent / "runtime" / LAUNCHER).read_bytes()
     files[RUNTIME_ZIP] = runtime_zip()
@@ -131,6 +132,17 @@ def _check_sources(sources: Sequence[Path]) -> None:
                 f"Two files of the release are named {path.name}.", next_step="Rename one of them.", path=str(path)
             )
         names.add(path.name)
+
+
+def _check_listed(py_files: Sequence[Path]) -> None:
+    for path in py_files:
+        if "," in path.name:
+            raise SpecError(
+                f"{path} has a comma in its name, and Spark's lists of files (--py-files) are separated by commas: the "
+                "driver could not import it.",
+                next_step="Rename it.",
+                path=str(path),
+            )
 
 
 def release_hash(settings: Mapping[str, Any], contents: Mapping[str, str]) -> str:

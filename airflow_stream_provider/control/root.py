@@ -18,7 +18,7 @@ _TEXT = b"The control root of airflow-stream-provider. Without this file every s
 def local_folder(url: str) -> Path:
     """Return the folder of a control URL.
 
-    :raises SpecError: the URL is not ``file:///an/absolute/folder``.
+    :raises SpecError: the URL is not ``file:///an/absolute/folder``, or of a folder that no driver could use.
     """
     parts = urlsplit(url)
     path = unquote(parts.path)
@@ -32,6 +32,12 @@ def local_folder(url: str) -> Path:
         raise SpecError(
             f"The control URL {url!r} has a character that ends the path of a URL.",
             next_step="Write %3F for ? and %23 for # in the name of a folder, or rename it.",
+        )
+    if "," in path:
+        raise SpecError(
+            f"The control URL {url!r} has a comma in its path, and Spark's lists of files (--py-files) are separated "
+            "by commas: no driver could find a release in that folder.",
+            next_step="Rename the folder, or mount it under another name.",
         )
     return Path(path)
 

@@ -70,8 +70,10 @@ class StorageAddress:
 
     @classmethod
     def _folder(cls, host: str, path: str) -> StorageAddress:
-        if host not in ("", "localhost") or not path.startswith("/") or set(",\0") & set(path) or path.strip("/") == "":
+        if host not in ("", "localhost") or not path.startswith("/") or "\0" in path or path.strip("/") == "":
             raise _refused("is not file:///an/absolute/folder")
+        if "," in path:
+            raise _refused("has a comma in its path, which separates the files in Spark's lists (--py-files)")
         return cls("file", "", path.rstrip("/"))
 
     @property

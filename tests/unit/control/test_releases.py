@@ -118,6 +118,14 @@ def test_a_missing_file_and_two_files_of_one_name_are_refused(script: Path, stre
     assert list((stream / "releases").iterdir()) == []
 
 
+def test_a_py_file_that_would_be_two_in_a_list_of_spark_is_refused(script: Path, stream: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "a,b.py"
+    odd.write_text("")
+    with pytest.raises(SpecError, match=r"a,b\.py has a comma in its name, and Spark's lists of files \(--py-files\)"):
+        publish(stream, version="2", application=script, py_files=[odd])
+    assert list((stream / "releases").iterdir()) == []
+
+
 @pytest.mark.parametrize("hash", ["", "a" * 16, "../../../tmp", "A" * 64, "a" * 64 + "/", "a" * 64 + "\n"])
 def test_what_is_no_hash_leads_nowhere(stream: Path, hash: str) -> None:
     with pytest.raises(SpecError, match="is not an id"):

@@ -72,6 +72,14 @@ def test_two_folders_are_never_one(name: str) -> None:
     assert local_folder("file:///data/team%231") == Path("/data/team#1")
 
 
+@pytest.mark.parametrize("name", ["team,1/streams", "team%2C1"])
+def test_a_folder_that_would_be_two_in_a_list_of_spark_is_refused(name: str) -> None:
+    with pytest.raises(SpecError, match=r"has a comma in its path, and Spark's lists of files \(--py-files\)"):
+        local_folder(f"file:///data/{name}")
+    with pytest.raises(SpecError, match="Rename the folder"):
+        make_root(f"file:///data/{name}")
+
+
 def test_a_file_url_is_unquoted() -> None:
     assert local_folder("file:///data/my%20streams") == Path("/data/my streams")
     assert local_folder("file://localhost/data") == Path("/data")

@@ -35,6 +35,13 @@ def test_without_storage_releases_are_in_the_control_folder(tmp_path: Path) -> N
     assert (spec.storage, spec.storage_connection) == (None, None)
 
 
+def test_a_control_folder_with_a_comma_is_refused_with_the_yaml(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_text(path.read_text().replace("/data/streams", "/data/a,b"))
+    with pytest.raises(SpecError, match=r"orders\.yaml.*has a comma in its path"):
+        load_spec(path)
+
+
 def test_a_control_log_in_kafka_needs_a_storage_beside_it(tmp_path: Path) -> None:
     path = write(tmp_path)
     path.write_text(re.sub("^control:.*$", "control: kafka://kafka_default/streams", path.read_text(), flags=re.M))
@@ -67,7 +74,8 @@ def test_a_folder_of_its_own_is_read(tmp_path: Path) -> None:
         ("file://host/data", "is not file:///an/absolute/folder"),
         ("file:///", "is not file:///an/absolute/folder"),
         ("file:///a?sig=hidden", "has a query or a fragment"),
-        ("file:///a,b", "is not file:///an/absolute/folder"),
+        ("file:///a,b", "has a comma in its path, which separates the files in Spark's lists"),
+        ("file:///a%2Cb", "has a comma in its path"),
         ("file:///a%00b", "is not file:///an/absolute/folder"),
         ("http://[", "is not a URL"),
     ],
