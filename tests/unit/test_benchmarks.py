@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import json
+import sys
+from pathlib import Path
 
 import pytest
 
 from airflow_stream_provider.lifecycle.fold import follow
 from airflow_stream_provider.lifecycle.state import StreamState
+from benchmarks import results, storage_clone
 from benchmarks.consumer import longest
 from benchmarks.open_log import life
 from benchmarks.results import spread
@@ -32,6 +37,23 @@ def test_percentiles_are_by_nearest_rank() -> None:
     found = spread([float(number) for number in range(1, 101)])
     assert [found[key] for key in ("n", "min", "p50", "p95", "p99", "max")] == [100, 1.0, 50.5, 95.0, 99.0, 100.0]
     assert spread([1.0, 2.0])["p99"] == 2.0
+
+
+def test_a_target_that_is_missed_is_told_and_fails_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    slow = {"fast (s)": (1.0, "<=", 2.0), "faster (s)": (30.0, "<=", 10.0), "ratio": (3.0, ">=", 5.0)}
+    results.show("a benchmark", {}, slow)
+    told = [line for line in capsys.readouterr().out.splitlines() if "met" in line or "missed" in line]
+    assert [("missed" if "missed" in line else "met") for line in told] == ["met", "missed", "missed"]
+
+
+def test_the_clone_may_take_longer_than_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(storage_clone, "session", contextlib.nullcontext)
+    monkeypatch.setattr(sys, "argv", ["storage_clone"])
+    slow = {"clone": [60.0], "plain": [90.0]}
+    monkeypatch.setattr(storage_clone, "measured", lambda spark, kind, rounds: (slow, "links"))
+    assert storage_clone.main() == 0
+    assert json.loads((tmp_path / "build/bench/storage_clone.json").read_text())["plain_to_clone"]["hdfs"] == 1.5
 
 
 def test_requests_are_counted_in_a_log_of_moto() -> None:
