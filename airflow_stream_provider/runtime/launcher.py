@@ -141,7 +141,6 @@ def _run(
     driver_folders.install(folder.parent)
     # Six tries fit into a lease, and three into the half of it after which a holder pauses.
     log.store = AnsweringStore(log.store, policy.lease_seconds / 6)
-    origin = log.store.origin()
     name = application_name(options.stream, release.version, options.deployment, origin)
     owners = open_owners(options.control, options.brokers)
     ownership = Ownership(options.stream, options.control, owners, origin)
