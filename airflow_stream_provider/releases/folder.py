@@ -6,6 +6,7 @@ import logging
 import os
 import uuid
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from airflow_stream_provider.control.disk import make_folder, open_folder, unavailable
@@ -44,16 +45,19 @@ class FolderPlace:
     def clean_up(self, decide: Decide, *, shared: bool = False) -> frozenset[str]:
         """Remove what may go; see `ReleasePlace.clean_up`.
 
-        Folders are never followed when they are links: whoever may write to the control root could have anything
-        removed that Airflow's user may remove.
+        Folders are never followed when they are links: whoever may write to the control root, or to the storage, could
+        have anything removed that Airflow's user may remove, such as another storage's releases.
         """
-        if self._root is not None and not (self._folder / "releases").is_dir():
-            return frozenset()  # nothing was published there yet
-        with (
-            unavailable(self._folder),
-            open_folder(self._folder) as stream,
-            open_folder("releases", inside=stream) as releases,
-        ):
+        with unavailable(self._folder), ExitStack() as opened:
+            first, *others = self._folders()
+            try:
+                releases = opened.enter_context(open_folder(first))
+                for folder in others:
+                    releases = opened.enter_context(open_folder(folder.name, inside=releases))
+            except FileNotFoundError:
+                if self._root is None:
+                    raise
+                return frozenset()  # nothing was published there yet
             found = idle(releases, now(releases), IDLE_SECONDS)
             gone = decide(frozenset(name for name in found if RELEASE_HASH.fullmatch(name)))
             for name in found:
@@ -63,6 +67,11 @@ class FolderPlace:
                     remove(name, releases)
         return gone
 
+    def _folders(self) -> list[Path]:
+        """Return the folders that are ours, each below the one before it; the last is that of the releases."""
+        above = [each for each in self._folder.parents if self._root in each.parents]
+        return [*reversed(above), self._folder, self._folder / "releases"]
+
     def _make_folders(self, root: Path) -> None:
         try:
             if not root.is_dir():
@@ -70,8 +79,7 @@ class FolderPlace:
                     f"There is no folder {root}, which `storage` names.",
                     next_step="Mount it on this machine and on those of the drivers, or correct `storage`.",
                 )
-            above = [each for each in self._folder.parents if root in each.parents]
-            for folder in (*reversed(above), self._folder, self._folder / "releases"):
+            for folder in self._folders():
                 make_folder(folder)
         except OSError as error:
             raise StorageUnavailable(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.control.releases import make_release, publish
-from airflow_stream_provider.lifecycle.errors import SpecError, StorageUnavailable, StreamError
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StorageUnavailable, StreamError
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.open_place import address_of, open_place
@@ -87,6 +87,35 @@ def test_a_shared_place_keeps_what_killed_writers_have_left(
     assert [path.name for path in releases.iterdir()] == [".killed"]
     place.clean_up(lambda idle: idle)
     assert list(releases.iterdir()) == []
+
+
+@pytest.mark.parametrize("level", [0, 1, 2], ids=["of the log", "of the stream", "of the releases"])
+def test_nothing_is_removed_through_a_link(tmp_path: Path, parts: tuple[Release, dict[str, bytes]], level: int) -> None:
+    """Who may write to one storage would have Airflow's user empty another one."""
+    mine, theirs = (
+        StorageAddress.parse((tmp_path / name).as_uri()).of_log("file:///control", "1a2b")
+        for name in ("staging", "production")
+    )
+    for part in (mine, theirs):
+        Path(part.whole.path).mkdir()
+        open_place(part.url, None, "orders", None).publish(*parts)
+    link, target = (Path(part.path, *("orders", "releases")[:level]) for part in (mine, theirs))
+    link.rename(tmp_path / "aside")
+    link.symlink_to(target)
+    kept = Path(theirs.path) / "orders" / "releases" / parts[0].hash
+    os.utime(kept, times=(0, 0))
+    with pytest.raises(ControlUnavailable, match="is a link or a file where a folder belongs"):
+        open_place(mine.url, None, "orders", None).clean_up(lambda idle: idle)
+    assert (kept / "app.py").is_file()
+
+
+def test_the_storage_itself_may_be_a_link(tmp_path: Path, parts: tuple[Release, dict[str, bytes]]) -> None:
+    (tmp_path / "storage").mkdir()
+    (tmp_path / "link").symlink_to("storage")
+    place = open_place((tmp_path / "link").as_uri(), None, "orders", None)
+    place.publish(*parts)
+    os.utime(tmp_path / "storage" / "orders" / "releases" / parts[0].hash, times=(0, 0))
+    assert place.clean_up(lambda idle: idle) == {parts[0].hash}
 
 
 def test_the_storage_is_no_part_of_the_hash_and_travels_in_the_record(
