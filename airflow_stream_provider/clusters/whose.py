@@ -85,7 +85,7 @@ def _log_of(command: Sequence[str]) -> str:
 
 def _way_to_log(command: Sequence[str]) -> dict[str, str]:
     found = {name: value for name, value in pairwise(_own(command)) if name in _WAY_TO_LOG}
-    with contextlib.suppress(SpecError):  # it is in Kafka
+    with contextlib.suppress(SpecError, ValueError):  # it is in Kafka, or nonsense that somebody else has submitted
         # Airflow and the drivers mount the folder under one path, so links in it lead to one place.
         found["--control"] = os.path.realpath(local_folder(found.get("--control", "")))
     return found

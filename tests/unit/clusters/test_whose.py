@@ -68,6 +68,8 @@ def test_what_the_script_is_given_says_nothing() -> None:
         (("--control", "file:/data/streams"), True),
         (("--control", "file://localhost/data//streams/"), True),
         (("--control", "file:///data/other"), None),
+        (("--control", "file://[data/streams"), None),  # no URL: anybody may submit anything
+        (("--control", "file:///data/\ud800"), None),
         (KAFKA, None),
         ((), None),
     ],
