@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from airflow_stream_provider.kafka.client import KafkaClient
+from airflow_stream_provider.kafka.requests import UNKNOWN_TOPIC_OR_PARTITION
 from airflow_stream_provider.lifecycle.errors import StreamError
 from devstack.workload import Total
+
+# So long a broker may be away in the middle of a topic.
+SILENT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -89,36 +95,63 @@ def final_totals(brokers: str, topic: str) -> dict[str, Total]:
 def read_topic(brokers: str, topic: str) -> Iterator[TopicRecord]:
     """Yield all records in a topic, ordered within a partition.
 
-    :raises StreamError: the topic does not exist.
+    :raises StreamError: the topic does not exist, or Kafka does not answer, or does not go on for a minute.
     """
     from kafka import KafkaConsumer, TopicPartition
 
+    found = end_offsets(brokers, topic)
+    if not found:
+        raise StreamError(f"There is no topic {topic}.", next_step="Check that the stream has run.", topic=topic)
+    ends = {TopicPartition(topic, number): end for number, end in found.items()}
     consumer = KafkaConsumer(bootstrap_servers=brokers, allow_auto_create_topics=False, max_poll_records=10_000)
     try:
-        partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
-        if not partitions:
-            raise StreamError(f"There is no topic {topic}.", next_step="Check that the stream has run.", topic=topic)
-        consumer.assign(partitions)
+        consumer.assign(list(ends))
         consumer.seek_to_beginning()
-        ends = consumer.end_offsets(partitions)
-        while any(consumer.position(partition) < end for partition, end in ends.items()):
-            for partition, records in consumer.poll(timeout_ms=1000).items():
+        positions: dict[TopicPartition, int | None] = {}
+        silent = 0.0
+        while any((positions.get(partition) or 0) < end for partition, end in ends.items()):
+            began = time.monotonic()
+            polled = consumer.poll(timeout_ms=1000)
+            before, positions = positions, {each: consumer.position(each, timeout_ms=1000) for each in ends}
+            # Without what whoever reads this does with the records.
+            silent = silent + time.monotonic() - began if positions == before else 0.0
+            for partition, records in polled.items():
                 for record in records:
                     if record.offset < ends[partition]:
                         yield TopicRecord(
                             record.partition, record.offset, record.key, record.value, record.timestamp / 1000
                         )
+            if silent > SILENT_SECONDS:
+                raise _silent(brokers, topic, {each.partition: at for each, at in positions.items()}, found)
     finally:
         consumer.close()
 
 
 def end_offsets(brokers: str, topic: str) -> dict[int, int]:
-    """Return the end offset of each partition of a topic: the number of its records if none was deleted."""
-    from kafka import KafkaConsumer, TopicPartition
+    """Return the end offset of each partition of a topic: the number of its records if none was deleted.
 
-    consumer = KafkaConsumer(bootstrap_servers=brokers, allow_auto_create_topics=False)
-    try:
-        partitions = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
-        return {partition.partition: end for partition, end in consumer.end_offsets(partitions).items()}
-    finally:
-        consumer.close()
+    :return: nothing if the topic does not exist.
+    :raises StreamError: Kafka does not answer.
+    """
+    from kafka import TopicPartition
+
+    with KafkaClient("audit", {"bootstrap.servers": brokers}) as client:
+        described = client.topics([topic])
+        partitions = described[topic]["partitions"] if topic in described else ()
+        wanted = {TopicPartition(topic, each["partition_index"]): -1 for each in partitions}
+        ends = client.offsets(wanted)
+    problems = [each for each in described.problems.values() if each.code != UNKNOWN_TOPIC_OR_PARTITION]
+    for problem in (*problems, *ends.problems.values()):
+        raise StreamError(
+            f"The end of {topic} is not known: {problem.reason}", next_step="Look in the broker's log.", topic=topic
+        )
+    return {partition.partition: ends[partition].offset for partition in wanted}
+
+
+def _silent(brokers: str, topic: str, positions: Mapping[int, int | None], ends: Mapping[int, int]) -> StreamError:
+    return StreamError(
+        f"{topic} was read up to {dict(positions)}, by partition, and ends at {dict(ends)}; for {SILENT_SECONDS:.0f} s "
+        f"Kafka at {brokers} has sent no more.",
+        next_step="See in the broker's log whether it lives, and read again.",
+        topic=topic,
+    )

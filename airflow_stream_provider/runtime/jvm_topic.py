@@ -79,6 +79,14 @@ _MEANING = {
     "NotEnoughReplicasAfterAppendException": (_TOO_FEW, _REPLICAS),
     "UnknownTopicOrPartitionException": (_GONE, "If it stays so, the control log was deleted. See docs/operations.md."),
 }
+_SECURITY, _PLAIN = "security.protocol", "PLAINTEXT"
+# Of a listener with TLS or passwords, a client without sees no more than that it does not answer.
+_UNANSWERED = f"no broker has answered, and the driver asks without TLS and without a password ({_SECURITY}={_PLAIN}): "
+_SET_SECURITY = (
+    f"If that listener is one with TLS or passwords: put a file with {_SECURITY} and what belongs to it on the "
+    "driver's machine, and name it by STREAM_CONTROL_PROPERTIES in `environment` (docs/control.md). Otherwise check "
+    "its brokers, and this driver's network."
+)
 _ADMIN = {"request.timeout.ms": str(REQUEST_MS), "default.api.timeout.ms": str(REQUEST_MS)}
 
 
@@ -101,6 +109,7 @@ class JvmTopic:
         self.name = f"the topic {topic} of {settings.getProperty('bootstrap.servers')}"
         self._topic = topic
         self._settings = settings
+        self._id = ""
         self._jvm = gateway().jvm
         self._kafka = self._jvm.org.apache.kafka
         # First, so that nothing is left of a topic that cannot be opened.
@@ -234,6 +243,9 @@ class JvmTopic:
         found, next_step = _MEANING.get(
             kind, ("", "Check its brokers, and this driver's network. Nothing is lost: drivers wait for it.")
         )
+        # Once it is open, the settings are right.
+        if not self._id and kind == "TimeoutException" and self._settings.getProperty(_SECURITY, _PLAIN) == _PLAIN:
+            found, next_step = _UNANSWERED, _SET_SECURITY
         error_class = TopicDenied if kind in _DENIED else ControlUnavailable
         return error_class(
             f"The control log in {self.name} cannot be used now: {found}{kind}.", next_step=next_step, topic=self._topic

@@ -4,7 +4,7 @@
 
 Each line of its input is an order, answered by a line: `read` the holder, `beat N` a heartbeat with this counter,
 `claim LOCATION STREAM` and `owner LOCATION` of a checkpoint, where the topic is that of a control root, `age` the
-seconds since the producer last learned who leads.
+seconds since the producer last learned who leads. The setting `open.seconds` says how long it tries to open the log.
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ def main(servers: str, topic: str, *settings: str) -> None:
     """Open the log, and carry out the orders."""
     SparkContext._ensure_initialized()
     properties = client_settings(servers)
-    for name, value in (each.split("=", 1) for each in settings):
+    found = dict(each.split("=", 1) for each in settings)
+    until = time.monotonic() + float(found.pop("open.seconds", OPEN_SECONDS))
+    for name, value in found.items():
         properties.setProperty(name, value)
-    until = time.monotonic() + OPEN_SECONDS
     while True:
         try:
-            found = JvmTopic(topic, properties)
+            opened = JvmTopic(topic, properties)
             break
         except StreamError as error:
             # On a busy machine the first answer takes a cold JVM longer than it waits.
             if "TimeoutException" not in str(error) or time.monotonic() > until:
                 print(f"{type(error).__name__}: {error}", flush=True)
                 return
-    log = ControlLog(TopicStore(found, "orders"), "orders")
-    owners = TopicOwners(lambda: found)
+    log = ControlLog(TopicStore(opened, "orders"), "orders")
+    owners = TopicOwners(lambda: opened)
     print("open", flush=True)
     for order in sys.stdin:
         try:
-            print(_done(found, log, owners, *order.split()), flush=True)
+            print(_done(opened, log, owners, *order.split()), flush=True)
         except StreamError as error:
             print(f"{type(error).__name__}: {error}", flush=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import zipfile
@@ -21,6 +22,7 @@ from devstack.kafka_cluster import USERS, Certificates, KafkaCluster
 from devstack.kafka_tools import KafkaTools
 from devstack.spark import bundled_spark
 from tests.support.hand_run import end, show
+from tests.support.jvm_drivers import Driver
 from tests.support.orders_files import Orders
 
 PAGE = (Path(__file__).parents[3] / "docs" / "control.md").read_text()
@@ -83,6 +85,15 @@ def log_in(tmp_path: Path, certificates: Certificates, monkeypatch: pytest.Monke
         return path
 
     return write
+
+
+@pytest.mark.parametrize("listener", ["SSL", "SASL_SSL"])
+def test_a_driver_without_a_file_of_settings_is_told_of_it(kafka: KafkaCluster, listener: str) -> None:
+    with contextlib.closing(Driver(kafka.at(listener), "streams.orders", "open.seconds=0")) as started:
+        said = started.says()
+    assert said.startswith("ControlUnavailable: ")
+    assert f"{kafka.at(listener)} cannot be used now: no broker has answered, and the driver asks without TLS" in said
+    assert f"name it by {PROPERTIES} in `environment`" in said
 
 
 def processes(drivers: Iterable[SubmittedDriver]) -> list[str]:
