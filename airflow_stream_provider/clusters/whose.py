@@ -18,6 +18,8 @@ from airflow_stream_provider.lifecycle.ids import log_label
 
 # Spark conf, because every launcher takes that: one of an older release would refuse an argument that it does not know.
 LOG_CONF = "spark.airflow.stream.log"
+# What a worker's log has in place of a property that `spark.redaction.regex` of that worker matches.
+_REDACTED = "*********(redacted)"
 # The launcher's arguments by which it reaches the control log.
 _WAY_TO_LOG = ("--control", "--brokers")
 
@@ -80,7 +82,7 @@ def _own(command: Sequence[str]) -> list[str]:
 def _log_of(command: Sequence[str]) -> str:
     """Return the control log that a command line says: as a property of the JVM or after ``--conf``; else nothing."""
     words = (word.removeprefix("-D").partition("=") for word in _own(command))
-    return next((value for name, _, value in words if name == LOG_CONF), "")
+    return next((value for name, _, value in words if name == LOG_CONF and value != _REDACTED), "")
 
 
 def _way_to_log(command: Sequence[str]) -> dict[str, str]:

@@ -19,8 +19,10 @@ from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
-# Bytes of a driver's stderr to read. Its first line is the launch command, and class paths can be long.
+# Bytes of a driver's stderr to read. It begins with the launch command, and class paths can be long.
 _HEAD = 256 * 1024
+# What Spark's DriverRunner.runDriver writes behind that command, in which a setting may have line breaks.
+_COMMAND_ENDS = "\n" + "=" * 40 + "\n"
 _PARALLEL_REQUESTS = 16
 # What reading a worker's state raises when something else than a worker of Spark has answered.
 _ODD = (KeyError, TypeError, AttributeError)
@@ -57,10 +59,10 @@ def driver_belongs(
         head = api.driver_log_head(worker, hosts, driver["id"], _HEAD)
     except ClusterError:
         return None
-    command, end, _ = head.partition("\n")
+    command, end, _ = head.partition(_COMMAND_ENDS)
     if not end or not command.startswith("Launch Command: "):
         return None
-    # Spark's DriverRunner.runDriver writes every word in quotation marks, with one space between.
+    # Every word is in quotation marks, with one space between.
     words = command.removeprefix("Launch Command: ").strip('"').split('" "')
     return whose.runs(words) if main_class in words else False
 

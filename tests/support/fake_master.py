@@ -20,6 +20,7 @@ class Master:
     def __init__(self) -> None:
         self.state: dict[str, Any] = {"status": "ALIVE", "workers": [], "activedrivers": [], "activeapps": []}
         self.executors: list[dict[str, Any]] = []
+        self.driver_log = ""
         self.wants = ""
         self.asked: list[tuple[str, str]] = []
         self.silent = threading.Event()
@@ -35,7 +36,10 @@ class Master:
                 elif self.server is master.worker:
                     if master.hang:
                         master.silent.wait()
-                    self.answer({"executors": master.executors})
+                    if self.path.startswith("/log/"):
+                        self.send(f"==== Bytes 0-{len(master.driver_log)} ====\n{master.driver_log}")
+                    else:
+                        self.answer({"executors": master.executors})
                 elif header != master.wants:
                     self.send_error(403)
                 elif self.path.startswith("/json"):
@@ -46,7 +50,10 @@ class Master:
             do_POST = do_GET
 
             def answer(self, body: dict[str, Any]) -> None:
-                data = json.dumps(body).encode()
+                self.send(json.dumps(body))
+
+            def send(self, text: str) -> None:
+                data = text.encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()

@@ -171,6 +171,28 @@ def test_a_queued_driver_hinders_only_who_may_have_submitted_it_a_moment_ago(
     assert found == FoundDrivers(certain=certain)
 
 
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (["x"], FoundDrivers(("driver-9",))),
+        (["x", "y", "", "==== z"], FoundDrivers(("driver-9",))),
+        (None, FoundDrivers(certain=False)),
+    ],
+    ids=["one line", "a setting of several lines", "not written whole yet"],
+)
+def test_a_driver_is_known_by_the_command_at_the_beginning_of_its_log(
+    master: Master, lines: list[str] | None, found: FoundDrivers
+) -> None:
+    master.add_worker("w")
+    driver = {"id": "driver-9", "state": "RUNNING", "worker": "w", "mainclass": MAIN_CLASS, "cores": 1, "memory": 512}
+    master.state["activedrivers"] = [{**driver, "starttime": str(int(time.time() * 1000))}]
+    words = ["java", f"-Dspark.airflow.stream.log={WHOSE.log}", "-Dspark.sql=" + "\n".join(lines or ["x", "y"])]
+    words += [MAIN_CLASS, "launcher.py", "--deployment", WHOSE.deployment, "--", "app.py"]
+    master.driver_log = "Launch Command: " + " ".join(f'"{word}"' for word in words) + "\n"
+    master.driver_log += "" if lines is None else "=" * 40 + "\n\nWARNING: …\n"
+    assert open_cluster(master.connection()).find(WHOSE, time.time() - 3600) == found
+
+
 def test_a_kill_ends_the_application_of_a_driver_that_is_no_longer_listed(master: Master) -> None:
     master.add_worker("other")
     master.driver_was("ERROR", "lost")

@@ -55,6 +55,16 @@ def test_what_is_submitted_says_its_log(release: str) -> None:
             assert job(log=THEIRS).whose.runs(started) is False
 
 
+def test_a_log_that_the_worker_does_not_show_says_nothing() -> None:
+    """Its `spark.redaction.regex` may match anything, such as 32 hex digits."""
+    hidden = "*********(redacted)"
+    assert Whose(DEPLOYMENT, MINE, FOLDER).runs(command(hidden)) is True
+    assert Whose(DEPLOYMENT, MINE, FOLDER).runs(command(hidden, KAFKA)) is None
+    fetches = [*command(hidden)[:3], "SparkSubmit", "--conf", f"spark.airflow.stream.log={MINE}", *command()[3:]]
+    assert Whose(DEPLOYMENT, MINE, KAFKA).runs(fetches) is True
+    assert Whose(DEPLOYMENT, THEIRS, FOLDER).runs(fetches) is False
+
+
 def test_what_the_script_is_given_says_nothing() -> None:
     forged = [*command(THEIRS), "--conf", f"spark.airflow.stream.log={MINE}", "--deployment", "other"]
     assert Whose(DEPLOYMENT, MINE, FOLDER).runs(forged) is False
