@@ -93,7 +93,8 @@ def followed(location: Location) -> Place:
     A link higher up needs no such care: all names of a folder show the same files beside the checkpoint. On storage
     that is not mounted there are no links (HDFS refuses to make one unless it is told to).
 
-    :raises CheckpointError: as `locate`, and when the link leads nowhere or cannot be followed.
+    :raises CheckpointError: as `locate`, also for what the link leads to, and when it leads nowhere or cannot be
+        followed.
     """
     place = locate(location)
     if isinstance(place, RemotePath):
@@ -105,10 +106,13 @@ def followed(location: Location) -> Place:
     except OSError as error:
         raise _not_followed(place, error.strerror or str(error)) from error
     try:
-        return place.resolve(strict=True) if is_link else place
+        found = place.resolve(strict=True) if is_link else place
     except (OSError, RuntimeError) as error:  # the second: it leads to itself
         why = error.strerror if isinstance(error, OSError) else "it leads to itself"
         raise _not_followed(place, why or str(error)) from error
+    if not found.name:
+        raise _no_folder(str(place))
+    return found
 
 
 def files_of(place: Place) -> Files:

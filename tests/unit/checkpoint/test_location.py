@@ -130,6 +130,12 @@ def test_a_link_that_leads_to_no_folder_is_refused_before_anything_is_written(tm
     assert "name that folder" in caught.value.next_step
 
 
+def test_a_link_to_the_root_is_refused_as_the_root_is(tmp_path: Path) -> None:
+    (tmp_path / "cp").symlink_to("/")
+    with pytest.raises(CheckpointError, match=r"The checkpoint location .*/cp names no folder"):
+        check_location(tmp_path / "cp")
+
+
 def test_behind_a_link_the_folder_that_gets_the_owner_file_must_be_writable() -> None:
     with tempfile.TemporaryDirectory() as name:  # that of tmp_path is root's alone
         root = Path(name)
