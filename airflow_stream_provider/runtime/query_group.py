@@ -109,10 +109,10 @@ class QueryGroup:
         :raises StreamError: one cannot start, or its checkpoint does not show that batch.
         """
 
-        last = {checkpoints.normal_form(location): batch for location, batch in committed.items()}
+        last = {checkpoints.real_form(location): batch for location, batch in committed.items()}
 
         def start(query: ManagedQuery) -> None:
-            batch = last.get(checkpoints.normal_form(query.checkpoint))
+            batch = last.get(checkpoints.real_form(query.checkpoint))
             if batch is not None:
                 checkpoints.await_commit(query.checkpoint, batch, required=required)
             self._start_one(query)

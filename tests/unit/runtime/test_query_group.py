@@ -245,6 +245,19 @@ def test_a_release_that_writes_the_checkpoint_in_another_way_waits_too(
     assert awaited == [7, 8]
 
 
+def test_a_release_that_names_the_folder_behind_a_link_waits_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its form says that the checkpoint has changed; it is the one in which the former holder has just committed."""
+    query = Query(tmp_path / "orders")
+    (tmp_path / "link").symlink_to("orders")
+    awaited: list[int] = []
+    monkeypatch.setattr(checkpoint, "await_commit", lambda location, batch, required: awaited.append(batch))
+    group = group_of(query)
+    group.start(group.hold(), {str(tmp_path / "link"): 7})
+    assert awaited == [7]
+
+
 def test_a_query_starts_from_logs_that_were_listed_anew(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by the simulation: after a fence a machine that knew an older listing ran committed batches again."""
     listed: list[tuple[str, int]] = []
