@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -171,15 +171,16 @@ class Gate:
         return query
 
     def _add(self, query: ManagedQuery) -> None:
-        here = real_form(query.checkpoint)
-        former = next((q for q in self.queries if real_form(q.checkpoint) == here), None)
+        # Once for each: the file system is asked, and may be slow.
+        places = {q: real_form(q.checkpoint) for q in (*self.queries, query)}
+        former = next((q for q in self.queries if places[q] == places[query]), None)
         if former is not None and not former.over:
             raise SpecError(
                 f"The queries {former.label} and {query.label} have the same checkpoint, {query.checkpoint}, and the "
                 "first has not ended.",
                 next_step="Give each query a checkpoint of its own, or stop the first before the second starts.",
             )
-        self._tell_apart(query)
+        self._tell_apart(query, places)
         if self._start_late is not None:
             self._start_late(query)
         elif former is None and self._known and not self._has_held:
@@ -194,11 +195,13 @@ class Gate:
             self.queries.append(query)
         self._last_start = time.monotonic()
 
-    def _tell_apart(self, added: ManagedQuery) -> None:
-        """Give each query a label of its own. Those of a driver that has held stand in records already, and stay."""
-        queries = [*self.queries, added]
-        for query in [added] if self._has_held else queries:
-            others = [q for q in queries if real_form(q.checkpoint) != real_form(query.checkpoint)]
+    def _tell_apart(self, added: ManagedQuery, places: Mapping[ManagedQuery, str]) -> None:
+        """Give each query a label of its own. Those of a driver that has held stand in records already, and stay.
+
+        :param places: where the checkpoint of each query is, also of the one that is added.
+        """
+        for query in [added] if self._has_held else places:
+            others = [q for q in places if places[q] != places[query]]
             taken = [(q.label if self._has_held else q.name, q.checkpoint) for q in others]
             query.label = label_of(query.name, query.checkpoint, taken)
 

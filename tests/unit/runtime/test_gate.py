@@ -11,6 +11,7 @@ import pytest
 from pyspark import accumulators
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from airflow_stream_provider.checkpoint import real_form
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.runtime import gate as gates
 from airflow_stream_provider.runtime.gate import Gate
@@ -167,6 +168,21 @@ def test_two_queries_on_one_checkpoint_are_refused_also_by_a_symbolic_link(tmp_p
     build(gate, "a", f"{tmp_path}/real{below}")
     with pytest.raises(SpecError, match="The queries a and b have the same checkpoint"):
         build(gate, "b", f"file:{tmp_path}/link{below}")
+
+
+def test_a_script_of_many_queries_asks_the_file_system_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each new query once about each that there is, and not about each pair of them."""
+    asked: list[str] = []
+
+    def noting(location: str) -> str:
+        asked.append(location)
+        return real_form(location)
+
+    monkeypatch.setattr(gates, "real_form", noting)
+    gate = Gate()
+    for number in range(20):
+        build(gate, f"q{number}")
+    assert len(asked) <= 20 * 21 / 2
 
 
 def test_a_query_that_comes_after_all_are_known_is_refused_on_a_standby_only() -> None:
