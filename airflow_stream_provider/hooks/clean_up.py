@@ -32,7 +32,11 @@ class StorageOfLog:
     url: str
 
 
-def clean_up(folder: Path, read: Callable[[], StreamState], storage: StorageOfLog | None = None) -> Stored:
+# Called when all else is clean: it may fail, and on a full disk there is no room for the id that a log is given there.
+FindStorage = Callable[[], StorageOfLog | None]
+
+
+def clean_up(folder: Path, read: Callable[[], StreamState], storage: FindStorage = lambda: None) -> Stored:
     """Remove heartbeats and releases that may go (see `expendable`), and files that killed writers have left.
 
     What cannot be removed is logged, and tried again the next time.
@@ -42,7 +46,7 @@ def clean_up(folder: Path, read: Callable[[], StreamState], storage: StorageOfLo
 
     :param folder: the stream's folder.
     :param read: returns the newest state of the log; called after a place was listed.
-    :param storage: where releases are stored besides in the stream's folder; None: nowhere.
+    :param storage: returns where releases are stored besides in the stream's folder; None, the default: nowhere.
     :return: what may go.
     :raises ControlUnavailable: the folder cannot be read or written now, or one of its folders is none.
     :raises StreamError: the storage cannot be used.
@@ -51,10 +55,10 @@ def clean_up(folder: Path, read: Callable[[], StreamState], storage: StorageOfLo
     return Stored(heartbeats, _clean_up_releases([FolderPlace(folder)], storage, read))
 
 
-def clean_up_topic(store: TopicStore, read: Callable[[], StreamState], storage: StorageOfLog | None = None) -> Stored:
+def clean_up_topic(store: TopicStore, read: Callable[[], StreamState], storage: FindStorage = lambda: None) -> Stored:
     """Remove the heartbeats and releases that may go (see `expendable`) of a stream whose log is in Kafka.
 
-    :param storage: where releases are stored; None: nowhere.
+    :param storage: returns where releases are stored; None, the default: nowhere.
     :return: what may go.
     :raises ControlUnavailable: the topic cannot be read or written now.
     :raises StreamError: the storage cannot be used.
@@ -67,15 +71,18 @@ def clean_up_topic(store: TopicStore, read: Callable[[], StreamState], storage: 
 
 
 def _clean_up_releases(
-    own: Iterable[ReleasePlace], storage: StorageOfLog | None, read: Callable[[], StreamState]
+    control: Iterable[ReleasePlace], find: FindStorage, read: Callable[[], StreamState]
 ) -> frozenset[str]:
     def may_go(found: frozenset[str]) -> frozenset[str]:
         return expendable(read(), Stored(releases=found)).releases
 
-    places = [*own] if storage is None else [*own, storage.own]
-    gone = frozenset[str]().union(*(place.clean_up(may_go) for place in places))
+    gone = frozenset[str]().union(*(place.clean_up(may_go) for place in control))
+    storage = find()
+    if storage is None:
+        return gone
+    gone |= storage.own.clean_up(may_go)
     # Not even listed, once this log knows of nothing there.
-    if storage is None or not published_in(read(), storage.url):
+    if not published_in(read(), storage.url):
         return gone
 
     def named_and_may_go(found: frozenset[str]) -> frozenset[str]:

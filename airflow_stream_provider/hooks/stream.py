@@ -222,15 +222,12 @@ class StreamHook(BaseHook):
     def clean_up(self) -> None:
         """Remove what nobody needs any more of the stream; what fails is logged, and tried the next time."""
         try:
-            store, folder, storage = self.control_log.store, self.folder, None
-            if self.storage:
-                own = self._place(self._own_storage())
-                storage = StorageOfLog(own, self._place(self.storage), self.storage)
+            store, folder = self.control_log.store, self.folder
             if folder is not None:
-                gone = clean_up(folder, self.control_log.refresh, storage)
+                gone = clean_up(folder, self.control_log.refresh, self._storage_of_log)
             else:
                 assert isinstance(store, TopicStore)
-                gone = clean_up_topic(store, self.control_log.refresh, storage)
+                gone = clean_up_topic(store, self.control_log.refresh, self._storage_of_log)
         except StreamError as error:
             self.log.warning("What %s has stored cannot be cleaned up now: %s", self.stream, error)
         else:
@@ -263,6 +260,11 @@ class StreamHook(BaseHook):
         if not self.storage:
             return ""
         return StorageAddress.parse(self.storage).of_log(self.control, self.root.log_id(self.stream)).url
+
+    def _storage_of_log(self) -> StorageOfLog | None:
+        if not self.storage:
+            return None
+        return StorageOfLog(self._place(self._own_storage()), self._place(self.storage), self.storage)
 
     def _place(self, storage: str) -> ReleasePlace:
         """Return where the releases of a storage are; what was published before `storage` was changed is elsewhere."""

@@ -95,6 +95,24 @@ def test_what_is_no_id_is_refused(store: FilesStore, text: bytes) -> None:
     assert (store.folder / "id").read_bytes() == text
 
 
+@pytest.mark.parametrize("kind", ["link", "folder", "pipe", "huge"])
+def test_what_is_no_file_for_an_id_is_neither_read_nor_replaced(store: FilesStore, tmp_path: Path, kind: str) -> None:
+    path = store.folder / "id"
+    (tmp_path / "elsewhere").write_text("1a2b3c4d" * 4)
+    if kind == "link":
+        path.symlink_to(tmp_path / "elsewhere")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.touch()
+        os.truncate(path, 2**40)
+    with pytest.raises(Damaged, match="id is (not a regular file|larger than)"):
+        store.log_id()
+    assert left_over(store) == []
+
+
 def test_the_next_number_is_that_of_a_record(store: FilesStore) -> None:
     assert store.next_number(0) is None
     for seq in (1, 2, 11):

@@ -13,6 +13,7 @@ import pytest
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.control.releases import make_release
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lifecycle.errors import Damaged
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.planning.clean_up import KEPT_RELEASES
 from airflow_stream_provider.releases.open_place import address_of, open_place
@@ -129,6 +130,25 @@ def test_what_one_root_does_not_need_any_more_goes(hooks: dict[str, StreamHook],
     killed.mkdir()
     clean_up(hooks, storage)
     assert [path.name for path in folder_of(release).parent.iterdir()] == [release.hash]
+
+
+def test_an_id_that_cannot_be_used_keeps_nothing_else_from_being_removed(
+    hooks: dict[str, StreamHook], storage: Path, tmp_path: Path
+) -> None:
+    """Nor does one that cannot be made, as on a full disk."""
+    staging = hooks["staging"]
+    release = deployed(staging, tmp_path, "running")
+    assert staging.folder is not None
+    beat = staging.folder / "heartbeats" / "orders-0-aaaa.00000001.json"
+    beat.write_text("{}")
+    os.utime(beat, times=(0, 0))
+    (staging.folder / "id").unlink()
+    (staging.folder / "id").symlink_to(tmp_path / "elsewhere")
+    clean_up({"staging": staging}, storage)
+    assert not beat.exists()
+    assert (folder_of(release) / "running.py").is_file()
+    with pytest.raises(Damaged, match="id is not a regular file"):
+        staging.publish(requested(staging, tmp_path, "other"))
 
 
 def test_another_process_of_airflow_publishes_at_the_same_place(
