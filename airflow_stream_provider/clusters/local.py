@@ -196,10 +196,15 @@ def _unmarked(whose: Whose, marked: Collection[int]) -> bool:
     for process in psutil.process_iter(["cmdline"]):
         own = process.info["cmdline"] or []
         if process.pid not in marked and names_deployment(own, whose.deployment):
-            with contextlib.suppress(psutil.NoSuchProcess):
+            try:
                 # The driver's Python does not say its control log; the JVM above it does.
-                if whose.runs_any([own, *map(processes.command, process.parents())]) is not False:
-                    return True
+                above = process.parents()
+            except psutil.NoSuchProcess:
+                continue
+            except (psutil.Error, OSError):  # they are another user's, and hidden (hidepid of /proc)
+                above = []
+            if whose.runs_any([own, *map(processes.command, above)]) is not False:
+                return True
     return False
 
 

@@ -1,0 +1,40 @@
+"""What the list of processes says of a driver that shows no mark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from airflow_stream_provider.clusters import FoundDrivers, Whose
+from airflow_stream_provider.clusters.local import LocalCluster
+
+FOLDER = ("--control", "file:///data/streams")
+MINE = Whose("orders-2-1a2b", "0a" * 16, FOLDER)
+
+
+@pytest.fixture
+def starting() -> Iterator[subprocess.Popen[bytes]]:
+    """A process with the arguments of a launcher."""
+    words = ["-c", "import sys; sys.stdin.read()", *FOLDER, "--deployment", MINE.deployment]
+    with subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE) as process:
+        yield process
+
+
+@pytest.mark.parametrize("hidden", [None, psutil.AccessDenied(1), PermissionError(13, "Permission denied")])
+def test_a_process_that_may_be_ours_hinders_though_those_above_it_are_hidden(
+    starting: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, hidden: Exception | None
+) -> None:
+    def parents(self: psutil.Process) -> Any:
+        assert hidden is not None
+        raise hidden
+
+    if hidden is not None:
+        monkeypatch.setattr(psutil.Process, "parents", parents)
+    cluster = LocalCluster("local[1]")
+    assert cluster.find(MINE, 0) == FoundDrivers(certain=False)
+    assert cluster.find(Whose("orders-2-9999", MINE.log, FOLDER), 0) == FoundDrivers()
