@@ -108,7 +108,7 @@ def test_what_is_no_file_for_an_id_is_neither_read_nor_replaced(store: FilesStor
     else:
         path.touch()
         os.truncate(path, 2**40)
-    with pytest.raises(Damaged, match="id is (not a regular file|larger than)"):
+    with pytest.raises(Damaged, match=r"id is (not a regular file|larger than)"):
         store.log_id()
     assert left_over(store) == []
 
