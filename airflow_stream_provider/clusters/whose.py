@@ -65,7 +65,7 @@ class Whose:
         The name of an older runtime does not say of which control log it is.
         """
         _, named, said = application.partition(f"[{self.deployment}]")
-        return bool(named) and (not self.log or said.strip() in ("", log_label(self.log)))
+        return bool(named) and (not self.log or said.strip() in ("", log_label(self.log).strip()))
 
 
 def names_deployment(command: Sequence[str], deployment: str) -> bool:

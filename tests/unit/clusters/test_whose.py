@@ -127,3 +127,5 @@ def test_an_application_is_ours_by_its_name_unless_that_says_another_log() -> No
     assert not mine.owns(application_name("orders", "2.1", DEPLOYMENT, THEIRS))
     assert not mine.owns(application_name("orders", "2.1", "orders-2-9999", MINE))
     assert Whose(DEPLOYMENT).owns(application_name("orders", "2.1", DEPLOYMENT, THEIRS)), "our own is not known now"
+    for odd in (" 1a2b3c4d", "1a2b3c ", "\t\n"):  # as only a forged first record has it; one that is ours is not gone
+        assert Whose(DEPLOYMENT, odd).owns(application_name("orders", "2.1", DEPLOYMENT, odd))
