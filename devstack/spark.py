@@ -1,12 +1,9 @@
-"""Run a Spark standalone cluster from pyspark's jars: a master with REST submission and its workers."""
+"""Run a Spark standalone cluster from pyspark's jars: masters with REST submission, and workers."""
 
 from __future__ import annotations
 
-import contextlib
-import json
 import shutil
 import sys
-import urllib.request
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +14,8 @@ from devstack.errors import StackError
 from devstack.jars import JarSet, Progress, fetch, spark_connector
 from devstack.ports import HOST, free_port
 from devstack.processes import Process, Processes, java, stop
+from devstack.spark_master import Master
+from devstack.zookeeper import ZooKeeper
 
 START_SECONDS = 180.0
 # Halves the start time of a driver on few cores. For high throughput the defaults are better.
@@ -25,7 +24,7 @@ DAEMON_JVM = ("-Xms64m", "-Xmx256m", *QUICK_JVM.split(), "-XX:-UsePerfData", "-D
 
 
 class Spark:
-    """A master and its workers on free ports of the loopback address.
+    """A master, or several of which one leads, and workers, on free ports of the loopback address.
 
     Drivers and executors use this Python. The Kafka connector is on their class path, as on a cluster where it is
     installed.
@@ -33,6 +32,8 @@ class Spark:
     :param folder: folder for work and temporary files; emptied at the start.
     :param processes: where its processes are started.
     :param progress: called while jars are fetched.
+    :param masters: number of masters. Several choose the one that leads by a ZooKeeper, which also keeps what they
+        know; a single one keeps that in a folder.
     :param workers: number of workers.
     :param cores: cores that each worker offers. It may be more than the machine has, because the demo's tasks mostly
         wait.
@@ -47,6 +48,7 @@ class Spark:
         processes: Processes,
         progress: Progress | None = None,
         *,
+        masters: int = 1,
         workers: int = 1,
         cores: int,
         memory: str,
@@ -57,13 +59,12 @@ class Spark:
         self.home = bundled_spark()
         self.cores = cores
         self.memory = memory
-        self.host = HOST
-        self.port, self.rest_port, self.ui_port = (free_port() for _ in range(3))
-        self.master_url = f"spark://{HOST}:{self.port}"
-        self.rest_url = f"http://{HOST}:{self.rest_port}"
-        self.ui_url = f"http://{HOST}:{self.ui_port}"
-        self.master: Process | None = None
+        # spark-master, spark-master-2, …
+        self.masters = [Master(_numbered("spark-master", number), processes) for number in range(1, masters + 1)]
+        self.master_url = "spark://" + ",".join(master.address for master in self.masters)
         self.workers: list[Process] = []
+        jars = spark_class_path(self.home)
+        self.zookeeper = ZooKeeper(folder / "zookeeper", processes, jars) if masters > 1 else None
         self._number = workers
         self._processes = processes
         self._progress = progress
@@ -84,30 +85,21 @@ class Spark:
         self.class_path = ":".join(f"{folder}/*" for folder in (self.connector, *libraries))
         self._write_core_site()
         command = [runtime, *DAEMON_JVM, "-cp", spark_class_path(self.home)]
-        self.master = self._processes.start(
-            "spark-master",
-            [
-                *command,
-                "-Dspark.master.rest.enabled=true",
-                f"-Dspark.master.rest.port={self.rest_port}",
-                # A master that is started again knows its workers, drivers and applications; else it kills them.
-                "-Dspark.deploy.recoveryMode=FILESYSTEM",
-                f"-Dspark.deploy.recoveryDirectory={self.folder / 'recovery'}",
-                "org.apache.spark.deploy.master.Master",
-                *("--host", HOST, "--port", str(self.port), "--webui-port", str(self.ui_port)),
-            ],
-            env=self.environment,
-            folder=self.folder,
-        )
+        if self.zookeeper:
+            self.zookeeper.start()
+        masters = [
+            master.start(command, recovery=self._recovery(), env=self.environment, folder=self.folder)
+            for master in self.masters
+        ]
         self.workers = [self._start_worker(name) for name in self.worker_names]
         self._processes.wait_for(
-            "Spark's workers to register", self._registered, START_SECONDS, self.master, *self.workers
+            "Spark's workers to register", self._registered, START_SECONDS, *masters, *self.workers
         )
 
     @property
     def worker_names(self) -> list[str]:
         """Names of the workers' processes: spark-worker, spark-worker-2, …"""
-        return ["spark-worker", *(f"spark-worker-{number}" for number in range(2, self._number + 1))]
+        return [_numbered("spark-worker", number) for number in range(1, self._number + 1)]
 
     def _start_worker(self, name: str) -> Process:
         return self._processes.start(
@@ -124,8 +116,10 @@ class Spark:
         )
 
     def stop(self) -> None:
-        """Stop the master, and the workers with their drivers and executors."""
-        stop(*self.workers, self.master)
+        """Stop the masters, and the workers with their drivers and executors."""
+        stop(*self.workers, *(master.process for master in self.masters))
+        if self.zookeeper:
+            self.zookeeper.stop()
 
     @property
     def conf(self) -> dict[str, str]:
@@ -137,7 +131,7 @@ class Spark:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables of master and workers; drivers and executors inherit them."""
+        """Environment variables of masters and workers; drivers and executors inherit them."""
         return {
             "SPARK_HOME": str(self.home),
             "SPARK_CONF_DIR": str(self.folder / "conf"),
@@ -155,18 +149,29 @@ class Spark:
     @property
     def connection(self) -> dict[str, Any]:
         """An Airflow connection of type ``spark`` to this cluster."""
-        extra = {"rest_url": self.rest_url, "master_ui": self.ui_url}
-        return {"conn_type": "spark", "host": f"spark://{HOST}", "port": self.port, "extra": extra}
+        extra = {
+            "rest_url": ",".join(master.rest_url for master in self.masters),
+            "master_ui": ",".join(master.ui_url for master in self.masters),
+        }
+        return {"conn_type": "spark", "host": self.master_url, "extra": extra}
+
+    @property
+    def leader(self) -> Master | None:
+        """The master that is ALIVE: the others are STANDBY, or recover, or do not answer. None: none is."""
+        return next((master for master in self.masters if master.state().get("status") == "ALIVE"), None)
 
     def status(self) -> dict[str, Any]:
-        """Return the master's state as JSON: workers, drivers, applications. {} if it does not answer."""
-        with (
-            contextlib.suppress(OSError, ValueError),
-            urllib.request.urlopen(f"{self.ui_url}/json/", timeout=5) as page,
-        ):
-            found: dict[str, Any] = json.load(page)
-            return found
-        return {}
+        """Return the state of the master that leads as JSON: workers, drivers, applications. {} if none does."""
+        leader = self.leader
+        return {} if leader is None else leader.state()
+
+    def _recovery(self) -> dict[str, str]:
+        if self.zookeeper:
+            return {"spark.deploy.recoveryMode": "ZOOKEEPER", "spark.deploy.zookeeper.url": self.zookeeper.address}
+        return {
+            "spark.deploy.recoveryMode": "FILESYSTEM",
+            "spark.deploy.recoveryDirectory": str(self.folder / "recovery"),
+        }
 
     def _write_core_site(self) -> None:
         if self._core_site:
@@ -181,6 +186,10 @@ class Spark:
     def _registered(self) -> bool:
         found = [worker for worker in self.status().get("workers", ()) if worker["state"] == "ALIVE"]
         return len(found) == self._number
+
+
+def _numbered(name: str, number: int) -> str:
+    return name if number == 1 else f"{name}-{number}"
 
 
 def spark_class_path(home: Path) -> str:

@@ -31,6 +31,7 @@ class LocalStack:
     :param dags_folder: Airflow's DAGs; default: an empty `dags/` in the folder.
     :param variables: more environment variables for Airflow's processes and tasks. The connections `spark_default` and
         `kafka_default` lead to this stack, unless AIRFLOW_CONN_* variables here replace them.
+    :param masters: number of Spark's masters.
     :param workers: number of Spark's workers.
     :param worker_cores: cores that each of them offers; two applications must fit at the same time.
     :param worker_memory: memory that each of them offers, in Spark's notation.
@@ -53,6 +54,7 @@ class LocalStack:
         airflow: bool | None = None,
         dags_folder: Path | None = None,
         variables: Mapping[str, str] | None = None,
+        masters: int = 1,
         workers: int = 1,
         worker_cores: int = 8,
         worker_memory: str = "6g",
@@ -66,6 +68,7 @@ class LocalStack:
         self._airflow = dags_folder is not None if airflow is None else airflow
         self._dags_folder = dags_folder
         self._variables = dict(variables or {})
+        self._masters = masters
         self._workers = workers
         self._worker_cores = worker_cores
         self._worker_memory = worker_memory
@@ -136,6 +139,7 @@ class LocalStack:
                 self.folder / "spark",
                 processes,
                 progress,
+                masters=self._masters,
                 workers=self._workers,
                 cores=self._worker_cores,
                 memory=self._worker_memory,

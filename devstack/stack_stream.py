@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from airflow_stream_provider.checkpoint.read import read
-from airflow_stream_provider.clusters import ClusterConnection, Whose, open_cluster
+from airflow_stream_provider.clusters import ClusterConnection, Job, Whose, open_cluster
 from airflow_stream_provider.control.releases import make_release
 from airflow_stream_provider.control.store import ControlRoot
 from airflow_stream_provider.hooks.connections import storage_connection
@@ -60,9 +60,7 @@ class StackStream(HandRunStream):
         storage = storage or Storage(str(root), folder=root)
         assert storage.folder is not None
         connection = stack.spark.connection
-        self.cluster = open_cluster(
-            ClusterConnection(host=connection["host"], port=connection["port"], extra=connection["extra"])
-        )
+        self.cluster = open_cluster(ClusterConnection(host=connection["host"], extra=connection["extra"]))
         self._location = f"{storage.checkpoints}/{name}"
         self._releases = storage.fields.get("storage", "")
         connection_id = storage.fields.get("storage_connection")
@@ -85,7 +83,17 @@ class StackStream(HandRunStream):
         }
 
     def submit(self, deployment: str, *options: str, conf: Mapping[str, str] | None = None, **policy: object) -> None:
-        """Publish and declare a release, and submit a driver for it to the cluster.
+        """Publish and declare a release, and submit a driver for it to the cluster; see `declare`."""
+        job = self.declare(deployment, *options, conf=conf, **policy)
+        assert self.try_to_submit(job, first=True)
+
+    def try_to_submit(self, job: Job, *, first: bool) -> bool:
+        """Submit a driver for what was declared, as one try of a task does; see `submit_once`."""
+        release = self.state.deployments[job.deployment].release
+        return submit_once(self.log, self.cluster, job, "test", first=first, verify=lambda: self._place.verify(release))
+
+    def declare(self, deployment: str, *options: str, conf: Mapping[str, str] | None = None, **policy: object) -> Job:
+        """Publish and declare a release, and return the job that is to be submitted for it.
 
         :param options: more arguments for the application.
         :param policy: fields of the policy, in place of the defaults.
@@ -103,8 +111,7 @@ class StackStream(HandRunStream):
         self.append("declared", deployment=deployment, release=release.to_json(), policy=settings)
         where = address_of(release, self.stream, self.folder)
         log = self.log.store.origin()
-        job = job_of(self.control, self.stream, self.folder, deployment, release, where, log=log)
-        assert submit_once(self.log, self.cluster, job, "test", first=True, verify=lambda: self._place.verify(release))
+        return job_of(self.control, self.stream, self.folder, deployment, release, where, log=log)
 
     def beat(self, incarnation: str) -> Heartbeat:
         """Return the heartbeat of an incarnation, an empty one if it never wrote one."""

@@ -22,9 +22,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
 @pytest.fixture
 def standalone(stack: LocalStack, tmp_path: Path) -> Iterator[Place]:
     spark = stack.spark
-    connection = ClusterConnection(
-        f"spark://{spark.host}", spark.port, {"rest_port": spark.rest_port, "master_ui": spark.ui_url}
-    )
+    connection = ClusterConnection(spark.connection["host"], extra=spark.connection["extra"])
     place = Place(open_cluster(connection), connection, tmp_path)
     yield place
     # Drivers of one test must not use the cores of the next.

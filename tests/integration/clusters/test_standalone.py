@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import select
 import shutil
 import signal
-import socket
-import threading
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -33,31 +28,8 @@ from airflow_stream_provider.lifecycle.errors import ClusterError
 from devstack.drivers import wait_for
 from devstack.stack import LocalStack
 from tests.support import places
+from tests.support.lost_answers import answers_lost
 from tests.support.places import Place
-
-
-@contextmanager
-def answers_lost(port: int) -> Iterator[int]:
-    """A proxy that forwards requests to a port and drops every answer."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        while True:
-            try:
-                client, _ = listener.accept()
-            except OSError:
-                return
-            with client, socket.create_connection(("127.0.0.1", port)) as server:
-                # A request may come in several pieces; only the answer comes in the other direction.
-                while client in select.select([client, server], [], [])[0]:
-                    server.sendall(client.recv(65536))
-                server.recv(65536)
-
-    threading.Thread(target=serve, daemon=True).start()
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        listener.close()
 
 
 def through(place: Place, **extra: object) -> ClusterConnection:
@@ -106,8 +78,8 @@ def test_a_full_cluster_is_reported_with_free_requested_and_used_resources(stand
 
 def test_a_submission_with_a_lost_answer_is_found_and_not_repeated(standalone: Place, stack: LocalStack) -> None:
     job, since = standalone.job(), time.time()
-    with answers_lost(stack.spark.rest_port) as port:
-        submission = open_cluster(through(standalone, rest_port=port)).submit(job)
+    with answers_lost(stack.spark.masters[0].rest_port) as port:
+        submission = open_cluster(through(standalone, rest_url=f"http://127.0.0.1:{port}")).submit(job)
     assert standalone.certain(job, since) == FoundDrivers(alive=(submission,))
     assert len(stack.spark.status()["activedrivers"]) == 1
 
@@ -118,10 +90,10 @@ def test_a_lost_answer_for_a_queued_driver_stays_unclear(
     monkeypatch.setattr("airflow_stream_provider.clusters.standalone.UNCLEAR_SECONDS", 2.0)
     job = standalone.job(spark_driver_memory="64g")
     with (
-        answers_lost(stack.spark.rest_port) as port,
+        answers_lost(stack.spark.masters[0].rest_port) as port,
         pytest.raises(SubmitUnclear, match="may or may not have accepted"),
     ):
-        open_cluster(through(standalone, rest_port=port)).submit(job)
+        open_cluster(through(standalone, rest_url=f"http://127.0.0.1:{port}")).submit(job)
     assert len(stack.spark.status()["activedrivers"]) == 1
 
 
@@ -180,12 +152,12 @@ def own_context(place: Place, how: str, *, named: bool) -> tuple[Job, Path]:
 
 
 def test_the_second_master_is_asked_if_the_first_is_dead(standalone: Place, stack: LocalStack) -> None:
-    spark = stack.spark
+    (master,) = stack.spark.masters
     extra = {
-        "rest_url": f"http://127.0.0.1:1,{spark.rest_url}",
-        "master_ui": f"http://127.0.0.1:1,{spark.ui_url}",
+        "rest_url": f"http://127.0.0.1:1,{master.rest_url}",
+        "master_ui": f"http://127.0.0.1:1,{master.ui_url}",
     }
-    cluster = open_cluster(ClusterConnection(f"spark://127.0.0.1:1,{spark.host}:{spark.port}", None, extra))
+    cluster = open_cluster(ClusterConnection(f"spark://127.0.0.1:1,{master.address}", None, extra))
     job, since = standalone.job(), time.time()
     submission = cluster.submit(job)
     assert standalone.certain(job, since) == FoundDrivers(alive=(submission,))
@@ -196,10 +168,10 @@ def test_the_second_master_is_asked_if_the_first_is_dead(standalone: Place, stac
 def test_wrong_addresses_are_told_apart(standalone: Place, stack: LocalStack) -> None:
     job = standalone.job()
     with pytest.raises(ClusterError, match="REST submission API is not") as error:
-        open_cluster(through(standalone, rest_port=1)).submit(job)
+        open_cluster(through(standalone, rest_url="http://127.0.0.1:1")).submit(job)
     assert "spark.master.rest.enabled" in error.value.next_step
     with pytest.raises(ClusterError, match=r"answered (HTTP|with something else)"):
-        open_cluster(through(standalone, master_ui=stack.spark.rest_url)).check(job)
+        open_cluster(through(standalone, master_ui=stack.spark.masters[0].rest_url)).check(job)
     assert stack.spark.status()["activedrivers"] == []
 
 

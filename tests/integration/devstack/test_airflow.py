@@ -24,7 +24,8 @@ def test_a_run_succeeds_with_connections_to_this_stack(stack: LocalStack, api: A
     assert api.wait_for_run(DAG, run) == "success", api.task_log(DAG, run, "connections")
     assert api.task_states(DAG, run) == {"connections": "success"}
     path = f"dags/{DAG}/dagRuns/{run}/taskInstances/connections/xcomEntries/return_value"
-    assert api.call("GET", path)["value"] == ["hello", stack.bootstrap_servers, stack.spark.rest_url]
+    rest = stack.spark.connection["extra"]["rest_url"]
+    assert api.call("GET", path)["value"] == ["hello", stack.bootstrap_servers, rest]
 
 
 def test_a_cleared_task_runs_again_though_the_scheduler_was_killed(stack: LocalStack, api: AirflowApi) -> None:

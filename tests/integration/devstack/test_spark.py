@@ -26,9 +26,10 @@ def test_a_driver_on_the_worker_has_kafka_this_python_and_the_mark_and_listens_h
     stack.broker.create_topics({"from-spark": 1})
     answer = tmp_path / "answer"
     submission = submit(stack, SCRIPT, stack.bootstrap_servers, "from-spark", str(answer))
+    url = f"{stack.spark.masters[0].rest_url}/v1/submissions/status/{submission}"
     deadline = time.monotonic() + 300
     while not answer.exists():
-        status = requests.get(f"{stack.spark.rest_url}/v1/submissions/status/{submission}", timeout=60).json()
+        status = requests.get(url, timeout=60).json()
         log = stack.spark.folder / "work" / submission / "stderr"
         assert status["driverState"] in ("SUBMITTED", "RUNNING", "FINISHED"), log.read_text()[-4000:]
         assert time.monotonic() < deadline, log.read_text()[-4000:]
@@ -77,6 +78,6 @@ def submit(stack: LocalStack, script: Path, *arguments: str) -> str:
         "environmentVariables": {},
         "sparkProperties": properties,
     }
-    answer = requests.post(f"{stack.spark.rest_url}/v1/submissions/create", json=request, timeout=60).json()
+    answer = requests.post(f"{stack.spark.masters[0].rest_url}/v1/submissions/create", json=request, timeout=60).json()
     assert answer["success"], answer
     return str(answer["submissionId"])

@@ -122,8 +122,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, server: S3Server) -> Iterato
 
 @pytest.fixture
 def standalone(spark: Spark) -> Iterator[Cluster]:
-    extra = {"rest_port": spark.rest_port, "master_ui": spark.ui_url}
-    cluster = open_cluster(ClusterConnection(f"spark://{spark.host}", spark.port, extra))
+    cluster = open_cluster(ClusterConnection(spark.connection["host"], extra=spark.connection["extra"]))
     yield cluster
     for driver in spark.status().get("activedrivers", ()):
         cluster.kill(driver["id"])
