@@ -32,6 +32,7 @@ from pyspark.sql import SparkSession
 from airflow_stream_provider.checkpoint import clone_logs, clone_state, locate, rehearsal_folder
 from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.checkpoint.location import files_of, reach
+from airflow_stream_provider.clusters.job import HDFS_DEFAULTS
 from airflow_stream_provider.runtime import hadoop_storage
 from benchmarks.results import machine, show, spread, write
 from devstack import checkpoint_trees
@@ -157,6 +158,7 @@ def session() -> Iterator[SparkSession]:
         "spark.driver.extraClassPath": f"{fetch(spark_s3a(bundled_spark()))}/*",
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",
+        **HDFS_DEFAULTS,  # as every driver has them
     }
     for key, value in conf.items():
         builder = builder.config(key, value)

@@ -122,6 +122,8 @@ def looks(kafka: KafkaCluster, sizes: Sequence[int]) -> dict[int, dict[str, Any]
     with topic_looks.control_root(kafka) as root:
         for count in sizes:
             logs += topic_looks.make_streams(kafka, root, len(logs), count)
+            # While the others were made, those that were there before have been silent.
+            topic_looks.beat(logs, 1)
             topic_looks.look(kafka, count)
             used = broker_cpu()
             time.sleep(REST_SECONDS)

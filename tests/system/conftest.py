@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
 @pytest.fixture
 def orders(stack: LocalStack, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[StackStream]:
     """A stream of the test's own, its producer running, no driver yet."""
-    name = request.node.name.replace("test_", "", 1).replace("_", "-")[:40].rstrip("-")
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_"))[:40].rstrip("-")
     with stack_stream(tmp_path, stack, name) as opened:
         yield opened
         for record in opened.log.records():  # shown when the test fails
