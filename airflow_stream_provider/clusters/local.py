@@ -67,7 +67,11 @@ class LocalCluster:
                 asked_memory=asked,
             )
 
-    def submit(self, job: Job) -> str:
+    def reserve(self, job: Job) -> str:
+        """Return an empty text: the folder of a driver is made when it starts."""
+        return ""
+
+    def submit(self, job: Job, reserved: str = "") -> str:
         """Start the job's driver and return the path of its folder as submission id."""
         properties = job.properties()
         spark = _spark_home()

@@ -73,7 +73,11 @@ class StandaloneCluster:
             asked=str(requested),
         )
 
-    def submit(self, job: Job) -> str:
+    def reserve(self, job: Job) -> str:
+        """Return an empty text: the master gives a driver its id when it takes it."""
+        return ""
+
+    def submit(self, job: Job, reserved: str = "") -> str:
         """Start the job's driver on a worker and return its id, such as ``driver-20261121023732-0002``.
 
         If the master does not answer, search for the driver for up to 15 s before raising SubmitUnclear.

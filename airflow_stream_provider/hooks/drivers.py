@@ -20,7 +20,13 @@ def driver_facts(log: ControlLog, cluster: Cluster, whose: Whose) -> DriverFacts
     state, known = log.refresh(), submissions(log, deployment)
     if not known:
         return _unnamed(log, cluster, whose) if state.of_deployment(deployment) else None
+    # Before the cluster is asked: a driver that was there is then forgotten, and not on its way. One whose deployment
+    # has ended is not wanted, and reads that in the log should it come.
+    was_there = bool(log.heartbeats(deployment) or state.of_deployment(deployment))
+    over = was_there or state.deployments[deployment].ended
     states = {each: cluster.status(each) for each in known}
+    if over:
+        states = {each: DriverState.LOST if found.reserved else found for each, found in states.items()}
     shown = next((each for each in known if not states[each].terminal), "")
     if shown:
         return DriverFacts(shown, states[shown])

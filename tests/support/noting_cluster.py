@@ -9,7 +9,7 @@ from airflow_stream_provider.lifecycle.errors import ClusterError
 
 
 class NotingCluster:
-    """`did`: submissions and kills in order. `error` is raised by whatever is asked next.
+    """`did`: submissions and kills in order. `reserves`: ids to hand out. `error` is raised by what is asked next.
 
     `left` and `lost` are the two halves of `remains`, except for the submissions in `of`; `applications` and `whose`
     are those that it was last asked about, and `conf` is what it last searched with.
@@ -17,6 +17,7 @@ class NotingCluster:
 
     def __init__(self) -> None:
         self.did: list[tuple[str, str]] = []
+        self.reserves: list[str] = []
         self.jobs: list[Job] = []
         self.searched: list[tuple[str, float]] = []
         self.conf: Mapping[str, str] | None = None
@@ -36,10 +37,14 @@ class NotingCluster:
         if self.full is not None:
             raise self.full
 
-    def submit(self, job: Job) -> str:
+    def reserve(self, job: Job) -> str:
+        self._answer()
+        return self.reserves.pop(0) if self.reserves else ""
+
+    def submit(self, job: Job, reserved: str = "") -> str:
         self._answer()
         self.jobs.append(job)
-        submission = f"driver-{len(self.jobs)}"
+        submission = reserved or f"driver-{len(self.jobs)}"
         self.did.append(("submit", submission))
         self.states[submission] = DriverState.RUNNING
         return submission

@@ -28,7 +28,10 @@ class Reach:
         self._actor = actor
         self._world = actor.world
 
-    def submit(self, job: Job) -> str:
+    def reserve(self, job: Job) -> str:
+        return ""
+
+    def submit(self, job: Job, reserved: str = "") -> str:
         there = job.deployment in self._world.submitted
         self._actor.point(doing="submit")
         self._answer()
