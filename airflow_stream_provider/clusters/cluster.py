@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from airflow_stream_provider.clusters.job import Job
+from airflow_stream_provider.clusters.traits import Traits
 from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
@@ -115,6 +116,8 @@ class SubmitUnclear(ClusterError):
 
 class Cluster(Protocol):
     """A place where drivers run. Every method asks the cluster again; nothing is cached."""
+
+    traits: ClassVar[Traits]
 
     def check(self, job: Job) -> None:
         """Check that the cluster answers and has room for the job's driver and executors. Nothing is started.

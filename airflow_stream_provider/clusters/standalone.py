@@ -15,6 +15,7 @@ from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.master_api import Master
 from airflow_stream_provider.clusters.rest_properties import create_submission_request, driver_conf
+from airflow_stream_provider.clusters.traits import Traits
 from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.workers import ask_all, driver_belongs, executors_left, in_use
@@ -47,6 +48,15 @@ class StandaloneCluster:
 
     :param masters: the addresses of the cluster's masters.
     """
+
+    traits = Traits(
+        name="standalone",
+        seconds_after_term=10.0,  # spark.worker.driverTerminateTimeout
+        reserves_ids=False,
+        relaunched_by="nobody; with `spark.driver.supervise` its worker",
+        gone_means="the master and every worker say so",
+        lost_machine="unconfirmed; by time, once the driver must have halted itself",
+    )
 
     def __init__(self, masters: Masters) -> None:
         self._masters = masters

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from airflow_stream_provider.clusters import DriverState, DriverView, FoundDrivers, Job, Remains, Whose
+from airflow_stream_provider.clusters.traits import Traits
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 
@@ -14,6 +15,8 @@ class NotingCluster:
     `left` and `lost` are the two halves of `remains`, except for the submissions in `of`; `applications` and `whose`
     are those that it was last asked about, and `conf` is what it last searched with.
     """
+
+    traits = Traits("noting", 0.0, True, "nobody", "the test says so", "the test says so")
 
     def __init__(self) -> None:
         self.did: list[tuple[str, str]] = []
