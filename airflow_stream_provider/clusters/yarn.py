@@ -35,7 +35,7 @@ from airflow_stream_provider.lifecycle.errors import ClusterError
 
 # Seconds by which the clocks of Airflow's machines may differ. The ResourceManager's is read from its answers.
 CLOCK_SLACK = 60.0
-# Seconds for the ResourceManager to store what it was sent, which it says to have taken before.
+# Seconds for the ResourceManager to store what it was sent, and for the queue to take it. It answers before.
 TAKEN_SECONDS = 15.0
 _WAITS = {"NEW", "NEW_SAVING", "SUBMITTED"}
 _ENDS = {
@@ -142,7 +142,7 @@ class YarnCluster:
         return id
 
     def _taken(self, id: str) -> dict[str, Any]:
-        """Return an application that was sent just now, once the ResourceManager has stored it.
+        """Return an application that was sent just now, once the ResourceManager and the queue have taken it.
 
         :raises SubmitUnclear: it has not.
         :raises ClusterError: it was refused, such as by its queue.
@@ -151,17 +151,17 @@ class YarnCluster:
         found: dict[str, Any] | None = None
         while time.monotonic() < deadline:
             found = api.application(api.find_active(self._settings), id)
-            if found is not None and found.get("state") not in ("NEW", "NEW_SAVING"):
+            if found is not None and found.get("state") not in _WAITS:
                 if found.get("state") == "FAILED" and not found.get("amContainerLogs"):
                     raise ClusterError(
-                        f"YARN has refused {id}: {str(found.get('diagnostics') or '').strip()}",
-                        next_step="Correct the queue or the size of the driver, and start a new run.",
+                        f"YARN has refused {id}: {str(found.get('diagnostics') or '').strip().rstrip('.')}.",
+                        next_step="Correct the connection's queue, or ask for less in `conf`, and start a new run.",
                         submission=id,
                     )
                 return found
             time.sleep(0.2)
         raise SubmitUnclear(
-            f"The ResourceManager has taken {id}, and has not stored it for {TAKEN_SECONDS:.0f} s.",
+            f"The ResourceManager has taken {id}, and it was not there for {TAKEN_SECONDS:.0f} s.",
             next_step="Nothing to do: its id is in the control log, and it is looked for there.",
             submission=id,
         )

@@ -8,10 +8,11 @@ from pathlib import Path
 from airflow_stream_provider.clusters import Cluster, Job, SubmitUnclear
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.control.store import ControlRoot
+from airflow_stream_provider.hooks.drivers import may_be_unsent
 from airflow_stream_provider.lifecycle.ids import application_name
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.release import Release
-from airflow_stream_provider.lifecycle.state import Deployment, StreamState
+from airflow_stream_provider.lifecycle.state import StreamState
 from airflow_stream_provider.planning.snapshot import submission_of
 
 
@@ -79,7 +80,7 @@ def submit_once(
     :raises ClusterError: the cluster refused or does not answer; nothing new runs.
     """
     deployment = log.refresh().deployments[job.deployment]
-    if deployment.submission and unsent(log, cluster, deployment):
+    if deployment.submission and may_be_unsent(log, job.deployment) and cluster.status(deployment.submission).reserved:
         verify()
         return _send(cluster, job, deployment.submission)
     if deployment.submission or deployment.ended:
@@ -108,16 +109,6 @@ def submit_once(
         # Another try of this task submitted at the same moment and was first in the log: this one is the duplicate.
         cluster.kill(submission)
     return True
-
-
-def unsent(log: ControlLog, cluster: Cluster, deployment: Deployment) -> bool:
-    """Return whether the id in the log was reserved, and its driver has certainly not been there.
-
-    The cluster forgets what has ended long ago. A driver that was there has left a heartbeat, or is in the log.
-    """
-    if deployment.ended or log.state.of_deployment(deployment.id) or log.heartbeats(deployment.id):
-        return False
-    return cluster.status(deployment.submission).reserved
 
 
 def _send(cluster: Cluster, job: Job, reserved: str) -> bool:
