@@ -1,4 +1,4 @@
-"""Fetch the jars of Kafka, HDFS, and of Spark's connectors by their Maven coordinates.
+"""Fetch the jars of Kafka, HDFS, YARN, and of Spark's connectors by their Maven coordinates.
 
 Nothing is written to `~/.m2`, because Spark's own `--packages` fails if a download there is incomplete. The folder of
 the jars has its own Maven repository (`repository/`) and one folder for each set, which gets its name only when it is
@@ -112,6 +112,17 @@ def hdfs() -> JarSet:
     """Return the jars of a NameNode and a DataNode."""
     return JarSet(
         f"hdfs-{HADOOP_VERSION}", (f"org.apache.hadoop:hadoop-client-minicluster:{HADOOP_VERSION}", *HDFS_NEEDS)
+    )
+
+
+def yarn() -> JarSet:
+    """Return the jars of a ResourceManager and a NodeManager.
+
+    Not Hadoop's minicluster: what it shades makes its REST answer otherwise than a cluster's.
+    """
+    parts = ("yarn-server-resourcemanager", "yarn-server-nodemanager", "yarn-server-timelineservice", "common")
+    return JarSet(
+        f"yarn-{HADOOP_VERSION}", tuple(f"org.apache.hadoop:hadoop-{part}:{HADOOP_VERSION}" for part in parts)
     )
 
 

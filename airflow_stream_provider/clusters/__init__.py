@@ -1,4 +1,4 @@
-"""Run Spark drivers on a standalone cluster or on this machine: submit, find, check the status, kill."""
+"""Run Spark drivers on a standalone cluster, on YARN or on this machine: submit, find, check the status, kill."""
 
 from __future__ import annotations
 
@@ -68,4 +68,9 @@ def open_cluster(connection: ClusterConnection) -> Cluster:
 
     if connection.is_local:
         return LocalCluster(connection.local_master)
+    if connection.is_yarn:
+        from airflow_stream_provider.clusters.yarn import YarnCluster
+        from airflow_stream_provider.clusters.yarn_connection import YarnSettings
+
+        return YarnCluster(YarnSettings.of(connection))
     return StandaloneCluster(connection.masters)

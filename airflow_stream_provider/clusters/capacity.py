@@ -52,13 +52,13 @@ class ResourceRequest:
         :raises SpecError: a number of cores or a memory size is not valid.
         """
         return cls(
-            driver_cores=_count(conf, "spark.driver.cores") or 1,
+            driver_cores=count(conf, "spark.driver.cores") or 1,
             # The master reads a bare number as bytes for the driver and as MiB for executors (Utils.memoryStringToMb,
             # EXECUTOR_MEMORY.bytesConf(MiB)).
-            driver_memory=_mebibytes(conf, "spark.driver.memory", bare="b"),
-            cores_max=_count(conf, "spark.cores.max") or DEFAULT_CORES_MAX,
-            executor_cores=_count(conf, "spark.executor.cores"),
-            executor_memory=_mebibytes(conf, "spark.executor.memory", bare="m"),
+            driver_memory=mebibytes(conf, "spark.driver.memory", bare="b"),
+            cores_max=count(conf, "spark.cores.max") or DEFAULT_CORES_MAX,
+            executor_cores=count(conf, "spark.executor.cores"),
+            executor_memory=mebibytes(conf, "spark.executor.memory", bare="m"),
         )
 
     def fits(self, workers: Sequence[FreeResources]) -> bool:
@@ -93,7 +93,11 @@ def _cores(count: int) -> str:
     return f"{count} core" if count == 1 else f"{count} cores"
 
 
-def _count(conf: Mapping[str, str], key: str) -> int | None:
+def count(conf: Mapping[str, str], key: str) -> int | None:
+    """Return a number of a Spark conf, None if it is not there.
+
+    :raises SpecError: it is no whole number of 1 or more.
+    """
     value = str(conf.get(key, "")).strip()
     if not value:
         return None
@@ -106,8 +110,13 @@ def _count(conf: Mapping[str, str], key: str) -> int | None:
     return int(value)
 
 
-def _mebibytes(conf: Mapping[str, str], key: str, *, bare: str) -> int:
-    value = str(conf.get(key, "1g")).strip()
+def mebibytes(conf: Mapping[str, str], key: str, *, bare: str, default: str = "1g") -> int:
+    """Return a memory size of a Spark conf in MiB, at least 1.
+
+    :param bare: the unit of a number without one.
+    :raises SpecError: it is no size.
+    """
+    value = str(conf.get(key, default)).strip()
     match = _SIZE.fullmatch(value)
     if match is None:
         raise SpecError(

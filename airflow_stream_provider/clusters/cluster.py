@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from airflow_stream_provider.clusters.job import Job
+from airflow_stream_provider.clusters.traits import Traits
 from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
@@ -18,6 +19,7 @@ class DriverState(StrEnum):
     It says nothing about the stream: whether its queries run is in the control log.
     """
 
+    RESERVED = "reserved"
     QUEUED = "queued"
     RUNNING = "running"
     FINISHED = "finished"
@@ -29,7 +31,12 @@ class DriverState(StrEnum):
     @property
     def terminal(self) -> bool:
         """Whether the driver has ended. UNKNOWN is not terminal: without an answer the driver may be alive."""
-        return self not in (DriverState.QUEUED, DriverState.RUNNING, DriverState.UNKNOWN)
+        return self not in (DriverState.RESERVED, DriverState.QUEUED, DriverState.RUNNING, DriverState.UNKNOWN)
+
+    @property
+    def reserved(self) -> bool:
+        """Whether the cluster has handed out this id and has no driver of it: `Cluster.submit` may take it."""
+        return self is DriverState.RESERVED
 
     @property
     def known(self) -> bool:
@@ -43,6 +50,7 @@ class DriverState(StrEnum):
 
 
 _DESCRIPTIONS = {
+    DriverState.RESERVED: "The cluster has reserved the driver's id, and has no driver of that id.",
     DriverState.QUEUED: "The cluster accepted the driver, which waits for free cores and memory.",
     DriverState.RUNNING: "The driver is running.",
     DriverState.FINISHED: "The driver ended with exit code 0.",
@@ -109,6 +117,8 @@ class SubmitUnclear(ClusterError):
 class Cluster(Protocol):
     """A place where drivers run. Every method asks the cluster again; nothing is cached."""
 
+    traits: ClassVar[Traits]
+
     def check(self, job: Job) -> None:
         """Check that the cluster answers and has room for the job's driver and executors. Nothing is started.
 
@@ -116,9 +126,19 @@ class Cluster(Protocol):
         :raises SecretInConf: the conf holds a secret.
         """
 
-    def submit(self, job: Job) -> str:
+    def reserve(self, job: Job) -> str:
+        """Return an id that `submit` may be given, or an empty text: this cluster cannot say one before it starts.
+
+        Nothing is started. An id that is written down first makes a submission exactly one, however often it is tried.
+
+        :raises ClusterError: the cluster does not answer, or refuses.
+        """
+
+    def submit(self, job: Job, reserved: str = "") -> str:
         """Start one driver for the job and return its submission id.
 
+        :param reserved: the id to start it with, from `reserve`. Of one id there is never more than one driver: where
+            the cluster has it already, nothing is started.
         :raises SubmitUnclear: the cluster may or may not have accepted the submission.
         :raises ClusterError: the cluster refused it or could not be reached. No driver was started.
         :raises SecretInConf: the conf holds a secret. Nothing was sent.

@@ -44,11 +44,12 @@ class Masters:
 class ClusterConnection:
     """The fields of an Airflow connection of type ``spark`` that are used here.
 
-    :param host: ``spark://host``, ``spark://h1:7077,h2:7077`` (high availability), or ``local[N]``.
+    :param host: ``spark://host``, ``spark://h1:7077,h2:7077`` (high availability), ``yarn``, or ``local[N]``.
     :param port: port of the masters whose address has none; default 7077.
-    :param extra: ``rest_port`` (default 6066) or ``rest_url``, and ``master_ui`` (default ``http://<host>:8080``). With
-        several masters, separate their URLs by commas, in the order of the hosts. ``worker_hosts``: hosts and networks
-        of the workers, separated by commas; default: the networks of the masters.
+    :param extra: for YARN see `YarnSettings`. For masters: ``rest_port`` (default 6066) or ``rest_url``, and
+        ``master_ui`` (default ``http://<host>:8080``). With several masters, separate their URLs by commas, in the
+        order of the hosts. ``worker_hosts``: hosts and networks of the workers, separated by commas; default: the
+        networks of the masters.
     :param login: for basic authentication with the masters; empty: the password is a bearer token.
     :param password: sent to the masters, as login and password or as a bearer token, and to nobody else.
     """
@@ -66,6 +67,11 @@ class ClusterConnection:
         return self.host.strip().startswith("local")
 
     @property
+    def is_yarn(self) -> bool:
+        """Whether drivers run on YARN; see `YarnSettings`."""
+        return self.host.strip() == "yarn"
+
+    @property
     def local_master(self) -> str:
         """Spark's master string for this machine, such as ``local[2]``.
 
@@ -73,7 +79,7 @@ class ClusterConnection:
         """
         master = self.host.strip()
         if not _LOCAL.fullmatch(master):
-            raise _refused(f"{master!r} is not a local master", "Write local[2] or local[*].")
+            raise refused(f"{master!r} is not a local master", "Write local[2] or local[*].")
         return master
 
     @property
@@ -98,13 +104,13 @@ class ClusterConnection:
         if self.login:
             return "Basic " + base64.b64encode(f"{self.login}:{self.password}".encode()).decode()
         if not re.fullmatch(r"[\w.~+/=-]+", self.password, re.ASCII):
-            raise _refused("its password is no bearer token", "Give the login, too, for basic authentication.")
+            raise refused("its password is no bearer token", "Give the login, too, for basic authentication.")
         return f"Bearer {self.password}"
 
     def _hosts(self) -> list[tuple[str, int]]:
         scheme, separator, rest = self.host.strip().rpartition("://")
         if (separator and scheme != "spark") or rest in ("", "yarn"):
-            raise _refused(f"{self.host!r} is not a supported cluster", "Write spark://HOST or local[N].")
+            raise refused(f"{self.host!r} is not a supported cluster", "Write spark://HOST, yarn or local[N].")
         hosts = []
         for part in rest.rstrip("/").split(","):
             try:
@@ -114,7 +120,7 @@ class ClusterConnection:
                 host, port = None, None
             if not host or split.path or split.username:
                 shown = part.rpartition("@")[2]  # what stands before it may hold a password
-                raise _refused(
+                raise refused(
                     f"{shown!r} is not HOST or HOST:PORT",
                     "Write spark://HOST:PORT, and separate several masters by commas.",
                 )
@@ -124,7 +130,7 @@ class ClusterConnection:
     def _extra_port(self, key: str, default: int) -> int:
         value = self.extra.get(key, default)
         if not str(value).isdigit() or not 0 < int(value) < 65536:
-            raise _refused(f"{key} in the extra is {value!r}", "Write a port number.")
+            raise refused(f"{key} in the extra is {value!r}", "Write a port number.")
         return int(value)
 
     def _urls(self, key: str, default: list[str]) -> tuple[str, ...]:
@@ -132,20 +138,21 @@ class ClusterConnection:
         urls = tuple(url.strip().rstrip("/") for url in text.split(","))
         for url in urls:
             if "@" in url:
-                raise _refused(
+                raise refused(
                     f"{key} in the extra has a user or a password",
                     "Write http://HOST:PORT, and both in the connection's login and password.",
                 )
-            if not _is_web_address(url):
-                raise _refused(f"{key} in the extra has {url!r}", "Write http://HOST:PORT.")
+            if not is_web_address(url):
+                raise refused(f"{key} in the extra has {url!r}", "Write http://HOST:PORT.")
         if len(urls) != len(default):
-            raise _refused(
+            raise refused(
                 f"{key} in the extra has {len(urls)} URLs for {len(default)} masters", "Write one URL for each master."
             )
         return urls
 
 
-def _is_web_address(url: str) -> bool:
+def is_web_address(url: str) -> bool:
+    """Return whether a text is an http or https URL with a host."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -153,5 +160,6 @@ def _is_web_address(url: str) -> bool:
         return False
 
 
-def _refused(found: str, next_step: str) -> SpecError:
+def refused(found: str, next_step: str) -> SpecError:
+    """Return the error about a connection."""
     return SpecError(f"The cluster's Airflow connection is not valid: {found}.", next_step=next_step)

@@ -23,6 +23,7 @@ from airflow_stream_provider.clusters.capacity import ResourceRequest
 from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.own_folders import driver_folder, lock_folder, log_folder
+from airflow_stream_provider.clusters.traits import Traits
 from airflow_stream_provider.clusters.whose import Whose, names_deployment
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
@@ -50,6 +51,15 @@ class LocalCluster:
     :param master: Spark's master string, such as ``local[2]``.
     """
 
+    traits = Traits(
+        name="this machine",
+        seconds_after_term=processes.GRACE,
+        reserves_ids=False,
+        relaunched_by="nobody",
+        gone_means="its processes are not there",
+        lost_machine="its tasks run there, or nowhere",
+    )
+
     def __init__(self, master: str) -> None:
         self._master = master
 
@@ -67,7 +77,11 @@ class LocalCluster:
                 asked_memory=asked,
             )
 
-    def submit(self, job: Job) -> str:
+    def reserve(self, job: Job) -> str:
+        """Return an empty text: the folder of a driver is made when it starts."""
+        return ""
+
+    def submit(self, job: Job, reserved: str = "") -> str:
         """Start the job's driver and return the path of its folder as submission id."""
         properties = job.properties()
         spark = _spark_home()

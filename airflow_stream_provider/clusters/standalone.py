@@ -15,6 +15,7 @@ from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.master_api import Master
 from airflow_stream_provider.clusters.rest_properties import create_submission_request, driver_conf
+from airflow_stream_provider.clusters.traits import Traits
 from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.workers import ask_all, driver_belongs, executors_left, in_use
@@ -48,6 +49,15 @@ class StandaloneCluster:
     :param masters: the addresses of the cluster's masters.
     """
 
+    traits = Traits(
+        name="standalone",
+        seconds_after_term=10.0,  # spark.worker.driverTerminateTimeout
+        reserves_ids=False,
+        relaunched_by="nobody; with `spark.driver.supervise` its worker",
+        gone_means="the master and every worker say so",
+        lost_machine="unconfirmed; by time, once the driver must have halted itself",
+    )
+
     def __init__(self, masters: Masters) -> None:
         self._masters = masters
         self._hosts = WorkerHosts(masters.worker_hosts, masters.hosts)
@@ -73,7 +83,11 @@ class StandaloneCluster:
             asked=str(requested),
         )
 
-    def submit(self, job: Job) -> str:
+    def reserve(self, job: Job) -> str:
+        """Return an empty text: the master gives a driver its id when it takes it."""
+        return ""
+
+    def submit(self, job: Job, reserved: str = "") -> str:
         """Start the job's driver on a worker and return its id, such as ``driver-20261121023732-0002``.
 
         If the master does not answer, search for the driver for up to 15 s before raising SubmitUnclear.

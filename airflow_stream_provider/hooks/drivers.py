@@ -20,7 +20,11 @@ def driver_facts(log: ControlLog, cluster: Cluster, whose: Whose) -> DriverFacts
     state, known = log.refresh(), submissions(log, deployment)
     if not known:
         return _unnamed(log, cluster, whose) if state.of_deployment(deployment) else None
+    # Before the cluster is asked: a driver that comes up meanwhile is not taken for one that was forgotten.
+    never_there = may_be_unsent(log, deployment)
     states = {each: cluster.status(each) for each in known}
+    if not never_there:
+        states = {each: DriverState.LOST if found.reserved else found for each, found in states.items()}
     shown = next((each for each in known if not states[each].terminal), "")
     if shown:
         return DriverFacts(shown, states[shown])
@@ -30,6 +34,16 @@ def driver_facts(log: ControlLog, cluster: Cluster, whose: Whose) -> DriverFacts
     remains = [cluster.remains(each, whose, apps, hosts) for each in known]
     lost = any(left.lost for left in remains) and not any(left.alive for left in remains)
     return DriverFacts(known[0], states[known[0]], all(left.gone for left in remains), lost)
+
+
+def may_be_unsent(log: ControlLog, deployment: str) -> bool:
+    """Return whether a deployment's id in the log may be reserved only: no driver of it was ever there.
+
+    The cluster forgets what has ended long ago; a driver that was there has left a heartbeat, or is in the log. One
+    whose deployment has ended is not wanted, and reads that in the log should it still come.
+    """
+    state = log.state
+    return not (state.deployments[deployment].ended or state.of_deployment(deployment) or log.heartbeats(deployment))
 
 
 def submissions(log: ControlLog, deployment: str) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from airflow_stream_provider.clusters import Cluster, Job, SubmitUnclear
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.control.store import ControlRoot
+from airflow_stream_provider.hooks.drivers import may_be_unsent
 from airflow_stream_provider.lifecycle.ids import application_name
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.release import Release
@@ -66,6 +67,9 @@ def submit_once(
 ) -> bool:
     """Make sure that a declared deployment has exactly one submission.
 
+    Where the cluster reserves ids, the id is in the log before anything is sent, and every try sends that one: whoever
+    finds an id in the log that the cluster has no driver of sends it, for him who may have died before he could.
+
     :param connection: Airflow connection of the cluster, for the record.
     :param first: the caller has just declared the deployment, so nobody can have submitted it before. Otherwise an
         earlier try may have died between submitting and recording it, and the heartbeats and the cluster are asked
@@ -76,6 +80,9 @@ def submit_once(
     :raises ClusterError: the cluster refused or does not answer; nothing new runs.
     """
     deployment = log.refresh().deployments[job.deployment]
+    if deployment.submission and may_be_unsent(log, job.deployment) and cluster.status(deployment.submission).reserved:
+        verify()
+        return _send(cluster, job, deployment.submission)
     if deployment.submission or deployment.ended:
         return True
     if not first:
@@ -90,6 +97,10 @@ def submit_once(
             _record(log, job.deployment, known, by, connection)
             return True
     verify()
+    reserved = cluster.reserve(job)
+    if reserved:
+        # Another try may have written down its own first: then that one is sent, by both.
+        return _send(cluster, job, _record(log, job.deployment, reserved, by, connection))
     try:
         submission = cluster.submit(job)
     except SubmitUnclear:
@@ -97,6 +108,14 @@ def submit_once(
     if _record(log, job.deployment, submission, by, connection) != submission:
         # Another try of this task submitted at the same moment and was first in the log: this one is the duplicate.
         cluster.kill(submission)
+    return True
+
+
+def _send(cluster: Cluster, job: Job, reserved: str) -> bool:
+    try:
+        cluster.submit(job, reserved)
+    except SubmitUnclear:
+        return False
     return True
 
 

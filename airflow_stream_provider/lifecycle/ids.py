@@ -12,6 +12,8 @@ DEPLOYMENT = re.compile(r"[a-z0-9][a-z0-9_-]{0,127}")
 # Part of the Spark application's name, in which the cluster's pages are searched for deployments.
 VERSION = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 INCARNATION = re.compile(DEPLOYMENT.pattern + r"\.[0-9a-f]{8}")
+# The epoch is there when YARN's ResourceManager keeps its state.
+CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+)_(\d+)_\d+_\d+")
 # SHA-256.
 RELEASE_HASH = re.compile(r"[0-9a-f]{64}")
 
@@ -78,6 +80,16 @@ def application_name(stream: str, version: str, deployment: str, log: str = "") 
 def log_label(log: str) -> str:
     """Return as much of a control log's identity as a name has room for."""
     return log[:8]
+
+
+def application_of(container: str) -> str:
+    """Return the application of a container of YARN; an empty text if it is none.
+
+    >>> application_of("container_e17_1410901177871_0001_01_000005")
+    'application_1410901177871_0001'
+    """
+    found = CONTAINER.fullmatch(container)
+    return f"application_{found[1]}_{found[2]}" if found else ""
 
 
 def deployment_of(incarnation: str) -> str:

@@ -53,8 +53,13 @@ def alive(
     state = snapshot.state
     found = {name: _alive(snapshot, name, before, again.get(name), drivers) for name in needed(snapshot)}
     if state.holder is None:
-        found |= {d.id: False for d in coming_up(state) if d.id in drivers and drivers[d.id].terminal}
+        found |= {d.id: False for d in coming_up(state) if d.id in drivers and _absent(drivers[d.id])}
     return found
+
+
+def _absent(driver: DriverState) -> bool:
+    """Whether the cluster shows no driver: it has ended, or was not sent, or was forgotten."""
+    return driver.terminal or driver.reserved
 
 
 def _fresh(snapshot: Snapshot, name: str) -> bool:
@@ -73,7 +78,7 @@ def _alive(
     if again or _fresh(snapshot, name):
         return True
     driver = drivers.get(deployment_of(name))
-    dead = driver is not None and driver.terminal
+    dead = driver is not None and _absent(driver)
     lease = snapshot.policy(deployment_of(name)).lease_seconds
     since = silent_since(before, name, counter)
     seen_silent = since is not None and snapshot.at - since >= silence_limit(lease)

@@ -32,13 +32,18 @@ class StandbyUp(Condition):
         return Needs(drivers=(self.deployment,))
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return REACHED when it stands by, holds or has ended; GONE when its driver is dead and wrote no record."""
+        """Return REACHED when it stands by, holds or has ended; GONE when its driver is dead and wrote no record.
+
+        UNSENT when its id is only reserved: whoever was to send it may be dead.
+        """
         deployment = snapshot.state.deployments[self.deployment]
         if deployment.ended or snapshot.candidate(self.deployment) or snapshot.holds(self.deployment):
             return WaitOutcome(Ended.REACHED, self.deployment)
         driver = snapshot.drivers.get(self.deployment)
         if driver is not None and driver.state.terminal:
             return WaitOutcome(Ended.GONE, self.deployment, f"its driver is gone ({driver.state.value})")
+        if driver is not None and driver.state.reserved:
+            return WaitOutcome(Ended.UNSENT, self.deployment, "its id is reserved, and the cluster has no driver of it")
         return None
 
 

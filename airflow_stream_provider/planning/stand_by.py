@@ -67,6 +67,11 @@ def stand_by(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None) -
         return Submit(deployment)
     if up:
         return Done(standby_result(snapshot, deployment))
+    driver = snapshot.drivers.get(deployment)
+    if (driver is not None and driver.state.reserved) or (
+        outcome is not None and outcome.about(Ended.UNSENT, deployment)
+    ):
+        return Submit(deployment)
     if outcome is not None and outcome.about(Ended.GONE, deployment):
         reason = f"Its driver never came up: {outcome.reason}. Look at the driver's log on the cluster."
         return Append(Kind.FAILED, {"deployment": deployment, "reason": reason, "error": outcome.reason})

@@ -10,7 +10,7 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import ask_again, nobody_else_submitted
 from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Kill, Skip, Step, Submit, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 
 class Verb(Protocol):
@@ -72,6 +72,8 @@ def carry_out(
             first = nobody_else_submitted(snapshot, step.deployment, first)
             certain = stream.submit(step.deployment, identity.by, first=first)
             first = False
+            if outcome is not None and outcome.ended is Ended.UNSENT:
+                outcome = None  # it was so before
             if not certain:
                 return End(ask_again(snapshot, step.deployment), snapshot)
         else:

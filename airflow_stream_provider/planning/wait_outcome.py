@@ -18,6 +18,7 @@ class Ended(StrEnum):
     DEAD = "dead"  # a driver is confirmed dead: it may be fenced
     SILENT = "silent"  # a driver gives no sign of life: it must be killed, and confirmed dead, before it is fenced
     GONE = "gone"  # a driver that was to come up is gone, and has written nothing
+    UNSENT = "unsent"  # a driver that was to come up was never sent to the cluster
     EXPIRED = "expired"  # what was waited for had a time of its own, and it is over
     BAD = "bad"  # what was watched is no good: a release in its soak, or a lag
     UNKNOWN = "unknown"  # whether it is good cannot be known

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from airflow_stream_provider.lifecycle.ids import application_of
 from airflow_stream_provider.runtime import jvm
 from airflow_stream_provider.runtime.driver_folders import check_kept
 from airflow_stream_provider.runtime.executor_hosts import ExecutorHosts
@@ -190,7 +191,10 @@ class _Hook:
 
 
 def _submission() -> str:
-    """Return the cluster's id of this driver; a standalone worker runs each driver in a folder named by its id."""
+    """Return the cluster's id of this driver: on YARN the application's; a standalone worker names its folder by it."""
+    application = application_of(os.environ.get("CONTAINER_ID", ""))
+    if application:
+        return application
     folder = Path.cwd().name
     return folder if folder.startswith("driver-") else os.environ.get("AIRFLOW_STREAM_SUBMISSION", "")
 

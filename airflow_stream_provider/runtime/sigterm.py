@@ -2,10 +2,14 @@
 
 The JVM has a hook of its own. But a host that shuts down sends SIGTERM to both processes, and a person may send it to
 Python alone: a script then stops its queries and ends, and must not be taken for one whose work is done.
+
+YARN sends it to all processes of a container, and SIGKILL 250 ms later, or whatever its administrator has set. A Python
+that ended at once could not release the stream in that time, so there it goes on unless the script has a handler.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import Any
 
@@ -22,8 +26,11 @@ class Sigterm:
         self.leaving = False
 
     def install(self) -> None:
-        """Patch `signal.signal` before the script runs. Without a handler Python ends at once, as it would anyway."""
+        """Patch `signal.signal` before the script runs. Without a handler Python ends at once, but not on YARN."""
         original = signal.signal
+        if os.environ.get("CONTAINER_ID"):
+            # Not SIG_IGN, which whatever the script starts would inherit.
+            original(signal.SIGTERM, self._noted(lambda number, frame: None))
 
         def noting(signalnum: int, handler: Any) -> Any:
             own = signalnum == signal.SIGTERM and callable(handler)

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from airflow_stream_provider.clusters import DriverState, DriverView, FoundDrivers, Job, Remains, Whose
+from airflow_stream_provider.clusters.traits import Traits
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 
 class NotingCluster:
-    """`did`: submissions and kills in order. `error` is raised by whatever is asked next.
+    """`did`: submissions and kills in order. `reserves`: ids to hand out. `error` is raised by what is asked next.
 
     `left` and `lost` are the two halves of `remains`, except for the submissions in `of`; `applications` and `whose`
     are those that it was last asked about, and `conf` is what it last searched with.
     """
 
+    traits = Traits("noting", 0.0, True, "nobody", "the test says so", "the test says so")
+
     def __init__(self) -> None:
         self.did: list[tuple[str, str]] = []
+        self.reserves: list[str] = []
         self.jobs: list[Job] = []
         self.searched: list[tuple[str, float]] = []
         self.conf: Mapping[str, str] | None = None
@@ -36,10 +40,14 @@ class NotingCluster:
         if self.full is not None:
             raise self.full
 
-    def submit(self, job: Job) -> str:
+    def reserve(self, job: Job) -> str:
+        self._answer()
+        return self.reserves.pop(0) if self.reserves else ""
+
+    def submit(self, job: Job, reserved: str = "") -> str:
         self._answer()
         self.jobs.append(job)
-        submission = f"driver-{len(self.jobs)}"
+        submission = reserved or f"driver-{len(self.jobs)}"
         self.did.append(("submit", submission))
         self.states[submission] = DriverState.RUNNING
         return submission

@@ -6,7 +6,8 @@ import json
 import secrets
 import shutil
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,20 @@ LOG = "0a" * 16
 
 @dataclass
 class Place:
-    """A cluster with its connection, and jobs for it."""
+    """A cluster with its connection, and jobs for it.
+
+    :param root: a folder that its machines mount under this path.
+    :param conf: Spark conf of each job.
+    :param needs_session: it takes a driver that makes no SparkSession for failed.
+    :param elsewhere: it runs on other machines, whose processes cannot be seen from here.
+    """
 
     cluster: Cluster
     connection: ClusterConnection
     root: Path
+    conf: Mapping[str, str] = field(default_factory=dict)
+    needs_session: bool = False
+    elsewhere: bool = False
 
     def job(self, code: str = "stay", *, deployment: str | None = None, log: str = LOG, **conf: str) -> Job:
         """Return a job.
@@ -60,12 +70,15 @@ class Place:
             stream_folder=str(self.root / "orders"),
             arguments=(
                 *("--control", self.root.as_uri(), "--stream", "orders", "--deployment", deployment),
-                *("--", str(self.facts_file(deployment)), code),
+                *("--", str(self.facts_file(deployment)), f"session-{code}" if self._makes_session(code) else code),
             ),
             py_files=("helper.py",),
             log=log,
-            conf={**SMALL, **{key.replace("_", "."): value for key, value in conf.items()}},
+            conf={**SMALL, **self.conf, **{key.replace("_", "."): value for key, value in conf.items()}},
         )
+
+    def _makes_session(self, code: str) -> bool:
+        return self.needs_session and code != "stay"
 
     def facts_file(self, deployment: str) -> Path:
         return self.root / f"{deployment}.json"

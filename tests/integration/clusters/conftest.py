@@ -1,16 +1,27 @@
-"""One standalone cluster for all tests of this folder, and a fixture that runs a test on it and on this machine."""
+"""One standalone cluster and one YARN for all tests of this folder, and a fixture that runs a test on each place."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from airflow_stream_provider.clusters import ClusterConnection, open_cluster
+from airflow_stream_provider.clusters.yarn_connection import ADDRESS
 from devstack.drivers import wait_for
+from devstack.processes import Processes
 from devstack.stack import LocalStack
+from devstack.yarn import Yarn
 from tests.support.places import Place
+
+ONE_EXECUTOR = {"spark.executor.instances": "1"}
+# The NodeManagers call themselves so, and it may be an IPv6 address, too.
+NAMED = {"worker_hosts": "localhost,127.0.0.1"}
 
 
 @pytest.fixture(scope="package")
@@ -41,7 +52,55 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         place.cluster.kill(str(folder))
 
 
-@pytest.fixture(params=["standalone", "here"])
+@pytest.fixture(scope="package")
+def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
+    folder = tmp_path_factory.mktemp("yarn")
+    with contextlib.closing(Processes(folder / "logs")) as processes:
+        # By default the ResourceManager gives up a node after ten minutes.
+        started = Yarn(folder / "yarn", processes, settings={"yarn.nm.liveness-monitor.expiry-interval-ms": "20000"})
+        started.start()
+        yield started
+
+
+@pytest.fixture
+def on_yarn(yarn: Yarn, tmp_path: Path) -> Iterator[Place]:
+    fields = yarn.connection
+    connection = ClusterConnection("yarn", extra={**fields["extra"], **NAMED}, login=fields["login"])
+    place = Place(open_cluster(connection), connection, tmp_path, conf=ONE_EXECUTOR, needs_session=True)
+    yield place
+    # Drivers of one test must not use the memory of the next.
+    live = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
+    for app in (yarn.ask(f"apps?states={live}").get("apps") or {}).get("app", ()):
+        place.cluster.kill(app["id"])
+    wait_for("YARN to be idle", lambda: yarn.ask("metrics")["clusterMetrics"]["containersAllocated"] == 0)
+
+
+@pytest.fixture
+def real_yarn() -> Iterator[Place]:
+    """A YARN that is not ours: variables as docs/development.md says."""
+    address = os.environ.get("YARN_RM")
+    if not address:
+        pytest.skip("YARN_RM, the web address of a real ResourceManager, is not set")
+    extra = {ADDRESS: address, "spark_home": os.environ["YARN_SPARK_HOME"]}
+    for key in ("python", "queue", "worker_hosts"):
+        extra[key] = os.environ.get(f"YARN_{key.upper()}", "")
+    connection = ClusterConnection("yarn", extra=extra, login=os.environ["YARN_USER"])
+    root = Path(os.environ["YARN_SHARED"]) / f"contract-{os.getpid()}-{time.time_ns()}"
+    root.mkdir()
+    cluster = open_cluster(connection)
+    yield Place(cluster, connection, root, conf=ONE_EXECUTOR, needs_session=True, elsewhere=True)
+    shutil.rmtree(root)
+
+
+# The tests of YARN take long, with its start: `make test` has a short one.
+@pytest.fixture(
+    params=[
+        "standalone",
+        "here",
+        pytest.param("on_yarn", marks=pytest.mark.system),
+        pytest.param("real_yarn", marks=pytest.mark.system),
+    ]
+)
 def place(request: pytest.FixtureRequest) -> Place:
     found = request.getfixturevalue(request.param)
     assert isinstance(found, Place)

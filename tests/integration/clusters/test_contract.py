@@ -1,4 +1,4 @@
-"""The contract of every cluster, tested on a standalone cluster and on this machine."""
+"""The contract of every cluster, tested on a standalone cluster, on YARN and on this machine."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_life_of_a_driver(place: Place) -> None:
     assert all(sentence.endswith(".") for sentence in left)
 
     processes = processes_of(job.deployment)
-    assert place.facts(job, submission)["pid"] in {process.pid for process in processes}
+    assert place.elsewhere or place.facts(job, submission)["pid"] in {process.pid for process in processes}
     place.end(submission, job)
 
     assert cluster.status(submission) is DriverState.KILLED
@@ -136,6 +136,8 @@ def test_a_driver_of_another_control_log_is_neither_found_nor_in_the_way(place: 
 
 
 def test_a_driver_that_an_earlier_version_has_submitted_is_found_by_the_url_of_its_control_log(place: Place) -> None:
+    if place.connection.is_yarn:
+        pytest.skip("no version has submitted to YARN without saying the log")
     job, since = place.job(log=""), time.time()
     submission = place.cluster.submit(job)
     place.facts(job, submission)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from airflow_stream_provider.clusters import Cluster, Job, Whose
+from airflow_stream_provider.hooks.drivers import may_be_unsent
 from airflow_stream_provider.hooks.submit import submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError, ControlUnavailable, RuleBroken, SeqTaken
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -152,7 +153,9 @@ class Task(Airflow):
         for deployment in needs.drivers:
             snapshot = Snapshot("orders", 0.0, self.log.refresh(), (), self.log.heartbeats())
             if submission := snapshot.submission(deployment):
+                never_there = may_be_unsent(self.log, deployment)
                 driver = self.cluster.status(submission)
+                driver = DriverState.LOST if driver.reserved and not never_there else driver
                 gone = driver.terminal and self.cluster.gone(submission, deployment)
                 lost = self.cluster.lost(deployment)
                 facts[deployment] = DriverFacts(submission, driver, gone, lost)

@@ -28,7 +28,15 @@ class Reach:
         self._actor = actor
         self._world = actor.world
 
-    def submit(self, job: Job) -> str:
+    def reserve(self, job: Job) -> str:
+        if not self._world.reserves:
+            return ""
+        self._actor.point(doing="reserve")
+        self._answer()
+        self._world.handed_out += 1
+        return f"application-{self._world.handed_out}"
+
+    def submit(self, job: Job, reserved: str = "") -> str:
         there = job.deployment in self._world.submitted
         self._actor.point(doing="submit")
         self._answer()
@@ -37,11 +45,13 @@ class Reach:
             self._actor.strikes(AT_WRITE[fault])
         if fault is Fault.LOST:
             raise SubmitUnclear("The request was lost.")
-        submission = f"driver-{len(self._world.submitted) + 1}"
-        if not there and job.deployment in self._world.submitted:
-            self._world.overlapping_submits += 1
-        self._world.submitted.append(job.deployment)
-        boot(self._world, job.deployment, submission)
+        submission = reserved or f"driver-{len(self._world.submitted) + 1}"
+        if submission not in self._world.sent:
+            if not reserved and not there and job.deployment in self._world.submitted:
+                self._world.overlapping_submits += 1
+            self._world.sent.add(submission)
+            self._world.submitted.append(job.deployment)
+            boot(self._world, job.deployment, submission)
         if fault is not Fault.NONE:
             raise SubmitUnclear("The answer was lost.")
         return submission
@@ -62,6 +72,8 @@ class Reach:
     def status(self, submission: str) -> DriverState:
         if self._world.cluster_down or self._actor.cut:
             return DriverState.UNKNOWN
+        if submission.startswith("application-") and submission not in self._world.sent:
+            return DriverState.RESERVED
         drivers = [d for d in self._world.drivers.values() if d.submission == submission]
         if any(d.lost for d in drivers) and all(d.lost or d.over for d in drivers):
             return DriverState.LOST

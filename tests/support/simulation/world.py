@@ -29,6 +29,9 @@ class World:
     :param data: what the queries read and write; None: they only start and stop.
     """
 
+    # Whether the cluster reserves ids, as YARN does.
+    reserves = False
+
     def __init__(self, store: Store, data: Data | None = None, *policies: Policy) -> None:
         self.store = store
         # One deployment after the other has the next of them.
@@ -42,6 +45,9 @@ class World:
         self.submitted: list[str] = []
         # Two that asked the cluster before either submission had arrived; the second in the log kills its own.
         self.overlapping_submits = 0
+        # How many ids the cluster has handed out, and those that it was sent.
+        self.handed_out = 0
+        self.sent: set[str] = set()
         # Writes that arrive after their writers have given up.
         self.late: list[Callable[[], None]] = []
         self.store_down = False

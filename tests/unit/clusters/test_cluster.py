@@ -11,4 +11,5 @@ def test_an_unknown_state_is_not_terminal() -> None:
         DriverState.KILLED,
         DriverState.LOST,
     }
+    assert [state for state in DriverState if state.reserved] == [DriverState.RESERVED]
     assert all(state.description.endswith(".") for state in DriverState)

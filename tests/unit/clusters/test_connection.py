@@ -54,7 +54,8 @@ def test_local_masters(host: str) -> None:
     ("connection", "named"),
     [
         (ClusterConnection(""), "''"),
-        (ClusterConnection("yarn"), "'yarn'"),
+        (ClusterConnection("yarn"), "login ''"),
+        (ClusterConnection("spark://yarn"), "'spark://yarn'"),
         (ClusterConnection("k8s://https://host"), "'k8s://https://host'"),
         (ClusterConnection("spark://one,,two"), "''"),
         (ClusterConnection("spark://one:port"), "'one:port'"),

@@ -13,7 +13,7 @@ from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from tests.support.control_root import new_log
 from tests.support.noting_cluster import NotingCluster
-from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, STARTED, write
+from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, STARTED, retired, write
 
 RECORDED, SAID = f"driver-{OLD_DEPLOYMENT}", "driver-9"
 
@@ -74,6 +74,33 @@ def test_a_submission_that_the_cluster_has_forgotten_is_out_of_sight_and_never_g
     found = driver_facts(log, cluster, Whose(OLD_DEPLOYMENT))
     assert found is not None
     assert (found.state, found.gone, found.out_of_sight) == (DriverState.LOST, False, True)
+
+
+def test_an_id_that_is_only_reserved_is_neither_alive_nor_gone_until_its_deployment_has_ended(
+    log: ControlLog, cluster: NotingCluster
+) -> None:
+    write(log, STARTED[0], STARTED[1])
+    cluster.states = {RECORDED: DriverState.RESERVED}
+    found = driver_facts(log, cluster, Whose(OLD_DEPLOYMENT))
+    assert found is not None
+    assert (found.state, found.out_of_sight) == (DriverState.RESERVED, False)
+    write(log, retired(OLD_DEPLOYMENT))
+    found = driver_facts(log, cluster, Whose(OLD_DEPLOYMENT))
+    assert found is not None
+    assert (found.state, found.gone) == (DriverState.LOST, True), "its driver would read that it is not wanted"
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_driver_that_was_there_and_that_the_cluster_has_forgotten_is_lost(
+    log: ControlLog, cluster: NotingCluster, announced: bool
+) -> None:
+    write(log, *(RUNNING if announced else STARTED[:2]))
+    if not announced:
+        log.beat(OLD, Heartbeat())
+    cluster.states = {RECORDED: DriverState.RESERVED}
+    found = driver_facts(log, cluster, Whose(OLD_DEPLOYMENT))
+    assert found is not None
+    assert found.state is DriverState.LOST
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from airflow_stream_provider.clusters import FoundDrivers, Job, SubmitUnclear
+from airflow_stream_provider.clusters import Cluster, DriverState, FoundDrivers, Job, SubmitUnclear
 from airflow_stream_provider.control import ControlLog, FilesRoot, open_log
 from airflow_stream_provider.hooks.submit import job_of, submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError, StreamError
@@ -16,6 +20,7 @@ from airflow_stream_provider.lifecycle.release import Release
 from devstack.control_folder import folder_of
 from tests.support.control_root import new_log
 from tests.support.noting_cluster import NotingCluster
+from tests.support.reserving_cluster import ReservingCluster, Shared, Turns
 from tests.support.story import OLD, OLD_DEPLOYMENT, STARTED, record, retired, submitted, write
 
 HASH = "abc0" * 16
@@ -37,6 +42,10 @@ def cluster() -> NotingCluster:
 
 def submissions(log: ControlLog) -> list[str]:
     return [r["submission"] for r in log.records() if r.kind == "submitted"]
+
+
+def reserved(submission: str) -> Record:
+    return record("submitted", deployment=OLD_DEPLOYMENT, submission=submission, cluster="")
 
 
 def submit(log: ControlLog, cluster: NotingCluster, *, first: bool = False) -> bool:
@@ -148,3 +157,124 @@ def test_of_two_that_submit_at_once_the_second_in_the_log_kills_its_own(
     assert submit(log, cluster, first=True)
     assert submissions(log) == ["theirs"]
     assert cluster.did == [("submit", "driver-1"), ("kill", "driver-1")]
+
+
+# -- a cluster that reserves ids ---------------------------------------------------------------------------------------
+
+
+def test_a_reserved_id_is_in_the_log_before_anything_is_sent(log: ControlLog, cluster: NotingCluster) -> None:
+    cluster.reserves = ["application_1"]
+    seen: list[list[str]] = []
+    really = cluster.submit
+
+    def sent(job: Job, reserved: str = "") -> str:
+        seen.append(submissions(log))
+        return really(job, reserved)
+
+    cluster.submit = sent  # type: ignore[method-assign]
+    assert submit(log, cluster, first=True)
+    assert (seen, cluster.did) == ([["application_1"]], [("submit", "application_1")])
+
+
+def test_of_two_that_reserve_at_once_both_send_the_first_id_in_the_log(
+    log: ControlLog, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overtaken(job: Job) -> str:
+        other = open_log(f"file://{folder_of(log).parent}", "orders")
+        write(other, reserved("application_2"))
+        return "application_1"
+
+    monkeypatch.setattr(cluster, "reserve", overtaken)
+    assert submit(log, cluster, first=True)
+    assert (submissions(log), cluster.did) == (["application_2"], [("submit", "application_2")])
+
+
+@pytest.mark.parametrize(
+    ("state", "sent"),
+    [
+        (DriverState.RESERVED, 1),
+        *((state, 0) for state in DriverState if state is not DriverState.RESERVED),
+    ],
+)
+def test_an_id_in_the_log_is_sent_again_only_while_the_cluster_has_no_driver_of_it(
+    log: ControlLog, cluster: NotingCluster, state: DriverState, sent: int
+) -> None:
+    write(log, reserved("application_1"))
+    cluster.states["application_1"] = state
+    assert submit(log, cluster)
+    assert cluster.did == [("submit", "application_1")] * sent
+
+
+@pytest.mark.parametrize("sign", ["heartbeat", "announced", "ended"])
+def test_an_id_whose_driver_was_there_is_not_sent_again(log: ControlLog, cluster: NotingCluster, sign: str) -> None:
+    """The ResourceManager forgets what has ended, and would start it anew."""
+    write(log, reserved("application_1"))
+    if sign == "heartbeat":
+        log.beat(OLD, Heartbeat())
+    else:
+        write(log, STARTED[2] if sign == "announced" else retired(OLD_DEPLOYMENT))
+    cluster.states["application_1"] = DriverState.RESERVED
+    assert submit(log, cluster)
+    assert cluster.did == []
+
+
+def test_a_release_that_has_changed_since_is_not_sent(log: ControlLog, cluster: NotingCluster) -> None:
+    def verify() -> None:
+        raise StreamError("The files have changed.")
+
+    write(log, reserved("application_1"))
+    cluster.states["application_1"] = DriverState.RESERVED
+    with pytest.raises(StreamError, match="have changed"):
+        submit_once(log, cluster, JOB, "test", first=False, verify=verify)
+    assert cluster.did == []
+
+
+def test_an_answer_that_is_lost_is_asked_for_later_and_its_id_stays(log: ControlLog) -> None:
+    shared = Shared()
+    for lost in (True, False):
+        cluster = cast("Cluster", ReservingCluster(shared, lambda: None, answers_lost=lost))
+        assert submit_once(log, cluster, JOB, "test", first=lost, verify=lambda: None) is not lost
+    assert shared.sent == submissions(log) == ["application_1_1"]
+
+
+# Every order in which two tries take their first six steps, three each.
+ORDERS = ["".join("a" if step in of_a else "b" for step in range(6)) for of_a in itertools.combinations(range(6), 3)]
+
+
+@pytest.mark.parametrize(
+    ("dies", "restarts"), [*((step, None) for step in (None, *range(8))), *((None, step) for step in range(2, 14, 2))]
+)
+def test_in_every_order_of_two_tries_one_id_is_sent_and_it_is_the_one_in_the_log(
+    log: ControlLog, dies: int | None, restarts: int | None
+) -> None:
+    """The first is killed before one of its steps, or the cluster is started anew. A third one finds what is left."""
+    for order in ORDERS:
+        for file in folder_of(log).glob("log/*[2-9].json"):
+            file.unlink()
+        shared, turns = Shared(), Turns()
+
+        def attempt(point: Callable[[], None], shared: Shared = shared) -> None:
+            mine = open_log(f"file://{folder_of(log).parent}", "orders")
+            cluster = cast("Cluster", ReservingCluster(shared, point))
+            submit_once(mine, cluster, JOB, "test", first=False, verify=point)
+
+        steps = {"a": 0, "b": 0}
+        for name in steps:
+            turns.add(name, attempt)
+        for number, name in enumerate(order + "ab" * 8):
+            if number == restarts:
+                shared.restart()
+            if name in turns.waiting:
+                turns.step(name, kill=(name, steps[name]) == ("a", dies))
+                steps[name] += 1
+        assert turns.waiting == []
+        with contextlib.suppress(ClusterError):
+            attempt(lambda: None)
+
+        recorded = submissions(open_log(f"file://{folder_of(log).parent}", "orders"))
+        assert len(recorded) == 1
+        assert set(shared.sent) <= set(recorded)
+        if restarts is None:
+            assert (turns.errors, list(shared.known)) == ([], recorded)
+        else:
+            assert all(isinstance(error, ClusterError) for error in turns.errors), turns.errors

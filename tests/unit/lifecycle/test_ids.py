@@ -11,6 +11,7 @@ from airflow_stream_provider.lifecycle.ids import (
     DEPLOYMENT,
     INCARNATION,
     application_name,
+    application_of,
     check_id,
     check_stream_name,
     check_version,
@@ -118,3 +119,17 @@ def test_a_version_is_a_plain_label(version: str) -> None:
 def test_a_version_that_means_something_in_a_name_or_a_page_is_refused(version: str) -> None:
     with pytest.raises(SpecError, match="cannot be a release's version"):
         check_version(version)
+
+
+@pytest.mark.parametrize(
+    ("container", "application"),
+    [
+        ("container_1410901177871_0001_01_000005", "application_1410901177871_0001"),
+        ("container_e17_1410901177871_0012_01_000005", "application_1410901177871_0012"),
+        ("", ""),
+        ("driver-20261121023732-0002", ""),
+        ("container_x", ""),
+    ],
+)
+def test_a_container_of_yarn_names_its_application(container: str, application: str) -> None:
+    assert application_of(container) == application

@@ -68,6 +68,7 @@ def test_who_has_just_beaten_is_alive() -> None:
         (10.0, None, DriverState.RUNNING, None),
         (31.0, None, DriverState.RUNNING, False),  # a lease, by the clocks
         (10.0, None, DriverState.FAILED, False),
+        (10.0, None, DriverState.RESERVED, False),  # it was there, and is forgotten
         (-3600.0, before(30.0, 9), DriverState.RUNNING, None),  # its clock is wrong
         (-3600.0, before(60.0, 9), DriverState.RUNNING, False),
         (-3600.0, before(60.0, 8), DriverState.RUNNING, None),
@@ -101,5 +102,6 @@ def test_what_comes_up_and_has_ended_on_the_cluster_is_lost() -> None:
     release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
     again = record("declared", deployment="orders-1-ffff", release=release, policy={}, again=OLD_DEPLOYMENT, reason="")
     down = found(1.0, [*RUNNING, fenced(OLD), failed(None, OLD_DEPLOYMENT), again])
-    assert alive(down, None, {}, {"orders-1-ffff": DriverState.FAILED}) == {"orders-1-ffff": False}
+    for state in (DriverState.FAILED, DriverState.RESERVED):  # what nobody has sent brings a run that does
+        assert alive(down, None, {}, {"orders-1-ffff": state}) == {"orders-1-ffff": False}
     assert alive(down, None, {}, {"orders-1-ffff": DriverState.RUNNING}) == {}

@@ -83,6 +83,9 @@ def test_standing_by_is_over_when_the_driver_is_up_or_dead() -> None:
         ended = condition.check(seen(starting, {}, {NEW_DEPLOYMENT: driver(state)}), Observations())
         assert ended is not None
         assert ended.ended is Ended.GONE
+    reserved = condition.check(seen(starting, {}, {NEW_DEPLOYMENT: driver(DriverState.RESERVED)}), Observations())
+    assert reserved is not None
+    assert reserved.about(Ended.UNSENT, NEW_DEPLOYMENT)
     up = condition.check(seen(BOTH, {}), Observations())
     assert up is not None
     assert up.ended is Ended.REACHED

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.planning.conditions import StandbyUp
+from airflow_stream_provider.planning.snapshot import DriverFacts
 from airflow_stream_provider.planning.stand_by import nobody_else_submitted, stand_by
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Submit, Wait
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
@@ -72,6 +74,19 @@ def test_a_driver_that_died_without_a_word_is_put_on_record() -> None:
     assert isinstance(step, Append)
     assert step.kind == "failed"
     assert isinstance(stand_by(snapshot(*records, record(step.kind, **step.fields)), NEW_DEPLOYMENT, lost), GiveUp)
+
+
+def test_what_was_never_sent_is_submitted_whoever_sees_it() -> None:
+    """The task that wrote its id into the log may have died before it sent it."""
+    records = [*RUNNING, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT)]
+    unsent = WaitOutcome(Ended.UNSENT, NEW_DEPLOYMENT, "its id is reserved")
+    assert stand_by(snapshot(*records), NEW_DEPLOYMENT, unsent) == Submit(NEW_DEPLOYMENT)
+    other = WaitOutcome(Ended.UNSENT, OLD_DEPLOYMENT, "its id is reserved")
+    assert stand_by(snapshot(*records), NEW_DEPLOYMENT, other) == Wait(StandbyUp(NEW_DEPLOYMENT))
+    seen = {NEW_DEPLOYMENT: DriverFacts("application_1", DriverState.RESERVED)}
+    assert stand_by(replace(snapshot(*records), drivers=seen), NEW_DEPLOYMENT, None) == Submit(NEW_DEPLOYMENT)
+    up = snapshot(*records, standby(NEW))
+    assert isinstance(stand_by(up, NEW_DEPLOYMENT, unsent), Done)
 
 
 def test_only_a_deployment_that_was_declared_just_now_is_submitted_without_a_look_at_the_cluster() -> None:

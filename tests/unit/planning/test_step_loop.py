@@ -13,7 +13,7 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.step_loop import carry_out
 from airflow_stream_provider.planning.steps import Append, Declare, Skip, Step, Submit, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
-from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from tests.support.snapshots import snapshot
 from tests.support.story import NEW_DEPLOYMENT, declared
 
@@ -22,15 +22,17 @@ DECLARED = snapshot(declared(NEW_DEPLOYMENT), at=105.0)
 
 
 class Noted:
-    """A verb with these steps, and a stream that notes what is done to it."""
+    """A verb with these steps, and a stream that notes what is done to it. `outcomes`: what each plan was told."""
 
     def __init__(self, *steps: Step, needs: Needs = Needs(), certain: bool = True) -> None:  # noqa: B008 - frozen
         self.did: list[str] = []
+        self.outcomes: list[WaitOutcome | None] = []
         self._steps = list(steps)
         self._needs = needs
         self._certain = certain
 
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
+        self.outcomes.append(outcome)
         return self._steps.pop(0)
 
     def needs(self, snapshot: Snapshot, identity: TaskIdentity) -> Needs:
@@ -53,8 +55,8 @@ class Noted:
         self.did.append("submit" if first else "submit unless somebody has")
         return self._certain
 
-    def end(self) -> Step:
-        return carry_out(self, self, TaskIdentity("dag", "run", "task"), None, logging.getLogger(__name__)).step
+    def end(self, outcome: WaitOutcome | None = None) -> Step:
+        return carry_out(self, self, TaskIdentity("dag", "run", "task"), outcome, logging.getLogger(__name__)).step
 
 
 DECLARE, SUBMIT, APPEND, SKIP = Declare(NEW_DEPLOYMENT, ""), Submit(NEW_DEPLOYMENT), Append("retired", {}), Skip("over")
@@ -76,6 +78,14 @@ def test_only_who_has_just_declared_submits_without_asking(steps: tuple[Step, ..
 
 def test_a_submission_that_is_not_known_yet_is_waited_for() -> None:
     assert Noted(SUBMIT, certain=False).end() == Wait(Pause(NEW_DEPLOYMENT, DECLARED.at + 10.0))
+
+
+@pytest.mark.parametrize(("ended", "told"), [(Ended.UNSENT, False), (Ended.DEAD, True)])
+def test_that_something_was_never_sent_is_over_once_it_is_sent(ended: Ended, told: bool) -> None:
+    outcome = WaitOutcome(ended, NEW_DEPLOYMENT)
+    noted = Noted(SUBMIT, SKIP)
+    noted.end(outcome)
+    assert noted.outcomes == [outcome, outcome if told else None]
 
 
 def test_it_looks_again_for_what_the_plan_needs() -> None:

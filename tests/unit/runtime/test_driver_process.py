@@ -105,3 +105,24 @@ def test_claims_that_are_out_of_reach_are_waited_for_and_those_that_the_user_may
         process.check_checkpoint(str(tmp_path / "checkpoint"))
     process.check_checkpoint(str(tmp_path / "checkpoint"))
     assert answers == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "variables", "submission"),
+    [
+        ("driver-20261121023732-0002", {}, "driver-20261121023732-0002"),
+        ("work", {"AIRFLOW_STREAM_SUBMISSION": "/c/orders/drivers/x"}, "/c/orders/drivers/x"),
+        ("work", {"CONTAINER_ID": "container_e1_14_0003_01_000001"}, "application_14_0003"),
+        ("work", {}, ""),
+    ],
+)
+def test_a_driver_knows_its_submission_by_what_its_cluster_has_set(
+    folder: str, variables: dict[str, str], submission: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / folder)
+    for name in ("AIRFLOW_STREAM_SUBMISSION", "CONTAINER_ID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert driver_process._submission() == submission

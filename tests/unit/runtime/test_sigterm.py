@@ -32,6 +32,18 @@ def test_it_is_noted_before_the_handler_is_called(sigterm: Sigterm) -> None:
     assert (seen, sigterm.came) == ([(signal.SIGTERM, True)], True)
 
 
+def test_on_yarn_python_goes_on_without_a_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is sent to all processes of a container; the JVM's hook needs this one to release the stream."""
+    monkeypatch.setenv("CONTAINER_ID", "container_1_0001_01_000001")
+    monkeypatch.setattr(signal, "signal", signal.signal)
+    before, found = signal.getsignal(signal.SIGTERM), Sigterm()
+    found.install()
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert found.came
+    monkeypatch.undo()
+    signal.signal(signal.SIGTERM, before)
+
+
 def test_a_process_that_is_about_to_end_does_not_call_the_handler_any_more(sigterm: Sigterm) -> None:
     seen: list[Any] = []
     signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))

@@ -1,0 +1,326 @@
+"""Run drivers on YARN, over the REST of its ResourceManager: no Spark and no Hadoop on Airflow's side.
+
+A submission's id is the application's. It is reserved before anything is sent (`reserve`), and YARN starts one
+application of an id at most.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from airflow_stream_provider.clusters import yarn_api as api
+from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
+from airflow_stream_provider.clusters.job import Job
+from airflow_stream_provider.clusters.traits import Traits
+from airflow_stream_provider.clusters.whose import Whose
+from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
+from airflow_stream_provider.clusters.workers import ask_all
+from airflow_stream_provider.clusters.yarn_api import Manager
+from airflow_stream_provider.clusters.yarn_connection import YarnSettings
+from airflow_stream_provider.clusters.yarn_request import (
+    COMMON_TAG,
+    LOG_TAG,
+    deployment_tag,
+    log_tag,
+    said_tags,
+    spark_conf,
+    submission_request,
+    tags_of,
+)
+from airflow_stream_provider.clusters.yarn_room import ContainerSizes, fits, leaf_queues
+from airflow_stream_provider.lifecycle.errors import ClusterError
+
+# Seconds by which the clocks of Airflow's machines may differ. The ResourceManager's is read from its answers.
+CLOCK_SLACK = 60.0
+# Seconds for the ResourceManager to store what it was sent, and for the queue to take it. It answers before.
+TAKEN_SECONDS = 15.0
+_WAITS = {"NEW", "NEW_SAVING", "SUBMITTED"}
+_ENDS = {
+    "SUCCEEDED": DriverState.FINISHED,
+    "FAILED": DriverState.FAILED,
+    "KILLED": DriverState.KILLED,
+}
+# Of these the ResourceManager hears; of all others it has lost sight, or never had it.
+_IN_SIGHT = {"NEW", "RUNNING", "UNHEALTHY", "DECOMMISSIONING"}
+
+
+class YarnCluster:
+    """Drivers on YARN; implements `Cluster`.
+
+    :param settings: what the connection says.
+    """
+
+    traits = Traits(
+        name="YARN",
+        seconds_after_term=0.25,  # yarn.nodemanager.sleep-delay-before-sigkill.ms
+        reserves_ids=True,
+        relaunched_by="nobody",
+        gone_means="every NodeManager says so",
+        lost_machine="unconfirmed until its NodeManager answers; by time, once the driver must have halted itself",
+    )
+
+    def __init__(self, settings: YarnSettings) -> None:
+        self._settings = settings
+        self._hosts = WorkerHosts(settings.node_hosts, settings.hosts)
+
+    def check(self, job: Job) -> None:
+        """Check the queue, its room for another driver, and the nodes' room for it and its executors.
+
+        See `Cluster.check`. That YARN lets the user submit to the queue is checked as far as it says so.
+        """
+        sizes = ContainerSizes.from_conf(spark_conf(job, self._settings))
+        manager = api.find_active(self._settings)
+        self._check_queue(manager, job, sizes)
+        free = [int(node.get("availMemoryMB", 0)) for node in api.nodes(manager) if node.get("state") == "RUNNING"]
+        if not fits(sizes, free):
+            where = "1 node" if len(free) == 1 else f"{len(free)} nodes"
+            raise _no_room(
+                f"YARN has no room for {job.app_name}: {sum(free)} MiB are free on {where}; the job asks for {sizes}.",
+                free_memory=sum(free),
+                asked=str(sizes),
+            )
+
+    def _check_queue(self, manager: Manager, job: Job, sizes: ContainerSizes) -> None:
+        name, user = self._settings.queue, self._settings.user
+        queues = leaf_queues(api.get(manager, "scheduler") or {})
+        if queues is None:
+            return
+        queue = next((each for each in queues if name in (each.path, each.path.rpartition(".")[2])), None)
+        if queue is None:
+            raise ClusterError(
+                f"YARN has no queue {name!r}; it has {', '.join(each.path for each in queues)}.",
+                next_step="Correct `queue` in the extra of the connection. Nothing was submitted.",
+                queue=name,
+            )
+        refusal = queue.refusal(sizes, user)
+        if refusal:
+            raise _no_room(f"{refusal} It is for {job.app_name}.", queue=queue.path, asked=str(sizes))
+        rights = {"queue-acl-type": "SUBMIT_APPLICATIONS", "user": user}
+        access = api.get(manager, f"queues/{quote(queue.path, safe='')}/access", **rights)
+        if access is not None and str(access.get("allowed")).lower() == "false":  # an older Hadoop does not know that
+            raise ClusterError(
+                f"YARN does not let the user {user} submit to the queue {queue.path}: {access.get('diagnostics')}",
+                next_step="Have its administrator allow it (acl_submit_applications). Nothing was submitted.",
+                queue=queue.path,
+            )
+
+    def reserve(self, job: Job) -> str:
+        """Return the id of a new application, which nothing is started of yet."""
+        return api.new_application(api.find_active(self._settings))
+
+    def submit(self, job: Job, reserved: str = "") -> str:
+        """Start the job's driver under an id, and return that; nothing is started if YARN knows the id already.
+
+        A ResourceManager that was started anew may have forgotten an application that still runs. So an id that an
+        earlier start of it has handed out is never sent.
+        """
+        conf = spark_conf(job, self._settings)
+        manager = api.find_active(self._settings)
+        id = reserved or api.new_application(manager)
+        found = api.application(manager, id)
+        if found is None:
+            if not manager.handed_out(id):
+                raise ClusterError(
+                    f"{id} was reserved before the ResourceManager was started anew, so it is not sent: YARN may have "
+                    "forgotten a driver that it runs.",
+                    next_step="Start a new run. Nothing was submitted.",
+                    submission=id,
+                )
+            api.submit(manager, submission_request(job, self._settings, id, ContainerSizes.from_conf(conf)))
+            found = self._taken(id)
+        # That it was accepted proves nothing: YARN says so for an id of another user, too.
+        theirs = str(found.get("user")) != _short(self._settings.user)
+        if theirs or not said_tags(found).issuperset(tags_of(job)):
+            raise ClusterError(
+                f"{id} is an application of {found.get('user')} named {found.get('name')!r}, and not {job.app_name}.",
+                next_step="Find out who has sent it, and start a new run. Nothing was started for this stream.",
+                submission=id,
+            )
+        return id
+
+    def _taken(self, id: str) -> dict[str, Any]:
+        """Return an application that was sent just now, once the ResourceManager and the queue have taken it.
+
+        :raises SubmitUnclear: it has not.
+        :raises ClusterError: it was refused, such as by its queue.
+        """
+        deadline = time.monotonic() + TAKEN_SECONDS
+        found: dict[str, Any] | None = None
+        while time.monotonic() < deadline:
+            found = api.application(api.find_active(self._settings), id)
+            if found is not None and found.get("state") not in _WAITS:
+                if found.get("state") == "FAILED" and not found.get("amContainerLogs"):
+                    raise ClusterError(
+                        f"YARN has refused {id}: {str(found.get('diagnostics') or '').strip().rstrip('.')}.",
+                        next_step="Correct the connection's queue, or ask for less in `conf`, and start a new run.",
+                        submission=id,
+                    )
+                return found
+            time.sleep(0.2)
+        raise SubmitUnclear(
+            f"The ResourceManager has taken {id}, and it was not there for {TAKEN_SECONDS:.0f} s.",
+            next_step="Nothing to do: its id is in the control log, and it is looked for there.",
+            submission=id,
+        )
+
+    def find(self, whose: Whose, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
+        """Return the deployment's drivers, by their tags; one that does not say its log makes the answer uncertain."""
+        return self._found(api.find_active(self._settings), whose, since)
+
+    def _found(self, manager: Manager, whose: Whose, since: float) -> FoundDrivers:
+        oldest = max(0, int((since + manager.clock_ahead - CLOCK_SLACK) * 1000))
+        tag = deployment_tag(whose.deployment)
+        listed = api.applications(manager, applicationTags=tag, startedTimeBegin=oldest)
+        ours = {str(app["id"]): app for app in listed if _runs(app, whose)}
+        alive = [id for id, app in ours.items() if not _state(app).terminal]
+        unclear = any(_runs(app, whose) is None and not _state(app).terminal for app in listed)
+        return FoundDrivers(tuple(sorted(alive)), tuple(sorted(ours.keys() - {*alive})), certain=not unclear)
+
+    def status(self, submission: str) -> DriverState:
+        """Return the driver's state as the ResourceManager reports it; RESERVED: its id waits to be sent."""
+        try:
+            manager = api.find_active(self._settings)
+            return _known(manager, submission, api.application(manager, submission))
+        except ClusterError:
+            return DriverState.UNKNOWN
+
+    def overview(self, submissions: Collection[str]) -> Mapping[str, DriverView]:
+        """Return what the ResourceManager lists of these drivers now; the nodes are not asked."""
+        manager = api.find_active(self._settings)
+        listed = {str(app["id"]): app for app in api.applications(manager, applicationTags=COMMON_TAG)}
+        return {each: _view(manager, each, listed.get(each)) for each in submissions}
+
+    def kill(self, submission: str, applications: Collection[str] = ()) -> None:
+        """Ask the ResourceManager to kill the driver, and with it its executors.
+
+        It says KILLED at once. The nodes send SIGTERM, and SIGKILL 250 ms later, to the whole process group: a driver
+        has no time to release its stream.
+        """
+        manager = api.find_active(self._settings)
+        for id in sorted({submission, *applications}):
+            if api.is_application(id):
+                api.kill(manager, id)
+
+    def remains(
+        self,
+        submission: str,
+        whose: Whose,
+        applications: Collection[str] = (),
+        hosts: Collection[str] | None = None,
+    ) -> Remains:
+        """Return what the ResourceManager and the nodes still know of the driver and its executors.
+
+        The ResourceManager alone proves nothing: it says KILLED before a node has heard of it. Every node that it
+        knows must say that it runs nothing. Nobody can say that of a node that it has lost, that was started anew
+        since, or that it does not know since it was started anew itself.
+        """
+        try:
+            manager = api.find_active(self._settings)
+            ids = {each for each in (submission, *applications) if api.is_application(each)}
+            ids |= set(self._found(manager, whose, 0.0).alive)
+            known = {id: api.application(manager, id) for id in sorted(ids)}
+            nodes = api.nodes(manager)
+        except ClusterError as error:
+            return Remains((error.message,))
+        parts = [self._parts(manager, id, app, nodes, hosts) for id, app in known.items()]
+        alive = tuple(dict.fromkeys(sentence for part in parts for sentence in part.alive))
+        lost = [sentence for part in parts for sentence in part.lost]
+        if api.is_application(submission) and known[submission] is None and not manager.handed_out(submission):
+            lost.append(f"The ResourceManager was started anew, and does not know {submission}.")
+        return Remains(alive, tuple(dict.fromkeys(lost)))
+
+    def _parts(
+        self,
+        manager: Manager,
+        id: str,
+        app: Mapping[str, Any] | None,
+        nodes: Collection[Mapping[str, Any]],
+        hosts: Collection[str] | None,
+    ) -> Remains:
+        """Return what may be left of one application."""
+        alive = [] if app is None or _state(app).terminal else [f"Application {id} is {app.get('state')}."]
+        lost: list[str] = []
+        began = int(id.split("_")[1]) if app is None else int(app.get("startedTime") or 0)
+        near = None if hosts is None else {*hosts, str((app or {}).get("amHostHttpAddress") or "").partition(":")[0]}
+        if not nodes:
+            alive.append("No node is registered with the ResourceManager.")
+        answers = ask_all(lambda node: api.node_says(manager, node, self._hosts, id), nodes)
+        for node, answer in zip(nodes, answers, strict=True):
+            name, state = f"Node {node.get('id')}", node.get("state")
+            ran_here = near is None or node.get("nodeHostName") in near
+            if answer is not None and answer.answered:
+                alive += answer.left
+                if answer.started > began and ran_here and not answer.left:
+                    lost.append(f"{name} was started anew since {id} was: what it ran before may run still.")
+            elif state in _IN_SIGHT:
+                alive += [f"{name} was not reached in time."] if answer is None else answer.left
+            elif ran_here:
+                lost.append(f"{name} is {state}, and may run parts of {id}.")
+        listed = {str(node.get("nodeHostName")) for node in nodes}
+        lost += [f"YARN does not know the node {host}, on which {id} has run." for host in {*(hosts or ())} - listed]
+        return Remains(tuple(alive), tuple(lost))
+
+    def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
+        """Return whether every node says that it runs nothing of the driver and its executors any more."""
+        return self.remains(submission, whose, applications).gone
+
+    def links(self, submission: str) -> Mapping[str, str]:
+        """Return links to the driver's log on its node, its web UI through YARN's proxy, and the application's page."""
+        try:
+            manager = api.find_active(self._settings)
+            return _view(manager, submission, api.application(manager, submission)).links
+        except ClusterError:
+            return {}
+
+
+def _runs(app: Mapping[str, Any], whose: Whose) -> bool | None:
+    """Return whether an application is of a deployment; None: it does not say of which control log it is."""
+    tags = said_tags(app)
+    if deployment_tag(whose.deployment) not in tags or COMMON_TAG not in tags:
+        return False
+    if whose.log and any(tag.startswith(LOG_TAG) for tag in tags):
+        return log_tag(whose.log) in tags
+    return None
+
+
+def _known(manager: Manager, id: str, app: Mapping[str, Any] | None) -> DriverState:
+    if app is not None:
+        return _state(app)
+    return DriverState.RESERVED if api.is_application(id) and manager.handed_out(id) else DriverState.LOST
+
+
+def _state(app: Mapping[str, Any]) -> DriverState:
+    state = str(app.get("state"))
+    if state == "RUNNING":
+        return DriverState.RUNNING
+    if state in ("FINISHED", "FAILED", "KILLED"):
+        return _ENDS.get(str(app.get("finalStatus")), DriverState.FAILED)
+    # ACCEPTED, too, until the script has made its SparkContext; before its container there is no log.
+    has_container = state not in _WAITS and bool(app.get("amContainerLogs"))
+    return DriverState.RUNNING if has_container else DriverState.QUEUED
+
+
+def _view(manager: Manager, id: str, app: Mapping[str, Any] | None) -> DriverView:
+    links = {"YARN": f"{manager.url}/cluster/app/{quote(id, safe='')}"}
+    if app is not None and app.get("amContainerLogs"):
+        links["driver log"] = str(app["amContainerLogs"])
+    if app is not None and app.get("state") == "RUNNING" and app.get("trackingUrl"):
+        links["Spark UI"] = str(app["trackingUrl"])
+    return DriverView(_known(manager, id, app), links)
+
+
+def _short(user: str) -> str:
+    """Return a user's name without host and realm."""
+    return user.partition("@")[0].partition("/")[0]
+
+
+def _no_room(message: str, **fields: object) -> ClusterError:
+    return ClusterError(
+        message,
+        next_step="Stop an application, ask for less in `conf`, use another queue, or have more given to this one. "
+        "Nothing was submitted, and no running application was touched.",
+        **fields,
+    )

@@ -1,0 +1,275 @@
+"""HTTP calls to YARN: the REST of the ResourceManagers and of the NodeManagers.
+
+Users are believed by their name, as in any Hadoop without Kerberos. NodeManagers are asked on allowed hosts, within a
+deadline and a size.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered
+from airflow_stream_provider.clusters.bounded_http import ask as send
+from airflow_stream_provider.clusters.cluster import SubmitUnclear
+from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
+from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
+from airflow_stream_provider.lifecycle.errors import ClusterError
+from airflow_stream_provider.lifecycle.ids import application_of
+
+TIMEOUT = 10.0  # seconds for a whole request; a person may be waiting for the result
+# Bytes. The nodes of a large cluster, or the applications that it remembers.
+_MANAGER_LIMIT = 64 * 1024 * 1024
+_NODE_LIMIT = 4 * 1024 * 1024
+_REFUSED = (401, 403)
+# Every state in which a node may be: without them, those that it has lost are left out.
+_NODE_STATES = "NEW,RUNNING,UNHEALTHY,DECOMMISSIONING,DECOMMISSIONED,LOST,REBOOTED,SHUTDOWN"
+
+
+@dataclass(frozen=True)
+class Manager:
+    """The ResourceManager that is active.
+
+    :param url: its web address.
+    :param user: as whom it is asked.
+    :param started: when it was started, in milliseconds since 1970: the ids that it hands out have this number.
+    :param clock_ahead: how far its clock is ahead of ours, in seconds; exact to one second.
+    """
+
+    url: str
+    user: str
+    started: int
+    clock_ahead: float
+
+    def handed_out(self, application: str) -> bool:
+        """Whether an id is of this start of the ResourceManager."""
+        return application.split("_")[:2] == ["application", str(self.started)]
+
+
+def find_active(settings: YarnSettings) -> Manager:
+    """Return the ResourceManager that is active.
+
+    :raises ClusterError: none is. The message says what each of them answered.
+    """
+    answers = []
+    for url in settings.addresses:
+        try:
+            # The one thing that a standby answers itself.
+            answer = _send("GET", f"{url}/ws/v1/cluster/info", settings.user)
+            if answer.status in _REFUSED:
+                answers.append(f"{url} answered HTTP {answer.status}{_kerberos(answer)}")
+                continue
+            info = answer.json()["clusterInfo"]
+            state, started = (info["state"], info.get("haState", "ACTIVE")), int(info["startedOn"])
+        except Unanswered as error:
+            answers.append(f"{url} {error.reason}")
+        except (KeyError, TypeError, ValueError, AttributeError):
+            answers.append(f"{url} is not a ResourceManager's web address")
+        else:
+            if state == ("STARTED", "ACTIVE"):
+                return Manager(url, settings.user, started, _clock_ahead(answer))
+            answers.append(f"{url} is {state[1]} ({state[0]})")
+    raise ClusterError(
+        f"No ResourceManager of YARN answers: {'; '.join(answers)}.",
+        next_step=f"Start it, or correct `{ADDRESS}` in the extra of the connection.",
+        manager=settings.addresses,
+    )
+
+
+def get(manager: Manager, path: str, **query: object) -> dict[str, Any] | None:
+    """Return what the ResourceManager says; None: it does not know that (404).
+
+    :raises ClusterError: it does not answer, or refuses.
+    """
+    answer = _ask(manager, "GET", path, query)
+    return None if answer.status == 404 else _json(manager, answer)
+
+
+def application(manager: Manager, id: str) -> dict[str, Any] | None:
+    """Return what the ResourceManager says of an application; None: it does not know it.
+
+    :raises ClusterError: it does not answer, or refuses.
+    """
+    if not is_application(id):  # which it would refuse
+        return None
+    found = get(manager, f"apps/{quote(id, safe='')}", deSelects="resourceRequests")
+    return None if found is None else found.get("app")
+
+
+def is_application(id: str) -> bool:
+    """Return whether a text is an application's id, such as ``application_1410450250506_0001``."""
+    parts = id.split("_")
+    return len(parts) == 3 and parts[0] == "application" and all(part.isdecimal() for part in parts[1:])
+
+
+def applications(manager: Manager, **query: object) -> list[dict[str, Any]]:
+    """Return the applications that the ResourceManager knows, also those that have ended.
+
+    :raises ClusterError: it does not answer, or refuses.
+    """
+    found = get(manager, "apps", deSelects="resourceRequests", **query) or {}
+    return list((found.get("apps") or {}).get("app") or ())
+
+
+def nodes(manager: Manager) -> list[dict[str, Any]]:
+    """Return all nodes that the ResourceManager knows, also those that it has lost.
+
+    :raises ClusterError: it does not answer, or refuses.
+    """
+    found = get(manager, "nodes", states=_NODE_STATES) or {}
+    return list((found.get("nodes") or {}).get("node") or ())
+
+
+def new_application(manager: Manager) -> str:
+    """Return a new id; nothing is started.
+
+    :raises ClusterError: the ResourceManager does not answer, or refuses.
+    """
+    found = _json(manager, _ask(manager, "POST", "apps/new-application", {}, {}))
+    return str(found.get("application-id", ""))
+
+
+def submit(manager: Manager, request: Mapping[str, Any]) -> None:
+    """Send an application. That it is accepted says nothing: look for it.
+
+    :raises SubmitUnclear: it was sent, but no answer came.
+    :raises ClusterError: it could not be sent, or the ResourceManager refused it.
+    """
+    try:
+        answer = _send("POST", f"{manager.url}/ws/v1/cluster/apps", manager.user, body=request)
+    except Unanswered as error:
+        if error.sent:
+            raise SubmitUnclear(
+                f"The ResourceManager at {manager.url} did not answer, so it may or may not have taken the driver.",
+                next_step="Nothing to do: its id is in the control log, and it is sent again under that.",
+                manager=manager.url,
+            ) from None
+        raise _away(manager, error) from None
+    if answer.status not in (200, 202):
+        raise _refusal(manager, answer, "the driver")
+
+
+def kill(manager: Manager, id: str) -> None:
+    """Ask the ResourceManager to kill an application; one that it does not know, or that has ended, is fine.
+
+    :raises ClusterError: it does not answer, or refuses.
+    """
+    answer = _ask(manager, "PUT", f"apps/{quote(id, safe='')}/state", {}, {"state": "KILLED"})
+    if answer.status not in (200, 202, 404):
+        raise _refusal(manager, answer, f"to kill {id}")
+
+
+@dataclass(frozen=True)
+class NodeAnswer:
+    """What a node says of an application.
+
+    :param left: a sentence for each part of it that it runs, and for what it does not say.
+    :param answered: whether it does answer.
+    :param started: when it was started itself, in milliseconds since 1970.
+    """
+
+    left: tuple[str, ...]
+    answered: bool = False
+    started: int = 0
+
+
+def node_says(manager: Manager, node: Mapping[str, Any], hosts: WorkerHosts, id: str) -> NodeAnswer:
+    """Ask a NodeManager about an application."""
+    name = f"node {node.get('id')}"
+    # Both have the same `yarn.http.policy`.
+    url = f"{urlsplit(manager.url).scheme}://{node.get('nodeHTTPAddress')}"
+    try:
+        address = hosts.address(url)
+
+        def ask(path: str) -> Answer:
+            return _send("GET", f"{url}/ws/v1/node/{path}", manager.user, address, _NODE_LIMIT)
+
+        started = int(ask("info").json()["nodeInfo"]["nmStartupTime"])
+        app = ask(f"apps/{quote(id, safe='')}")
+        state = "FINISHED" if app.status == 404 else str(app.json()["app"]["state"])
+        listed = (ask("containers").json()["containers"] or {}).get("container", ())
+        left = [f"Container {each['id']} is on {name}." for each in listed if application_of(each["id"]) == id]
+    except Unanswered as error:
+        return NodeAnswer((f"{name.capitalize()} is not known to run nothing: {error.message}",))
+    except ClusterError as error:
+        return NodeAnswer((error.message,))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        why = "it does not answer as NodeManagers do"
+        return NodeAnswer((f"{name.capitalize()} is not known to run nothing: {why}.",))
+    if state != "FINISHED":
+        left.append(f"{id} is {state} on {name}.")
+    return NodeAnswer(tuple(left), True, started)
+
+
+def _ask(
+    manager: Manager, method: str, path: str, query: Mapping[str, object], body: Mapping[str, Any] | None = None
+) -> Answer:
+    words = urlencode(query)
+    url = f"{manager.url}/ws/v1/cluster/{path}" + (f"?{words}" if words else "")
+    try:
+        return _send(method, url, manager.user, body=body)
+    except Unanswered as error:
+        raise _away(manager, error) from None
+
+
+def _send(
+    method: str,
+    url: str,
+    user: str,
+    address: str = "",
+    limit: int = _MANAGER_LIMIT,
+    body: Mapping[str, Any] | None = None,
+) -> Answer:
+    url += ("&" if "?" in url else "?") + urlencode({"user.name": user})
+    return send(method, url, seconds=TIMEOUT, limit=limit, address=address, body=body)
+
+
+def _json(manager: Manager, answer: Answer) -> dict[str, Any]:
+    if answer.status != 200:
+        raise _refusal(manager, answer, "a question")
+    try:
+        return answer.json()
+    except Unanswered as error:
+        raise _away(manager, error) from None
+
+
+def _away(manager: Manager, error: Unanswered) -> ClusterError:
+    return ClusterError(
+        f"The ResourceManager at {manager.url} does not answer: {error.reason}.",
+        next_step="Try again, and read its log.",
+        manager=manager.url,
+    )
+
+
+def _refusal(manager: Manager, answer: Answer, what: str) -> ClusterError:
+    return ClusterError(
+        f"The ResourceManager at {manager.url} refused {what}: {reason(answer)}.",
+        next_step=f"See that YARN lets the user {manager.user} do that, and read the ResourceManager's log."
+        + (" Kerberos is not supported on YARN yet." if _kerberos(answer) else ""),
+        manager=manager.url,
+        status=answer.status,
+    )
+
+
+def reason(answer: Answer) -> str:
+    """Return what an answer that is an error says, without Java's names."""
+    try:
+        message = str(answer.json(any_status=True)["RemoteException"]["message"])
+    except (Unanswered, KeyError, TypeError):
+        return f"HTTP {answer.status}{_kerberos(answer)}"
+    first = message.strip().partition("\n")[0].rpartition("Exception: ")[2].strip().rstrip(".")
+    return f"{first} (HTTP {answer.status})"
+
+
+def _kerberos(answer: Answer) -> str:
+    negotiates = answer.headers.get("www-authenticate", "").startswith("Negotiate")
+    return ", and wants Kerberos" if negotiates else ""
+
+
+def _clock_ahead(answer: Answer) -> float:
+    date = answer.headers.get("date")
+    return parsedate_to_datetime(date).timestamp() - time.time() if date else 0.0

@@ -1,0 +1,252 @@
+"""A real YARN: ids that are reserved, queues that are full, nodes that are frozen or dead, a ResourceManager away."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from airflow_stream_provider.clusters import (
+    ClusterConnection,
+    DriverState,
+    FoundDrivers,
+    Job,
+    Whose,
+    open_cluster,
+    yarn_api,
+)
+from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
+from airflow_stream_provider.clusters.yarn_request import deployment_tag
+from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.hooks.submit import submit_once
+from airflow_stream_provider.lifecycle.errors import ClusterError
+from devstack.drivers import wait_for
+from devstack.yarn import Yarn
+from tests.support.control_root import new_log
+from tests.support.places import Place, processes_of
+from tests.support.story import declared, write
+
+# Acts as the Airflow task: submits a declared deployment exactly once, and is killed at any moment.
+SUBMITTER = """
+import json, sys
+from airflow_stream_provider.clusters import ClusterConnection, Job, open_cluster
+from airflow_stream_provider.control import open_log
+from airflow_stream_provider.hooks.submit import submit_once
+connection, job, control = json.loads(sys.argv[1])
+cluster = open_cluster(ClusterConnection(**connection))
+job = Job(**{**job, "arguments": tuple(job["arguments"])})
+log = open_log(control, "orders")
+print("ready", flush=True)
+sys.stdin.readline()
+submit_once(log, cluster, job, "test", first=False, verify=lambda: None)
+print("done", flush=True)
+"""
+
+
+def through(place: Place, **extra: object) -> ClusterConnection:
+    return dataclasses.replace(place.connection, extra={**place.connection.extra, **extra})
+
+
+def applications(place: Place, job: Job) -> list[str]:
+    """Return all that YARN has ever had of a deployment."""
+    manager = yarn_api.find_active(YarnSettings.of(place.connection))
+    return [app["id"] for app in yarn_api.applications(manager, applicationTags=deployment_tag(job.deployment))]
+
+
+def test_an_id_is_reserved_and_one_driver_is_started_of_it(on_yarn: Place) -> None:
+    """The one test of YARN that `make test` runs: what does not run on it is refused, and one driver comes and goes."""
+    job, since = on_yarn.job(), time.time()
+    with pytest.raises(ClusterError, match=r"has no queue 'nowhere'; it has root\.default, root\.narrow, root\.closed"):
+        open_cluster(through(on_yarn, queue="nowhere")).check(job)
+    with pytest.raises(ClusterError, match=r"The queue root\.closed is STOPPED"):
+        open_cluster(through(on_yarn, queue="closed")).check(job)
+    with pytest.raises(ClusterError, match="a container of 9600 MiB"):
+        on_yarn.cluster.check(on_yarn.job(spark_executor_memory="9216m"))
+    with pytest.raises(ClusterError, match="YARN has no room"):
+        on_yarn.cluster.check(on_yarn.job(spark_executor_memory="3g", spark_executor_instances="3"))
+    on_yarn.cluster.check(job)
+
+    id = on_yarn.cluster.reserve(job)
+    assert on_yarn.cluster.status(id) is DriverState.RESERVED
+    assert on_yarn.cluster.find(job.whose, since) == FoundDrivers()
+    assert on_yarn.cluster.submit(job, id) == id
+    assert on_yarn.cluster.submit(job, id) == id
+    assert applications(on_yarn, job) == [id]
+    wait_for("the driver to start", lambda: on_yarn.cluster.status(id) is DriverState.RUNNING)
+    processes = processes_of(job.deployment)
+    on_yarn.end(id, job)
+    assert on_yarn.cluster.status(id) is DriverState.KILLED
+    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes)
+    assert on_yarn.cluster.submit(job, id) == id
+    assert on_yarn.cluster.status(id) is DriverState.KILLED, "what has ended is not started again"
+    with pytest.raises(ClusterError, match="and not orders 1"):
+        on_yarn.cluster.submit(on_yarn.job(), id)
+
+
+@pytest.mark.system
+def test_a_submission_that_is_killed_at_any_moment_never_leads_to_two_drivers(on_yarn: Place) -> None:
+    chance = random.Random(7)
+    for number in range(4):
+        job = on_yarn.job()
+        control = f"file://{on_yarn.root / f'control-{number}'}"
+        log = new_log(control)
+        write(log, declared(job.deployment))
+        what = json.dumps([dataclasses.asdict(on_yarn.connection), dataclasses.asdict(job), control])
+        task = subprocess.Popen(
+            [sys.executable, "-c", SUBMITTER, what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert task.stdin is not None
+        assert task.stdout is not None
+        assert task.stdout.readline() == "ready\n"
+        task.stdin.write("go\n")
+        task.stdin.flush()
+        time.sleep(chance.uniform(0, 0.3))
+        task.kill()
+        task.wait()
+
+        def retry(log: ControlLog = log, job: Job = job) -> bool:
+            return submit_once(log, on_yarn.cluster, job, "test", first=False, verify=lambda: None)
+
+        assert retry()
+        assert retry()
+        recorded = log.refresh().deployments[job.deployment].submission
+        assert applications(on_yarn, job) == [recorded]
+        on_yarn.end(recorded, job)
+
+
+@pytest.mark.system
+def test_a_second_driver_waits_where_drivers_may_have_no_more(on_yarn: Place) -> None:
+    narrow = open_cluster(through(on_yarn, queue="narrow"))
+    first, second = on_yarn.job(), on_yarn.job()
+    narrow.check(first)  # one is let in, whatever its size
+    running = narrow.submit(first)
+    wait_for("the first driver", lambda: narrow.status(running) is DriverState.RUNNING)
+    with pytest.raises(ClusterError, match="no room for another driver: its drivers may have"):
+        narrow.check(second)
+    waiting = narrow.submit(second)
+    assert narrow.status(waiting) is DriverState.QUEUED
+    assert narrow.find(second.whose, 0.0) == FoundDrivers((waiting,))
+    narrow.kill(waiting)
+    wait_for("it to be gone", lambda: narrow.gone(waiting, second.whose))
+    with pytest.raises(ClusterError, match=r"YARN has refused application_.*nowhere"):
+        open_cluster(through(on_yarn, queue="nowhere")).submit(on_yarn.job())
+
+
+@pytest.mark.system
+def test_what_a_frozen_node_runs_is_not_gone(on_yarn: Place, yarn: Yarn) -> None:
+    job = on_yarn.job()
+    submission = on_yarn.cluster.submit(job)
+    on_yarn.facts(job, submission)
+    node = node_of(on_yarn, yarn, submission)
+    os.kill(yarn.node_managers[node].pid, signal.SIGSTOP)  # not its group
+    try:
+        on_yarn.cluster.kill(submission)
+        assert on_yarn.cluster.status(submission) is DriverState.KILLED, "says the ResourceManager"
+        assert processes_of(job.deployment), "and it runs still"
+        left = on_yarn.cluster.remains(submission, job.whose)
+        assert any("is not known to run nothing" in sentence for sentence in left.alive), left
+        wait_for("the ResourceManager to give the node up", lambda: state_of(yarn, node) == "LOST")
+        left = on_yarn.cluster.remains(submission, job.whose)
+        assert not left.gone
+        assert any("is LOST, and may run parts" in sentence for sentence in left.lost), left
+        assert processes_of(job.deployment)
+    finally:
+        os.kill(yarn.node_managers[node].pid, signal.SIGCONT)
+    wait_for("the node to be back", lambda: state_of(yarn, node) == "RUNNING")
+    wait_for("it to be gone", lambda: on_yarn.cluster.gone(submission, job.whose))
+    assert processes_of(job.deployment) == []
+
+
+@pytest.mark.system
+def test_what_a_killed_node_has_left_behind_is_not_gone_when_the_node_is_back(on_yarn: Place, yarn: Yarn) -> None:
+    job = on_yarn.job()
+    submission = on_yarn.cluster.submit(job)
+    on_yarn.facts(job, submission)
+    node = node_of(on_yarn, yarn, submission)
+    process = yarn.node_managers[node]
+    process.popen.kill()  # its containers are in sessions of their own
+    process.popen.wait()
+    assert not on_yarn.cluster.gone(submission, job.whose)
+    yarn.start_node(node)
+    yarn.wait_for_nodes(2)
+    on_yarn.cluster.kill(submission)
+    wait_for("YARN to call it ended", lambda: on_yarn.cluster.status(submission).terminal)
+    wait_for("the node to say nothing of it", lambda: not on_yarn.cluster.remains(submission, job.whose).alive)
+    left = on_yarn.cluster.remains(submission, job.whose)
+    assert any("was started anew since" in sentence for sentence in left.lost), left
+    for process_left in processes_of(job.deployment):
+        process_left.kill()
+
+
+@pytest.mark.system
+def test_without_its_resource_manager_nothing_is_known_and_after_a_new_start_no_id_of_before_is_sent(
+    on_yarn: Place, yarn: Yarn
+) -> None:
+    job, late = on_yarn.job(), on_yarn.job()
+    submission = on_yarn.cluster.submit(job)
+    on_yarn.facts(job, submission)
+    reserved = on_yarn.cluster.reserve(late)
+    assert yarn.resource_manager is not None
+    yarn.resource_manager.popen.kill()
+    yarn.resource_manager.popen.wait()
+
+    cluster = on_yarn.cluster
+    assert cluster.status(submission) is DriverState.UNKNOWN
+    assert cluster.links(submission) == {}
+    assert "No ResourceManager of YARN answers" in cluster.remains(submission, job.whose).alive[0]
+    for ask in (lambda: cluster.check(job), lambda: cluster.reserve(job), lambda: cluster.submit(late, reserved)):
+        with pytest.raises(ClusterError, match=r"No ResourceManager of YARN answers.*cannot be reached"):
+            ask()
+    with pytest.raises(ClusterError, match="No ResourceManager of YARN answers"):
+        cluster.find(job.whose, 0.0)
+
+    yarn.start_resource_manager()
+    yarn.wait_for_nodes(2)
+    assert cluster.status(submission) is DriverState.LOST
+    assert cluster.status(reserved) is DriverState.LOST
+    left = cluster.remains(submission, job.whose)
+    assert any("was started anew, and does not know" in sentence for sentence in left.lost), left
+    with pytest.raises(ClusterError, match="was reserved before the ResourceManager was started anew"):
+        cluster.submit(late, reserved)
+    assert applications(on_yarn, late) == []
+    # It tells the nodes to end what it does not know.
+    wait_for("the driver to end", lambda: not processes_of(job.deployment))
+
+
+@pytest.mark.system
+def test_the_second_of_two_resource_managers_is_asked_when_the_first_is_dead(on_yarn: Place) -> None:
+    address = on_yarn.connection.extra[ADDRESS]
+    cluster = open_cluster(through(on_yarn, **{ADDRESS: f"http://127.0.0.1:1,{address}"}))
+    assert cluster.find(Whose("orders-1-00000000", "0a" * 16), 0.0) == FoundDrivers()
+
+
+@pytest.mark.system
+def test_links_lead_to_the_driver_s_log_and_page(on_yarn: Place) -> None:
+    job = on_yarn.job(spark_ui_enabled="true")
+    submission = on_yarn.cluster.submit(job)
+    on_yarn.facts(job, submission)
+    links = on_yarn.cluster.links(submission)
+    assert set(links) == {"YARN", "driver log", "Spark UI"}
+    assert f"{submission}" in links["Spark UI"]
+    on_yarn.end(submission, job)
+
+
+def node_of(place: Place, yarn: Yarn, submission: str) -> str:
+    """Return the name of the NodeManager that runs the driver."""
+    address = yarn.ask(f"apps/{submission}")["app"]["amHostHttpAddress"]
+    return next(name for name in yarn.node_names if yarn.port_of(name) == address.rpartition(":")[2])
+
+
+def state_of(yarn: Yarn, node: str) -> str:
+    address = f":{yarn.port_of(node)}"
+    every = yarn.ask("nodes?states=RUNNING,LOST,UNHEALTHY,REBOOTED").get("nodes") or {}
+    states = [each["state"] for each in every.get("node", ()) if each["nodeHTTPAddress"].endswith(address)]
+    return str(states[0]) if len(set(states)) == 1 else ",".join(sorted(states))

@@ -1,0 +1,44 @@
+"""What the clusters differ in is data of their classes, and the documentation shows just that."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from airflow_stream_provider.clusters import ClusterConnection, open_cluster, processes
+from airflow_stream_provider.clusters.local import LocalCluster
+from airflow_stream_provider.clusters.standalone import StandaloneCluster
+from airflow_stream_provider.clusters.traits import table
+from airflow_stream_provider.clusters.yarn import YarnCluster
+from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
+from tests.support.jobs import job
+
+PAGE = (Path(__file__).parents[3] / "docs" / "clusters.md").read_text()
+
+
+def test_the_table_of_the_page_is_that_of_the_classes() -> None:
+    assert table(StandaloneCluster.traits, YarnCluster.traits, LocalCluster.traits) in PAGE
+
+
+def test_who_reserves_ids_says_so() -> None:
+    assert [each.traits.reserves_ids for each in (StandaloneCluster, YarnCluster, LocalCluster)] == [False, True, False]
+    assert LocalCluster("local[2]").reserve(job()) == ""
+    assert open_cluster(ClusterConnection("spark://one")).reserve(job()) == ""
+    assert LocalCluster.traits.seconds_after_term == processes.GRACE
+
+
+def test_the_connection_of_the_page_is_one_to_yarn() -> None:
+    (made,) = re.findall(r"airflow connections add yarn_streams --conn-type spark (.*?)\n```", PAGE, re.S)
+    fields = dict(re.findall(r"--conn-(\w+) ('[^']*'|\S+)", made))
+    extra = json.loads(fields["extra"].strip("'"))
+    connection = ClusterConnection(fields["host"], extra=extra, login=fields["login"])
+    assert isinstance(open_cluster(connection), YarnCluster)
+    assert YarnSettings.of(connection) == YarnSettings(
+        ("http://rm1.example.org:8088", "http://rm2.example.org:8088"),
+        "streams",
+        "/opt/spark",
+        "root.streams",
+        "/opt/python/bin/python3",
+    )
+    assert ADDRESS in extra
