@@ -1,12 +1,14 @@
-"""The gap of an upgrade: stop then submit against hand-over against roll-back, on a real standalone cluster.
+"""The gap of an upgrade: stop then submit against hand-over against roll-back, on a real cluster.
 
     python -m benchmarks.upgrade_gap [--rounds 5] [--keys 0 500000 2000000] [--control kafka] [--storage hdfs]
+    python -m benchmarks.upgrade_gap --cluster yarn
 
 500 records/s, two queries, trigger 1 s, the holder warm for 20 s before each side; sides alternate. A gap is the
 largest time between two commits of one query around the change; the slower query counts. `crossing` is the last
 commit of the old holder to the first of the new one. With --keys the hand-over is measured again on that many keys
-of state. Control log and files are in folders, unless --control and --storage name others; the numbers are then in
-build/bench/upgrade_gap_CONTROL_STORAGE.json.
+of state. The cluster is Spark's own, control log and files are in folders, unless --cluster, --control and --storage name
+others; the numbers are then in build/bench/upgrade_gap_CONTROL_STORAGE.json, or upgrade_gap_yarn.json for YARN, where the
+log is in Kafka and files are on HDFS by default.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ RATE = 500
 WARM_SECONDS = 20.0
 # State lives in the executor: two versions of millions of keys.
 LARGE = {"spark.executor.memory": "2g"}
+YARN = "yarn"
 
 
 class Gaps:
@@ -172,16 +175,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--keys", type=int, nargs="*", default=[0, 500_000, 2_000_000])
-    parser.add_argument("--control", choices=(FILE, KAFKA), default=FILE)
-    parser.add_argument("--storage", choices=(FILE, HDFS, "s3proxy"), default=FILE)
+    parser.add_argument("--cluster", choices=("standalone", YARN), default="standalone")
+    parser.add_argument("--control", choices=(FILE, KAFKA))
+    parser.add_argument("--storage", choices=(FILE, HDFS, "s3proxy"))
     options = parser.parse_args()
-    pair = Pair(options.control, options.storage)
+    usual = Pair(KAFKA, HDFS) if options.cluster == YARN else Pair()
+    pair = Pair(options.control or usual.control, options.storage or usual.storage)
+    name = YARN if options.cluster == YARN else "" if pair == Pair() else f"{pair.control}_{pair.storage}"
     before = machine()
     with (
         tempfile.TemporaryDirectory() as root,
         open_storage(pair.storage, Path(root) / "storage") as storage,
         LocalStack(
-            Path(root) / "stack", worker_memory="10g", libraries=storage.libraries, core_site=storage.core_site
+            Path(root) / "stack",
+            yarn=options.cluster == YARN,
+            worker_memory="10g",
+            libraries=storage.libraries,
+            core_site=storage.core_site,
         ) as stack,
     ):
         os.environ.update({"AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(stack.broker.connection), **storage.variables})
@@ -195,16 +205,16 @@ def main() -> int:
                 print(f"round {number + 1}: {latest}", flush=True)
             records = opened.audit()
         by_keys: dict[int, dict[str, Any]] = {}
-        _report(pair, gaps, by_keys, before, asdict(records))
+        _report(name, gaps, by_keys, before, asdict(records))
         for keys in options.keys:
             by_keys[keys] = with_state(Path(root) / str(keys), stack, keys, places)
             show(f"hand-over with {keys} keys of state (s)", by_keys[keys], {})
-            _report(pair, gaps, by_keys, before, asdict(records))
+            _report(name, gaps, by_keys, before, asdict(records))
     return 0
 
 
 def _report(
-    pair: Pair, gaps: Gaps, by_keys: dict[int, dict[str, Any]], before: dict[str, Any], records: dict[str, int]
+    name: str, gaps: Gaps, by_keys: dict[int, dict[str, Any]], before: dict[str, Any], records: dict[str, int]
 ) -> None:
     sides = {side: spread(values) for side, values in gaps.sides.items() if values}
     steady, preparing = sides["steady"], sides["preparing"]
@@ -218,7 +228,7 @@ def _report(
     }
     for side in ("handover", "rollback"):
         verdicts[f"{side} p50 / steady p50"] = (sides[side]["p50"] / steady["p50"], "<=", 1.5)
-    show(f"gaps of an upgrade, {pair} (s)", sides, verdicts)
+    show(f"gaps of an upgrade {name} (s)", sides, verdicts)
     body = {
         **{side: sides[side] for side in ("restart", "handover", "rollback", "crossing", "release_to_start")},
         "steady_p50": steady["p50"],
@@ -230,7 +240,7 @@ def _report(
         "records": records,
         "machine": before,
     }
-    write("upgrade_gap" if pair == Pair() else f"upgrade_gap_{pair.control}_{pair.storage}", body)
+    write("_".join(filter(None, ("upgrade_gap", name))), body)
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def _local(dags: Path, folder: Path, display: Display) -> Iterator[LocalStack]:
             own_dags,
             brokers=stack.bootstrap_servers,
             data=folder / "data",
-            changes={"upgrade": UPGRADE, "conf": stack.spark.conf, "watch": WATCH},
+            changes={"upgrade": UPGRADE, "conf": stack.cluster.conf, "watch": WATCH},
         )
         yield stack
         _ignore_signals()

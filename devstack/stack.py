@@ -18,6 +18,7 @@ from devstack.errors import StackError
 from devstack.jars import JarSet, Progress
 from devstack.processes import Processes
 from devstack.spark import Spark
+from devstack.yarn import Yarn
 
 
 class LocalStack:
@@ -27,6 +28,8 @@ class LocalStack:
         folder.
     :param kafka: start a Kafka broker; default True.
     :param spark: start a Spark cluster; default True.
+    :param yarn: that cluster is a YARN with two nodes, and not one of Spark's own; default False. The settings of
+        masters and workers have no meaning then.
     :param airflow: start Airflow; default: only if `dags_folder` is given.
     :param dags_folder: Airflow's DAGs; default: an empty `dags/` in the folder.
     :param variables: more environment variables for Airflow's processes and tasks. The connections `spark_default` and
@@ -42,7 +45,7 @@ class LocalStack:
     """
 
     broker: Broker
-    spark: Spark
+    cluster: Spark | Yarn
     airflow: Airflow
 
     def __init__(
@@ -51,6 +54,7 @@ class LocalStack:
         *,
         kafka: bool = True,
         spark: bool = True,
+        yarn: bool = False,
         airflow: bool | None = None,
         dags_folder: Path | None = None,
         variables: Mapping[str, str] | None = None,
@@ -65,6 +69,7 @@ class LocalStack:
         self.folder = folder.absolute()
         self._kafka = kafka
         self._spark = spark
+        self._yarn = yarn
         self._airflow = dags_folder is not None if airflow is None else airflow
         self._dags_folder = dags_folder
         self._variables = dict(variables or {})
@@ -77,12 +82,24 @@ class LocalStack:
         self._progress = progress
         self._lock: IO[str] | None = None
         self._processes: Processes | None = None
-        self._parts: list[Broker | Spark | Airflow] = []
+        self._parts: list[Broker | Spark | Yarn | Airflow] = []
 
     @property
     def bootstrap_servers(self) -> str:
         """The bootstrap servers of the broker."""
         return self.broker.bootstrap_servers
+
+    @property
+    def spark(self) -> Spark:
+        """The cluster, which is one of Spark's own."""
+        assert isinstance(self.cluster, Spark)
+        return self.cluster
+
+    @property
+    def yarn(self) -> Yarn:
+        """The cluster, which is a YARN."""
+        assert isinstance(self.cluster, Yarn)
+        return self.cluster
 
     @property
     def processes(self) -> Processes:
@@ -121,8 +138,8 @@ class LocalStack:
             self._lock.close()
             self._lock = None
 
-    def _make_parts(self, processes: Processes) -> list[Broker | Spark | Airflow]:
-        parts: list[Broker | Spark | Airflow] = []
+    def _make_parts(self, processes: Processes) -> list[Broker | Spark | Yarn | Airflow]:
+        parts: list[Broker | Spark | Yarn | Airflow] = []
         variables = {}
 
         def progress(name: str, done: int, total: int) -> None:
@@ -135,19 +152,9 @@ class LocalStack:
             variables["AIRFLOW_CONN_KAFKA_DEFAULT"] = json.dumps(self.broker.connection)
             parts.append(self.broker)
         if self._spark:
-            self.spark = Spark(
-                self.folder / "spark",
-                processes,
-                progress,
-                masters=self._masters,
-                workers=self._workers,
-                cores=self._worker_cores,
-                memory=self._worker_memory,
-                libraries=self._libraries,
-                core_site=self._core_site,
-            )
-            variables["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps(self.spark.connection)
-            parts.append(self.spark)
+            self.cluster = self._make_cluster(processes, progress)
+            variables["AIRFLOW_CONN_SPARK_DEFAULT"] = json.dumps(self.cluster.connection)
+            parts.append(self.cluster)
         if self._airflow:
             dags = self._dags_folder or self.folder / "dags"
             dags.mkdir(exist_ok=True)
@@ -156,6 +163,21 @@ class LocalStack:
             )
             parts.append(self.airflow)
         return parts
+
+    def _make_cluster(self, processes: Processes, progress: Progress) -> Spark | Yarn:
+        if self._yarn:
+            return Yarn(self.folder / "yarn", processes, progress, libraries=self._libraries, core_site=self._core_site)
+        return Spark(
+            self.folder / "spark",
+            processes,
+            progress,
+            masters=self._masters,
+            workers=self._workers,
+            cores=self._worker_cores,
+            memory=self._worker_memory,
+            libraries=self._libraries,
+            core_site=self._core_site,
+        )
 
     def __enter__(self) -> LocalStack:
         self.start()

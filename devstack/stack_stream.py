@@ -59,8 +59,10 @@ class StackStream(HandRunStream):
         self.stack = stack
         storage = storage or Storage(str(root), folder=root)
         assert storage.folder is not None
-        connection = stack.spark.connection
-        self.cluster = open_cluster(ClusterConnection(host=connection["host"], extra=connection["extra"]))
+        connection = stack.cluster.connection
+        self.cluster = open_cluster(
+            ClusterConnection(connection["host"], extra=connection["extra"], login=connection.get("login", ""))
+        )
         self._location = f"{storage.checkpoints}/{name}"
         self._releases = storage.fields.get("storage", "")
         connection_id = storage.fields.get("storage_connection")
@@ -75,7 +77,7 @@ class StackStream(HandRunStream):
     def conf(self) -> dict[str, str]:
         """Return the Spark conf of small applications, of which two fit on the cluster."""
         return {
-            **self.stack.spark.conf,
+            **self.stack.cluster.conf,
             "spark.cores.max": "2",
             "spark.executor.memory": "700m",
             "spark.driver.memory": "700m",

@@ -9,16 +9,16 @@ import pwd
 import shutil
 import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 from devstack import reaper
-from devstack.jars import Progress, fetch, yarn
+from devstack.jars import JarSet, Progress, fetch, spark_connector, yarn
 from devstack.ports import HOST, free_port
 from devstack.processes import Process, Processes, java, stop
-from devstack.spark import bundled_spark
+from devstack.spark import QUICK_JVM, bundled_spark
 
 START_SECONDS = 240.0
 JVM = (
@@ -63,6 +63,7 @@ class Yarn:
     :param nodes: number of NodeManagers; each has folders of its own.
     :param memory: MiB that each of them offers.
     :param settings: of yarn-site.xml, besides those that it needs.
+    :param libraries: jars on the class path of drivers and executors besides the Kafka connector.
     :param core_site: of core-site.xml.
     """
 
@@ -75,6 +76,7 @@ class Yarn:
         nodes: int = 2,
         memory: int = 4096,
         settings: Mapping[str, str] | None = None,
+        libraries: Sequence[JarSet] = (),
         core_site: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
@@ -87,6 +89,7 @@ class Yarn:
         named = [*_MANAGER_PORTS, *(f"{name}.{port}" for name in self.node_names for port in _NODE_PORTS)]
         self._ports = {name: f"{HOST}:{free_port()}" for name in named}
         self._settings = settings or {}
+        self._libraries = libraries
         self._core_site = core_site or {}
         self._processes = processes
         self._progress = progress
@@ -106,12 +109,26 @@ class Yarn:
         """Return the port of a NodeManager's pages."""
         return self._ports[f"{name}.webapp.address"].rpartition(":")[2]
 
+    @property
+    def conf(self) -> dict[str, str]:
+        """Spark conf for applications: the connector, quick start on few cores, and one executor of two cores."""
+        return {
+            "spark.driver.extraClassPath": self.class_path,
+            "spark.executor.extraClassPath": self.class_path,
+            "spark.driver.extraJavaOptions": QUICK_JVM,
+            "spark.executor.extraJavaOptions": QUICK_JVM,
+            "spark.executor.instances": "1",
+            "spark.executor.cores": "2",
+        }
+
     def start(self) -> None:
         """Fetch missing jars, start all, and wait until the NodeManagers have registered.
 
         :raises StackError: Java or a jar is missing, or a NodeManager has not registered within 240 s.
         """
         self._jars = fetch(yarn(), progress=self._progress)
+        sets = (spark_connector(bundled_spark()), *self._libraries)
+        self.class_path = ":".join(f"{fetch(each, progress=self._progress)}/*" for each in sets)
         shutil.rmtree(self.folder, ignore_errors=True)
         self.start_resource_manager()
         for name in self.node_names:

@@ -201,7 +201,7 @@ def running(control: str, kind: str, folder: Path) -> Iterator[World]:
         data = folder / "data"
         changes: dict[str, Any] = {
             "upgrade": UPGRADE,
-            "conf": stack.spark.conf,
+            "conf": stack.cluster.conf,
             "watch": {"schedule": "20s"},
             "lag": {"max_records": 2500, "max_seconds": None},
             **stream_settings(control, storage, stack.bootstrap_servers, data),

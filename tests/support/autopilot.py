@@ -49,7 +49,7 @@ class Autopilot:
 
     def __init__(self, stream: StackStream) -> None:
         # As a user would: Airflow reads connections from the environment.
-        os.environ["AIRFLOW_CONN_SPARK_UNDER_TEST"] = json.dumps(stream.stack.spark.connection)
+        os.environ["AIRFLOW_CONN_SPARK_UNDER_TEST"] = json.dumps(stream.stack.cluster.connection)
         self.hook = StreamHook(stream.stream, stream.url, "spark_under_test")
 
     def take_over(self, to: str, task: str = "take_over", **options: bool) -> Mapping[str, Any]:

@@ -76,7 +76,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             dags,
             brokers=stack.bootstrap_servers,
             data=folder / "data",
-            changes={"upgrade": {"soak": "5s", "keep_previous": "0s"}, "conf": stack.spark.conf},
+            changes={"upgrade": {"soak": "5s", "keep_previous": "0s"}, "conf": stack.cluster.conf},
         )
         site = DemoEnvironment.at(dags, stack.airflow.api)
         create_topics(site.brokers)
