@@ -71,7 +71,11 @@ test-system: $(CLASSES) ## every test of the whole stack, and what else takes lo
 # A whole stack for each pair of control log and storage, two of them beside each other.
 .PHONY: test-stores
 test-stores: $(CLASSES) ## the story with Airflow, faults and counted records: control log in Kafka, files on HDFS and S3A
-	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 2 --no-loadscope-reorder -m system tests/stores
+	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 2 --no-loadscope-reorder -m system -k standalone tests/stories
+
+.PHONY: test-clusters
+test-clusters: $(CLASSES) ## the same story on YARN, with two masters, and on one machine, with faults of the cluster (45 min)
+	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 2 --no-loadscope-reorder -m system -k "not standalone" tests/stories
 
 .PHONY: test-spark
 test-spark: $(SPARK_VERSIONS:%=test-spark-%) ## the runtime's contract on Spark 3.5, 4.0 and 4.2

@@ -6,9 +6,9 @@
 500 records/s, two queries, trigger 1 s, the holder warm for 20 s before each side; sides alternate. A gap is the
 largest time between two commits of one query around the change; the slower query counts. `crossing` is the last
 commit of the old holder to the first of the new one. With --keys the hand-over is measured again on that many keys
-of state. The cluster is Spark's own, control log and files are in folders, unless --cluster, --control and --storage name
-others; the numbers are then in build/bench/upgrade_gap_CONTROL_STORAGE.json, or upgrade_gap_yarn.json for YARN, where the
-log is in Kafka and files are on HDFS by default.
+of state. The cluster is Spark's own, control log and files are in folders, unless --cluster, --control and --storage
+name others; the numbers are then in build/bench/upgrade_gap_CONTROL_STORAGE.json, or upgrade_gap_yarn.json for YARN,
+where the log is in Kafka and files are on HDFS by default.
 """
 
 from __future__ import annotations

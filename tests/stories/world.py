@@ -1,8 +1,9 @@
-"""The example's stream under load, on a whole stack, with its control log and its files where a story wants them."""
+"""The example's stream under load, on a whole stack, with cluster, control log and files as a story wants them."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -21,20 +22,26 @@ from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from demo.environment import create_topics, lay_out
 from demo.history import changes, max_holders
+from devstack import reaper
 from devstack.airflow_api import AirflowApi
 from devstack.audit import Records, count, deliveries, final_totals, wrong_totals
 from devstack.drivers import wait_for
+from devstack.jars import fetch, spark_connector
 from devstack.places import CONTROL_PREFIX, FILE, Storage, open_storage, stream_settings
 from devstack.producer import Producer
+from devstack.spark import QUICK_JVM, bundled_spark
 from devstack.stack import LocalStack
 from devstack.workload import totals
 from tests.support.places import processes_of
 
 ROOT = Path(__file__).parents[2]
+YARN, MASTERS, LOCAL = "yarn", "masters", "local"
+EXECUTORS = ("CoarseGrainedExecutorBackend", "YarnCoarseGrainedExecutorBackend")
 DAG, BACK = "orders__upgrade", "orders__back"
 DAGS = (DAG, BACK, "orders__retire", "orders__revive", "streams__watch")
 RATE = 300
 FIRST_BATCH_SECONDS = 60.0
+ON_THIS_MACHINE = {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"})}
 UPGRADE = {
     "soak": "25s",  # a person who rolls back meets the warm driver
     "keep_previous": "0s",
@@ -50,15 +57,19 @@ UPGRADE = {
 class World:
     """A running stack, and its stream.
 
+    :param cluster: where drivers run: ``standalone``, or one of YARN, MASTERS, LOCAL.
     :param root: where the stream's control log is.
     :param versions: of the releases that upgrades were to bring, by run.
+    :param failures: when a batch may have run again, of which the log does not say so.
     """
 
+    cluster: str
     stack: LocalStack
     storage: Storage
     spec: StreamSpec
     root: ControlRoot
     versions: dict[str, str] = field(default_factory=dict)
+    failures: list[tuple[float, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.producer = Producer(self.brokers, "orders", RATE)
@@ -140,6 +151,20 @@ class World:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 
+    def kill_executors(self) -> int:
+        """Kill all executors of the stack; return how many they were."""
+        mark, killed = self.stack.processes.mark, 0
+        for process in reaper.marked(mark):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if any(word.rpartition(".")[2] in EXECUTORS for word in process.cmdline()):
+                    process.kill()
+                    killed += 1
+        return killed
+
+    def note_failure(self, since: float) -> None:
+        """Note that a batch may have run again since a time: a task of it was killed, and not its driver."""
+        self.failures.append((since, time.time()))
+
     def revived(self, after: str) -> None:
         """Wait until another driver holds than one that was killed."""
         wait_for("another holder", lambda: self.holder() not in ("", after))
@@ -159,7 +184,7 @@ class World:
 
     def repeated(self) -> list[tuple[float, float]]:
         """Return from when to when a batch may have run again, as its driver ended in the middle of it, by the log."""
-        found, ended, holder = [], 0.0, ""
+        found, ended, holder = [*self.failures], 0.0, ""
         for record in self.log.records():
             if record.kind == Kind.ACQUIRED:
                 found += [(ended, record.at + FIRST_BATCH_SECONDS)] if ended else []
@@ -179,9 +204,10 @@ class World:
 
 
 @contextlib.contextmanager
-def running(control: str, kind: str, folder: Path) -> Iterator[World]:
+def running(cluster: str, control: str, kind: str, folder: Path) -> Iterator[World]:
     """Start everything; the stream is not deployed yet.
 
+    :param cluster: see `World`.
     :param control: ``file`` or ``kafka``; the control log is in the Kafka that the stream reads.
     :param kind: of the storage; see `open_storage`.
     """
@@ -192,8 +218,11 @@ def running(control: str, kind: str, folder: Path) -> Iterator[World]:
         LocalStack(
             folder / "stack",
             dags_folder=dags,
+            spark=cluster != LOCAL,
+            yarn=cluster == YARN,
+            masters=2 if cluster == MASTERS else 1,
             worker_cores=9,
-            variables=storage.variables,
+            variables={**(ON_THIS_MACHINE if cluster == LOCAL else {}), **storage.variables},
             libraries=storage.libraries,
             core_site=storage.core_site,
         ) as stack,
@@ -201,7 +230,7 @@ def running(control: str, kind: str, folder: Path) -> Iterator[World]:
         data = folder / "data"
         changes: dict[str, Any] = {
             "upgrade": UPGRADE,
-            "conf": stack.cluster.conf,
+            "conf": _local_conf() if cluster == LOCAL else stack.cluster.conf,
             "watch": {"schedule": "20s"},
             "lag": {"max_records": 2500, "max_seconds": None},
             **stream_settings(control, storage, stack.bootstrap_servers, data),
@@ -211,13 +240,19 @@ def running(control: str, kind: str, folder: Path) -> Iterator[World]:
         spec = load_spec(dags / "streams" / "orders.yaml")
         with contextlib.closing(_root(control, spec, stack)) as root:
             root.make()
-            world = World(stack, storage, spec, root)
+            world = World(cluster, stack, storage, spec, root)
             create_topics(world.brokers)
             for dag in DAGS:
                 world.api.wait_for_dag(dag)
                 world.api.unpause(dag)
             with world.producer:
                 yield world
+
+
+def _local_conf() -> dict[str, str]:
+    """Return Spark conf for drivers on this machine: the connector, which no cluster brings, and quick start."""
+    connector = fetch(spark_connector(bundled_spark()))
+    return {"spark.driver.extraClassPath": f"{connector}/*", "spark.driver.extraJavaOptions": QUICK_JVM}
 
 
 def _root(control: str, spec: StreamSpec, stack: LocalStack) -> ControlRoot:

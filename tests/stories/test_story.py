@@ -1,7 +1,8 @@
-"""The whole story under load, through Airflow's DAGs, with records counted, wherever log and files are."""
+"""The whole story under load, through Airflow's DAGs, with records counted, wherever drivers run, log and files are."""
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -10,18 +11,25 @@ import pytest
 
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from devstack.drivers import wait_for
-from tests.stores.world import BACK, World, running
+from tests.stories.world import BACK, LOCAL, MASTERS, YARN, World, running
 
-PAIRS = ("file+file", "kafka+file", "kafka+hdfs", "kafka+moto", "kafka+s3proxy")
-pytestmark = pytest.mark.system  # `make test-stores` runs it
+# Cluster, control log, storage. Those on the usual cluster are run by `make test-stores`, the others by
+# `make test-clusters`.
+WORLDS = (
+    *(f"standalone+{pair}" for pair in ("file+file", "kafka+file", "kafka+hdfs", "kafka+moto", "kafka+s3proxy")),
+    f"{YARN}+kafka+hdfs",
+    f"{MASTERS}+kafka+hdfs",
+    f"{LOCAL}+kafka+file",
+)
+pytestmark = pytest.mark.system
 FROZEN_SECONDS = AWAY_SECONDS = 12.0
 
 
-@pytest.fixture(scope="module", params=PAIRS)
+@pytest.fixture(scope="module", params=WORLDS)
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """The stream, deployed."""
-    control, storage = request.param.split("+")
-    with running(control, storage, tmp_path_factory.mktemp("story")) as opened:
+    cluster, control, storage = request.param.split("+")
+    with running(cluster, control, storage, tmp_path_factory.mktemp("story")) as opened:
         assert opened.upgrade("1") == "success"
         opened.settle()
         yield opened
@@ -105,6 +113,55 @@ def test_a_storage_that_hangs_delays_it_and_no_more(world: World) -> None:
     server.send_signal(signal.SIGCONT)
     world.ends(run)
     wait_for("a holder", world.holder)
+    world.settle()
+
+
+def test_killed_executors_are_replaced(world: World) -> None:
+    if world.cluster == LOCAL:
+        pytest.skip("a local driver is its own executor")
+    before, began = world.holder(), time.time()
+    assert world.kill_executors() > 0
+    world.settle()
+    world.note_failure(began)
+    assert world.holder() == before
+
+
+@pytest.mark.parametrize("part", ["yarn-resourcemanager", "yarn-node-1", "yarn-node-2"])
+def test_a_part_of_yarn_that_is_away_in_mid_hand_over_delays_it_and_no_more(world: World, part: str) -> None:
+    if world.cluster != YARN:
+        pytest.skip("there is no YARN")
+    run = world.start(f"8-{part}", "--vat")
+    standby_of(world, world.holder())
+    frozen = world.stack.processes.named(part).pid  # not its group: containers run on
+    os.kill(frozen, signal.SIGSTOP)
+    time.sleep(AWAY_SECONDS)
+    os.kill(frozen, signal.SIGCONT)
+    world.ends(run)
+    wait_for("a holder", world.holder)
+    world.settle()
+
+
+def test_a_resource_manager_that_forgets_its_drivers_is_survived(world: World) -> None:
+    """It has no recovery, as YARN by default: after a restart the nodes are told to end what it does not know."""
+    if world.cluster != YARN:
+        pytest.skip("there is no YARN")
+    holder = world.holder()
+    world.stack.processes.restart("yarn-resourcemanager")
+    world.revived(holder)
+    world.settle()
+
+
+def test_the_master_that_leads_is_killed_in_mid_hand_over(world: World) -> None:
+    if world.cluster != MASTERS:
+        pytest.skip("there are no two masters")
+    leader = world.stack.spark.leader
+    assert leader is not None
+    run = world.start("9", "--vat")
+    standby_of(world, world.holder())
+    wait_for("the request", lambda: world.log.refresh().open_request)
+    world.stack.processes.named(leader.name).signal(signal.SIGKILL)
+    world.ends(run)
+    wait_for("the other master to lead", lambda: world.stack.spark.leader not in (None, leader))
     world.settle()
 
 
