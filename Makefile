@@ -15,8 +15,8 @@ help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
 
 .PHONY: demo
-demo: $(READY) ## a real Kafka, Spark and Airflow, and four upgrades under load (KEEP=1 leaves it running until Ctrl-C)
-	$(BIN)/python -m demo $(if $(KEEP),--keep)
+demo: $(READY) ## a real Kafka, Spark and Airflow, and four upgrades under load (KEEP=1 leaves it running until Ctrl-C; ON=yarn: on YARN, HDFS and a control log in Kafka)
+	$(BIN)/python -m demo $(if $(KEEP),--keep) $(if $(ON),--on $(ON))
 
 .PHONY: chaos
 chaos: $(READY) ## faults drawn from a seed while the stream is upgraded under load (MINUTES=5 SEED=1 RATE=200 CONTROL=kafka STORAGE=hdfs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -12,9 +13,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from rich.console import Console
 
+from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.lifecycle.errors import StreamError
 from demo.display import Display, summarise
 from demo.environment import DemoEnvironment, lay_out
@@ -23,8 +26,10 @@ from demo.picture import draw
 from demo.story import Story
 from devstack.airflow import Airflow
 from devstack.airflow_api import AirflowApi
+from devstack.places import CONTROL_URL, HDFS, KAFKA, Storage, open_storage, stream_settings
 from devstack.stack import LocalStack
 
+YARN = "yarn"
 INTERRUPTED = 130  # the shell's exit code after Ctrl-C
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PASSWORD_VARIABLE = "AIRFLOW_ADMIN_PASSWORD"
@@ -45,7 +50,7 @@ def main() -> int:
     try:
         with contextlib.ExitStack() as until_the_end:
             with Display(console) as display:
-                stack = None
+                stack = storage = None
                 if args.attach:
                     environment = DemoEnvironment.at(
                         args.dags, AirflowApi(args.attach, "admin", os.environ[PASSWORD_VARIABLE])
@@ -55,8 +60,12 @@ def main() -> int:
                     environment.airflow.wait_for_dag(watch)
                     environment.airflow.pause(watch)
                 else:
-                    stack = until_the_end.enter_context(_local(args.dags, args.report / "stack", display))
-                    environment = DemoEnvironment.at(stack.airflow.dags_folder, stack.airflow.api)
+                    folder = (args.report / "stack").absolute()
+                    shutil.rmtree(folder, ignore_errors=True)
+                    if args.on == YARN:
+                        storage = until_the_end.enter_context(open_storage(HDFS, folder / "storage"))
+                    stack = until_the_end.enter_context(_local(args.dags, folder, display, storage))
+                    environment = DemoEnvironment.at(stack.airflow.dags_folder, stack.airflow.api, storage)
                 story = Story(environment, display.say)
                 display.watch(story)
                 report = story.tell(started)
@@ -88,30 +97,53 @@ def _arguments() -> argparse.Namespace:
         metavar="URL",
         help=f"use a running Airflow; its user is admin, the password is in ${PASSWORD_VARIABLE}",
     )
+    parser.add_argument(
+        "--on",
+        choices=("standalone", YARN),
+        default="standalone",
+        help="the cluster; on yarn the control log is in Kafka, and checkpoints and releases are on HDFS",
+    )
     parser.add_argument("--dags", type=Path, default=Path("dags"), help="the DAG folder with streams/orders.yaml")
-    parser.add_argument("--report", type=Path, default=Path("build/demo"), help="folder for the report")
-    return parser.parse_args()
+    parser.add_argument(
+        "--report", type=Path, help="folder for the report; default: build/demo, for yarn build/demo-yarn"
+    )
+    args = parser.parse_args()
+    args.report = args.report or Path("build/demo-yarn" if args.on == YARN else "build/demo")
+    return args
 
 
 @contextlib.contextmanager
-def _local(dags: Path, folder: Path, display: Display) -> Iterator[LocalStack]:
-    folder = folder.absolute()
-    shutil.rmtree(folder, ignore_errors=True)
+def _local(dags: Path, folder: Path, display: Display, storage: Storage | None) -> Iterator[LocalStack]:
+    """Start the stack: on YARN if there is a storage for it, else on Spark's own cluster and in a folder."""
     own_dags = folder / "dags"
     own_dags.mkdir(parents=True)
+    remote: dict[str, Any] = {}
+    if storage is not None:
+        remote = {
+            "yarn": True,
+            "libraries": storage.libraries,
+            "core_site": storage.core_site,
+            "variables": storage.variables,
+        }
 
     def progress(name: str, done: int, total: int) -> None:
         display.say(f"fetching {name}, {f'{done} of {total} jars' if total else 'resolving its dependencies'}")
 
-    display.say("starting Kafka, Spark and Airflow")
-    with LocalStack(folder, dags_folder=own_dags, worker_cores=WORKER_CORES, progress=progress) as stack:
+    display.say(f"starting Kafka, {'YARN' if storage else 'Spark'} and Airflow")
+    with LocalStack(folder, dags_folder=own_dags, worker_cores=WORKER_CORES, progress=progress, **remote) as stack:
+        # By this the demo itself finds a control log in Kafka, as Airflow does.
+        os.environ["AIRFLOW_CONN_KAFKA_DEFAULT"] = json.dumps(stack.broker.connection)
+        data = folder / "data"
+        places = stream_settings(KAFKA, storage, stack.bootstrap_servers, data) if storage else {}
         lay_out(
             dags,
             own_dags,
             brokers=stack.bootstrap_servers,
-            data=folder / "data",
-            changes={"upgrade": UPGRADE, "conf": stack.cluster.conf, "watch": WATCH},
+            data=data,
+            changes={"upgrade": UPGRADE, "conf": stack.cluster.conf, "watch": WATCH, **places},
         )
+        if storage is not None:
+            control_root(CONTROL_URL).make()
         yield stack
         _ignore_signals()
 

@@ -10,11 +10,14 @@ from typing import Any
 
 import yaml
 
-from airflow_stream_provider.control import make_root
+from airflow_stream_provider.checkpoint.files import Place
+from airflow_stream_provider.control import ControlLog, make_root
+from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack import kafka_writes
 from devstack.airflow_api import AirflowApi
+from devstack.places import Storage
 
 TOPICS = {"orders": 2, "orders-enriched": 2, "order-totals": 2}
 """The topics of the stream, with their numbers of partitions."""
@@ -27,18 +30,25 @@ class DemoEnvironment:
 
     :param spec: the stream. Its arguments name the brokers and the checkpoints.
     :param airflow: client for the Airflow that runs its DAGs.
+    :param storage: where its checkpoints are; None: in the folder that the arguments name.
     """
 
     spec: StreamSpec
     airflow: AirflowApi
+    storage: Storage | None = None
 
     @classmethod
-    def at(cls, dags: Path, airflow: AirflowApi) -> DemoEnvironment:
+    def at(cls, dags: Path, airflow: AirflowApi, storage: Storage | None = None) -> DemoEnvironment:
         """Return the environment of a DAG folder.
 
         :raises SpecError: its `streams/orders.yaml` is not valid.
         """
-        return cls(load_spec(dags / "streams" / "orders.yaml"), airflow)
+        return cls(load_spec(dags / "streams" / "orders.yaml"), airflow, storage)
+
+    @property
+    def log(self) -> ControlLog:
+        """The stream's control log."""
+        return ControlLog(control_root(self.spec.control).store(self.spec.name, create=True), self.spec.name)
 
     @property
     def brokers(self) -> str:
@@ -46,9 +56,13 @@ class DemoEnvironment:
         return self._argument("--kafka")
 
     @property
-    def checkpoints(self) -> dict[str, Path]:
+    def checkpoints(self) -> dict[str, Place]:
         """The folder of each query's checkpoint, by name of the query."""
-        return {query: Path(self._argument("--checkpoint")) / query for query in QUERIES}
+        folder: Place = Path(self._argument("--checkpoint"))
+        if self.storage is not None:
+            assert self.storage.folder is not None
+            folder = self.storage.folder / "checkpoints" / "orders"
+        return {query: folder / query for query in QUERIES}
 
     def _argument(self, option: str) -> str:
         return self.spec.arguments[self.spec.arguments.index(option) + 1]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
-from airflow_stream_provider.control import FilesRoot
+from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.lag.report import Ceilings
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, queries_of
@@ -58,7 +58,7 @@ class LagWatcher:
 
         target = LagTarget("demo", self._spec.name, self._spec.control)
         with KafkaClient("demo", self._extra) as client:
-            reader = LagReader(client, FilesRoot)
+            reader = LagReader(client, control_root)
             while not self._stopped.is_set():
                 report = reader.read({target: Moments()})[target]
                 if isinstance(report, StreamError):

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from airflow_stream_provider.checkpoint.read import read
-from airflow_stream_provider.control import open_log
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.record import Record
 from demo.environment import DemoEnvironment, create_topics
@@ -82,7 +81,7 @@ class Story:
         self.watcher = CommitWatcher(self.environment.checkpoints)
         self.lag = LagWatcher(self.environment.spec, self.environment.brokers)
         self.producer = Producer(self.environment.brokers, "orders", self.rate)
-        self._log = open_log(self.environment.spec.control, self.environment.spec.name, create=True)
+        self._log = self.environment.log
 
     def tell(self, started: float) -> Report:
         """Run all steps and return the report; see `problems` for what is wrong in it.
