@@ -15,6 +15,7 @@ import sys
 import uuid
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 
@@ -51,7 +52,7 @@ class LocalCluster:
     :param master: Spark's master string, such as ``local[2]``.
     """
 
-    traits = Traits(
+    traits: ClassVar[Traits] = Traits(
         name="this machine",
         seconds_after_term=processes.GRACE,
         reserves_ids=False,

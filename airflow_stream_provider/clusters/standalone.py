@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow_stream_provider.clusters import master_api as api
 from airflow_stream_provider.clusters.bounded_http import Unanswered
@@ -49,7 +49,7 @@ class StandaloneCluster:
     :param masters: the addresses of the cluster's masters.
     """
 
-    traits = Traits(
+    traits: ClassVar[Traits] = Traits(
         name="standalone",
         seconds_after_term=10.0,  # spark.worker.driverTerminateTimeout
         reserves_ids=False,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from airflow_stream_provider.clusters import yarn_api as api
@@ -53,7 +53,7 @@ class YarnCluster:
     :param settings: what the connection says.
     """
 
-    traits = Traits(
+    traits: ClassVar[Traits] = Traits(
         name="YARN",
         seconds_after_term=0.25,  # yarn.nodemanager.sleep-delay-before-sigkill.ms
         reserves_ids=True,

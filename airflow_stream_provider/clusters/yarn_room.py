@@ -95,7 +95,7 @@ class Queue:
     def _no_driver(self, sizes: ContainerSizes, user: str) -> str:
         """YARN lets drivers have a part of the queue only, and one is let in whatever its size."""
         users = (self.fields.get("users") or {}).get("user") or ()
-        mine = next((each for each in users if each.get("username") == user), {})
+        mine: Mapping[str, Any] = next((each for each in users if each.get("username") == user), {})
         shares = (
             ("usedAMResource", self.fields, "AMResourceLimit", ""),
             ("AMResourceUsed", mine, "userAMResourceLimit", f" of {user}"),

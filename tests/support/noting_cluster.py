@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import ClassVar
 
 from airflow_stream_provider.clusters import DriverState, DriverView, FoundDrivers, Job, Remains, Whose
 from airflow_stream_provider.clusters.traits import Traits
@@ -16,7 +17,7 @@ class NotingCluster:
     are those that it was last asked about, and `conf` is what it last searched with.
     """
 
-    traits = Traits("noting", 0.0, True, "nobody", "the test says so", "the test says so")
+    traits: ClassVar[Traits] = Traits("noting", 0.0, True, "nobody", "the test says so", "the test says so")
 
     def __init__(self) -> None:
         self.did: list[tuple[str, str]] = []

@@ -27,10 +27,11 @@ from airflow_stream_provider.releases.place import StorageConnection
 from devstack.control_folder import folder_of
 from devstack.drivers import wait_for
 from devstack.hdfs import Hdfs
-from devstack.jars import spark_s3a
+from devstack.jars import fetch, spark_s3a
 from devstack.processes import Processes
 from devstack.s3 import BUCKET, LOGIN, PASSWORD, S3Server, moto
 from devstack.spark import Spark, bundled_spark
+from devstack.yarn import Yarn
 from tests.support import releases
 from tests.support.places import SMALL
 from tests.support.releases import connection_of, hdfs_connection
@@ -59,12 +60,17 @@ class Fetching:
             conf={**SMALL, "spark.cores.max": "1"},
         )
         # As Airflow's tasks publish it.
-        storage = StorageAddress.parse(storage).of_log(self.url, FilesRoot(self.url).log_id("orders")).url
+        if storage:
+            storage = StorageAddress.parse(storage).of_log(self.url, FilesRoot(self.url).log_id("orders")).url
         release = replace(release, storage=storage)
         connection = connection or connection_of(self.server.connection)
         place = open_place(storage, connection, "orders", folder_of(self.log))
         place.publish(release, files)
         return release
+
+    def hosts(self, deployment: str) -> set[str]:
+        """Return the hosts that its driver has named so far."""
+        return {host for beat in self.log.heartbeats(deployment).values() for host in beat.executor_hosts or ()}
 
     def declare(self, release: Release, **conf: str) -> Job:
         deployment = f"orders-1-{secrets.token_hex(4)}"
@@ -192,6 +198,55 @@ def test_a_driver_on_this_machine_fetches_its_release(
         assert "airflow-stream-release-" in script
     finally:
         cluster.kill(submission)
+
+
+@pytest.fixture(scope="module")
+def yarn(tmp_path_factory: pytest.TempPathFactory, server: S3Server) -> Iterator[Yarn]:
+    folder = tmp_path_factory.mktemp("yarn")
+    with contextlib.closing(Processes(folder / "logs")) as processes:
+        # A quarter of a second by default, in which no driver reaches its batch boundary.
+        patient = {"yarn.nodemanager.sleep-delay-before-sigkill.ms": "120000"}
+        running = Yarn(folder / "yarn", processes, settings=patient, core_site=server.core_site)
+        running.start()
+        yield running
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("storage", [STORAGE, "hdfs", ""], ids=["s3a", "hdfs", "shared folder"])
+def test_a_driver_on_yarn_runs_its_release_and_is_known_by_its_id(yarn: Yarn, stream: Fetching, storage: str) -> None:
+    fields = yarn.connection
+    named = {"worker_hosts": "localhost,127.0.0.1"}
+    cluster = open_cluster(ClusterConnection("yarn", extra={**fields["extra"], **named}, login=fields["login"]))
+    jars = f"{fetch(spark_s3a(bundled_spark()))}/*"
+    conf = {"spark.driver.extraClassPath": jars, "spark.executor.extraClassPath": jars, "spark.executor.instances": "1"}
+    with contextlib.ExitStack() as within:
+        connection = None
+        if storage == "hdfs":
+            processes = within.enter_context(contextlib.closing(Processes(stream.root / "logs")))
+            hdfs = Hdfs(stream.root / "hdfs", processes)
+            hdfs.start()
+            storage = f"{hdfs.url}/team"
+            connection = connection_of({**hdfs_connection(hdfs), "login": getpass.getuser()})
+        job = stream.declare(stream.publish(storage, connection), **conf)
+        job = replace(job, log=stream.log.store.origin())
+        cluster.check(job)
+        submission = cluster.submit(job, cluster.reserve(job))
+        doubled, helper, folder, script = stream.told(cluster, submission, job.deployment).split()
+        assert doubled == "True"
+        assert Path(helper).parent == Path(folder)
+        assert Path(folder).is_relative_to(yarn.folder)
+        assert "airflow-stream-release-" in script
+        assert cluster.find(job.whose, 0.0).alive == (submission,)
+
+        (beat,) = stream.log.heartbeats(job.deployment).values()
+        assert (beat.submission, beat.application_id) == (submission, submission)
+        hosts = wait_for("the hosts of its executors", lambda: stream.hosts(job.deployment))
+        assert hosts == {"localhost"}, "as YARN names its nodes"
+        # SIGTERM reaches all processes of the container; Python goes on, and the JVM's hook releases the stream.
+        cluster.kill(submission)
+        wait_for("it to be gone", lambda: cluster.remains(submission, job.whose, (), {"localhost"}).gone)
+    assert [record.kind for record in stream.log.records()][-1] == "released"
+    assert cluster.status(submission) is DriverState.KILLED
 
 
 def objects(server: S3Server, release: Release) -> Any:

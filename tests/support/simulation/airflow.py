@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from airflow_stream_provider.clusters import Cluster, Job, Whose
+from airflow_stream_provider.clusters import Cluster, DriverState, Job, Whose
 from airflow_stream_provider.hooks.drivers import may_be_unsent
 from airflow_stream_provider.hooks.submit import submit_once
 from airflow_stream_provider.lifecycle.errors import ClusterError, ControlUnavailable, RuleBroken, SeqTaken

@@ -25,7 +25,7 @@ def test_what_is_not_said_has_its_default() -> None:
 
 
 def test_all_is_read() -> None:
-    said = {
+    said: dict[str, Any] = {
         ADDRESS: "rm1, https://rm2:8090/",
         "spark_home": "/opt/spark-4/",
         "queue": "root.streams.eu",

@@ -5,10 +5,15 @@ from __future__ import annotations
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
+from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.operators.standby import SubmitStandbyOperator
+from airflow_stream_provider.planning.condition import Observations
+from airflow_stream_provider.planning.conditions import StandbyUp
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
+from tests.support.control_root import published
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, declared, failed, record, standby, submitted, write
 from tests.support.tasks import IDENTITY, run
@@ -49,6 +54,24 @@ def test_a_driver_that_is_dead_before_it_was_up_is_put_on_record(
     with pytest.raises(AirflowFailException, match="Its driver never came up: it is gone"):
         run(submit(spec), WaitOutcome(Ended.GONE, MINE, "it is gone"))
     assert log.records()[-1].kind == "failed"
+
+
+def test_an_id_that_a_dead_try_wrote_down_and_never_sent_is_sent_by_the_next_one(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster
+) -> None:
+    write(log, *RUNNING, published(log, MINE), submitted(MINE))
+    reserved = f"driver-{MINE}"
+    cluster.states[reserved] = DriverState.RESERVED
+    with pytest.raises(TaskDeferred) as deferred:
+        run(submit(spec))
+    assert cluster.did == []
+    condition = StandbyUp(deferred.value.trigger.serialize()[1]["condition"]["deployment"])
+    seen = StreamHook.of(spec).observe(condition.needs(None, Observations()))
+    outcome = condition.check(seen, Observations())
+    assert outcome is not None
+    with pytest.raises(TaskDeferred):
+        run(submit(spec), outcome)
+    assert cluster.did == [("submit", reserved)]
 
 
 def test_a_standby_that_was_up_already_is_found(spec: StreamSpec, log: ControlLog, cluster: NotingCluster) -> None:
