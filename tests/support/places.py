@@ -6,7 +6,8 @@ import json
 import secrets
 import shutil
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,20 @@ LOG = "0a" * 16
 
 @dataclass
 class Place:
-    """A cluster with its connection, and jobs for it."""
+    """A cluster with its connection, and jobs for it.
+
+    :param root: folder that the test and the drivers see under one path.
+    :param conf: Spark conf that every job needs here.
+    :param on_this_machine: whether the drivers' processes are this machine's.
+    :param jobs: all that were made.
+    """
 
     cluster: Cluster
     connection: ClusterConnection
     root: Path
+    conf: Mapping[str, str] = field(default_factory=dict)
+    on_this_machine: bool = True
+    jobs: list[Job] = field(default_factory=list)
 
     def job(self, code: str = "stay", *, deployment: str | None = None, log: str = LOG, **conf: str) -> Job:
         """Return a job.
@@ -52,7 +62,7 @@ class Place:
             (folder / "helper.py").write_text("def double(number):\n    return 2 * number\n")
             with zipfile.ZipFile(folder / RUNTIME_ZIP, "w") as archive:
                 archive.writestr("nothing.py", "")
-        return Job(
+        job = Job(
             stream="orders",
             deployment=deployment,
             app_name=application_name("orders", "1", deployment, log),
@@ -64,8 +74,10 @@ class Place:
             ),
             py_files=("helper.py",),
             log=log,
-            conf={**SMALL, **{key.replace("_", "."): value for key, value in conf.items()}},
+            conf={**SMALL, **self.conf, **{key.replace("_", "."): value for key, value in conf.items()}},
         )
+        self.jobs.append(job)
+        return job
 
     def facts_file(self, deployment: str) -> Path:
         return self.root / f"{deployment}.json"
