@@ -147,8 +147,8 @@ class Server:
         grace = query.get("gracePeriodSeconds", body.get("gracePeriodSeconds"))
         seconds = None if grace is None else int(grace)
         if not key[2]:
-            for found, _ in list(self.objects.of(key[0], key[1], query)):
-                self.objects.delete(found, seconds)
+            for each, _ in list(self.objects.of(key[0], key[1], query)):
+                self.objects.delete(each, seconds)
             return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
         found = self.objects.delete(key, seconds)
         if key[0] == "nodes":

@@ -289,8 +289,8 @@ def _ended(code: int, reason: str) -> Object:
 
 
 def _state(pod: Object) -> Object:
-    found: Object = next(iter(pod["status"].get("containerStatuses") or ()), {}).get("state", {})
-    return found
+    statuses: list[Object] = pod["status"].get("containerStatuses") or []
+    return statuses[0]["state"] if statuses else {}
 
 
 def _condition(thing: Object, kind: str, status: str, reason: str = "", message: str = "") -> None:

@@ -123,15 +123,17 @@ class KubernetesCluster:
         It is certain but where a pod does not say of which log it is: a submission that is still on its way arrives
         under the same name as the next one.
         """
-        alive, ended_ones, certain = [], [], True
+        alive: list[str] = []
+        over: list[str] = []
+        certain = True
         for pod in self._api.pods(self._settings.namespace, f"{_any(labels_of(whose))},spark-role=driver"):
             ours = whose.runs(command_of(pod))
-            over = driver_state(pod).terminal
+            has_ended = driver_state(pod).terminal
             if ours:
-                (ended_ones if over else alive).append(self._submission(pod["metadata"]["name"]))
-            elif ours is None and not over:
+                (over if has_ended else alive).append(self._submission(pod["metadata"]["name"]))
+            elif ours is None and not has_ended:
                 certain = False
-        return FoundDrivers(tuple(alive), tuple(ended_ones), certain)
+        return FoundDrivers(tuple(alive), tuple(over), certain)
 
     def status(self, submission: str) -> DriverState:
         """Return the driver's state by its pod; LOST also if its node does not answer or is gone."""

@@ -43,6 +43,7 @@ def path_of(submission: str) -> str:
     return f"namespaces/{NAMESPACE}/pods/{submission.partition('/')[2]}"
 
 
+@pytest.mark.system  # each try is a process that imports the client
 def test_a_submission_that_is_killed_at_any_moment_never_leads_to_two_drivers(pods: Pods) -> None:
     chance = random.Random(7)
     for attempt in range(3):

@@ -187,8 +187,7 @@ def test_a_pod_is_forgotten_a_day_after_its_end_when_the_log_has_it(
 ) -> None:
     cluster, over, alive, other = pods.cluster(), pods.job("0"), pods.job(), pods.job("0")
     submission, _, kept = cluster.submit(over), pods.running(alive), cluster.submit(other)
-    for each in (submission, kept):
-        wait_for("the end", lambda each=each: cluster.status(each).terminal)
+    wait_for("both ends", lambda: all(cluster.status(each).terminal for each in (submission, kept)))
     cluster.forget([over.whose, alive.whose])
     assert cluster.status(submission) is DriverState.FINISHED, "people may want its log"
     monkeypatch.setattr(module, "KEPT_SECONDS", -10.0)

@@ -52,7 +52,7 @@ def test_what_is_no_quantity(text: str) -> None:
 )
 def test_what_a_job_asks_for(conf: dict[str, str], cores: str, memory: int | None, pods: int) -> None:
     asked = asked_for(pod_of(job(conf=conf)), conf)
-    assert (asked["cpu"], asked["pods"]) == (Decimal(cores), pods)
+    assert (asked["cpu"], asked["pods"]) == (Decimal(cores), Decimal(pods))
     if memory is not None:
         assert asked["memory"] == memory * MIB
 

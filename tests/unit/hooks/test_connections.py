@@ -71,9 +71,11 @@ def test_a_cluster_s_connection_is_read_by_itself() -> None:
 def test_a_cluster_s_connection_may_name_one_of_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
     pods = {"conn_type": "spark", "host": "k8s://", "extra": {"kubernetes_conn_id": "k8s"}}
     monkeypatch.setenv("AIRFLOW_CONN_PODS", json.dumps(pods))
-    for act in (lambda: connect("pods", None), lambda: asyncio.run(aconnect("pods", None))):
-        with pytest.raises(SpecError, match=r"'k8s' cannot be read.*correct kubernetes_conn_id in the extra of 'pods'"):
-            act()
+    named = r"'k8s' cannot be read.*correct kubernetes_conn_id in the extra of 'pods'"
+    with pytest.raises(SpecError, match=named):
+        connect("pods", None)
+    with pytest.raises(SpecError, match=named):
+        asyncio.run(aconnect("pods", None))
     kubernetes = {"conn_type": "kubernetes", "extra": {"kube_config": "hunter2"}}
     monkeypatch.setenv("AIRFLOW_CONN_K8S", json.dumps(kubernetes))
     for found in (connect("pods", "kafka"), asyncio.run(aconnect("pods", "kafka"))):
