@@ -102,6 +102,8 @@ class Yarn:
             "yarn_resourcemanager_webapp_address": self.web_url,
             "spark_home": str(bundled_spark()),
             "python": sys.executable,
+            # The NodeManagers call themselves so, and it may be an IPv6 address, too.
+            "worker_hosts": "localhost,127.0.0.1",
         }
         return {"conn_type": "spark", "host": "yarn", "login": pwd.getpwuid(os.getuid()).pw_name, "extra": extra}
 

@@ -1,4 +1,4 @@
-"""Run Spark drivers on a standalone cluster, on YARN or on this machine: submit, find, check the status, kill."""
+"""Run Spark drivers on a standalone cluster, YARN, Kubernetes or this machine: submit, find, check, kill."""
 
 from __future__ import annotations
 
@@ -63,6 +63,8 @@ def open_cluster(connection: ClusterConnection) -> Cluster:
     :raises SpecError: the connection's host, port or extra is not valid.
     """
     # Imported here because every DAG file imports this package, and HTTP clients are slow to import.
+    from airflow_stream_provider.clusters.kubernetes import KubernetesCluster
+    from airflow_stream_provider.clusters.kubernetes_connection import kubernetes_settings
     from airflow_stream_provider.clusters.local import LocalCluster
     from airflow_stream_provider.clusters.standalone import StandaloneCluster
 
@@ -73,4 +75,6 @@ def open_cluster(connection: ClusterConnection) -> Cluster:
         from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 
         return YarnCluster(YarnSettings.of(connection))
+    if connection.is_kubernetes:
+        return KubernetesCluster(kubernetes_settings(connection))
     return StandaloneCluster(connection.masters)

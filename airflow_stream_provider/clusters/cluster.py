@@ -184,5 +184,12 @@ class Cluster(Protocol):
     def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
         """Return whether nothing remains."""
 
+    def forget(self, over: Collection[Whose]) -> None:
+        """Remove what the cluster keeps as proof of a driver's end. What is not proven to be over stays.
+
+        :param over: deployments whose end is in the control log, and of which nobody is to be fenced any more.
+        :raises ClusterError: the cluster does not answer, or refuses.
+        """
+
     def links(self, submission: str) -> Mapping[str, str]:
         """Return the URLs or paths of the driver's log and web UI, by label. Empty if the cluster does not answer."""

@@ -14,6 +14,8 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 MASTER_PORT = 7077
 REST_PORT = 6066
 UI_PORT = 8080
+KUBERNETES = "k8s://"
+"""What the host of a Kubernetes cluster begins with."""
 _LOCAL = re.compile(r"local(\[(\d+|\*)\])?")
 
 
@@ -44,7 +46,8 @@ class Masters:
 class ClusterConnection:
     """The fields of an Airflow connection of type ``spark`` that are used here.
 
-    :param host: ``spark://host``, ``spark://h1:7077,h2:7077`` (high availability), ``yarn``, or ``local[N]``.
+    :param host: ``spark://host``, ``spark://h1:7077,h2:7077`` (high availability), ``yarn``, ``local[N]``, or
+        ``k8s://https://host:port``, whose fields are in `kubernetes_connection`.
     :param port: port of the masters whose address has none; default 7077.
     :param extra: for YARN see `YarnSettings`. For masters: ``rest_port`` (default 6066) or ``rest_url``, and
         ``master_ui`` (default ``http://<host>:8080``). With several masters, separate their URLs by commas, in the
@@ -52,6 +55,7 @@ class ClusterConnection:
         networks of the masters.
     :param login: for basic authentication with the masters; empty: the password is a bearer token.
     :param password: sent to the masters, as login and password or as a bearer token, and to nobody else.
+    :param kubernetes: extra of the Kubernetes connection that the extra names; None: it names none.
     """
 
     host: str
@@ -60,6 +64,12 @@ class ClusterConnection:
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
     login: str = ""
     password: str = field(default="", repr=False)
+    kubernetes: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def is_kubernetes(self) -> bool:
+        """Whether drivers are pods of a Kubernetes cluster."""
+        return self.host.strip().startswith(KUBERNETES)
 
     @property
     def is_local(self) -> bool:
@@ -110,7 +120,9 @@ class ClusterConnection:
     def _hosts(self) -> list[tuple[str, int]]:
         scheme, separator, rest = self.host.strip().rpartition("://")
         if (separator and scheme != "spark") or rest in ("", "yarn"):
-            raise refused(f"{self.host!r} is not a supported cluster", "Write spark://HOST, yarn or local[N].")
+            raise refused(
+                f"{self.host!r} is not a supported cluster", "Write spark://HOST, yarn, k8s://HOST or local[N]."
+            )
         hosts = []
         for part in rest.rstrip("/").split(","):
             try:

@@ -189,6 +189,9 @@ class LocalCluster:
         """Return whether all processes of the driver have ended."""
         return self.remains(submission, whose).gone
 
+    def forget(self, over: Collection[Whose]) -> None:
+        """Do nothing: `submit` removes old logs."""
+
     def links(self, submission: str) -> Mapping[str, str]:
         """Return the path of the driver's log on its machine."""
         log = Path(submission) / "log"

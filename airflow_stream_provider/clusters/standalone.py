@@ -216,6 +216,9 @@ class StandaloneCluster:
         """Return whether the master and all live workers list no driver, application or executor of it any more."""
         return self.remains(submission, whose, applications).gone
 
+    def forget(self, over: Collection[Whose]) -> None:
+        """Do nothing: the master keeps nothing for us."""
+
     def links(self, submission: str) -> Mapping[str, str]:
         """Return links to the driver's log on its worker and to the master's web UI."""
         try:

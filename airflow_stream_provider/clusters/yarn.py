@@ -267,6 +267,9 @@ class YarnCluster:
         """Return whether every node says that it runs nothing of the driver and its executors any more."""
         return self.remains(submission, whose, applications).gone
 
+    def forget(self, over: Collection[Whose]) -> None:
+        """Do nothing: the ResourceManager forgets by itself."""
+
     def links(self, submission: str) -> Mapping[str, str]:
         """Return links to the driver's log on its node, its web UI through YARN's proxy, and the application's page."""
         try:

@@ -27,6 +27,7 @@ class Connected:
 
     :param host: of the cluster's connection, like `port`, `extra`, `login` and `password`.
     :param kafka: extra of Kafka's connection; None when the stream names none.
+    :param kubernetes: extra of the Kubernetes connection that the cluster's connection names; None: it names none.
     """
 
     host: str
@@ -36,13 +37,14 @@ class Connected:
     kafka: Mapping[str, Any] | None = field(default=None, repr=False)
     login: str = ""
     password: str = field(default="", repr=False)
+    kubernetes: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @property
     def cluster(self) -> ClusterConnection:
         """The cluster's connection."""
         from airflow_stream_provider.clusters import ClusterConnection
 
-        return ClusterConnection(self.host, self.port, self.extra, self.login, self.password)
+        return ClusterConnection(self.host, self.port, self.extra, self.login, self.password, self.kubernetes)
 
 
 def connect(cluster: str, kafka: str | None) -> Connected:
@@ -51,9 +53,14 @@ def connect(cluster: str, kafka: str | None) -> Connected:
     :raises SpecError: one of them is missing.
     """
     try:
-        return _of(BaseHook.get_connection(cluster), BaseHook.get_connection(kafka) if kafka else None)
+        found, other = BaseHook.get_connection(cluster), BaseHook.get_connection(kafka) if kafka else None
     except AirflowException as error:
         raise _missing(cluster, kafka, error) from error
+    named = _kubernetes(found)
+    try:
+        return _of(found, other, BaseHook.get_connection(named) if named else None)
+    except AirflowException as error:
+        raise _no_kubernetes(cluster, named, error) from error
 
 
 async def aconnect(cluster: str, kafka: str | None) -> Connected:
@@ -63,9 +70,14 @@ async def aconnect(cluster: str, kafka: str | None) -> Connected:
     """
     try:
         found = await BaseHook.aget_connection(cluster)
-        return _of(found, await BaseHook.aget_connection(kafka) if kafka else None)
+        other = await BaseHook.aget_connection(kafka) if kafka else None
     except AirflowException as error:
         raise _missing(cluster, kafka, error) from error
+    named = _kubernetes(found)
+    try:
+        return _of(found, other, await BaseHook.aget_connection(named) if named else None)
+    except AirflowException as error:
+        raise _no_kubernetes(cluster, named, error) from error
 
 
 def cluster_connection(cluster: str) -> ClusterConnection:
@@ -73,10 +85,7 @@ def cluster_connection(cluster: str) -> ClusterConnection:
 
     :raises SpecError: it is missing.
     """
-    try:
-        return _of(BaseHook.get_connection(cluster), None).cluster
-    except AirflowException as error:
-        raise _missing(cluster, None, error) from error
+    return connect(cluster, None).cluster
 
 
 def kafka_extra(kafka: str) -> Mapping[str, Any]:
@@ -140,7 +149,20 @@ def _no_kafka(kafka: str, error: Exception) -> SpecError:
     )
 
 
-def _of(cluster: Connection, kafka: Connection | None) -> Connected:
+def _kubernetes(cluster: Connection) -> str:
+    """Return the id of the Kubernetes connection that a cluster's connection names; empty: it names none."""
+    return str(cluster.extra_dejson.get("kubernetes_conn_id") or "")
+
+
+def _no_kubernetes(cluster: str, named: str, error: Exception) -> SpecError:
+    return SpecError(
+        f"The Airflow connection {named!r} cannot be read: {error}".rstrip(".") + ".",
+        next_step=f"Create it, with type kubernetes, or correct kubernetes_conn_id in the extra of {cluster!r}.",
+        conn_id=named,
+    )
+
+
+def _of(cluster: Connection, kafka: Connection | None, kubernetes: Connection | None) -> Connected:
     return Connected(
         host=cluster.host or "",
         port=cluster.port,
@@ -148,6 +170,7 @@ def _of(cluster: Connection, kafka: Connection | None) -> Connected:
         kafka=kafka.extra_dejson if kafka else None,
         login=cluster.login or "",
         password=cluster.password or "",
+        kubernetes=kubernetes.extra_dejson if kubernetes else None,
     )
 
 

@@ -33,6 +33,7 @@ from airflow_stream_provider.lifecycle.ids import check_stream_name, deployment_
 from airflow_stream_provider.lifecycle.record import Kind
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.lifecycle.state import StreamState
+from airflow_stream_provider.planning.clean_up import settled
 from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.snapshot import DriverFacts, Snapshot, submission_of
 from airflow_stream_provider.releases.address import StorageAddress
@@ -220,7 +221,7 @@ class StreamHook(BaseHook):
         self.root.store(self.stream, create=True)
 
     def clean_up(self) -> None:
-        """Remove what nobody needs any more of the stream; what fails is logged, and tried the next time."""
+        """Remove what nobody needs of the stream, also on its cluster; what fails is logged, and tried later."""
         try:
             store, folder = self.control_log.store, self.folder
             if folder is not None:
@@ -232,6 +233,12 @@ class StreamHook(BaseHook):
             self.log.warning("What %s has stored cannot be cleaned up now: %s", self.stream, error)
         else:
             self.log.info("Not needed any more: %d heartbeats, releases %s.", len(gone.heartbeats), [*gone.releases])
+        try:
+            over = settled(self.control_log.refresh())
+            if over and self.cluster_conn_id:
+                self.cluster.forget([self._whose(each) for each in over])
+        except StreamError as error:
+            self.log.warning("What the cluster keeps of %s cannot be cleaned up now: %s", self.stream, error)
 
     def publish(self, requested: RequestedRelease) -> Release:
         """Copy the files of a release to the storage, under their hash; the same contents give the same release.

@@ -47,6 +47,14 @@ def published_in(state: StreamState, storage: str) -> frozenset[str]:
     return frozenset(d.release.hash for d in state.deployments.values() if d.release.storage == storage)
 
 
+def settled(state: StreamState) -> tuple[str, ...]:
+    """Return the deployments whose drivers have all ended by the log, and of which nobody is to be fenced any more."""
+    may_live = {i.deployment for i in state.incarnations.values() if not i.state.terminal or i.id in state.must_fence}
+    # One whose driver was fenced is not ended by that: another one of it could come up.
+    over = {i.deployment for i in state.incarnations.values()} | {d.id for d in state.deployments.values() if d.ended}
+    return tuple(name for name in state.deployments if name in over - may_live)
+
+
 def _last(hashes: Iterable[str]) -> list[str]:
     """Return the first 20 different ones."""
     return list(dict.fromkeys(hashes))[:KEPT_RELEASES]

@@ -33,6 +33,7 @@ class NotingCluster:
         self.of: dict[str, Remains] = {}
         self.applications: set[str] = set()
         self.hosts: Collection[str] | None = None
+        self.forgotten: list[str] = []
         self.full: ClusterError | None = None
         self.error: ClusterError | None = None
 
@@ -85,6 +86,10 @@ class NotingCluster:
 
     def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
         return self.remains(submission, whose, applications).gone
+
+    def forget(self, over: Collection[Whose]) -> None:
+        self._answer()
+        self.forgotten = sorted(each.deployment for each in over)
 
     def links(self, submission: str) -> Mapping[str, str]:
         self._answer()

@@ -33,10 +33,11 @@ LOG = "0a" * 16
 class Place:
     """A cluster with its connection, and jobs for it.
 
-    :param root: a folder that its machines mount under this path.
-    :param conf: Spark conf of each job.
+    :param root: a folder that the test and the drivers see under one path.
+    :param conf: Spark conf that every job needs here.
     :param needs_session: it takes a driver that makes no SparkSession for failed.
-    :param elsewhere: it runs on other machines, whose processes cannot be seen from here.
+    :param on_this_machine: whether the drivers' processes are this machine's.
+    :param jobs: all that were made.
     """
 
     cluster: Cluster
@@ -44,7 +45,8 @@ class Place:
     root: Path
     conf: Mapping[str, str] = field(default_factory=dict)
     needs_session: bool = False
-    elsewhere: bool = False
+    on_this_machine: bool = True
+    jobs: list[Job] = field(default_factory=list)
 
     def job(self, code: str = "stay", *, deployment: str | None = None, log: str = LOG, **conf: str) -> Job:
         """Return a job.
@@ -62,7 +64,7 @@ class Place:
             (folder / "helper.py").write_text("def double(number):\n    return 2 * number\n")
             with zipfile.ZipFile(folder / RUNTIME_ZIP, "w") as archive:
                 archive.writestr("nothing.py", "")
-        return Job(
+        job = Job(
             stream="orders",
             deployment=deployment,
             app_name=application_name("orders", "1", deployment, log),
@@ -76,6 +78,8 @@ class Place:
             log=log,
             conf={**SMALL, **self.conf, **{key.replace("_", "."): value for key, value in conf.items()}},
         )
+        self.jobs.append(job)
+        return job
 
     def _makes_session(self, code: str) -> bool:
         return self.needs_session and code != "stay"

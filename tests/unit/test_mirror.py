@@ -23,6 +23,8 @@ ELSEWHERE = {
     "audit/checks/records.py": ("unit/audit/test_checks.py", "as above"),
     "audit/checks/replication.py": ("unit/audit/test_checks.py", "as above"),
     "audit/checks/retention.py": ("unit/audit/test_checks.py", "as above"),
+    "clusters/kubernetes_api.py": ("unit/clusters/test_kubernetes.py", "its answers are what that cluster goes by"),
+    "clusters/pod_look.py": ("unit/clusters/test_kubernetes.py", "as above"),
     "audit/read.py": ("integration/audit/test_audit.py", "only real brokers say what can be read of them"),
     "chaos/__main__.py": ("system/test_chaos.py", "only a whole run shows what it does"),
     "kafka/control_topic.py": ("integration/control/test_topic_store.py", "a store is all that uses it"),

@@ -1,9 +1,10 @@
-"""One standalone cluster and one YARN for all tests of this folder, and a fixture that runs a test on each place."""
+"""One cluster of each kind for the tests of this folder, and a fixture that runs a test on each of them."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import time
 from collections.abc import Iterator
@@ -14,14 +15,14 @@ import pytest
 from airflow_stream_provider.clusters import ClusterConnection, open_cluster
 from airflow_stream_provider.clusters.yarn_connection import ADDRESS
 from devstack.drivers import wait_for
+from devstack.kubernetes import TOKEN, StandIn, standin
 from devstack.processes import Processes
 from devstack.stack import LocalStack
 from devstack.yarn import Yarn
+from tests.support import real_kubernetes as real
 from tests.support.places import Place
 
 ONE_EXECUTOR = {"spark.executor.instances": "1"}
-# The NodeManagers call themselves so, and it may be an IPv6 address, too.
-NAMED = {"worker_hosts": "localhost,127.0.0.1"}
 
 
 @pytest.fixture(scope="package")
@@ -65,7 +66,7 @@ def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
 @pytest.fixture
 def on_yarn(yarn: Yarn, tmp_path: Path) -> Iterator[Place]:
     fields = yarn.connection
-    connection = ClusterConnection("yarn", extra={**fields["extra"], **NAMED}, login=fields["login"])
+    connection = ClusterConnection("yarn", extra=fields["extra"], login=fields["login"])
     place = Place(open_cluster(connection), connection, tmp_path, conf=ONE_EXECUTOR, needs_session=True)
     yield place
     # Drivers of one test must not use the memory of the next.
@@ -88,17 +89,59 @@ def real_yarn() -> Iterator[Place]:
     root = Path(os.environ["YARN_SHARED"]) / f"contract-{os.getpid()}-{time.time_ns()}"
     root.mkdir()
     cluster = open_cluster(connection)
-    yield Place(cluster, connection, root, conf=ONE_EXECUTOR, needs_session=True, elsewhere=True)
+    yield Place(cluster, connection, root, conf=ONE_EXECUTOR, needs_session=True, on_this_machine=False)
     shutil.rmtree(root)
 
 
-# The tests of YARN take long, with its start: `make test` has a short one.
+@pytest.fixture(scope="package")
+def kubernetes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
+    with standin(tmp_path_factory.mktemp("kubernetes")) as started:
+        yield started
+
+
+@pytest.fixture
+def standin_kubernetes(kubernetes: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    connection = ClusterConnection(f"k8s://{kubernetes.address}", None, kubernetes.extra, password=TOKEN)
+    # Pods are processes of this machine, and find the API server where we do.
+    conf = {"spark.kubernetes.driver.master": kubernetes.address, "spark.executor.instances": "1"}
+    place = Place(open_cluster(connection), connection, tmp_path, conf)
+    yield place
+    remove_all(place, monkeypatch)
+
+
+@pytest.fixture
+def real_kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """A real cluster; docs/clusters.md says what it needs."""
+    if real.missing():
+        pytest.skip(f"no real Kubernetes: {', '.join(real.missing())} not set (docs/clusters.md)")
+    connection = real.connection()
+    folder = real.root() / secrets.token_hex(4)
+    folder.mkdir()
+    conf = {"spark.executor.instances": "1"}
+    place = Place(open_cluster(connection), connection, folder, conf, on_this_machine=False)
+    yield place
+    remove_all(place, monkeypatch)
+
+
+def remove_all(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """End the drivers of a test, and remove their pods, as if their ends were in a log."""
+    monkeypatch.setattr("airflow_stream_provider.clusters.kubernetes.KEPT_SECONDS", -3600.0)
+    for job in place.jobs:
+        found = place.cluster.find(job.whose, 0)
+        for submission in (*found.alive, *found.ended):
+            place.end(submission, job)
+    place.cluster.forget([job.whose for job in place.jobs])
+
+
+# The tests of YARN and Kubernetes take long: `make test` has a short one of each.
 @pytest.fixture(
     params=[
         "standalone",
         "here",
         pytest.param("on_yarn", marks=pytest.mark.system),
         pytest.param("real_yarn", marks=pytest.mark.system),
+        pytest.param("standin_kubernetes", marks=pytest.mark.system),
+        pytest.param("real_kubernetes", marks=pytest.mark.system),
     ]
 )
 def place(request: pytest.FixtureRequest) -> Place:

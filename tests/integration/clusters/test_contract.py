@@ -1,49 +1,20 @@
-"""The contract of every cluster, tested on a standalone cluster, on YARN and on this machine."""
+"""The contract of every cluster, tested on each; on Kubernetes on a stand-in, and on a real one if there is one."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 
 import psutil
 import pytest
 
-from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job, Whose
+from airflow_stream_provider.clusters import DriverState, FoundDrivers, Whose
 from devstack.drivers import wait_for
 from tests.support.places import Place, processes_of
-
-# Acts as the Airflow task: submits a driver, prints its id, and is killed before it can store the id.
-SUBMITTER = """
-import json, os, signal, sys, time
-from airflow_stream_provider.clusters import ClusterConnection, Job, open_cluster
-connection, job = json.loads(sys.argv[1])
-cluster = open_cluster(ClusterConnection(**connection))
-job = Job(**{**job, "arguments": tuple(job["arguments"])})
-print("ready", flush=True)
-sys.stdin.readline()
-print(cluster.submit(job), flush=True)
-time.sleep(600)
-"""
-
-
-def submitter(place: Place, job: Job) -> subprocess.Popen[str]:
-    what = json.dumps([dataclasses.asdict(place.connection), dataclasses.asdict(job)])
-    process = subprocess.Popen(
-        [sys.executable, "-c", SUBMITTER, what],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
+from tests.support.submitter import submitter
 
 
 def test_the_life_of_a_driver(place: Place) -> None:
@@ -70,7 +41,7 @@ def test_the_life_of_a_driver(place: Place) -> None:
     assert all(sentence.endswith(".") for sentence in left)
 
     processes = processes_of(job.deployment)
-    assert place.elsewhere or place.facts(job, submission)["pid"] in {process.pid for process in processes}
+    assert not place.on_this_machine or place.facts(job, submission)["pid"] in {each.pid for each in processes}
     place.end(submission, job)
 
     assert cluster.status(submission) is DriverState.KILLED
@@ -101,7 +72,7 @@ def test_an_unknown_submission_is_lost_never_a_success(place: Place) -> None:
 
 def test_a_crash_between_submit_and_record_leaves_one_driver_that_is_found(place: Place) -> None:
     job, since = place.job(), time.time()
-    task = submitter(place, job)
+    task = submitter(place.connection, job)
     assert task.stdin is not None
     assert task.stdout is not None
     task.stdin.write("go\n")
@@ -153,7 +124,7 @@ def test_a_crash_at_any_moment_of_submit_never_leads_to_two_drivers(place: Place
     chance = random.Random(7)
     for _ in range(3):
         job, since = place.job(), time.time()
-        task = submitter(place, job)
+        task = submitter(place.connection, job)
         assert task.stdin is not None
         task.stdin.write("go\n")
         task.stdin.flush()

@@ -56,7 +56,7 @@ def test_local_masters(host: str) -> None:
         (ClusterConnection(""), "''"),
         (ClusterConnection("yarn"), "login ''"),
         (ClusterConnection("spark://yarn"), "'spark://yarn'"),
-        (ClusterConnection("k8s://https://host"), "'k8s://https://host'"),
+        (ClusterConnection("mesos://host"), "'mesos://host'"),
         (ClusterConnection("spark://one,,two"), "''"),
         (ClusterConnection("spark://one:port"), "'one:port'"),
         (ClusterConnection("spark://user:pw@one"), "'one'"),

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from airflow_stream_provider.clusters import ClusterConnection, open_cluster, processes
+from airflow_stream_provider.clusters.kubernetes import KubernetesCluster
 from airflow_stream_provider.clusters.local import LocalCluster
 from airflow_stream_provider.clusters.standalone import StandaloneCluster
 from airflow_stream_provider.clusters.traits import table
@@ -14,15 +15,16 @@ from airflow_stream_provider.clusters.yarn import YarnCluster
 from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
 from tests.support.jobs import job
 
+CLUSTERS = (StandaloneCluster, YarnCluster, KubernetesCluster, LocalCluster)
 PAGE = (Path(__file__).parents[3] / "docs" / "clusters.md").read_text()
 
 
 def test_the_table_of_the_page_is_that_of_the_classes() -> None:
-    assert table(StandaloneCluster.traits, YarnCluster.traits, LocalCluster.traits) in PAGE
+    assert table(*(each.traits for each in CLUSTERS)) in PAGE
 
 
 def test_who_reserves_ids_says_so() -> None:
-    assert [each.traits.reserves_ids for each in (StandaloneCluster, YarnCluster, LocalCluster)] == [False, True, False]
+    assert [each.traits.name for each in CLUSTERS if each.traits.reserves_ids] == ["YARN"]
     assert LocalCluster("local[2]").reserve(job()) == ""
     assert open_cluster(ClusterConnection("spark://one")).reserve(job()) == ""
     assert LocalCluster.traits.seconds_after_term == processes.GRACE

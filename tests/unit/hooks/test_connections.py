@@ -66,3 +66,19 @@ def test_a_cluster_s_connection_is_read_by_itself() -> None:
     assert cluster_connection("spark") == connect("spark", None).cluster
     with pytest.raises(SpecError, match=r"Create 'gone' \(type spark\)\."):
         cluster_connection("gone")
+
+
+def test_a_cluster_s_connection_may_name_one_of_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = {"conn_type": "spark", "host": "k8s://", "extra": {"kubernetes_conn_id": "k8s"}}
+    monkeypatch.setenv("AIRFLOW_CONN_PODS", json.dumps(pods))
+    named = r"'k8s' cannot be read.*correct kubernetes_conn_id in the extra of 'pods'"
+    with pytest.raises(SpecError, match=named):
+        connect("pods", None)
+    with pytest.raises(SpecError, match=named):
+        asyncio.run(aconnect("pods", None))
+    kubernetes = {"conn_type": "kubernetes", "extra": {"kube_config": "hunter2"}}
+    monkeypatch.setenv("AIRFLOW_CONN_K8S", json.dumps(kubernetes))
+    for found in (connect("pods", "kafka"), asyncio.run(aconnect("pods", "kafka"))):
+        assert found.cluster.kubernetes == {"kube_config": "hunter2"}
+        assert "hunter2" not in repr(found) + repr(found.cluster)
+    assert cluster_connection("pods").kubernetes == {"kube_config": "hunter2"}

@@ -294,3 +294,17 @@ def test_links_are_what_is_known_of_them(hook: StreamHook, cluster: NotingCluste
     assert hook.links(OLD_DEPLOYMENT) == {**log, "Spark UI": "http://driver:4040"}
     cluster.error = ClusterError("The master is away.")
     assert hook.links(OLD_DEPLOYMENT) == {"Spark UI": "http://driver:4040"}
+
+
+def test_cleaning_up_lets_the_cluster_forget_the_drivers_whose_end_is_in_the_log(
+    hook: StreamHook, cluster: NotingCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(hook.control_log, *PREPARED)
+    hook.clean_up()
+    assert cluster.forgotten == []
+    write(hook.control_log, retired(NEW_DEPLOYMENT))
+    hook.clean_up()
+    assert cluster.forgotten == [NEW_DEPLOYMENT]
+    cluster.error = ClusterError("The cluster is away.")
+    hook.clean_up()
+    assert "keeps of orders cannot be cleaned up now: The cluster is away." in capsys.readouterr().out

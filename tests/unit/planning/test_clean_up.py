@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.state import StreamState
-from airflow_stream_provider.planning.clean_up import KEPT_RELEASES, Stored, expendable, published_in
+from airflow_stream_provider.planning.clean_up import KEPT_RELEASES, Stored, expendable, published_in, settled
 from tests.support.story import (
     HANDED_OVER,
+    INTERRUPTED,
     NEW,
     OLD,
+    OLD_DEPLOYMENT,
     PREPARED,
     READY,
     RUNNING,
@@ -89,3 +91,11 @@ def test_what_no_record_names_any_more_goes() -> None:
     state = play(RUNNING)
     gone = expendable(state, Stored(frozenset({NEW + "0", OLD}), frozenset({"f" * 64})))
     assert gone == Stored(frozenset({NEW + "0"}), frozenset({"f" * 64}))
+
+
+def test_a_deployment_is_settled_once_its_end_is_in_the_log_and_nobody_is_to_be_fenced() -> None:
+    assert settled(play(PREPARED)) == settled(play(HANDED_OVER)) == ()
+    assert settled(play([*HANDED_OVER, retired(OLD_DEPLOYMENT)])) == (OLD_DEPLOYMENT,)
+    assert settled(play(INTERRUPTED)) == ()
+    assert settled(play([*INTERRUPTED, fenced(OLD)])) == (OLD_DEPLOYMENT,)
+    assert settled(play([*RUNNING, failed(OLD)])) == (OLD_DEPLOYMENT,)

@@ -1,0 +1,188 @@
+"""The pod of a driver: its name, how it is found, and its manifest.
+
+Spark runs in client mode in it: `spark-submit` in cluster mode would make a pod with a name of its own, and take 12 s.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_stream_provider.clusters.capacity import ResourceRequest
+from airflow_stream_provider.clusters.job import Job
+from airflow_stream_provider.clusters.kubernetes_connection import KubernetesSettings
+from airflow_stream_provider.clusters.pod_template import ADDRESS, PREFIX, SUBMISSION, container_of
+from airflow_stream_provider.clusters.whose import Whose
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.ids import log_label
+
+FINALIZER = PREFIX + "confirmed-gone"
+"""Keeps the pod, and with it what the kubelet says of its end, until the end is in the control log."""
+DRIVER_LABEL = PREFIX + "driver"
+"""On the driver and its executors; the value is the name of the driver's pod without `_ENDING`."""
+STREAM_ANNOTATION = PREFIX + "stream"
+DEPLOYMENT_ANNOTATION = PREFIX + "deployment"
+LOG_ANNOTATION = PREFIX + "log"
+# A driver that gets SIGTERM waits up to 20 s for its batch boundary (runtime/driver_process.py); then executors stop.
+GRACE_SECONDS = 60
+MASTER_IN_POD = "https://kubernetes.default.svc"
+"""Where a pod finds the API server; Spark's own default for `spark.kubernetes.driver.master`."""
+# As spark-submit gives drivers in Python: Python is outside the JVM's heap.
+OVERHEAD_FACTOR = 0.4
+EXECUTOR_OVERHEAD_FACTOR = 0.1
+LEAST_OVERHEAD = 384
+_ENDING = "-driver"
+# Spark allows 47 characters for the beginning of executors' names (Config.KUBERNETES_EXECUTOR_POD_NAME_PREFIX).
+_LONGEST = 47
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+
+
+def driver_label(deployment: str, log: str) -> str:
+    """Return what names the driver of a deployment and its executors: always the same for one deployment of one log.
+
+    The deployment's id and the beginning of the log's nonce, with a hash where the id is too long or has characters
+    that no name may have.
+    """
+    ending = f"-{log_label(log)}" if log else ""
+    room = _LONGEST - len(ending)
+    if len(deployment) <= room and _LABEL.fullmatch(deployment):
+        return deployment + ending
+    digest = hashlib.sha256(deployment.encode()).hexdigest()[:8]
+    return f"{re.sub(r'[^a-z0-9]+', '-', deployment.lower()).strip('-')[: room - 9].strip('-')}-{digest}{ending}"
+
+
+def pod_name(label: str) -> str:
+    """Return the name of the driver's pod."""
+    return label + _ENDING
+
+
+def label_of(name: str) -> str:
+    """Return what `driver_label` returned for the driver's pod of this name; empty: it is no such name."""
+    label = name.removesuffix(_ENDING)
+    return label if label != name and len(label) <= _LONGEST and _LABEL.fullmatch(label) else ""
+
+
+def labels_of(whose: Whose) -> tuple[str, ...]:
+    """Return the labels that drivers of a deployment can have: one that did not say its log has no nonce in it."""
+    return tuple(dict.fromkeys((driver_label(whose.deployment, whose.log), driver_label(whose.deployment, ""))))
+
+
+def command_of(pod: Mapping[str, Any]) -> list[str]:
+    """Return the arguments of a driver's pod, as `Whose.runs` takes them; empty: it is none."""
+    containers = pod.get("spec", {}).get("containers", ())
+    return [word.replace("$$", "$") for container in containers for word in container.get("args") or ()]
+
+
+def is_of(pod: Mapping[str, Any], job: Job) -> bool:
+    """Return whether a pod is that of this job, and not another one of its name."""
+    noted = pod["metadata"].get("annotations") or {}
+    return noted.get(DEPLOYMENT_ANNOTATION) == job.deployment and noted.get(LOG_ANNOTATION, "") == job.log
+
+
+def manifest(job: Job, settings: KubernetesSettings) -> dict[str, Any]:
+    """Return the driver's pod: the template, with what runs this job.
+
+    :raises SecretInConf: the job's conf or environment holds a secret.
+    :raises SpecError: the conf asks for cores or memory that are none.
+    """
+    label = driver_label(job.deployment, job.log)
+    pod = copy.deepcopy(dict(settings.template))
+    metadata, spec, container = pod.setdefault("metadata", {}), pod["spec"], container_of(pod)
+    metadata |= {"name": pod_name(label), "namespace": settings.namespace, "finalizers": [FINALIZER]}
+    metadata["labels"] = {
+        **(metadata.get("labels") or {}),
+        # As Spark labels its own.
+        "spark-role": "driver",
+        "spark-app-selector": label,
+        DRIVER_LABEL: label,
+    }
+    metadata["annotations"] = {
+        **(metadata.get("annotations") or {}),
+        STREAM_ANNOTATION: job.stream,
+        DEPLOYMENT_ANNOTATION: job.deployment,
+        **({LOG_ANNOTATION: job.log} if job.log else {}),
+    }
+    spec["restartPolicy"] = "Never"
+    spec.setdefault("terminationGracePeriodSeconds", GRACE_SECONDS)
+    container["args"] = _arguments(job, settings, label)
+    own = {**job.environment, SUBMISSION: f"{settings.namespace}/{pod_name(label)}"}
+    container["env"] = [
+        *(each for each in container.get("env") or () if each["name"] not in own),
+        *({"name": name, "value": _literal(value)} for name, value in own.items()),
+        {"name": ADDRESS, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+    ]
+    _add_resources(container, job.conf)
+    return {"apiVersion": "v1", "kind": "Pod", **pod}
+
+
+def _arguments(job: Job, settings: KubernetesSettings, label: str) -> list[str]:
+    """Return what the entrypoint of Spark's images gets: it runs spark-submit, below tini, which passes SIGTERM on."""
+    conf = {
+        "spark.kubernetes.container.image": settings.image,
+        **job.properties(),
+        "spark.submit.deployMode": "client",
+        "spark.app.id": label,
+        "spark.kubernetes.namespace": settings.namespace,
+        # With it the executors are owned by this pod.
+        "spark.kubernetes.driver.pod.name": pod_name(label),
+        "spark.kubernetes.executor.podNamePrefix": label,
+        f"spark.kubernetes.executor.label.{DRIVER_LABEL}": label,
+    }
+    if job.files:
+        # As spark-submit does for --py-files, which would replace what the conf says.
+        conf["spark.submit.pyFiles"] = ",".join((*job.files, *filter(None, [conf.get("spark.submit.pyFiles", "")])))
+    return [
+        *("driver", "--master", "k8s://" + _literal(conf.get("spark.kubernetes.driver.master") or MASTER_IN_POD)),
+        *(word for key, value in conf.items() if value for word in ("--conf", _literal(f"{key}={value}"))),
+        # Executors reach the driver by the address of its pod, so it needs no service.
+        *("--conf", f"spark.driver.host=$({ADDRESS})"),
+        *map(_literal, (job.launcher, *job.arguments)),
+    ]
+
+
+def _literal(text: str) -> str:
+    """Return a text as Kubernetes must get it, which would replace ``$(NAME)`` in it."""
+    return text.replace("$", "$$")
+
+
+def _add_resources(container: dict[str, Any], conf: Mapping[str, str]) -> None:
+    """Ask for what the conf says, where the template does not ask for something else."""
+    asked = ResourceRequest.from_conf(conf)
+    memory = f"{asked.driver_memory + overhead(conf, 'driver', asked.driver_memory, OVERHEAD_FACTOR)}Mi"
+    cores = str(conf.get("spark.kubernetes.driver.request.cores") or asked.driver_cores)
+    limit = conf.get("spark.kubernetes.driver.limit.cores")
+    resources = dict(container.get("resources") or {})
+    resources["requests"] = {"cpu": cores, "memory": memory, **(resources.get("requests") or {})}
+    resources["limits"] = {
+        **({"cpu": str(limit)} if limit else {}),
+        "memory": memory,
+        **(resources.get("limits") or {}),
+    }
+    container["resources"] = resources
+
+
+def overhead(conf: Mapping[str, str], role: str, memory: int, default: float) -> int:
+    """Return the MiB that a driver or an executor gets besides its heap, as Spark reckons them.
+
+    :param role: ``driver`` or ``executor``.
+    :param memory: its heap, in MiB.
+    :param default: part of the heap, if the conf does not say otherwise.
+    :raises SpecError: what the conf says is no size.
+    """
+    given = conf.get(f"spark.{role}.memoryOverhead")
+    if given:
+        return ResourceRequest.from_conf({"spark.executor.memory": given}).executor_memory
+    for key in (f"spark.{role}.memoryOverheadFactor", "spark.kubernetes.memoryOverheadFactor"):
+        if conf.get(key):
+            try:
+                default = float(conf[key])
+            except ValueError:
+                raise SpecError(
+                    f"The Spark conf {key} is {conf[key]!r}, not a number.", next_step="Write a number such as 0.4."
+                ) from None
+            break
+    return max(LEAST_OVERHEAD, math.floor(memory * default))

@@ -1,0 +1,280 @@
+"""Run drivers as pods of a Kubernetes cluster: a pod of our own for each, which nobody starts a second time."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any, ClassVar
+
+from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
+from airflow_stream_provider.clusters.driver_pod import (
+    DRIVER_LABEL,
+    FINALIZER,
+    command_of,
+    is_of,
+    label_of,
+    labels_of,
+    manifest,
+)
+from airflow_stream_provider.clusters.job import Job
+from airflow_stream_provider.clusters.kubernetes_api import KubernetesApi, Refused, Unheard
+from airflow_stream_provider.clusters.kubernetes_connection import KubernetesSettings
+from airflow_stream_provider.clusters.kubernetes_room import asked_for, lacks
+from airflow_stream_provider.clusters.pod_look import PodLook
+from airflow_stream_provider.clusters.pod_status import NodeSays, driver_state, ended, ended_at, waits_for
+from airflow_stream_provider.clusters.traits import Traits
+from airflow_stream_provider.clusters.whose import Whose
+from airflow_stream_provider.lifecycle.errors import ClusterError
+
+log = logging.getLogger(__name__)
+
+# Seconds for which `submit` repeats a submission that was not answered. Repeating it is harmless: there is one name.
+UNCLEAR_SECONDS = 15.0
+# Seconds for which the pod of a driver that has ended is kept after that: with it goes its log.
+KEPT_SECONDS = 86400.0
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_DRIVERS = f"{DRIVER_LABEL},spark-role=driver"
+
+
+class KubernetesCluster:
+    """Drivers as pods of our own; implements `Cluster`.
+
+    The submission id is ``<namespace>/<name of the pod>``. The name is made of deployment and control log, so that a
+    second submission is refused by the API server. A finalizer keeps the pod until its end is in the control log.
+
+    :param settings: what its connection says.
+    """
+
+    traits: ClassVar[Traits] = Traits(
+        name="Kubernetes",
+        seconds_after_term=10.0,  # when we kill it; a node that is drained gives it `driver_pod.GRACE_SECONDS`
+        reserves_ids=False,
+        relaunched_by="nobody",
+        gone_means="the kubelet says that every container has terminated",
+        lost_machine="gone if its node is removed or out-of-service; by time, once the driver must have halted itself",
+    )
+
+    def __init__(self, settings: KubernetesSettings) -> None:
+        self._settings = settings
+        self._api = KubernetesApi(settings)
+
+    def check(self, job: Job) -> None:
+        """Check by a dry run and the namespace's quotas that there is room; see `Cluster.check`.
+
+        If the job's driver is there already and waits, this says what for.
+        """
+        pod = manifest(job, self._settings)
+        asked = asked_for(pod, job.conf)
+        try:
+            self._api.create_pod(pod, dry_run=True)
+        except Refused as error:
+            if error.status != 409:
+                raise
+            self._check_waiting(pod)
+            return
+        missing = lacks(asked, self._api.quotas(self._settings.namespace))
+        if missing:
+            raise ClusterError(
+                f"The namespace {self._settings.namespace} has no room for {job.app_name}: {'; '.join(missing)}.",
+                next_step="Ask for less in `conf`, stop a driver, or have the quota raised. Nothing was submitted.",
+            )
+
+    def reserve(self, job: Job) -> str:
+        """Return an empty text: the name of a driver's pod is known without asking."""
+        return ""
+
+    def submit(self, job: Job, reserved: str = "") -> str:
+        """Create the driver's pod and return its submission id.
+
+        If the API server does not answer, try it again for up to 15 s before raising SubmitUnclear. A pod of this
+        deployment that is there already is its driver.
+        """
+        pod = manifest(job, self._settings)
+        name = pod["metadata"]["name"]
+        deadline = time.monotonic() + UNCLEAR_SECONDS
+        sent = False
+        while True:
+            try:
+                self._api.create_pod(pod)
+                return self._submission(name)
+            except Unheard as error:
+                sent = sent or error.sent
+                problem: ClusterError = error
+            except Refused as error:
+                if error.status == 409:
+                    found = self._api.pod(self._settings.namespace, name)
+                    if found is not None:
+                        self._check_own(found, job)
+                        return self._submission(name)
+                elif error.status < 500:
+                    raise
+                sent, problem = True, error
+            if not sent:
+                raise problem
+            if time.monotonic() > deadline:
+                raise SubmitUnclear(
+                    f"The API server may or may not have accepted the driver's pod {name}. {problem.message}",
+                    next_step="Nothing to do: the pod is searched for before anything is submitted again.",
+                    deployment=job.deployment,
+                )
+            time.sleep(1)
+
+    def find(self, whose: Whose, since: float, conf: Mapping[str, str] | None = None) -> FoundDrivers:
+        """Return the deployment's drivers by the label and the arguments of their pods.
+
+        It is certain but where a pod does not say of which log it is: a submission that is still on its way arrives
+        under the same name as the next one.
+        """
+        alive: list[str] = []
+        over: list[str] = []
+        certain = True
+        for pod in self._api.pods(self._settings.namespace, f"{_any(labels_of(whose))},spark-role=driver"):
+            ours = whose.runs(command_of(pod))
+            has_ended = driver_state(pod).terminal
+            if ours:
+                (over if has_ended else alive).append(self._submission(pod["metadata"]["name"]))
+            elif ours is None and not has_ended:
+                certain = False
+        return FoundDrivers(tuple(alive), tuple(over), certain)
+
+    def status(self, submission: str) -> DriverState:
+        """Return the driver's state by its pod; LOST also if its node does not answer or is gone."""
+        try:
+            return PodLook(self._api).state(self._pod(submission))
+        except ClusterError:
+            return DriverState.UNKNOWN
+
+    def overview(self, submissions: Collection[str]) -> Mapping[str, DriverView]:
+        """Return what the API server lists of these drivers; of the nodes, those that seem to fail are asked."""
+        places = {each: self._place(each) for each in submissions}
+        pods: dict[tuple[str, str], dict[str, Any]] = {}
+        for namespace in sorted({place[0] for place in places.values() if place}):
+            pods |= {(namespace, pod["metadata"]["name"]): pod for pod in self._api.pods(namespace, _DRIVERS)}
+        look = PodLook(self._api)
+        return {
+            each: DriverView(look.state(pods.get(place) if place else None), self.links(each))
+            for each, place in places.items()
+        }
+
+    def kill(self, submission: str, applications: Collection[str] = ()) -> None:
+        """Have the driver's pod and those of its executors ended: SIGTERM, and SIGKILL after 10 s.
+
+        The executors are ended as well because the finalizer of the driver's pod keeps Kubernetes from doing it.
+
+        :raises ClusterError: the API server does not answer, or refuses.
+        """
+        place = self._place(submission)
+        if place is None:
+            return
+        self._api.delete_pod(*place, self.traits.seconds_after_term)
+        label = label_of(place[1])
+        if label:
+            self._api.delete_pods(place[0], f"{_any([label])},spark-role=executor", self.traits.seconds_after_term)
+
+    def remains(
+        self,
+        submission: str,
+        whose: Whose,
+        applications: Collection[str] = (),
+        hosts: Collection[str] | None = None,
+    ) -> Remains:
+        """Return the pods of the driver and its executors of which the kubelet has not said that they have ended."""
+        namespace, name = self._place(submission) or (self._settings.namespace, "")
+        labels = [each for each in (label_of(name), *labels_of(whose)) if each]
+        alive: list[str] = []
+        lost: list[str] = []
+        try:
+            pods = [self._pod(submission)]
+            pods += self._api.pods(namespace, f"{_any(labels)},spark-role=executor")
+            look = PodLook(self._api)
+            for pod in pods:
+                if pod is None:
+                    lost.append(
+                        f"There is no pod {submission}: somebody has taken its finalizer off, and it may run still."
+                    )
+                elif not ended(pod):
+                    says, sentence = look.left(pod)
+                    if says is NodeSays.GONE:
+                        log.info("%s It counts as gone.", sentence)
+                    else:
+                        (lost if says is NodeSays.LOST else alive).append(sentence)
+        except ClusterError as error:
+            return Remains((error.message,))
+        return Remains(tuple(alive), tuple(lost))
+
+    def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
+        """Return whether the kubelet has confirmed the end of the driver and all its executors, or its node is gone."""
+        return self.remains(submission, whose, applications).gone
+
+    def links(self, submission: str) -> Mapping[str, str]:
+        """Return links to the driver's log and, if the connection says where, its Spark UI."""
+        place = self._place(submission)
+        if place is None:
+            return {}
+        (namespace, name), settings = place, self._settings
+        own = f"{self._api.address}/api/v1/namespaces/{namespace}/pods/{name}/log"
+        links = {"driver log": settings.log_url.format(namespace=namespace, pod=name) if settings.log_url else own}
+        if settings.ui_url:
+            links["Spark UI"] = settings.ui_url.format(namespace=namespace, pod=name)
+        return links
+
+    def forget(self, over: Collection[Whose]) -> None:
+        """Remove the pods of drivers that have ended, a day after that; see `Cluster.forget`."""
+        for pod in self._api.pods(self._settings.namespace, _DRIVERS):
+            if not any(whose.runs(command_of(pod)) for whose in over) or not self._confirmed(pod):
+                continue
+            metadata = pod["metadata"]
+            self._api.delete_pod(metadata["namespace"], metadata["name"], 0)
+            if FINALIZER in (metadata.get("finalizers") or ()):
+                self._api.drop_finalizer(pod, FINALIZER)
+
+    def _confirmed(self, pod: Mapping[str, Any]) -> bool:
+        """Return whether nothing of a driver runs any more, and has not for a day."""
+        if not ended(pod):
+            return PodLook(self._api).left(pod)[0] is NodeSays.GONE
+        # One that never ran has nothing to show.
+        at = ended_at(pod)
+        return not at or time.time() - datetime.fromisoformat(at).timestamp() > KEPT_SECONDS
+
+    def _check_waiting(self, pod: Mapping[str, Any]) -> None:
+        metadata = pod["metadata"]
+        found = self._api.pod(metadata["namespace"], metadata["name"])
+        why = waits_for(found) if found is not None and not driver_state(found).terminal else ""
+        if why:
+            raise ClusterError(
+                f"The driver's pod {metadata['name']} waits: {why}".rstrip(". ") + ".",
+                next_step=f"Correct what it says; `kubectl describe pod --namespace {metadata['namespace']} "
+                f"{metadata['name']}` tells more.",
+            )
+
+    def _check_own(self, found: Mapping[str, Any], job: Job) -> None:
+        if not is_of(found, job):
+            name = found["metadata"]["name"]
+            raise ClusterError(
+                f"There is a pod {name} in the namespace {self._settings.namespace} that is not of deployment "
+                f"{job.deployment} of this control log.",
+                next_step="Nothing was submitted. Its annotations say whose it is. Deploy again, which gives another "
+                "name, or remove the pod once nobody needs it.",
+                pod=name,
+            )
+
+    def _submission(self, name: str) -> str:
+        return f"{self._settings.namespace}/{name}"
+
+    def _pod(self, submission: str) -> dict[str, Any] | None:
+        place = self._place(submission)
+        return None if place is None else self._api.pod(*place)
+
+    def _place(self, submission: str) -> tuple[str, str] | None:
+        """Return namespace and name of a driver's pod; None: it is no pod's, and nothing to put into a URL."""
+        namespace, _, name = submission.rpartition("/")
+        place = (namespace or self._settings.namespace, name)
+        return place if all(map(_NAME.fullmatch, place)) else None
+
+
+def _any(labels: Collection[str]) -> str:
+    """Return a selector for pods of these drivers."""
+    return f"{DRIVER_LABEL} in ({','.join(dict.fromkeys(labels))})"

@@ -1,0 +1,154 @@
+"""A stream whose drivers are pods: Spark's driver and executors under the launcher, handed over once, and cleaned up.
+
+On the stand-in: Spark, the product and the client of Airflow's provider are real, Kubernetes is not.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.clusters import Cluster, ClusterConnection, DriverState, Whose, open_cluster
+from airflow_stream_provider.clusters import kubernetes as module
+from airflow_stream_provider.clusters.driver_pod import FINALIZER
+from airflow_stream_provider.control import ControlLog, FilesRoot, make_root, open_log
+from airflow_stream_provider.control.log import make_record
+from airflow_stream_provider.control.releases import publish
+from airflow_stream_provider.hooks.drivers import driver_facts
+from airflow_stream_provider.hooks.submit import job_of, submit_once
+from airflow_stream_provider.lifecycle.ids import request_id
+from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.planning.clean_up import settled
+from airflow_stream_provider.releases.open_place import address_of
+from devstack.control_folder import folder_of
+from devstack.drivers import wait_for
+from devstack.kubernetes import TOKEN, StandIn
+from tests.support import orders_files
+from tests.support.orders_files import Orders
+from tests.support.places import SMALL
+
+pytestmark = pytest.mark.system
+
+
+class Stream:
+    """The stream `orders` on files, and what a task does for it."""
+
+    def __init__(self, server: StandIn, root: Path) -> None:
+        self.url = f"file://{root / 'control'}"
+        make_root(self.url)
+        self.log: ControlLog = open_log(self.url, "orders", create=True)
+        self.server = server
+        self.root = root
+        connection = ClusterConnection(f"k8s://{server.address}", None, server.extra, password=TOKEN)
+        self.cluster: Cluster = open_cluster(connection)
+
+    def submit(self, version: str) -> str:
+        """Publish and declare a release, submit it twice, as tasks do that are retried, and return its incarnation."""
+        folder = folder_of(self.log)
+        release = publish(
+            folder,
+            version=version,
+            application=Path(orders_files.__file__).with_name("app_orders_files.py"),
+            arguments=[str(self.root)],
+            conf={
+                **SMALL,
+                "spark.executor.instances": "1",
+                "spark.sql.shuffle.partitions": "1",
+                "spark.kubernetes.driver.master": self.server.address,
+            },
+        )
+        deployment = f"orders-{version}-{secrets.token_hex(4)}"
+        fields = {"release": release.to_json(), "policy": Policy(rehearse_batches=0).to_json()}
+        self.append("declared", deployment=deployment, **fields)
+        where, log = address_of(release, "orders", folder), self.log.store.origin()
+        job = job_of(FilesRoot(self.url), "orders", folder, deployment, release, where, log=log)
+        self.cluster.check(job)
+        self.cluster.submit(job)  # by a task that was killed before it could write that down
+        assert submit_once(self.log, self.cluster, job, "test", first=False, verify=lambda: None)
+        submission = self.log.refresh().deployments[deployment].submission
+
+        def standby() -> str | None:
+            state = self.log.refresh()
+            name = submission.partition("/")[2]
+            assert not state.deployments[deployment].ended, self.server.log(name)[-3000:]
+            assert not self.cluster.status(submission).terminal, self.server.log(name)[-3000:]
+            return next((each.id for each in state.of_deployment(deployment)), None)
+
+        return str(wait_for(f"release {version} to stand by", standby, 240))
+
+    def appoint(self, incarnation: str) -> None:
+        """Ask for a hand-over to an incarnation, and wait until it holds."""
+        self.append(
+            "requested", request=request_id(incarnation), to=incarnation, expires=time.time() + 300, reason="test"
+        )
+        wait_for(f"{incarnation} to hold", lambda: self.log.refresh().holder == incarnation, 120)
+
+    def append(self, kind: str, **fields: object) -> None:
+        self.log.propose(lambda state: make_record(kind, "test", **fields))
+
+    def whose(self, deployment: str) -> Whose:
+        return Whose(deployment, self.log.store.origin())
+
+
+def test_a_stream_on_pods_is_handed_over_and_its_old_pod_is_forgotten(
+    kubernetes: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders, stream = Orders(tmp_path), Stream(kubernetes, tmp_path)
+    orders.write()
+    old = stream.submit("1")
+    beat = stream.log.heartbeat(old)
+    assert beat is not None
+    drivers = stream.log.state.deployments
+    first = old.rpartition(".")[0]
+    assert beat.submission == drivers[first].submission, "the driver knows its pod"
+    stream.appoint(old)
+    orders.flow()
+    orders.go_on("the first release to work")
+    executors = kubernetes.pods("spark-role=executor")
+    assert [pod["metadata"]["ownerReferences"][0]["name"] for pod in executors] == [
+        drivers[first].submission.partition("/")[2]
+    ]
+
+    new = stream.submit("2")
+    stream.appoint(new)
+    orders.go_on("the second release to work")
+    assert stream.cluster.status(drivers[first].submission) is DriverState.RUNNING, "it stays for a roll-back"
+
+    stream.append("retired", deployment=first, reason="test")
+    submission = stream.log.refresh().deployments[first].submission
+
+    def gone() -> bool:
+        facts = driver_facts(stream.log, stream.cluster, stream.whose(first))
+        return facts is not None and facts.gone
+
+    wait_for("the old driver and its executors to be gone", gone, 60)
+    assert stream.cluster.status(submission) is DriverState.FINISHED
+    (pod,) = (each for each in kubernetes.pods("spark-role=driver") if submission.endswith(each["metadata"]["name"]))
+    assert pod["metadata"]["finalizers"] == [FINALIZER]
+    monkeypatch.setattr(module, "KEPT_SECONDS", -10.0)
+    over = settled(stream.log.refresh())
+    assert over == (first,)
+    stream.cluster.forget([stream.whose(each) for each in over])
+    assert stream.cluster.status(submission) is DriverState.LOST
+
+    orders.go_on("the second release to work on")
+    orders.dry()
+    orders.check()
+    # A person deletes the holder's pod: SIGTERM within its grace, so that it stops at a batch boundary and releases.
+    second = new.rpartition(".")[0]
+    name = stream.log.state.deployments[second].submission.partition("/")[2]
+    kubernetes.ask("DELETE", f"namespaces/streams/pods/{name}")
+    wait_for("the release", lambda: stream.log.refresh().holder is None, 60)
+    assert stream.log.records()[-1].kind == "released"
+    assert stream.log.records()[-1].get("boundary") == "completed"
+
+    def all_gone() -> bool:
+        return stream.cluster.gone(f"streams/{name}", stream.whose(second))
+
+    # Executors are not collected before the finalizer goes.
+    stream.cluster.kill(f"streams/{name}")
+    wait_for("nothing to be left", all_gone, 60)
+    orders.check()

@@ -1,0 +1,37 @@
+"""A process that acts as an Airflow task: it submits a driver, and is killed before it can store the id."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+from airflow_stream_provider.clusters import ClusterConnection, Job
+
+SUBMITTER = """
+import json, os, signal, sys, time
+from airflow_stream_provider.clusters import ClusterConnection, Job, open_cluster
+connection, job = json.loads(sys.argv[1])
+cluster = open_cluster(ClusterConnection(**connection))
+job = Job(**{**job, "arguments": tuple(job["arguments"])})
+print("ready", flush=True)
+sys.stdin.readline()
+print(cluster.submit(job), flush=True)
+time.sleep(600)
+"""
+
+
+def submitter(connection: ClusterConnection, job: Job) -> subprocess.Popen[str]:
+    """Start the task; it submits when it reads a line, and then says the driver's id."""
+    what = json.dumps([dataclasses.asdict(connection), dataclasses.asdict(job)])
+    process = subprocess.Popen(
+        [sys.executable, "-c", SUBMITTER, what],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process

@@ -1,0 +1,227 @@
+"""What the cluster makes of answers of an API server: the stand-in's, over HTTP, with shell scripts for drivers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_stream_provider.clusters import ClusterConnection, DriverState, DriverView, FoundDrivers, SubmitUnclear
+from airflow_stream_provider.clusters import kubernetes as module
+from airflow_stream_provider.clusters.driver_pod import FINALIZER
+from airflow_stream_provider.clusters.kubernetes import KubernetesCluster
+from airflow_stream_provider.clusters.kubernetes_connection import kubernetes_settings
+from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
+from devstack.drivers import wait_for
+from devstack.kubernetes import NAMESPACE, TOKEN
+from devstack.ports import HOST, free_port
+from tests.support.pods import Pods, pods_in
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pods]:
+    with pods_in(tmp_path_factory.mktemp("kubernetes")) as found:
+        yield found
+
+
+@pytest.fixture
+def pods(started: Pods) -> Iterator[Pods]:
+    yield started
+    started.clear()
+
+
+def test_a_driver_s_life(pods: Pods) -> None:
+    cluster, job = pods.cluster(ui_url="https://ui/{namespace}/{pod}"), pods.job()
+    cluster.check(job)
+    assert pods.server.pods() == []
+    assert cluster.find(job.whose, 0) == FoundDrivers()
+    submission = pods.running(job)
+    assert cluster.find(job.whose, 0) == FoundDrivers(alive=(submission,))
+    assert cluster.find(dataclasses.replace(job.whose, log="ff" * 16), 0) == FoundDrivers()
+    assert cluster.status(submission) is DriverState.RUNNING
+    name = submission.partition("/")[2]
+    links = {
+        "driver log": f"{pods.server.address}/api/v1/namespaces/{NAMESPACE}/pods/{name}/log",
+        "Spark UI": f"https://ui/{NAMESPACE}/{name}",
+    }
+    assert cluster.overview([submission]) == {submission: DriverView(DriverState.RUNNING, links)}
+    assert cluster.remains(submission, job.whose).alive == (f"Pod {name} is Running on node node-1.",)
+
+    executor = pods.executor(submission)
+    cluster.kill(submission)
+    wait_for("nothing to remain", lambda: cluster.gone(submission, job.whose))
+
+    assert cluster.status(submission) is DriverState.KILLED
+    assert cluster.find(job.whose, 0) == FoundDrivers(ended=(submission,))
+    assert [pod["metadata"]["name"] for pod in pods.server.pods()] == [name], f"{executor} went with the kill"
+    assert pods.pod(submission)["metadata"]["finalizers"] == [FINALIZER]
+    cluster.kill(submission)
+    cluster.check(job)
+
+
+@pytest.mark.parametrize(("code", "state"), [("0", DriverState.FINISHED), ("3", DriverState.FAILED)])
+def test_the_exit_code_decides_between_finished_and_failed(pods: Pods, code: str, state: DriverState) -> None:
+    job = pods.job(code)
+    submission = pods.cluster().submit(job)
+    wait_for("the end", lambda: pods.cluster().status(submission).terminal)
+    assert pods.cluster().status(submission) is state
+    assert pods.cluster().gone(submission, job.whose)
+
+
+def test_a_driver_that_does_not_hear_sigterm_is_killed_after_the_grace(
+    pods: Pods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient = dataclasses.replace(KubernetesCluster.traits, seconds_after_term=1.0)
+    monkeypatch.setattr(KubernetesCluster, "traits", impatient)
+    job = pods.job("deaf")
+    submission = pods.running(job)
+    wait_for("the trap", lambda: "deaf" in pods.server.log(submission.partition("/")[2]))
+    pods.cluster().kill(submission)
+    assert pods.cluster().status(submission) is DriverState.RUNNING
+    wait_for("its end", lambda: pods.cluster().gone(submission, job.whose))
+    assert pods.cluster().status(submission) is DriverState.KILLED
+
+
+def test_a_second_submission_is_the_first_one(pods: Pods) -> None:
+    job = pods.job()
+    assert pods.cluster().submit(job) == pods.cluster().submit(job)
+    assert len(pods.server.pods()) == 1
+
+
+def test_a_pod_of_the_same_name_that_is_not_ours_is_an_error_with_a_next_step(pods: Pods) -> None:
+    job = pods.job()
+    submission = pods.cluster().submit(job)
+    path = f"namespaces/{NAMESPACE}/pods/{submission.partition('/')[2]}"
+    other = {"metadata": {"annotations": {"airflow-stream-provider/log": "ff" * 16}}}
+    pods.server.ask("PATCH", path, other, "application/merge-patch+json")
+    with pytest.raises(ClusterError, match=r"is not of deployment .* Its annotations say whose it is"):
+        pods.cluster().submit(job)
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_a_submission_with_lost_answers_is_repeated_under_the_same_name(pods: Pods, lost: int) -> None:
+    pods.server.ask("POST", f"/stand-in/lose/{lost}")
+    submission = pods.cluster().submit(pods.job())
+    assert [f"{NAMESPACE}/{pod['metadata']['name']}" for pod in pods.server.pods()] == [submission]
+
+
+def test_an_api_server_that_never_answers_leaves_it_unclear(pods: Pods, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "UNCLEAR_SECONDS", 0.0)
+    pods.server.ask("POST", "/stand-in/lose/100")
+    job = pods.job()
+    with pytest.raises(SubmitUnclear, match="did not answer"):
+        pods.cluster().submit(job)
+    assert pods.cluster().find(job.whose, 0).alive
+
+
+def test_an_api_server_that_cannot_be_reached() -> None:
+    settings = kubernetes_settings(
+        ClusterConnection(
+            f"k8s://http://{HOST}:{free_port()}",
+            None,
+            {"namespace": NAMESPACE, "image": "i", "service_account": "s"},
+            password=TOKEN,
+        )
+    )
+    cluster = KubernetesCluster(settings)
+    pods = Pods(None)  # type: ignore[arg-type]  # for its jobs
+    job = pods.job()
+    for act in (cluster.check, cluster.submit):
+        with pytest.raises(ClusterError, match="cannot be reached") as refused:
+            act(job)
+        assert not isinstance(refused.value, SubmitUnclear)
+        assert TOKEN not in str(refused.value)
+    assert cluster.status("streams/x-driver") is DriverState.UNKNOWN
+    assert not cluster.gone("streams/x-driver", job.whose)
+    assert "cannot be reached" in cluster.remains("streams/x-driver", job.whose).alive[0]
+    with pytest.raises(ClusterError, match="cannot be reached"):
+        cluster.overview(["streams/x-driver"])
+
+
+def test_credentials_that_are_refused(pods: Pods) -> None:
+    settings = dataclasses.replace(kubernetes_settings(pods.connection()), token="old")
+    cluster = KubernetesCluster(settings)
+    with pytest.raises(ClusterError, match=r"does not accept the credentials\. Renew the token"):
+        cluster.check(pods.job())
+    assert cluster.status("streams/x-driver") is DriverState.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("right", "named"),
+    [
+        ("create-pods", 'cannot create resource "pods"'),
+        ("list-resourcequotas", 'cannot list resource "resourcequotas"'),
+    ],
+)
+def test_a_right_that_is_missing_is_named_by_the_check(pods: Pods, right: str, named: str) -> None:
+    pods.server.ask("POST", f"/stand-in/deny/{right}")
+    with pytest.raises(ClusterError) as refused:
+        pods.cluster().check(pods.job())
+    assert named in refused.value.message
+    assert refused.value.next_step == "Give Airflow's account the Role of docs/clusters.md."
+
+
+def test_without_the_right_to_delete_a_kill_says_so(pods: Pods) -> None:
+    submission = pods.running(pods.job())
+    pods.server.ask("POST", "/stand-in/deny/delete-pods")
+    with pytest.raises(ClusterError, match='cannot delete resource "pods"'):
+        pods.cluster().kill(submission)
+    assert pods.cluster().status(submission) is DriverState.RUNNING
+
+
+def test_what_is_no_submission_of_ours_is_lost_and_harms_nothing(pods: Pods) -> None:
+    job = pods.job()
+    submission = pods.running(job)
+    cluster = pods.cluster()
+    for unknown in ("driver-20200101000000-0000", f"{NAMESPACE}/..", "../..", "a/b/c?x=1", "", "-driver"):
+        assert cluster.status(unknown) is DriverState.LOST
+        assert cluster.overview([unknown])[unknown].state is DriverState.LOST
+        cluster.kill(unknown)
+        assert cluster.remains(unknown, pods.job().whose).alive == ()
+        assert not cluster.gone(unknown, pods.job().whose)
+    assert cluster.status(submission) is DriverState.RUNNING
+
+
+def test_a_pod_is_forgotten_a_day_after_its_end_when_the_log_has_it(
+    pods: Pods, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, over, alive, other = pods.cluster(), pods.job("0"), pods.job(), pods.job("0")
+    submission, _, kept = cluster.submit(over), pods.running(alive), cluster.submit(other)
+    wait_for("both ends", lambda: all(cluster.status(each).terminal for each in (submission, kept)))
+    cluster.forget([over.whose, alive.whose])
+    assert cluster.status(submission) is DriverState.FINISHED, "people may want its log"
+    monkeypatch.setattr(module, "KEPT_SECONDS", -10.0)
+    cluster.forget([over.whose, alive.whose])
+    assert cluster.status(submission) is DriverState.LOST
+    assert cluster.find(alive.whose, 0).alive, "what runs is never forgotten"
+    assert cluster.status(kept) is DriverState.FINISHED, "its end is not in the log"
+    # One that a kill has deleted, and that only the finalizer keeps.
+    cluster.kill(kept)
+    cluster.forget([other.whose])
+    assert cluster.status(kept) is DriverState.LOST
+
+
+def test_a_connection_of_type_kubernetes_leads_there_and_changes_nothing_for_others(pods: Pods) -> None:
+    from kubernetes.client import Configuration
+
+    before = Configuration.get_default_copy().host
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": pods.server.address}}],
+        "users": [{"name": "c", "user": {"token": TOKEN}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+    }
+    extra = {**pods.server.extra, "kubernetes_conn_id": "k8s"}
+    found = ClusterConnection("k8s://", None, extra, kubernetes={"kube_config": config})
+    cluster = KubernetesCluster(kubernetes_settings(found))
+    cluster.check(pods.job())
+    assert Configuration.get_default_copy().host == before, "another thread may open another cluster"
+    broken = dataclasses.replace(found, kubernetes={"kube_config_path": "/nowhere"})
+    with pytest.raises(SpecError, match="Kubernetes connection cannot be used"):
+        KubernetesCluster(kubernetes_settings(broken)).check(pods.job())
+    outside = dataclasses.replace(found, kubernetes={"in_cluster": True})
+    with pytest.raises(SpecError, match="Kubernetes connection cannot be used"):
+        KubernetesCluster(kubernetes_settings(outside)).check(pods.job())

@@ -1,0 +1,70 @@
+"""What docs/clusters.md shows is valid: connections, pod template, rights. The stream's YAML is in test_docs.py."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from airflow_stream_provider.clusters import ClusterConnection
+from airflow_stream_provider.clusters.driver_pod import DRIVER_LABEL, FINALIZER, GRACE_SECONDS
+from airflow_stream_provider.clusters.kubernetes import KubernetesCluster
+from airflow_stream_provider.clusters.kubernetes_connection import kubernetes_settings
+from airflow_stream_provider.clusters.pod_template import read_template
+
+PAGE = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text()
+BLOCKS = re.findall(r"^```yml\n(.*?)^```", PAGE, re.M | re.S)
+
+
+def connections() -> dict[str, dict[str, Any]]:
+    """The connections that the page adds, as `airflow connections add` reads its options."""
+    found = {}
+    for block in re.findall(r"^```bash\n(airflow connections add .*?)^```", PAGE, re.M | re.S):
+        for command in re.split(r"^airflow connections add ", block, flags=re.M)[1:]:
+            name, *options = shlex.split(command.replace("\\\n", " "))
+            found[name] = dict(zip(options[::2], options[1::2], strict=True))
+    return found
+
+
+def test_the_connections_lead_to_a_cluster() -> None:
+    spark, kubernetes = connections()["spark_on_kubernetes"], connections()["k8s"]
+    extra = json.loads(spark["--conn-extra"])
+    assert extra["kubernetes_conn_id"] in connections()
+    given = ClusterConnection(spark["--conn-host"], None, extra, kubernetes=json.loads(kubernetes["--conn-extra"]))
+    assert given.is_kubernetes
+    assert kubernetes_settings(given).namespace == "streams"
+
+
+def test_the_template_names_image_and_service_account() -> None:
+    (template,) = (text for text in BLOCKS if "containers:" in text)
+    read_template(template)
+    given = ClusterConnection(
+        "k8s://", None, {"kubernetes_conn_id": "k8s", "namespace": "streams", "template": template}, kubernetes={}
+    )
+    assert kubernetes_settings(given).image
+
+
+def test_the_rights_are_those_that_are_used() -> None:
+    (text,) = (text for text in BLOCKS if "kind: Role" in text)
+    ours, nodes, _ = yaml.safe_load_all(text)
+    rights = {(resource, verb) for rule in ours["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
+    pods = {"get", "list", "create", "patch", "delete", "deletecollection"}
+    assert rights == {("resourcequotas", "list"), *(("pods", verb) for verb in pods)}
+    assert (nodes["kind"], nodes["rules"][0]["resources"], nodes["rules"][0]["verbs"]) == (
+        "ClusterRole",
+        ["nodes"],
+        ["get"],
+    )
+
+
+def test_the_page_says_what_the_class_says() -> None:
+    for text in (
+        f"`{DRIVER_LABEL}`",
+        f"`{FINALIZER}`",
+        f"{KubernetesCluster.traits.seconds_after_term:.0f} s when we kill it; {GRACE_SECONDS} s when others do",
+    ):
+        assert text in PAGE
