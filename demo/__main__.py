@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import logging
 import os
 import shutil
 import signal
@@ -17,7 +18,7 @@ from typing import Any
 
 from rich.console import Console
 
-from airflow_stream_provider.hooks.control import control_root
+from airflow_stream_provider.hooks.control import close_roots, control_root
 from airflow_stream_provider.lifecycle.errors import StreamError
 from demo.display import Display, summarise
 from demo.environment import DemoEnvironment, lay_out
@@ -45,6 +46,9 @@ def main() -> int:
     args = _arguments()
     started = time.monotonic()
     console = Console()
+    # With Airflow's settings for logs every connection and request of theirs is told.
+    for name in ("kafka", "hdfs"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     for number in STOPPING:
         signal.signal(number, _interrupt)
     try:
@@ -146,6 +150,7 @@ def _local(dags: Path, folder: Path, display: Display, storage: Storage | None) 
             control_root(CONTROL_URL).make()
         yield stack
         _ignore_signals()
+        close_roots()
 
 
 def _wait_for_ctrl_c(console: Console, airflow: Airflow) -> None:
