@@ -70,8 +70,9 @@ def tried_again(call: Callable[[], Any]) -> Any:
 def test_the_master_is_killed_in_mid_submit(orders: StackStream, moment: str) -> None:
     """The request, or the answer to it, is lost with the master: one driver runs, however often it is tried."""
     stack, job = orders.stack, orders.declare("one")
-    leader, killed = stack.spark.leader, []
+    leader = stack.spark.leader
     assert leader is not None
+    killed: list[Master] = []
 
     def strike() -> None:
         if not killed:
@@ -145,7 +146,8 @@ def test_the_master_is_killed_in_mid_fence(
     Nobody acquires before the other master and the worker confirm that the holder is gone.
     """
     orders, one, two = pair
-    pilot, killed = Autopilot(orders), []
+    pilot = Autopilot(orders)
+    killed: list[Master] = []
     kill = pilot.hook.kill
 
     def fatal(deployment: str) -> None:
