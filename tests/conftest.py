@@ -35,8 +35,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             file = PurePosixPath(nodeid.partition("::")[0])
             folder = file.parent.name
-            if folder == "stores":
-                return nodeid.rpartition("[")[2]  # a whole stack for each pair of control log and storage
+            if folder == "stories":
+                return nodeid.rpartition("[")[2].rpartition("-")[2]  # a whole stack for each world
             alone = folder in BY_FILE or (folder == "runtime" and file.stem.endswith(ALONE))
             return str(file if alone else file.parent)
 
