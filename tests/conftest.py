@@ -36,7 +36,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file = PurePosixPath(nodeid.partition("::")[0])
             folder = file.parent.name
             if folder == "stories":
-                return nodeid.rpartition("[")[2].rpartition("-")[2]  # a whole stack for each world
+                return nodeid.rpartition("[")[2].partition("-")[0].rstrip("]")  # a whole stack for each world
             alone = folder in BY_FILE or (folder == "runtime" and file.stem.endswith(ALONE))
             return str(file if alone else file.parent)
 
