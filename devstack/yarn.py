@@ -107,9 +107,9 @@ class Yarn:
         }
         return {"conn_type": "spark", "host": "yarn", "login": pwd.getpwuid(os.getuid()).pw_name, "extra": extra}
 
-    def port_of(self, name: str) -> str:
-        """Return the port of a NodeManager's pages."""
-        return self._ports[f"{name}.webapp.address"].rpartition(":")[2]
+    def port_of(self, name: str, which: str = "webapp.address") -> str:
+        """Return a port of a NodeManager: of its pages, or ``address``, by which the ResourceManager knows it."""
+        return self._ports[f"{name}.{which}"].rpartition(":")[2]
 
     @property
     def conf(self) -> dict[str, str]:
@@ -162,14 +162,17 @@ class Yarn:
         self.node_managers[name] = self._start(name, self._conf(name, settings), main)
 
     def wait_for_nodes(self, number: int) -> None:
-        """Wait until so many NodeManagers are RUNNING.
+        """Wait until so many NodeManagers are RUNNING, and the ResourceManager calls itself active, which it does last.
 
         :raises StackError: they are not within 240 s, or a process has ended.
         """
         assert self.resource_manager is not None
         self._processes.wait_for(
             "YARN's nodes to register",
-            lambda: len([each for each in self.nodes() if each["state"] == "RUNNING"]) == number,
+            lambda: (
+                len([each for each in self.nodes() if each["state"] == "RUNNING"]) == number
+                and (self.ask("info").get("clusterInfo") or {}).get("haState") == "ACTIVE"
+            ),
             START_SECONDS,
             self.resource_manager,
         )

@@ -247,13 +247,13 @@ class YarnCluster:
         near = None if hosts is None else {*hosts, str((app or {}).get("amHostHttpAddress") or "").partition(":")[0]}
         if not nodes:
             alive.append("No node is registered with the ResourceManager.")
-        answers = ask_all(lambda node: api.node_says(manager, node, self._hosts, id), nodes)
+        answers = ask_all(lambda node: api.node_says(manager, node, self._hosts, id, began), nodes)
         for node, answer in zip(nodes, answers, strict=True):
             name, state = f"Node {node.get('id')}", node.get("state")
             ran_here = near is None or node.get("nodeHostName") in near
             if answer is not None and answer.answered:
                 alive += answer.left
-                if answer.started > began and ran_here and not answer.left:
+                if answer.forgot and ran_here:
                     lost.append(f"{name} was started anew since {id} was: what it ran before may run still.")
             elif state in _IN_SIGHT:
                 alive += [f"{name} was not reached in time."] if answer is None else answer.left

@@ -26,6 +26,7 @@ TIMEOUT = 10.0  # seconds for a whole request; a person may be waiting for the r
 _MANAGER_LIMIT = 64 * 1024 * 1024
 _NODE_LIMIT = 4 * 1024 * 1024
 _REFUSED = (401, 403)
+_RECOVERY = "yarn.nodemanager.recovery.enabled"
 # Every state in which a node may be: without them, those that it has lost are left out.
 _NODE_STATES = "NEW,RUNNING,UNHEALTHY,DECOMMISSIONING,DECOMMISSIONED,LOST,REBOOTED,SHUTDOWN"
 
@@ -169,16 +170,16 @@ class NodeAnswer:
 
     :param left: a sentence for each part of it that it runs, and for what it does not say.
     :param answered: whether it does answer.
-    :param started: when it was started itself, in milliseconds since 1970.
+    :param forgot: it was started anew since the application began, and does not know what it ran before.
     """
 
     left: tuple[str, ...]
     answered: bool = False
-    started: int = 0
+    forgot: bool = False
 
 
-def node_says(manager: Manager, node: Mapping[str, Any], hosts: WorkerHosts, id: str) -> NodeAnswer:
-    """Ask a NodeManager about an application."""
+def node_says(manager: Manager, node: Mapping[str, Any], hosts: WorkerHosts, id: str, began: int) -> NodeAnswer:
+    """Ask a NodeManager about an application that began at this moment, in milliseconds since 1970."""
     name = f"node {node.get('id')}"
     # Both have the same `yarn.http.policy`.
     url = f"{urlsplit(manager.url).scheme}://{node.get('nodeHTTPAddress')}"
@@ -186,12 +187,13 @@ def node_says(manager: Manager, node: Mapping[str, Any], hosts: WorkerHosts, id:
         address = hosts.address(url)
 
         def ask(path: str) -> Answer:
-            return _send("GET", f"{url}/ws/v1/node/{path}", manager.user, address, _NODE_LIMIT)
+            return _send("GET", f"{url}/{path}", manager.user, address, _NODE_LIMIT)
 
-        started = int(ask("info").json()["nodeInfo"]["nmStartupTime"])
-        app = ask(f"apps/{quote(id, safe='')}")
+        started = int(ask("ws/v1/node/info").json()["nodeInfo"]["nmStartupTime"])
+        forgot = started > began and not _recovers(ask(f"conf?format=json&name={_RECOVERY}"))
+        app = ask(f"ws/v1/node/apps/{quote(id, safe='')}")
         state = "FINISHED" if app.status == 404 else str(app.json()["app"]["state"])
-        listed = (ask("containers").json()["containers"] or {}).get("container", ())
+        listed = (ask("ws/v1/node/containers").json()["containers"] or {}).get("container", ())
         left = [f"Container {each['id']} is on {name}." for each in listed if application_of(each["id"]) == id]
     except Unanswered as error:
         return NodeAnswer((f"{name.capitalize()} is not known to run nothing: {error.message}",))
@@ -202,7 +204,15 @@ def node_says(manager: Manager, node: Mapping[str, Any], hosts: WorkerHosts, id:
         return NodeAnswer((f"{name.capitalize()} is not known to run nothing: {why}.",))
     if state != "FINISHED":
         left.append(f"{id} is {state} on {name}.")
-    return NodeAnswer(tuple(left), True, started)
+    return NodeAnswer(tuple(left), True, forgot)
+
+
+def _recovers(answer: Answer) -> bool:
+    """Return whether a NodeManager that is started anew finds its containers again; if it does not say so: no."""
+    try:
+        return str(answer.json()["property"]["value"]) == "true"
+    except (Unanswered, KeyError, TypeError):
+        return False
 
 
 def _ask(

@@ -58,13 +58,17 @@ class _Server:
 
 
 class FakeNode:
-    """A NodeManager: `apps` by id with their states, `containers` by id, `started` in milliseconds."""
+    """A NodeManager: `apps` by id with their states, `containers` by id, `started` in milliseconds.
+
+    `recovers`: it finds its containers again when it is started anew.
+    """
 
     def __init__(self, name: str, started: int) -> None:
         self.name = name
         self.started = started
         self.apps: dict[str, str] = {}
         self.containers: list[str] = []
+        self.recovers = False
         self.server = _Server(self._answer)
         self.listed: dict[str, Any] = {
             "id": f"{name}:45454",
@@ -75,6 +79,8 @@ class FakeNode:
         }
 
     def _answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Answer:
+        if path == "/conf":
+            return 200, {"property": {"key": query["name"], "value": str(self.recovers).lower()}}
         what = path.removeprefix("/ws/v1/node/")
         if what == "info":
             return 200, {"nodeInfo": {"nmStartupTime": self.started}}

@@ -302,7 +302,9 @@ def test_a_node_that_was_started_anew_may_have_left_something(fake: FakeYarn, cl
     fake.add_node("node2")
     fake.add_app(state="FAILED", amHostHttpAddress="node2:8042")
     assert remains(cluster, {"node2"}).gone
-    node.started = STARTED
+    node.recovers = True
+    assert remains(cluster).gone
+    node.started, node.recovers = STARTED, False
     assert remains(cluster).gone
 
 
