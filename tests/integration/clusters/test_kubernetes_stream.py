@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import secrets
 import time
+from dataclasses import replace
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 import pytest
 
@@ -16,19 +18,24 @@ from airflow_stream_provider.clusters import kubernetes as module
 from airflow_stream_provider.clusters.driver_pod import FINALIZER
 from airflow_stream_provider.control import ControlLog, FilesRoot, make_root, open_log
 from airflow_stream_provider.control.log import make_record
-from airflow_stream_provider.control.releases import publish
+from airflow_stream_provider.control.releases import make_release
 from airflow_stream_provider.hooks.drivers import driver_facts
 from airflow_stream_provider.hooks.submit import job_of, submit_once
 from airflow_stream_provider.lifecycle.ids import request_id
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.planning.clean_up import settled
-from airflow_stream_provider.releases.open_place import address_of
+from airflow_stream_provider.releases.address import StorageAddress
+from airflow_stream_provider.releases.open_place import address_of, open_place
 from devstack.control_folder import folder_of
 from devstack.drivers import wait_for
-from devstack.kubernetes import TOKEN, StandIn
+from devstack.jars import fetch, spark_s3a
+from devstack.kubernetes import TOKEN, StandIn, standin
+from devstack.s3 import BUCKET, S3Server, moto
+from devstack.spark import bundled_spark
 from tests.support import orders_files
 from tests.support.orders_files import Orders
 from tests.support.places import SMALL
+from tests.support.releases import connection_of
 
 pytestmark = pytest.mark.system
 
@@ -36,20 +43,20 @@ pytestmark = pytest.mark.system
 class Stream:
     """The stream `orders` on files, and what a task does for it."""
 
-    def __init__(self, server: StandIn, root: Path) -> None:
+    def __init__(self, server: StandIn, root: Path, s3: S3Server | None = None) -> None:
         self.url = f"file://{root / 'control'}"
         make_root(self.url)
         self.log: ControlLog = open_log(self.url, "orders", create=True)
         self.server = server
         self.root = root
+        self.s3 = s3
         connection = ClusterConnection(f"k8s://{server.address}", None, server.extra, password=TOKEN)
         self.cluster: Cluster = open_cluster(connection)
 
     def submit(self, version: str) -> str:
         """Publish and declare a release, submit it twice, as tasks do that are retried, and return its incarnation."""
         folder = folder_of(self.log)
-        release = publish(
-            folder,
+        release, files = make_release(
             version=version,
             application=Path(orders_files.__file__).with_name("app_orders_files.py"),
             arguments=[str(self.root)],
@@ -60,6 +67,13 @@ class Stream:
                 "spark.kubernetes.driver.master": self.server.address,
             },
         )
+        if self.s3 is not None:
+            storage = StorageAddress.parse(f"s3a://{BUCKET}/team").of_log(
+                self.url, FilesRoot(self.url).log_id("orders")
+            )
+            release = replace(release, storage=storage.url)
+        connection = connection_of(self.s3.connection) if self.s3 is not None else None
+        open_place(release.storage, connection, "orders", folder).publish(release, files)
         deployment = f"orders-{version}-{secrets.token_hex(4)}"
         fields = {"release": release.to_json(), "policy": Policy(rehearse_batches=0).to_json()}
         self.append("declared", deployment=deployment, **fields)
@@ -105,8 +119,8 @@ def test_a_stream_on_pods_is_handed_over_and_its_old_pod_is_forgotten(
     first = old.rpartition(".")[0]
     assert beat.submission == drivers[first].submission, "the driver knows its pod"
     stream.appoint(old)
-    orders.flow()
-    orders.go_on("the first release to work")
+    orders.flow(2.0)
+    orders.go_on("the first release to work", 10)
     executors = kubernetes.pods("spark-role=executor")
     assert [pod["metadata"]["ownerReferences"][0]["name"] for pod in executors] == [
         drivers[first].submission.partition("/")[2]
@@ -114,7 +128,7 @@ def test_a_stream_on_pods_is_handed_over_and_its_old_pod_is_forgotten(
 
     new = stream.submit("2")
     stream.appoint(new)
-    orders.go_on("the second release to work")
+    orders.go_on("the second release to work", 10)
     assert stream.cluster.status(drivers[first].submission) is DriverState.RUNNING, "it stays for a roll-back"
 
     stream.append("retired", deployment=first, reason="test")
@@ -134,7 +148,7 @@ def test_a_stream_on_pods_is_handed_over_and_its_old_pod_is_forgotten(
     stream.cluster.forget([stream.whose(each) for each in over])
     assert stream.cluster.status(submission) is DriverState.LOST
 
-    orders.go_on("the second release to work on")
+    orders.go_on("the second release to work on", 10)
     orders.dry()
     orders.check()
     # A person deletes the holder's pod: SIGTERM within its grace, so that it stops at a batch boundary and releases.
@@ -152,3 +166,25 @@ def test_a_stream_on_pods_is_handed_over_and_its_old_pod_is_forgotten(
     stream.cluster.kill(f"streams/{name}")
     wait_for("nothing to be left", all_gone, 60)
     orders.check()
+
+
+def test_a_driver_in_a_pod_fetches_its_release_by_its_url(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    jars = fetch(spark_s3a(bundled_spark()))
+    with moto(tmp_path / "s3") as s3:
+        properties = (
+            f"<property><name>{name}</name><value>{escape(value)}</value></property>"
+            for name, value in s3.core_site.items()
+        )
+        (tmp_path / "conf" / "core-site.xml").write_text(f"<configuration>{''.join(properties)}</configuration>")
+        image = {"SPARK_DIST_CLASSPATH": f"{jars}/*", "SPARK_CONF_DIR": str(tmp_path / "conf")}
+        with standin(tmp_path / "pods", image) as server:
+            orders, stream = Orders(tmp_path), Stream(server, tmp_path, s3)
+            orders.write()
+            incarnation = stream.submit("1")
+            stream.appoint(incarnation)
+            orders.check()
+            folder = folder_of(stream.log) / "releases"
+            assert not folder.exists() or not any(folder.iterdir())
+            submission = stream.log.state.deployments[incarnation.rpartition(".")[0]].submission
+            assert s3.password not in server.log(submission.partition("/")[2])
