@@ -75,7 +75,10 @@ class Stream:
         connection = connection_of(self.s3.connection) if self.s3 is not None else None
         open_place(release.storage, connection, "orders", folder).publish(release, files)
         deployment = f"orders-{version}-{secrets.token_hex(4)}"
-        fields = {"release": release.to_json(), "policy": Policy(rehearse_batches=0).to_json()}
+        fields = {
+            "release": release.to_json(),
+            "policy": Policy(rehearse_batches=0, rehearse_seconds=900, lease_seconds=120).to_json(),
+        }
         self.append("declared", deployment=deployment, **fields)
         where, log = address_of(release, "orders", folder), self.log.store.origin()
         job = job_of(FilesRoot(self.url), "orders", folder, deployment, release, where, log=log)
@@ -91,14 +94,14 @@ class Stream:
             assert not self.cluster.status(submission).terminal, self.server.log(name)[-3000:]
             return next((each.id for each in state.of_deployment(deployment)), None)
 
-        return str(wait_for(f"release {version} to stand by", standby, 240))
+        return str(wait_for(f"release {version} to stand by", standby))
 
     def appoint(self, incarnation: str) -> None:
         """Ask for a hand-over to an incarnation, and wait until it holds."""
         self.append(
-            "requested", request=request_id(incarnation), to=incarnation, expires=time.time() + 300, reason="test"
+            "requested", request=request_id(incarnation), to=incarnation, expires=time.time() + 900, reason="test"
         )
-        wait_for(f"{incarnation} to hold", lambda: self.log.refresh().holder == incarnation, 120)
+        wait_for(f"{incarnation} to hold", lambda: self.log.refresh().holder == incarnation)
 
     def append(self, kind: str, **fields: object) -> None:
         self.log.propose(lambda state: make_record(kind, "test", **fields))
@@ -138,7 +141,7 @@ def test_a_stream_on_pods_is_handed_over_and_its_old_pod_is_forgotten(
         facts = driver_facts(stream.log, stream.cluster, stream.whose(first))
         return facts is not None and facts.gone
 
-    wait_for("the old driver and its executors to be gone", gone, 60)
+    wait_for("the old driver and its executors to be gone", gone)
     assert stream.cluster.status(submission) is DriverState.FINISHED
     (pod,) = (each for each in kubernetes.pods("spark-role=driver") if submission.endswith(each["metadata"]["name"]))
     assert pod["metadata"]["finalizers"] == [FINALIZER]
@@ -155,7 +158,7 @@ def test_a_stream_on_pods_is_handed_over_and_its_old_pod_is_forgotten(
     second = new.rpartition(".")[0]
     name = stream.log.state.deployments[second].submission.partition("/")[2]
     kubernetes.ask("DELETE", f"namespaces/streams/pods/{name}")
-    wait_for("the release", lambda: stream.log.refresh().holder is None, 60)
+    wait_for("the release", lambda: stream.log.refresh().holder is None)
     assert stream.log.records()[-1].kind == "released"
     assert stream.log.records()[-1].get("boundary") == "completed"
 
@@ -164,7 +167,7 @@ def test_a_stream_on_pods_is_handed_over_and_its_old_pod_is_forgotten(
 
     # Executors are not collected before the finalizer goes.
     stream.cluster.kill(f"streams/{name}")
-    wait_for("nothing to be left", all_gone, 60)
+    wait_for("nothing to be left", all_gone)
     orders.check()
 
 
