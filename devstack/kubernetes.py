@@ -139,7 +139,8 @@ class Server:
             )
 
     def _create(self, kind: str, namespace: str, body: Object, *, dry_run: bool) -> Object:
-        if kind == "pods" and not self.objects.has((kind, namespace, body.get("metadata", {}).get("name", ""))):
+        if kind == "pods":
+            # Before the name is looked at, as admission is.
             self._check_quotas(namespace, body)
         return self.objects.create(kind, namespace, body, dry_run=dry_run)
 

@@ -6,6 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -70,10 +71,11 @@ class KubernetesCluster:
         asked = asked_for(pod, job.conf)
         try:
             self._api.create_pod(pod, dry_run=True)
-        except Refused as error:
-            if error.status != 409:
+        except Refused:
+            found = self._own(job, pod["metadata"]["name"])
+            if found is None:
                 raise
-            self._check_waiting(pod)
+            _check_waiting(found)
             return
         missing = lacks(asked, self._api.quotas(self._settings.namespace))
         if missing:
@@ -101,17 +103,15 @@ class KubernetesCluster:
                 self._api.create_pod(pod)
                 return self._submission(name)
             except Unheard as error:
-                sent = sent or error.sent
                 problem: ClusterError = error
+                sent = sent or error.sent
             except Refused as error:
-                if error.status == 409:
-                    found = self._api.pod(self._settings.namespace, name)
-                    if found is not None:
-                        self._check_own(found, job)
+                problem = error
+                # Not only after 409: a quota that the first try has filled is looked at before the name.
+                with suppress(Refused, Unheard):
+                    if self._own(job, name) is not None:
                         return self._submission(name)
-                elif error.status < 500:
-                    raise
-                sent, problem = True, error
+                sent = sent or error.status >= 500 or error.status == 409
             if not sent:
                 raise problem
             if time.monotonic() > deadline:
@@ -239,20 +239,13 @@ class KubernetesCluster:
         at = ended_at(pod)
         return not at or time.time() - datetime.fromisoformat(at).timestamp() > KEPT_SECONDS
 
-    def _check_waiting(self, pod: Mapping[str, Any]) -> None:
-        metadata = pod["metadata"]
-        found = self._api.pod(metadata["namespace"], metadata["name"])
-        why = waits_for(found) if found is not None and not driver_state(found).terminal else ""
-        if why:
-            raise ClusterError(
-                f"The driver's pod {metadata['name']} waits: {why}".rstrip(". ") + ".",
-                next_step=f"Correct what it says; `kubectl describe pod --namespace {metadata['namespace']} "
-                f"{metadata['name']}` tells more.",
-            )
+    def _own(self, job: Job, name: str) -> dict[str, Any] | None:
+        """Return the pod of this name, if there is one.
 
-    def _check_own(self, found: Mapping[str, Any], job: Job) -> None:
-        if not is_of(found, job):
-            name = found["metadata"]["name"]
+        :raises ClusterError: it is not of this job.
+        """
+        found = self._api.pod(self._settings.namespace, name)
+        if found is not None and not is_of(found, job):
             raise ClusterError(
                 f"There is a pod {name} in the namespace {self._settings.namespace} that is not of deployment "
                 f"{job.deployment} of this control log.",
@@ -260,6 +253,7 @@ class KubernetesCluster:
                 "name, or remove the pod once nobody needs it.",
                 pod=name,
             )
+        return found
 
     def _submission(self, name: str) -> str:
         return f"{self._settings.namespace}/{name}"
@@ -278,3 +272,13 @@ class KubernetesCluster:
 def _any(labels: Collection[str]) -> str:
     """Return a selector for pods of these drivers."""
     return f"{DRIVER_LABEL} in ({','.join(dict.fromkeys(labels))})"
+
+
+def _check_waiting(pod: Mapping[str, Any]) -> None:
+    why = "" if driver_state(pod).terminal else waits_for(pod)
+    if why:
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        raise ClusterError(
+            f"The driver's pod {name} waits: {why}".rstrip(". ") + ".",
+            next_step=f"Correct what it says; `kubectl describe pod --namespace {namespace} {name}` tells more.",
+        )

@@ -188,6 +188,18 @@ def test_a_full_quota_is_told_before_anything_is_declared(pods: Pods) -> None:
     assert len(pods.server.pods()) == 2
 
 
+def test_a_quota_that_a_driver_has_filled_itself_does_not_hide_it(pods: Pods) -> None:
+    """The API server looks at quotas before it looks whether the name is taken."""
+    quota = {"metadata": {"name": "team"}, "spec": {"hard": {"requests.cpu": "1"}}}
+    pods.server.ask("POST", f"namespaces/{NAMESPACE}/resourcequotas", quota)
+    job, cluster = pods.job(), pods.cluster()
+    pods.server.ask("POST", "/stand-in/lose/1")
+    submission = cluster.submit(job)
+    assert cluster.submit(job) == submission
+    cluster.check(job)
+    assert len(pods.server.pods()) == 1
+
+
 def test_a_driver_whose_image_does_not_exist_waits_and_says_so(pods: Pods) -> None:
     job, cluster = pods.job(), pods.cluster(image="nowhere/none:1")
     submission = cluster.submit(job)
