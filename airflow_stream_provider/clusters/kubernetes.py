@@ -21,7 +21,7 @@ from airflow_stream_provider.clusters.driver_pod import (
     manifest,
 )
 from airflow_stream_provider.clusters.job import Job
-from airflow_stream_provider.clusters.kubernetes_api import KubernetesApi, Refused, Unheard
+from airflow_stream_provider.clusters.kubernetes_api import NO_ROOM, KubernetesApi, Refused, Unheard
 from airflow_stream_provider.clusters.kubernetes_connection import KubernetesSettings
 from airflow_stream_provider.clusters.kubernetes_room import asked_for, lacks
 from airflow_stream_provider.clusters.pod_look import PodLook
@@ -81,7 +81,8 @@ class KubernetesCluster:
         if missing:
             raise ClusterError(
                 f"The namespace {self._settings.namespace} has no room for {job.app_name}: {'; '.join(missing)}.",
-                next_step="Ask for less in `conf`, stop a driver, or have the quota raised. Nothing was submitted.",
+                next_step=NO_ROOM,
+                free_in_quota="; ".join(missing),
             )
 
     def reserve(self, job: Job) -> str:
@@ -162,15 +163,18 @@ class KubernetesCluster:
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         """Have the driver's pod and those of its executors ended: SIGTERM, and SIGKILL after 10 s.
 
-        The executors are ended as well because the finalizer of the driver's pod keeps Kubernetes from doing it.
+        The executors are ended as well because the finalizer of the driver's pod keeps Kubernetes from doing it. A pod
+        that is no driver of ours stays: the submission may be what a heartbeat says.
 
         :raises ClusterError: the API server does not answer, or refuses.
         """
         place = self._place(submission)
         if place is None:
             return
-        self._api.delete_pod(*place, self.traits.seconds_after_term)
         label = label_of(place[1])
+        found = self._api.pod(*place)
+        if label and found is not None and _is_driver(found, label):
+            self._api.delete_pod(*place, self.traits.seconds_after_term)
         if label:
             self._api.delete_pods(place[0], f"{_any([label])},spark-role=executor", self.traits.seconds_after_term)
 
@@ -222,22 +226,35 @@ class KubernetesCluster:
         return links
 
     def forget(self, over: Collection[Whose]) -> None:
-        """Remove the pods of drivers that have ended, a day after that; see `Cluster.forget`."""
-        for pod in self._api.pods(self._settings.namespace, _DRIVERS):
-            if not any(whose.runs(command_of(pod)) for whose in over) or not self._confirmed(pod):
-                continue
-            metadata = pod["metadata"]
-            self._api.delete_pod(metadata["namespace"], metadata["name"], 0)
-            if FINALIZER in (metadata.get("finalizers") or ()):
-                self._api.drop_finalizer(pod, FINALIZER)
+        """Let go of the pods of drivers that have ended, and remove them a day after that; see `Cluster.forget`.
 
-    def _confirmed(self, pod: Mapping[str, Any]) -> bool:
-        """Return whether nothing of a driver runs any more, and has not for a day."""
-        if not ended(pod):
-            return PodLook(self._api).left(pod)[0] is NodeSays.GONE
-        # One that never ran has nothing to show.
-        at = ended_at(pod)
-        return not at or time.time() - datetime.fromisoformat(at).timestamp() > KEPT_SECONDS
+        The finalizer goes at once: a node on which such a pod lies cannot be drained before. A pod that cannot be
+        removed does not keep the others.
+        """
+        problem: ClusterError | None = None
+        for pod in self._api.pods(self._settings.namespace, _DRIVERS):
+            if any(whose.runs(command_of(pod)) for whose in over):
+                try:
+                    self._let_go(pod)
+                except ClusterError as error:
+                    log.warning("The pod %s is not removed: %s", pod["metadata"]["name"], error.message)
+                    problem = error
+        if problem is not None:
+            raise problem
+
+    def _let_go(self, pod: Mapping[str, Any]) -> None:
+        """Remove what is kept of a driver whose end is in the log, as far as its pod has ended."""
+        place = (pod["metadata"]["namespace"], pod["metadata"]["name"])
+        confirmed = ended(pod)
+        if not confirmed and PodLook(self._api).left(pod)[0] is not NodeSays.GONE:
+            if driver_state(pod).terminal:  # what somebody has put beside it runs on
+                self._api.delete_pod(*place, self.traits.seconds_after_term)
+            return
+        at = ended_at(pod) if confirmed else ""  # one that never ran has nothing to show
+        if not at or time.time() - datetime.fromisoformat(at).timestamp() > KEPT_SECONDS:
+            self._api.delete_pod(*place, 0)
+        if FINALIZER in (pod["metadata"].get("finalizers") or ()):
+            self._api.drop_finalizer(pod, FINALIZER)
 
     def _own(self, job: Job, name: str) -> dict[str, Any] | None:
         """Return the pod of this name, if there is one.
@@ -272,6 +289,11 @@ class KubernetesCluster:
 def _any(labels: Collection[str]) -> str:
     """Return a selector for pods of these drivers."""
     return f"{DRIVER_LABEL} in ({','.join(dict.fromkeys(labels))})"
+
+
+def _is_driver(pod: Mapping[str, Any], label: str) -> bool:
+    labels = pod["metadata"].get("labels") or {}
+    return labels.get(DRIVER_LABEL) == label and labels.get("spark-role") == "driver"
 
 
 def _check_waiting(pod: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
+NO_ROOM = "Ask for less in `conf`, stop a driver, or have the quota raised. Nothing was submitted."
 
 
 class Refused(ClusterError):
@@ -135,10 +136,7 @@ class KubernetesApi:
         if error.status == 401:
             found, next_step = "does not accept the credentials", "Renew the token or the kubeconfig of the connection."
         elif error.status == 403 and "exceeded quota" in said:
-            found, next_step = (
-                f"has no room: {said}",
-                "Ask for less in `conf`, stop a driver, or have the quota raised.",
-            )
+            found, next_step = f"has no room: {said}", NO_ROOM
         elif error.status == 403 and " cannot " in said:
             found, next_step = f"does not allow it: {said}", "Give Airflow's account the Role of docs/clusters.md."
         else:
@@ -149,6 +147,8 @@ class KubernetesApi:
             next_step=next_step,
             status=error.status,
             said=said,
+            # By such a field others know that there is only no room; see operators/check.py.
+            **({"free_in_quota": said} if next_step is NO_ROOM else {}),
         )
 
     def _connected(self) -> CoreV1Api:

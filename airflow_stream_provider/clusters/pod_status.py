@@ -36,6 +36,8 @@ def ended(pod: Mapping[str, Any]) -> bool:
     if not found:
         # The kubelet has refused it. If somebody else has ended it, the pod has a condition that says so.
         return status.get("phase") == "Failed" and _condition(pod, "DisruptionTarget") is None
+    if _failed_before_it_began(pod):
+        return True
     return len(found) >= len(spec["containers"]) and all(
         (each.get("state") or {}).get("terminated") is not None for each in found
     )
@@ -89,12 +91,29 @@ def waits_for(pod: Mapping[str, Any]) -> str:
     scheduled = _condition(pod, "PodScheduled") or {}
     if scheduled.get("status") == "False":
         return str(scheduled.get("message") or scheduled.get("reason") or "")
-    waiting = _container_state(pod).get("waiting") or {}
-    reason = str(waiting.get("reason") or "")
-    if not reason or reason in _ON_THEIR_WAY:
-        return ""
-    message = str(waiting.get("message") or "")
-    return f"{reason}: {message}" if message else reason
+    helpers = [each.get("state") or {} for each in pod.get("status", {}).get("initContainerStatuses") or ()]
+    for state in (*helpers, _container_state(pod)):
+        waiting = state.get("waiting") or {}
+        reason, message = str(waiting.get("reason") or ""), str(waiting.get("message") or "")
+        if reason and reason not in _ON_THEIR_WAY:
+            return f"{reason}: {message}" if message else reason
+    return ""
+
+
+def _failed_before_it_began(pod: Mapping[str, Any]) -> bool:
+    """Return whether an init container has failed. The containers then wait for ever, as the kubelet shows them."""
+    sidecars = {
+        each.get("name") for each in pod["spec"].get("initContainers") or () if each.get("restartPolicy") == "Always"
+    }
+    ends = {
+        each.get("name"): (each.get("state") or {}).get("terminated") or {}
+        for each in pod["status"].get("initContainerStatuses") or ()
+    }
+    never_ran = all(
+        (each.get("state") or {}).get("waiting") is not None and not (each.get("lastState") or {}).get("terminated")
+        for each in pod["status"]["containerStatuses"]
+    )
+    return never_ran and any(end.get("exitCode") for name, end in ends.items() if name not in sidecars)
 
 
 def _container_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:

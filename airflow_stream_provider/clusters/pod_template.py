@@ -111,16 +111,33 @@ def _check_container(spec: Mapping[str, Any]) -> None:
                 f"its container has {name}",
                 "Remove it: Spark is started by the image's own entrypoint, with arguments for each deployment.",
             )
+    for name in ("restartPolicy", "restartPolicyRules"):  # KEP-5307: above the pod's own
+        if container.get(name):
+            raise _refused(
+                f"its container has {name}",
+                "Remove it: the kubelet would start a driver again that the control log says has ended.",
+            )
+    for name in ("requests", "limits"):
+        _mapping(_mapping(container, "resources"), name)
     if _mapping(container, "lifecycle").get("preStop"):
         raise _refused(
             "its container has a preStop hook", "Remove it: a driver would hear of its end only after the hook."
         )
+    for variable in _variables(container):
+        if variable["name"] in _OWN_VARIABLES:
+            raise _refused(f"its container sets {variable['name']}", "Remove it: it is set for each deployment.")
+    helpers = spec.get("initContainers") or []
+    if not isinstance(helpers, list) or not all(isinstance(each, Mapping) for each in helpers):
+        raise _refused("its initContainers are no list of containers", "Correct them.")
+    for each in helpers:
+        _variables(each)
+
+
+def _variables(container: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the environment of a container, in which there is no secret."""
     variables = container.get("env") or []
     if not isinstance(variables, list) or not all(isinstance(each, Mapping) and each.get("name") for each in variables):
         raise _refused("its container's env is no list of variables", "Write name and value, or name and valueFrom.")
-    for variable in variables:
-        if variable["name"] in _OWN_VARIABLES:
-            raise _refused(f"its container sets {variable['name']}", "Remove it: it is set for each deployment.")
     try:
         refuse_secret_environment({v["name"]: str(v["value"]) for v in variables if v.get("value") is not None})
     except SecretInConf as error:
@@ -129,6 +146,7 @@ def _check_container(spec: Mapping[str, Any]) -> None:
             "may read it",
             "Put it into a Secret, and refer to that: valueFrom.secretKeyRef.",
         ) from None
+    return variables
 
 
 def _mapping(parent: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from airflow_stream_provider.clusters import ClusterConnection, DriverState, Dri
 from airflow_stream_provider.clusters import kubernetes as module
 from airflow_stream_provider.clusters.driver_pod import FINALIZER
 from airflow_stream_provider.clusters.kubernetes import KubernetesCluster
+from airflow_stream_provider.clusters.kubernetes_api import KubernetesApi
 from airflow_stream_provider.clusters.kubernetes_connection import kubernetes_settings
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 from devstack.drivers import wait_for
@@ -191,6 +193,8 @@ def test_a_pod_is_forgotten_a_day_after_its_end_when_the_log_has_it(
     wait_for("both ends", lambda: all(cluster.status(each).terminal for each in (submission, kept)))
     cluster.forget([over.whose, alive.whose])
     assert cluster.status(submission) is DriverState.FINISHED, "people may want its log"
+    assert not pods.pod(submission)["metadata"].get("finalizers"), "its node may be drained"
+    assert pods.pod(kept)["metadata"]["finalizers"] == [FINALIZER]
     monkeypatch.setattr(module, "KEPT_SECONDS", -10.0)
     cluster.forget([over.whose, alive.whose])
     assert cluster.status(submission) is DriverState.LOST
@@ -200,6 +204,45 @@ def test_a_pod_is_forgotten_a_day_after_its_end_when_the_log_has_it(
     cluster.kill(kept)
     cluster.forget([other.whose])
     assert cluster.status(kept) is DriverState.LOST
+
+
+def test_one_that_cannot_be_forgotten_does_not_keep_the_others(pods: Pods, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT_SECONDS", -10.0)
+    cluster, jobs = pods.cluster(), [pods.job("0"), pods.job("0")]
+    submissions = [cluster.submit(each) for each in jobs]
+    wait_for("both ends", lambda: all(cluster.status(each).terminal for each in submissions))
+    kept, gone = sorted(submissions)
+    drop = KubernetesApi.drop_finalizer
+
+    def refuse(self: KubernetesApi, pod: Mapping[str, Any], finalizer: str) -> None:
+        if pod["metadata"]["name"] == kept.partition("/")[2]:
+            raise ClusterError("A policy forbids it.", next_step="Ask for it.")
+        drop(self, pod, finalizer)
+
+    monkeypatch.setattr(KubernetesApi, "drop_finalizer", refuse)
+    with pytest.raises(ClusterError, match="A policy forbids it"):
+        cluster.forget([each.whose for each in jobs])
+    assert cluster.status(kept).terminal
+    assert cluster.status(gone) is DriverState.LOST
+
+
+def test_what_a_heartbeat_calls_its_submission_is_not_killed_unless_it_is_a_driver(pods: Pods) -> None:
+    submission = pods.running(pods.job())
+    executor = pods.executor(submission)
+    pods.cluster().kill(f"{NAMESPACE}/{executor}")
+    assert "deletionTimestamp" not in pods.pod(f"/{executor}")["metadata"]
+    assert pods.cluster().status(submission) is DriverState.RUNNING
+
+
+def test_no_room_is_told_from_other_refusals(pods: Pods) -> None:
+    """An upgrade that ends the old driver first, or makes room, goes on then; see `operators/check.py`."""
+    for hard in ({"limits.memory": "1Mi"}, {"limits.memory": "2000Mi"}):
+        quota = {"metadata": {"name": "team"}, "spec": {"hard": hard}}
+        pods.server.ask("POST", f"namespaces/{NAMESPACE}/resourcequotas", quota)
+        with pytest.raises(ClusterError) as refused:
+            pods.cluster().check(pods.job())
+        assert any(name.startswith("free_") for name in refused.value.fields), refused.value
+        pods.server.ask("DELETE", f"namespaces/{NAMESPACE}/resourcequotas/team")
 
 
 def test_a_connection_of_type_kubernetes_leads_there_and_changes_nothing_for_others(pods: Pods) -> None:

@@ -46,6 +46,14 @@ RUNNING: dict[str, Any] = {"running": {}}
 WAITING: dict[str, Any] = {"waiting": {"reason": "ContainerCreating"}}
 
 
+def with_helper(state: dict[str, Any], *, deleted: bool = False, **container: str) -> dict[str, Any]:
+    """A pod whose init container is in this state, and whose driver waits for it."""
+    waiting = {"waiting": {"reason": "PodInitializing"}}
+    found = pod(waiting, deleted=deleted, initContainerStatuses=[{"name": "helper", "state": state}])
+    found["spec"]["initContainers"] = [{"name": "helper", **container}]
+    return found
+
+
 @pytest.mark.parametrize(
     ("found", "state", "is_over"),
     [
@@ -67,6 +75,13 @@ WAITING: dict[str, Any] = {"waiting": {"reason": "ContainerCreating"}}
         # Not the kubelet's word, but that of the controller that collects pods of vanished nodes.
         (pod(RUNNING, phase="Failed", deleted=True), DriverState.RUNNING, False),
         (pod(phase="Failed", conditions=[{"type": "DisruptionTarget", "status": "True"}]), DriverState.QUEUED, False),
+        # An init container has failed: the kubelet leaves the others waiting for ever, also when the pod is deleted.
+        (with_helper(over(1)), DriverState.FAILED, True),
+        (with_helper(over(1), deleted=True), DriverState.FAILED, True),
+        (with_helper(over(0)), DriverState.QUEUED, False),
+        (with_helper(RUNNING), DriverState.QUEUED, False),
+        # One beside the driver is started again.
+        (with_helper(over(1), restartPolicy="Always"), DriverState.QUEUED, False),
         # The kubelet had no room for it after all.
         (pod(phase="Failed", reason="OutOfcpu"), DriverState.FAILED, True),
     ],
@@ -109,4 +124,6 @@ def test_why_a_pod_waits() -> None:
     pull = {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "none"'}}
     assert waits_for(pod(pull)) == 'ImagePullBackOff: Back-off pulling image "none"'
     assert waits_for(pod({"waiting": {"reason": "InvalidImageName"}})) == "InvalidImageName"
+    assert waits_for(with_helper(pull)).startswith("ImagePullBackOff")
+    assert waits_for(with_helper(RUNNING)) == ""
     assert waits_for(pod(WAITING)) == waits_for(pod(RUNNING)) == waits_for(pod()) == ""
