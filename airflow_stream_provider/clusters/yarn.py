@@ -25,6 +25,7 @@ from airflow_stream_provider.clusters.yarn_request import (
     LOG_TAG,
     deployment_tag,
     log_tag,
+    refuse_unsafe_environment,
     said_tags,
     spark_conf,
     submission_request,
@@ -72,6 +73,8 @@ class YarnCluster:
         See `Cluster.check`. That YARN lets the user submit to the queue is checked as far as it says so.
         """
         sizes = ContainerSizes.from_conf(spark_conf(job, self._settings))
+        refuse_unsafe_environment(job)
+        submission_request(job, self._settings, "application_0_0000", sizes)  # what it refuses, before an id is taken
         manager = api.find_active(self._settings)
         self._check_queue(manager, job, sizes)
         free = [int(node.get("availMemoryMB", 0)) for node in api.nodes(manager) if node.get("state") == "RUNNING"]
@@ -129,7 +132,7 @@ class YarnCluster:
                     next_step="Start a new run. Nothing was submitted.",
                     submission=id,
                 )
-            api.submit(manager, submission_request(job, self._settings, id, ContainerSizes.from_conf(conf)))
+            self._send(manager, submission_request(job, self._settings, id, ContainerSizes.from_conf(conf)))
             found = self._taken(id)
         # That it was accepted proves nothing: YARN says so for an id of another user, too.
         theirs = str(found.get("user")) != _short(self._settings.user)
@@ -140,6 +143,16 @@ class YarnCluster:
                 submission=id,
             )
         return id
+
+    def _send(self, manager: Manager, request: dict[str, Any]) -> None:
+        try:
+            api.submit(manager, request)
+        except SubmitUnclear:
+            raise
+        except ClusterError:
+            # Another try may have been first by a moment: YARN then refuses the second one.
+            if api.application(api.find_active(self._settings), request["application-id"]) is None:
+                raise
 
     def _taken(self, id: str) -> dict[str, Any]:
         """Return an application that was sent just now, once the ResourceManager and the queue have taken it.
@@ -228,7 +241,9 @@ class YarnCluster:
         parts = [self._parts(manager, id, app, nodes, hosts) for id, app in known.items()]
         alive = tuple(dict.fromkeys(sentence for part in parts for sentence in part.alive))
         lost = [sentence for part in parts for sentence in part.lost]
-        if api.is_application(submission) and known[submission] is None and not manager.handed_out(submission):
+        if not api.is_application(submission):
+            lost.append(f"{submission} is no application of YARN: another cluster runs it, or has run it.")
+        elif known[submission] is None and not manager.handed_out(submission):
             lost.append(f"The ResourceManager was started anew, and does not know {submission}.")
         return Remains(alive, tuple(dict.fromkeys(lost)))
 
@@ -244,7 +259,8 @@ class YarnCluster:
         alive = [] if app is None or _state(app).terminal else [f"Application {id} is {app.get('state')}."]
         lost: list[str] = []
         began = int(id.split("_")[1]) if app is None else int(app.get("startedTime") or 0)
-        near = None if hosts is None else {*hosts, str((app or {}).get("amHostHttpAddress") or "").partition(":")[0]}
+        own = {str((app or {}).get("amHostHttpAddress") or "").partition(":")[0]} - {""}
+        near = None if hosts is None else {*hosts, *own}
         if not nodes:
             alive.append("No node is registered with the ResourceManager.")
         answers = ask_all(lambda node: api.node_says(manager, node, self._hosts, id, began), nodes)
@@ -260,7 +276,10 @@ class YarnCluster:
             elif ran_here:
                 lost.append(f"{name} is {state}, and may run parts of {id}.")
         listed = {str(node.get("nodeHostName")) for node in nodes}
-        lost += [f"YARN does not know the node {host}, on which {id} has run." for host in {*(hosts or ())} - listed]
+        unknown = {*(hosts or ()), *own} - listed
+        lost += [f"YARN does not know the node {host}, on which {id} has run." for host in sorted(unknown)]
+        if hosts is None and app is not None and manager.started > began:
+            lost.append(f"The ResourceManager was started anew since {id} was, and may not know all its nodes.")
         return Remains(tuple(alive), tuple(lost))
 
     def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -26,6 +27,8 @@ TIMEOUT = 10.0  # seconds for a whole request; a person may be waiting for the r
 _MANAGER_LIMIT = 64 * 1024 * 1024
 _NODE_LIMIT = 4 * 1024 * 1024
 _REFUSED = (401, 403)
+_NOT_ACTIVE = (307, 503)
+_EXACT = 2.0  # seconds, to which the clocks of two machines are compared by their answers
 _RECOVERY = "yarn.nodemanager.recovery.enabled"
 # Every state in which a node may be: without them, those that it has lost are left out.
 _NODE_STATES = "NEW,RUNNING,UNHEALTHY,DECOMMISSIONING,DECOMMISSIONED,LOST,REBOOTED,SHUTDOWN"
@@ -56,29 +59,39 @@ def find_active(settings: YarnSettings) -> Manager:
 
     :raises ClusterError: none is. The message says what each of them answered.
     """
-    answers = []
-    for url in settings.addresses:
-        try:
-            # The one thing that a standby answers itself.
-            answer = _send("GET", f"{url}/ws/v1/cluster/info", settings.user)
-            if answer.status in _REFUSED:
-                answers.append(f"{url} answered HTTP {answer.status}{_kerberos(answer)}")
-                continue
-            info = answer.json()["clusterInfo"]
-            state, started = (info["state"], info.get("haState", "ACTIVE")), int(info["startedOn"])
-        except Unanswered as error:
-            answers.append(f"{url} {error.reason}")
-        except (KeyError, TypeError, ValueError, AttributeError):
-            answers.append(f"{url} is not a ResourceManager's web address")
-        else:
-            if state == ("STARTED", "ACTIVE"):
-                return Manager(url, settings.user, started, _clock_ahead(answer))
-            answers.append(f"{url} is {state[1]} ({state[0]})")
+    pool = ThreadPoolExecutor(len(settings.addresses))
+    try:
+        # At the same time: one that is off must not use up the time for the others.
+        asked = [pool.submit(_look_at, url, settings.user) for url in settings.addresses]
+        for future in as_completed(asked):
+            found = future.result()
+            if isinstance(found, Manager):
+                return found
+    finally:
+        pool.shutdown(wait=False)  # each request ends by itself at its deadline
     raise ClusterError(
-        f"No ResourceManager of YARN answers: {'; '.join(answers)}.",
+        f"No ResourceManager of YARN answers: {'; '.join(str(future.result()) for future in asked)}.",
         next_step=f"Start it, or correct `{ADDRESS}` in the extra of the connection.",
         manager=settings.addresses,
     )
+
+
+def _look_at(url: str, user: str) -> Manager | str:
+    """Return a ResourceManager that is active, or why it cannot be asked."""
+    try:
+        # The one thing that a standby answers itself.
+        answer = _send("GET", f"{url}/ws/v1/cluster/info", user)
+        if answer.status in _REFUSED:
+            return f"{url} answered HTTP {answer.status}{_kerberos(answer)}"
+        info = answer.json()["clusterInfo"]
+        state, started = (info["state"], info.get("haState", "ACTIVE")), int(info["startedOn"])
+    except Unanswered as error:
+        return f"{url} {error.reason}"
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return f"{url} is not a ResourceManager's web address"
+    if state == ("STARTED", "ACTIVE"):
+        return Manager(url, user, started, _clock_ahead(answer))
+    return f"{url} is {state[1]} ({state[0]})"
 
 
 def get(manager: Manager, path: str, **query: object) -> dict[str, Any] | None:
@@ -150,6 +163,12 @@ def submit(manager: Manager, request: Mapping[str, Any]) -> None:
                 manager=manager.url,
             ) from None
         raise _away(manager, error) from None
+    if answer.status in _NOT_ACTIVE:
+        raise SubmitUnclear(
+            f"The ResourceManager at {manager.url} is not the active one any more (HTTP {answer.status}).",
+            next_step="Nothing to do: the driver's id is in the control log, and it is sent again under that.",
+            manager=manager.url,
+        )
     if answer.status not in (200, 202):
         raise _refusal(manager, answer, "the driver")
 
@@ -189,8 +208,10 @@ def node_says(manager: Manager, node: Mapping[str, Any], hosts: WorkerHosts, id:
         def ask(path: str) -> Answer:
             return _send("GET", f"{url}/{path}", manager.user, address, _NODE_LIMIT)
 
-        started = int(ask("ws/v1/node/info").json()["nodeInfo"]["nmStartupTime"])
-        forgot = started > began and not _recovers(ask(f"conf?format=json&name={_RECOVERY}"))
+        info = ask("ws/v1/node/info")
+        started = int(info.json()["nodeInfo"]["nmStartupTime"]) / 1000 - _clock_ahead(info)
+        anew = started > began / 1000 - manager.clock_ahead - _EXACT
+        forgot = anew and not _recovers(ask(f"conf?format=json&name={_RECOVERY}"))
         app = ask(f"ws/v1/node/apps/{quote(id, safe='')}")
         state = "FINISHED" if app.status == 404 else str(app.json()["app"]["state"])
         listed = (ask("ws/v1/node/containers").json()["containers"] or {}).get("container", ())

@@ -16,6 +16,7 @@ from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.yarn_connection import YarnSettings
 from airflow_stream_provider.clusters.yarn_room import ContainerSizes
 from airflow_stream_provider.control.releases import LAUNCHER
+from airflow_stream_provider.lifecycle.errors import SpecError
 
 # On every driver, so that one question asks for all of them.
 COMMON_TAG = "airflow-stream"
@@ -36,8 +37,12 @@ _JVM = (
     "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
     *("-Djdk.reflect.useDirectMethodHandle=false", "-Dio.netty.tryReflectionSetAccessible=true"),
 )
-# What the NodeManager replaces, wherever it stands: {{NAME}}, <LOG_DIR>, <CPS>.
-_REPLACED = re.compile(r"\{(?=\{)|\}(?=\})|<(?=LOG_DIR>|CPS>)")
+# What the NodeManager replaces, wherever it stands: {{NAME}}, <LOG_DIR>, <CPS>, <ADD_OPENS>.
+_REPLACED = re.compile(r"\{(?=\{)|\}(?=\})|<(?=LOG_DIR>|CPS>|ADD_OPENS>)")
+# What a value cannot have that Spark hands to its executors: it does not escape it for the NodeManager's script.
+_UNSAFE = re.compile(r'["$`\\]|\{\{|\}\}|<(LOG_DIR|CPS|ADD_OPENS)>')
+# Spark gives up after some failures of executors, by default of a driver's whole life. Before 3.5 it had another name.
+_FAILURES, _FAILURES_BEFORE = "spark.executor.failuresValidityInterval", "spark.yarn.executor.failuresValidityInterval"
 
 
 def deployment_tag(deployment: str) -> str:
@@ -61,6 +66,7 @@ def submission_request(job: Job, settings: YarnSettings, id: str, sizes: Contain
     YARN starts no second attempt: a new driver is one that Airflow submits.
 
     :raises SecretInConf: the job's conf holds a secret.
+    :raises SpecError: the Java options of its driver cannot be read.
     """
     environment = [{"key": key, "value": value} for key, value in _environment(job, settings).items()]
     return {
@@ -88,6 +94,7 @@ def spark_conf(job: Job, settings: YarnSettings) -> dict[str, str]:
     conf = {
         "spark.yarn.jars": f"local:{settings.spark_home}/jars/*",
         "spark.executorEnv.SPARK_HOME": settings.spark_home,
+        **({} if _FAILURES_BEFORE in job.conf else {_FAILURES: "1h"}),
         **job.properties(),
     }
     files = ",".join(job.files)
@@ -127,7 +134,7 @@ def _command(job: Job, settings: YarnSettings, sizes: ContainerSizes) -> str:
     """Return the driver's command line. `exec`: the NodeManager sees the end of the JVM, not of a shell above it."""
     conf = spark_conf(job, settings)
     java = "{{JAVA_HOME}}/bin/java"
-    own = shlex.split(conf.get("spark.driver.extraJavaOptions", ""))
+    own = _options(conf.get("spark.driver.extraJavaOptions", ""))
     words = [
         *(f"-Xmx{sizes.driver_heap}m", *_JVM, *own),
         *(f"-D{key}={value}" for key, value in conf.items()),
@@ -144,6 +151,31 @@ def _command(job: Job, settings: YarnSettings, sizes: ContainerSizes) -> str:
     copy = ["-Xmx128m", *_JVM, "org.apache.hadoop.fs.FsShell", *hadoop, "-get", job.launcher, LAUNCHER]
     fetch = f"{java} " + " ".join(map(_shell_word, copy)) + " 1><LOG_DIR>/prelaunch.fetch 2>&1"
     return f"{fetch} && {start}"
+
+
+def refuse_unsafe_environment(job: Job) -> None:
+    """Check that a stream's environment reaches its executors as it is.
+
+    :raises SpecError: a value does not.
+    """
+    for name, value in job.environment.items():
+        found = _UNSAFE.search(value)
+        if found:
+            raise SpecError(
+                f"The environment variable {name} has {found.group()!r}, which would reach executors on YARN as "
+                "something else: Spark writes it into a shell script without escaping it.",
+                next_step="Give the value in another form, such as base64, or in a file.",
+                variable=name,
+            )
+
+
+def _options(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise SpecError(
+            f"The Spark conf spark.driver.extraJavaOptions cannot be read: {error}.", next_step="Correct its quotes."
+        ) from None
 
 
 def _shell_word(text: str) -> str:

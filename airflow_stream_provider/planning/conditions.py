@@ -104,8 +104,8 @@ class Pause(Condition):
     WAITS_FOR: ClassVar[str] = "the cluster to know whether {deployment} was submitted"
 
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return REACHED when the time is over, or the submission is known."""
-        if snapshot.at >= self.until or snapshot.submission(self.deployment):
+        """Return REACHED when the time is over, or its driver has given a sign of life."""
+        if snapshot.at >= self.until or any(deployment_of(name) == self.deployment for name in snapshot.heartbeats):
             return WaitOutcome(Ended.REACHED, self.deployment)
         return None
 

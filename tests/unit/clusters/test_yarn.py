@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from airflow_stream_provider.clusters import DriverState, FoundDrivers, Job, Remains, SubmitUnclear, Whose, yarn
+from airflow_stream_provider.clusters import yarn_api as api
 from airflow_stream_provider.clusters.yarn import YarnCluster
 from airflow_stream_provider.clusters.yarn_connection import ADDRESS
-from airflow_stream_provider.lifecycle.errors import ClusterError
+from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 from tests.support.fake_yarn import DEPLOYMENT, ID, STARTED, WHOSE, FakeYarn
 from tests.support.jobs import job
 
@@ -306,6 +308,50 @@ def test_a_node_that_was_started_anew_may_have_left_something(fake: FakeYarn, cl
     assert remains(cluster).gone
     node.started, node.recovers = STARTED, False
     assert remains(cluster).gone
+
+
+def test_what_another_cluster_was_given_is_not_gone(fake: FakeYarn, cluster: YarnCluster) -> None:
+    """The stream was moved to YARN: its last holder has a submission of a standalone cluster, or a pod."""
+    fake.add_node()
+    for theirs in ("driver-20261123000000-0001", "streams/orders-driver"):
+        assert f"{theirs} is no application of YARN" in remains(cluster, {"w1"}, theirs).lost[0]
+
+
+def test_a_node_that_a_manager_started_anew_does_not_know_yet_counts(fake: FakeYarn, cluster: YarnCluster) -> None:
+    fake.add_node("node2", started=STARTED - 120_000)
+    fake.add_app(state="KILLED", amHostHttpAddress="node1:8042")
+    assert "YARN does not know the node node1" in remains(cluster, {"node2"}).lost[0]
+    fake.add_app(state="KILLED", amHostHttpAddress="node2:8042", startedTime=STARTED - 60_000)
+    assert "may not know all its nodes" in remains(cluster).lost[-1]
+    assert remains(cluster, {"node2"}).gone
+
+
+def test_a_second_try_that_comes_a_moment_later_finds_the_driver_of_the_first(
+    fake: FakeYarn, cluster: YarnCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken(manager: api.Manager, request: dict[str, Any]) -> None:
+        fake.add_app(ID, applicationTags=",".join(request["application-tags"]["tag"]))
+        raise ClusterError("already present", next_step="")
+
+    monkeypatch.setattr(api, "submit", taken)
+    assert cluster.submit(JOB, ID) == ID
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"environment": {"WHO": "$(id)"}}, r"WHO has '\$'"),
+        ({"environment": {"WHAT": '{"a": 1}'}}, "WHAT has '\"'"),
+        ({"environment": {"WHERE": "<CPS>"}}, "WHERE has '<CPS>'"),
+        ({"conf": {"spark.driver.extraJavaOptions": "-Da='"}}, "No closing quotation"),
+    ],
+)
+def test_what_no_driver_can_be_started_with_is_refused_by_the_check(
+    fake: FakeYarn, cluster: YarnCluster, change: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(SpecError, match=said):
+        cluster.check(replace(JOB, **change))
+    assert fake.asked == []
 
 
 def test_a_manager_that_was_started_anew_knows_no_nodes_of_before(fake: FakeYarn, cluster: YarnCluster) -> None:

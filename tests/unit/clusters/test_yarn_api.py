@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -39,7 +40,21 @@ def test_the_active_one_of_several_is_asked(fake: FakeYarn, other: FakeYarn) -> 
     assert (found.url, found.started, found.user) == (other.url, 7, "alice")
     assert found.handed_out("application_7_0001")
     assert not found.handed_out(ID)
-    assert fake.asked == ["GET info"]
+    assert other.asked == ["GET info"]
+
+
+def test_one_that_hangs_is_not_waited_for(fake: FakeYarn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "TIMEOUT", 3600.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        addresses = f"http://127.0.0.1:{silent.getsockname()[1]},{fake.url}"
+        assert api.find_active(YarnSettings.of(fake.connection(**{ADDRESS: addresses}))).url == fake.url
+
+
+def test_one_that_is_not_active_any_more_leaves_it_unclear(fake: FakeYarn) -> None:
+    found = manager(fake)
+    fake.answers["POST apps"] = (307, {})
+    with pytest.raises(SubmitUnclear, match="is not the active one any more"):
+        api.submit(found, {"application-id": ID})
 
 
 def test_each_one_says_why_it_is_not_asked(fake: FakeYarn, other: FakeYarn) -> None:
