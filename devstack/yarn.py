@@ -213,6 +213,8 @@ class Yarn:
             f"{manager}.scheduler.class": f"{_SERVER}.resourcemanager.scheduler.capacity.CapacityScheduler",
             # A second, by default: drivers and their ends are seen sooner.
             f"{manager}.nodemanagers.heartbeat-interval-ms": "200",
+            # Half a minute by default, after which a node asks again for a ResourceManager that was away.
+            f"{manager}.connect.retry-interval.ms": "1000",
             "yarn.scheduler.minimum-allocation-mb": "128",
             "yarn.scheduler.maximum-allocation-mb": str(self.memory),
             **self._settings,
