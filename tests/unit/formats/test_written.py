@@ -275,7 +275,9 @@ def test_what_a_look_of_the_watch_hands_to_the_next() -> None:
 
 def test_events_of_triggers() -> None:
     same("events.json", [WaitOutcome.from_event(each).to_event() for each in value("events.json")])
-    assert [each["ended"] for each in value("events.json")] == [each.value for each in Ended], WHAT_TO_DO
+    # A worker of an earlier version asks for the task to be cleared when it gets one that was added since.
+    frozen = [each.value for each in Ended if each is not Ended.UNSENT]
+    assert [each["ended"] for each in value("events.json")] == frozen, WHAT_TO_DO
 
 
 def test_every_condition_is_recorded_with_its_fields() -> None:
