@@ -32,7 +32,7 @@ from devstack.process_kubelet import Kubelets
 from devstack.processes import Process, Processes, java
 from devstack.spark import bundled_spark
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 NAMESPACE = "streams"
 NODE = "node-1"
 _OF_IMAGE = ("SPARK_HOME", "SPARK_DIST_CLASSPATH", "SPARK_CONF_DIR", "JAVA_TOOL_OPTIONS")
