@@ -217,6 +217,9 @@ def _judge_lag(samples: Sequence[SoakLook], limits: SoakLimits) -> SoakJudgement
     if len(streak) < limits.samples or lasted < seconds:
         return SoakJudgement(SoakResult.UNDECIDED, streak[-1].too_far)
     if _shrinking(streak, seconds):
+        # What it is held against must be as long as a tooth of the saw, or one that rises shrinks by chance.
+        if lasted < seconds + max(look.batch_seconds for look in streak):
+            return SoakJudgement(SoakResult.UNDECIDED, streak[-1].too_far)
         return SoakJudgement(SoakResult.GOOD)
     return SoakJudgement(
         SoakResult.BAD, f"For {lasted:.0f} s it was too far behind and did not catch up. {streak[-1].too_far}"

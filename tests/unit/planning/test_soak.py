@@ -85,6 +85,10 @@ def behind(lag: LagReport | None) -> Snapshot:
         (samples(500, 900, 800, 1000, 700, 900, 600), SoakResult.GOOD),  # a saw-tooth that sinks
         (samples(500, 900, 800, 1000, 900, 1100, 1000, batch=5.0), SoakResult.BAD),  # one that rises
         (samples(500, 900, 1300, 1700, batch=40.0), SoakResult.UNDECIDED),  # too short for its batches
+        # The one look before was made at the top of a tooth.
+        (samples(0, 9000, 5000, 6000, 7000, 8000, batch=20.0), SoakResult.UNDECIDED),
+        (samples(0, 9000, 5000, 6000, 9500, 6500, 7500, 10000, batch=20.0), SoakResult.BAD),
+        (samples(0, 9000, 7000, 8000, 5000, 6000, 3000, 4000, batch=20.0), SoakResult.GOOD),
         (samples(100, 1000, 2000, 3000, 4000, 5000, 6000, starting=7), SoakResult.UNDECIDED),  # its first batch runs
         (samples(100, 1000, 2000, 3000, 4000, 5000, 6000, starting=4), SoakResult.UNDECIDED),
         (samples(100, 1000, 2000, 3000, 4000, 5000, 6000, starting=3), SoakResult.BAD),  # it never commits
