@@ -96,12 +96,6 @@ class LocalStack:
         return self.cluster
 
     @property
-    def yarn(self) -> Yarn:
-        """The cluster, which is a YARN."""
-        assert isinstance(self.cluster, Yarn)
-        return self.cluster
-
-    @property
     def processes(self) -> Processes:
         """The processes of the running stack, to be killed, frozen and restarted by name."""
         if self._processes is None:

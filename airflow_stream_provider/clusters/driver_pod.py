@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_stream_provider.clusters.capacity import ResourceRequest
+from airflow_stream_provider.clusters.capacity import ResourceRequest, mebibytes
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.kubernetes_connection import KubernetesSettings
 from airflow_stream_provider.clusters.pod_template import ADDRESS, PREFIX, SUBMISSION, container_of
@@ -173,9 +173,9 @@ def overhead(conf: Mapping[str, str], role: str, memory: int, default: float) ->
     :param default: part of the heap, if the conf does not say otherwise.
     :raises SpecError: what the conf says is no size.
     """
-    given = conf.get(f"spark.{role}.memoryOverhead")
-    if given:
-        return ResourceRequest.from_conf({"spark.executor.memory": given}).executor_memory
+    given = f"spark.{role}.memoryOverhead"
+    if conf.get(given):
+        return mebibytes(conf, given, bare="m")
     for key in (f"spark.{role}.memoryOverheadFactor", "spark.kubernetes.memoryOverheadFactor"):
         if conf.get(key):
             try:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from airflow_stream_provider.clusters.capacity import ResourceRequest
+from airflow_stream_provider.clusters.capacity import mebibytes
 from airflow_stream_provider.clusters.driver_pod import EXECUTOR_OVERHEAD_FACTOR, overhead
 from airflow_stream_provider.clusters.pod_template import container_of
 from airflow_stream_provider.lifecycle.errors import SpecError
@@ -57,10 +57,10 @@ def asked_for(pod: Mapping[str, Any], conf: Mapping[str, str]) -> dict[str, Deci
     """
     driver = container_of(pod)["resources"]["requests"]
     executors = _executors(conf)
-    heap = _mebibytes(conf.get("spark.executor.memory") or "1g")
+    heap = mebibytes(conf, "spark.executor.memory", bare="m")
     memory = heap + overhead(conf, "executor", heap, EXECUTOR_OVERHEAD_FACTOR)
     if conf.get("spark.executor.pyspark.memory"):
-        memory += _mebibytes(conf["spark.executor.pyspark.memory"])
+        memory += mebibytes(conf, "spark.executor.pyspark.memory", bare="m")
     cores = quantity(conf.get("spark.kubernetes.executor.request.cores") or conf.get("spark.executor.cores") or 1)
     return {
         "cpu": quantity(driver["cpu"]) + executors * cores,
@@ -87,10 +87,6 @@ def lacks(asked: Mapping[str, Decimal], quotas: Iterable[Mapping[str, Any]]) -> 
                     f"and its executors ask for {_shown(what, asked[what])}"
                 )
     return found
-
-
-def _mebibytes(size: str) -> int:
-    return ResourceRequest.from_conf({"spark.executor.memory": size}).executor_memory
 
 
 def _executors(conf: Mapping[str, str]) -> int:
