@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -59,3 +60,10 @@ def test_a_broker_that_is_gone_in_the_middle(
             end_offsets(kafka.servers, "orders")
     finally:
         comes_back(kafka, 1)
+        kafka.wait(lambda: _served(kafka))  # its controller has fenced it meanwhile
+
+
+def _served(kafka: KafkaCluster) -> bool:
+    with contextlib.suppress(StreamError):
+        return bool(end_offsets(kafka.servers, "orders"))
+    return False
