@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(BIN)/uv
 SPARK_VERSIONS := 3.5.7 4.0.0 4.2.0
+# Some images set it. Then each of hundreds of processes would compile Airflow anew, which is two thirds of its start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## say what can be made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -21,7 +22,12 @@ ALONE = ("scripts", "hand_over", "lease_watchdog", "offsets_group", "python39")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: next(n for n, folder in enumerate(LONGEST_FIRST) if folder in item.path.parents))
+    items.sort(key=lambda item: _turn(item.path.parent))
+
+
+@functools.cache  # each worker asks for thousands of tests
+def _turn(folder: Path) -> int:
+    return next(n for n, first in enumerate(LONGEST_FIRST) if folder.is_relative_to(first))
 
 
 @pytest.hookimpl(optionalhook=True)  # the environments of `make test-spark` have no xdist
