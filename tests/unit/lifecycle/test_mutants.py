@@ -36,7 +36,7 @@ HINTS = {
     "released_to_a_driver_that_is_lost": 43,
     "sigterm_ends_without_a_release": 26,
     "submitted_without_asking_the_cluster": 35,
-    "the_chain_of_nonces_is_ignored": 448,
+    "the_chain_of_nonces_is_ignored": 546,
     "the_watch_puts_a_new_release_in_charge": 50,
     "what_a_driver_has_committed_is_known_by_its_heartbeats_alone": 114,
     "what_a_failed_driver_has_committed_is_dropped": 170,
