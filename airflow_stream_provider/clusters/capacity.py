@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.clusters.spark_sizes import count, mebibytes
 
 # Without spark.cores.max Spark gives an application all free cores, and the next application gets none.
 DEFAULT_CORES_MAX = 2
-
-_UNITS = {"b": 2**0, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
-_SIZE = re.compile(r"(\d+)\s*([bkmgtp])?b?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -89,39 +85,5 @@ class ResourceRequest:
         )
 
 
-def _cores(count: int) -> str:
-    return f"{count} core" if count == 1 else f"{count} cores"
-
-
-def count(conf: Mapping[str, str], key: str) -> int | None:
-    """Return a number of a Spark conf, None if it is not there.
-
-    :raises SpecError: it is no whole number of 1 or more.
-    """
-    value = str(conf.get(key, "")).strip()
-    if not value:
-        return None
-    if not value.isdigit() or int(value) < 1:
-        raise SpecError(
-            f"The Spark conf {key} is {value!r}, not a number of cores.",
-            next_step="Write a whole number of 1 or more.",
-            key=key,
-        )
-    return int(value)
-
-
-def mebibytes(conf: Mapping[str, str], key: str, *, bare: str, default: str = "1g") -> int:
-    """Return a memory size of a Spark conf in MiB, at least 1.
-
-    :param bare: the unit of a number without one.
-    :raises SpecError: it is no size.
-    """
-    value = str(conf.get(key, default)).strip()
-    match = _SIZE.fullmatch(value)
-    if match is None:
-        raise SpecError(
-            f"The Spark conf {key} is {value!r}, not a memory size.",
-            next_step="Write a size such as 512m or 2g.",
-            key=key,
-        )
-    return max(1, int(match[1]) * _UNITS[(match[2] or bare).lower()] // 2**20)
+def _cores(number: int) -> str:
+    return f"{number} core" if number == 1 else f"{number} cores"

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_stream_provider.clusters.capacity import ResourceRequest, mebibytes
+from airflow_stream_provider.clusters.capacity import ResourceRequest
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.kubernetes_connection import KubernetesSettings
 from airflow_stream_provider.clusters.pod_template import ADDRESS, PREFIX, SUBMISSION, container_of
+from airflow_stream_provider.clusters.spark_sizes import overhead
 from airflow_stream_provider.clusters.whose import Whose
-from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import log_label
 
 FINALIZER = PREFIX + "confirmed-gone"
@@ -31,10 +30,10 @@ LOG_ANNOTATION = PREFIX + "log"
 GRACE_SECONDS = 60
 MASTER_IN_POD = "https://kubernetes.default.svc"
 """Where a pod finds the API server; Spark's own default for `spark.kubernetes.driver.master`."""
+OVERHEAD_FACTOR = "spark.kubernetes.memoryOverheadFactor"
+"""Spark's key for driver and executors, where they have none of their own."""
 # As spark-submit gives drivers in Python: Python is outside the JVM's heap.
-OVERHEAD_FACTOR = 0.4
-EXECUTOR_OVERHEAD_FACTOR = 0.1
-LEAST_OVERHEAD = 384
+_DRIVER_OVERHEAD = 0.4
 _ENDING = "-driver"
 # Spark allows 47 characters for the beginning of executors' names (Config.KUBERNETES_EXECUTOR_POD_NAME_PREFIX).
 _LONGEST = 47
@@ -126,6 +125,7 @@ def _arguments(job: Job, settings: KubernetesSettings, label: str) -> list[str]:
         **job.properties(),
         "spark.submit.deployMode": "client",
         "spark.app.id": label,
+        "spark.kubernetes.resource.type": "python",  # executors then get their spark.executor.pyspark.memory
         "spark.kubernetes.namespace": settings.namespace,
         # With it the executors are owned by this pod.
         "spark.kubernetes.driver.pod.name": pod_name(label),
@@ -152,7 +152,8 @@ def _literal(text: str) -> str:
 def _add_resources(container: dict[str, Any], conf: Mapping[str, str]) -> None:
     """Ask for what the conf says, where the template does not ask for something else."""
     asked = ResourceRequest.from_conf(conf)
-    memory = f"{asked.driver_memory + overhead(conf, 'driver', asked.driver_memory, OVERHEAD_FACTOR)}Mi"
+    heap = asked.driver_memory
+    memory = f"{heap + overhead(conf, 'driver', heap, default=_DRIVER_OVERHEAD, other_factor=OVERHEAD_FACTOR)}Mi"
     cores = str(conf.get("spark.kubernetes.driver.request.cores") or asked.driver_cores)
     limit = conf.get("spark.kubernetes.driver.limit.cores")
     resources = dict(container.get("resources") or {})
@@ -163,26 +164,3 @@ def _add_resources(container: dict[str, Any], conf: Mapping[str, str]) -> None:
         **(resources.get("limits") or {}),
     }
     container["resources"] = resources
-
-
-def overhead(conf: Mapping[str, str], role: str, memory: int, default: float) -> int:
-    """Return the MiB that a driver or an executor gets besides its heap, as Spark reckons them.
-
-    :param role: ``driver`` or ``executor``.
-    :param memory: its heap, in MiB.
-    :param default: part of the heap, if the conf does not say otherwise.
-    :raises SpecError: what the conf says is no size.
-    """
-    given = f"spark.{role}.memoryOverhead"
-    if conf.get(given):
-        return mebibytes(conf, given, bare="m")
-    for key in (f"spark.{role}.memoryOverheadFactor", "spark.kubernetes.memoryOverheadFactor"):
-        if conf.get(key):
-            try:
-                default = float(conf[key])
-            except ValueError:
-                raise SpecError(
-                    f"The Spark conf {key} is {conf[key]!r}, not a number.", next_step="Write a number such as 0.4."
-                ) from None
-            break
-    return max(LEAST_OVERHEAD, math.floor(memory * default))

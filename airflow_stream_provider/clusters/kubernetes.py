@@ -7,13 +7,11 @@ import re
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from datetime import datetime
 from typing import Any, ClassVar
 
 from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
 from airflow_stream_provider.clusters.driver_pod import (
     DRIVER_LABEL,
-    FINALIZER,
     command_of,
     is_of,
     label_of,
@@ -21,11 +19,12 @@ from airflow_stream_provider.clusters.driver_pod import (
     manifest,
 )
 from airflow_stream_provider.clusters.job import Job
+from airflow_stream_provider.clusters.kept_pods import let_go
 from airflow_stream_provider.clusters.kubernetes_api import NO_ROOM, KubernetesApi, Refused, Unheard
 from airflow_stream_provider.clusters.kubernetes_connection import KubernetesSettings
 from airflow_stream_provider.clusters.kubernetes_room import asked_for, lacks
 from airflow_stream_provider.clusters.pod_look import PodLook
-from airflow_stream_provider.clusters.pod_status import NodeSays, driver_state, ended, ended_at, waits_for
+from airflow_stream_provider.clusters.pod_status import NodeSays, driver_state, ended, waits_for
 from airflow_stream_provider.clusters.traits import Traits
 from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.lifecycle.errors import ClusterError
@@ -34,8 +33,6 @@ log = logging.getLogger(__name__)
 
 # Seconds for which `submit` repeats a submission that was not answered. Repeating it is harmless: there is one name.
 UNCLEAR_SECONDS = 15.0
-# Seconds for which the pod of a driver that has ended is kept after that: with it goes its log.
-KEPT_SECONDS = 86400.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _DRIVERS = f"{DRIVER_LABEL},spark-role=driver"
 
@@ -226,35 +223,10 @@ class KubernetesCluster:
         return links
 
     def forget(self, over: Collection[Whose]) -> None:
-        """Let go of the pods of drivers that have ended, and remove them a day after that; see `Cluster.forget`.
-
-        The finalizer goes at once: a node on which such a pod lies cannot be drained before. A pod that cannot be
-        removed does not keep the others.
-        """
-        problem: ClusterError | None = None
-        for pod in self._api.pods(self._settings.namespace, _DRIVERS):
-            if any(whose.runs(command_of(pod)) for whose in over):
-                try:
-                    self._let_go(pod)
-                except ClusterError as error:
-                    log.warning("The pod %s is not removed: %s", pod["metadata"]["name"], error.message)
-                    problem = error
-        if problem is not None:
-            raise problem
-
-    def _let_go(self, pod: Mapping[str, Any]) -> None:
-        """Remove what is kept of a driver whose end is in the log, as far as its pod has ended."""
-        place = (pod["metadata"]["namespace"], pod["metadata"]["name"])
-        confirmed = ended(pod)
-        if not confirmed and PodLook(self._api).left(pod)[0] is not NodeSays.GONE:
-            if driver_state(pod).terminal:  # what somebody has put beside it runs on
-                self._api.delete_pod(*place, self.traits.seconds_after_term)
-            return
-        at = ended_at(pod) if confirmed else ""  # one that never ran has nothing to show
-        if not at or time.time() - datetime.fromisoformat(at).timestamp() > KEPT_SECONDS:
-            self._api.delete_pod(*place, 0)
-        if FINALIZER in (pod["metadata"].get("finalizers") or ()):
-            self._api.drop_finalizer(pod, FINALIZER)
+        """Let go of the pods of drivers that have ended, and remove them a day after that; see `Cluster.forget`."""
+        pods = self._api.pods(self._settings.namespace, _DRIVERS)
+        over_here = [pod for pod in pods if any(whose.runs(command_of(pod)) for whose in over)]
+        let_go(self._api, over_here, self.traits.seconds_after_term)
 
     def _own(self, job: Job, name: str) -> dict[str, Any] | None:
         """Return the pod of this name, if there is one.

@@ -7,13 +7,11 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from airflow_stream_provider.clusters.capacity import mebibytes
-from airflow_stream_provider.clusters.driver_pod import EXECUTOR_OVERHEAD_FACTOR, overhead
+from airflow_stream_provider.clusters.driver_pod import OVERHEAD_FACTOR
 from airflow_stream_provider.clusters.pod_template import container_of
+from airflow_stream_provider.clusters.spark_sizes import executor_container, executors
 from airflow_stream_provider.lifecycle.errors import SpecError
 
-# Spark's own, where the conf does not say otherwise.
-DEFAULT_EXECUTORS = 2
 _SUFFIXES = {
     **{"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1)},
     **{suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", 1)},
@@ -56,16 +54,12 @@ def asked_for(pod: Mapping[str, Any], conf: Mapping[str, str]) -> dict[str, Deci
     :raises SpecError: the conf asks for cores or memory that are none.
     """
     driver = container_of(pod)["resources"]["requests"]
-    executors = _executors(conf)
-    heap = mebibytes(conf, "spark.executor.memory", bare="m")
-    memory = heap + overhead(conf, "executor", heap, EXECUTOR_OVERHEAD_FACTOR)
-    if conf.get("spark.executor.pyspark.memory"):
-        memory += mebibytes(conf, "spark.executor.pyspark.memory", bare="m")
+    number, memory = executors(conf), executor_container(conf, other_factor=OVERHEAD_FACTOR)
     cores = quantity(conf.get("spark.kubernetes.executor.request.cores") or conf.get("spark.executor.cores") or 1)
     return {
-        "cpu": quantity(driver["cpu"]) + executors * cores,
-        "memory": quantity(driver["memory"]) + executors * memory * Decimal(2**20),
-        "pods": Decimal(1 + executors),
+        "cpu": quantity(driver["cpu"]) + number * cores,
+        "memory": quantity(driver["memory"]) + number * memory * Decimal(2**20),
+        "pods": Decimal(1 + number),
     }
 
 
@@ -87,18 +81,6 @@ def lacks(asked: Mapping[str, Decimal], quotas: Iterable[Mapping[str, Any]]) -> 
                     f"and its executors ask for {_shown(what, asked[what])}"
                 )
     return found
-
-
-def _executors(conf: Mapping[str, str]) -> int:
-    dynamic = str(conf.get("spark.dynamicAllocation.enabled", "")).lower() == "true"
-    names = ["spark.executor.instances"]
-    if dynamic:
-        names += ["spark.dynamicAllocation.initialExecutors", "spark.dynamicAllocation.minExecutors"]
-    given = [conf[name] for name in names if conf.get(name)]
-    for each in given:
-        if not str(each).isdigit():
-            raise SpecError(f"The conf asks for {each!r} executors.", next_step="Write a whole number.")
-    return max(map(int, given), default=0 if dynamic else DEFAULT_EXECUTORS)
 
 
 def _shown(what: str, amount: Decimal) -> str:

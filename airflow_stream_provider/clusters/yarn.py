@@ -17,14 +17,12 @@ from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.traits import Traits
 from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
-from airflow_stream_provider.clusters.workers import ask_all
 from airflow_stream_provider.clusters.yarn_api import Manager
 from airflow_stream_provider.clusters.yarn_connection import YarnSettings
+from airflow_stream_provider.clusters.yarn_remains import application_remains
 from airflow_stream_provider.clusters.yarn_request import (
     COMMON_TAG,
-    LOG_TAG,
     deployment_tag,
-    log_tag,
     refuse_unsafe_environment,
     said_tags,
     spark_conf,
@@ -32,20 +30,13 @@ from airflow_stream_provider.clusters.yarn_request import (
     tags_of,
 )
 from airflow_stream_provider.clusters.yarn_room import ContainerSizes, fits, leaf_queues
+from airflow_stream_provider.clusters.yarn_status import WAITS, runs, state, state_of, view
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 # Seconds by which the clocks of Airflow's machines may differ. The ResourceManager's is read from its answers.
 CLOCK_SLACK = 60.0
 # Seconds for the ResourceManager to store what it was sent, and for the queue to take it. It answers before.
 TAKEN_SECONDS = 15.0
-_WAITS = {"NEW", "NEW_SAVING", "SUBMITTED"}
-_ENDS = {
-    "SUCCEEDED": DriverState.FINISHED,
-    "FAILED": DriverState.FAILED,
-    "KILLED": DriverState.KILLED,
-}
-# Of these the ResourceManager hears; of all others it has lost sight, or never had it.
-_IN_SIGHT = {"NEW", "RUNNING", "UNHEALTHY", "DECOMMISSIONING"}
 
 
 class YarnCluster:
@@ -164,7 +155,7 @@ class YarnCluster:
         found: dict[str, Any] | None = None
         while time.monotonic() < deadline:
             found = api.application(api.find_active(self._settings), id)
-            if found is not None and found.get("state") not in _WAITS:
+            if found is not None and found.get("state") not in WAITS:
                 if found.get("state") == "FAILED" and not found.get("amContainerLogs"):
                     raise ClusterError(
                         f"YARN has refused {id}: {str(found.get('diagnostics') or '').strip().rstrip('.')}.",
@@ -187,16 +178,16 @@ class YarnCluster:
         oldest = max(0, int((since + manager.clock_ahead - CLOCK_SLACK) * 1000))
         tag = deployment_tag(whose.deployment)
         listed = api.applications(manager, applicationTags=tag, startedTimeBegin=oldest)
-        ours = {str(app["id"]): app for app in listed if _runs(app, whose)}
-        alive = [id for id, app in ours.items() if not _state(app).terminal]
-        unclear = any(_runs(app, whose) is None and not _state(app).terminal for app in listed)
+        ours = {str(app["id"]): app for app in listed if runs(app, whose)}
+        alive = [id for id, app in ours.items() if not state_of(app).terminal]
+        unclear = any(runs(app, whose) is None and not state_of(app).terminal for app in listed)
         return FoundDrivers(tuple(sorted(alive)), tuple(sorted(ours.keys() - {*alive})), certain=not unclear)
 
     def status(self, submission: str) -> DriverState:
         """Return the driver's state as the ResourceManager reports it; RESERVED: its id waits to be sent."""
         try:
             manager = api.find_active(self._settings)
-            return _known(manager, submission, api.application(manager, submission))
+            return state(manager, submission, api.application(manager, submission))
         except ClusterError:
             return DriverState.UNKNOWN
 
@@ -204,7 +195,7 @@ class YarnCluster:
         """Return what the ResourceManager lists of these drivers now; the nodes are not asked."""
         manager = api.find_active(self._settings)
         listed = {str(app["id"]): app for app in api.applications(manager, applicationTags=COMMON_TAG)}
-        return {each: _view(manager, each, listed.get(each)) for each in submissions}
+        return {each: view(manager, each, listed.get(each)) for each in submissions}
 
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         """Ask the ResourceManager to kill the driver, and with it its executors.
@@ -238,7 +229,7 @@ class YarnCluster:
             nodes = api.nodes(manager)
         except ClusterError as error:
             return Remains((error.message,))
-        parts = [self._parts(manager, id, app, nodes, hosts) for id, app in known.items()]
+        parts = [application_remains(manager, self._hosts, id, app, nodes, hosts) for id, app in known.items()]
         alive = tuple(dict.fromkeys(sentence for part in parts for sentence in part.alive))
         lost = [sentence for part in parts for sentence in part.lost]
         if not api.is_application(submission):
@@ -246,41 +237,6 @@ class YarnCluster:
         elif known[submission] is None and not manager.handed_out(submission):
             lost.append(f"The ResourceManager was started anew, and does not know {submission}.")
         return Remains(alive, tuple(dict.fromkeys(lost)))
-
-    def _parts(
-        self,
-        manager: Manager,
-        id: str,
-        app: Mapping[str, Any] | None,
-        nodes: Collection[Mapping[str, Any]],
-        hosts: Collection[str] | None,
-    ) -> Remains:
-        """Return what may be left of one application."""
-        alive = [] if app is None or _state(app).terminal else [f"Application {id} is {app.get('state')}."]
-        lost: list[str] = []
-        began = int(id.split("_")[1]) if app is None else int(app.get("startedTime") or 0)
-        own = {str((app or {}).get("amHostHttpAddress") or "").partition(":")[0]} - {""}
-        near = None if hosts is None else {*hosts, *own}
-        if not nodes:
-            alive.append("No node is registered with the ResourceManager.")
-        answers = ask_all(lambda node: api.node_says(manager, node, self._hosts, id, began), nodes)
-        for node, answer in zip(nodes, answers, strict=True):
-            name, state = f"Node {node.get('id')}", node.get("state")
-            ran_here = near is None or node.get("nodeHostName") in near
-            if answer is not None and answer.answered:
-                alive += answer.left
-                if answer.forgot and ran_here:
-                    lost.append(f"{name} was started anew since {id} was: what it ran before may run still.")
-            elif state in _IN_SIGHT:
-                alive += [f"{name} was not reached in time."] if answer is None else answer.left
-            elif ran_here:
-                lost.append(f"{name} is {state}, and may run parts of {id}.")
-        listed = {str(node.get("nodeHostName")) for node in nodes}
-        unknown = {*(hosts or ()), *own} - listed
-        lost += [f"YARN does not know the node {host}, on which {id} has run." for host in sorted(unknown)]
-        if hosts is None and app is not None and manager.started > began:
-            lost.append(f"The ResourceManager was started anew since {id} was, and may not know all its nodes.")
-        return Remains(tuple(alive), tuple(lost))
 
     def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
         """Return whether every node says that it runs nothing of the driver and its executors any more."""
@@ -293,45 +249,9 @@ class YarnCluster:
         """Return links to the driver's log on its node, its web UI through YARN's proxy, and the application's page."""
         try:
             manager = api.find_active(self._settings)
-            return _view(manager, submission, api.application(manager, submission)).links
+            return view(manager, submission, api.application(manager, submission)).links
         except ClusterError:
             return {}
-
-
-def _runs(app: Mapping[str, Any], whose: Whose) -> bool | None:
-    """Return whether an application is of a deployment; None: it does not say of which control log it is."""
-    tags = said_tags(app)
-    if deployment_tag(whose.deployment) not in tags or COMMON_TAG not in tags:
-        return False
-    if whose.log and any(tag.startswith(LOG_TAG) for tag in tags):
-        return log_tag(whose.log) in tags
-    return None
-
-
-def _known(manager: Manager, id: str, app: Mapping[str, Any] | None) -> DriverState:
-    if app is not None:
-        return _state(app)
-    return DriverState.RESERVED if api.is_application(id) and manager.handed_out(id) else DriverState.LOST
-
-
-def _state(app: Mapping[str, Any]) -> DriverState:
-    state = str(app.get("state"))
-    if state == "RUNNING":
-        return DriverState.RUNNING
-    if state in ("FINISHED", "FAILED", "KILLED"):
-        return _ENDS.get(str(app.get("finalStatus")), DriverState.FAILED)
-    # ACCEPTED, too, until the script has made its SparkContext; before its container there is no log.
-    has_container = state not in _WAITS and bool(app.get("amContainerLogs"))
-    return DriverState.RUNNING if has_container else DriverState.QUEUED
-
-
-def _view(manager: Manager, id: str, app: Mapping[str, Any] | None) -> DriverView:
-    links = {"YARN": f"{manager.url}/cluster/app/{quote(id, safe='')}"}
-    if app is not None and app.get("amContainerLogs"):
-        links["driver log"] = str(app["amContainerLogs"])
-    if app is not None and app.get("state") == "RUNNING" and app.get("trackingUrl"):
-        links["Spark UI"] = str(app["trackingUrl"])
-    return DriverView(_known(manager, id, app), links)
 
 
 def _short(user: str) -> str:

@@ -1,8 +1,4 @@
-"""HTTP calls to YARN: the REST of the ResourceManagers and of the NodeManagers.
-
-Users are believed by their name, as in any Hadoop without Kerberos. NodeManagers are asked on allowed hosts, within a
-deadline and a size.
-"""
+"""HTTP calls to YARN's ResourceManagers. Users are believed by their name, as in any Hadoop without Kerberos."""
 
 from __future__ import annotations
 
@@ -12,24 +8,18 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
-from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered
-from airflow_stream_provider.clusters.bounded_http import ask as send
+from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered, ask
 from airflow_stream_provider.clusters.cluster import SubmitUnclear
-from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.yarn_connection import ADDRESS, YarnSettings
 from airflow_stream_provider.lifecycle.errors import ClusterError
-from airflow_stream_provider.lifecycle.ids import application_of
 
 TIMEOUT = 10.0  # seconds for a whole request; a person may be waiting for the result
 # Bytes. The nodes of a large cluster, or the applications that it remembers.
 _MANAGER_LIMIT = 64 * 1024 * 1024
-_NODE_LIMIT = 4 * 1024 * 1024
 _REFUSED = (401, 403)
 _NOT_ACTIVE = (307, 503)
-_EXACT = 2.0  # seconds, to which the clocks of two machines are compared by their answers
-_RECOVERY = "yarn.nodemanager.recovery.enabled"
 # Every state in which a node may be: without them, those that it has lost are left out.
 _NODE_STATES = "NEW,RUNNING,UNHEALTHY,DECOMMISSIONING,DECOMMISSIONED,LOST,REBOOTED,SHUTDOWN"
 
@@ -80,7 +70,7 @@ def _look_at(url: str, user: str) -> Manager | str:
     """Return a ResourceManager that is active, or why it cannot be asked."""
     try:
         # The one thing that a standby answers itself.
-        answer = _send("GET", f"{url}/ws/v1/cluster/info", user)
+        answer = send("GET", f"{url}/ws/v1/cluster/info", user)
         if answer.status in _REFUSED:
             return f"{url} answered HTTP {answer.status}{_kerberos(answer)}"
         info = answer.json()["clusterInfo"]
@@ -90,7 +80,7 @@ def _look_at(url: str, user: str) -> Manager | str:
     except (KeyError, TypeError, ValueError, AttributeError):
         return f"{url} is not a ResourceManager's web address"
     if state == ("STARTED", "ACTIVE"):
-        return Manager(url, user, started, _clock_ahead(answer))
+        return Manager(url, user, started, clock_ahead(answer))
     return f"{url} is {state[1]} ({state[0]})"
 
 
@@ -154,7 +144,7 @@ def submit(manager: Manager, request: Mapping[str, Any]) -> None:
     :raises ClusterError: it could not be sent, or the ResourceManager refused it.
     """
     try:
-        answer = _send("POST", f"{manager.url}/ws/v1/cluster/apps", manager.user, body=request)
+        answer = send("POST", f"{manager.url}/ws/v1/cluster/apps", manager.user, body=request)
     except Unanswered as error:
         if error.sent:
             raise SubmitUnclear(
@@ -183,71 +173,18 @@ def kill(manager: Manager, id: str) -> None:
         raise _refusal(manager, answer, f"to kill {id}")
 
 
-@dataclass(frozen=True)
-class NodeAnswer:
-    """What a node says of an application.
-
-    :param left: a sentence for each part of it that it runs, and for what it does not say.
-    :param answered: whether it does answer.
-    :param forgot: it was started anew since the application began, and does not know what it ran before.
-    """
-
-    left: tuple[str, ...]
-    answered: bool = False
-    forgot: bool = False
-
-
-def node_says(manager: Manager, node: Mapping[str, Any], hosts: WorkerHosts, id: str, began: int) -> NodeAnswer:
-    """Ask a NodeManager about an application that began at this moment, in milliseconds since 1970."""
-    name = f"node {node.get('id')}"
-    # Both have the same `yarn.http.policy`.
-    url = f"{urlsplit(manager.url).scheme}://{node.get('nodeHTTPAddress')}"
-    try:
-        address = hosts.address(url)
-
-        def ask(path: str) -> Answer:
-            return _send("GET", f"{url}/{path}", manager.user, address, _NODE_LIMIT)
-
-        info = ask("ws/v1/node/info")
-        started = int(info.json()["nodeInfo"]["nmStartupTime"]) / 1000 - _clock_ahead(info)
-        anew = started > began / 1000 - manager.clock_ahead - _EXACT
-        forgot = anew and not _recovers(ask(f"conf?format=json&name={_RECOVERY}"))
-        app = ask(f"ws/v1/node/apps/{quote(id, safe='')}")
-        state = "FINISHED" if app.status == 404 else str(app.json()["app"]["state"])
-        listed = (ask("ws/v1/node/containers").json()["containers"] or {}).get("container", ())
-        left = [f"Container {each['id']} is on {name}." for each in listed if application_of(each["id"]) == id]
-    except Unanswered as error:
-        return NodeAnswer((f"{name.capitalize()} is not known to run nothing: {error.message}",))
-    except ClusterError as error:
-        return NodeAnswer((error.message,))
-    except (KeyError, TypeError, ValueError, AttributeError):
-        why = "it does not answer as NodeManagers do"
-        return NodeAnswer((f"{name.capitalize()} is not known to run nothing: {why}.",))
-    if state != "FINISHED":
-        left.append(f"{id} is {state} on {name}.")
-    return NodeAnswer(tuple(left), True, forgot)
-
-
-def _recovers(answer: Answer) -> bool:
-    """Return whether a NodeManager that is started anew finds its containers again; if it does not say so: no."""
-    try:
-        return str(answer.json()["property"]["value"]) == "true"
-    except (Unanswered, KeyError, TypeError):
-        return False
-
-
 def _ask(
     manager: Manager, method: str, path: str, query: Mapping[str, object], body: Mapping[str, Any] | None = None
 ) -> Answer:
     words = urlencode(query)
     url = f"{manager.url}/ws/v1/cluster/{path}" + (f"?{words}" if words else "")
     try:
-        return _send(method, url, manager.user, body=body)
+        return send(method, url, manager.user, body=body)
     except Unanswered as error:
         raise _away(manager, error) from None
 
 
-def _send(
+def send(
     method: str,
     url: str,
     user: str,
@@ -255,8 +192,12 @@ def _send(
     limit: int = _MANAGER_LIMIT,
     body: Mapping[str, Any] | None = None,
 ) -> Answer:
+    """Send a request to a ResourceManager or a NodeManager; `address` and `limit` as `bounded_http.ask` has them.
+
+    :raises Unanswered: no answer within the time and the limit.
+    """
     url += ("&" if "?" in url else "?") + urlencode({"user.name": user})
-    return send(method, url, seconds=TIMEOUT, limit=limit, address=address, body=body)
+    return ask(method, url, seconds=TIMEOUT, limit=limit, address=address, body=body)
 
 
 def _json(manager: Manager, answer: Answer) -> dict[str, Any]:
@@ -301,6 +242,7 @@ def _kerberos(answer: Answer) -> str:
     return ", and wants Kerberos" if negotiates else ""
 
 
-def _clock_ahead(answer: Answer) -> float:
+def clock_ahead(answer: Answer) -> float:
+    """Return how far the clock of who answered is ahead of ours, in seconds; exact to one second."""
     date = answer.headers.get("date")
     return parsedate_to_datetime(date).timestamp() - time.time() if date else 0.0

@@ -104,6 +104,7 @@ def spark_conf(job: Job, settings: YarnSettings) -> dict[str, str]:
         "spark.submit.deployMode": "cluster",
         "spark.yarn.queue": settings.queue,
         "spark.yarn.maxAppAttempts": "1",
+        "spark.yarn.isPython": "true",  # executors then get their spark.executor.pyspark.memory
         # There is no staging folder: what Spark would remove at the end is not its own.
         "spark.yarn.preserve.staging.files": "true",
         # As spark-submit does for --py-files: the driver puts them on its Python path, and executors fetch them.

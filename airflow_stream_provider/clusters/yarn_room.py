@@ -10,14 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_stream_provider.clusters.capacity import count, mebibytes
-from airflow_stream_provider.lifecycle.errors import SpecError
-
-# Spark's: at least so many MiB, or this part of the heap, besides the heap.
-_OVERHEAD = 384
-_OVERHEAD_FACTOR = 0.10
-_EXECUTORS = 2
-_PYTHON, _OFF_HEAP = "spark.executor.pyspark.memory", "spark.memory.offHeap.size"
+from airflow_stream_provider.clusters.spark_sizes import count, executor_container, executors, mebibytes, overhead
 
 
 @dataclass(frozen=True)
@@ -44,16 +37,12 @@ class ContainerSizes:
         :raises SpecError: a number, a size or a factor is not valid.
         """
         driver = mebibytes(conf, "spark.driver.memory", bare="m")
-        executor = mebibytes(conf, "spark.executor.memory", bare="m")
-        more = mebibytes(conf, _PYTHON, bare="m") if conf.get(_PYTHON) else 0
-        if str(conf.get("spark.memory.offHeap.enabled", "")).lower() == "true" and conf.get(_OFF_HEAP):
-            more += mebibytes(conf, _OFF_HEAP, bare="b")
         return cls(
             driver_heap=driver,
-            driver_memory=driver + _overhead(conf, "driver", driver),
+            driver_memory=driver + overhead(conf, "driver", driver),
             driver_cores=count(conf, "spark.driver.cores") or 1,
-            executors=_executors(conf),
-            executor_memory=executor + _overhead(conf, "executor", executor) + more,
+            executors=executors(conf),
+            executor_memory=executor_container(conf),
             executor_cores=count(conf, "spark.executor.cores") or 1,
         )
 
@@ -159,24 +148,3 @@ def _leaves(queue: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def _memory(resource: object) -> int | None:
     return int(resource["memory"]) if isinstance(resource, Mapping) and "memory" in resource else None
-
-
-def _overhead(conf: Mapping[str, str], of: str, memory: int) -> int:
-    key, factor = f"spark.{of}.memoryOverhead", f"spark.{of}.memoryOverheadFactor"
-    if conf.get(key):
-        return mebibytes(conf, key, bare="m")
-    try:
-        part = float(conf.get(factor, _OVERHEAD_FACTOR))
-    except ValueError:
-        raise SpecError(
-            f"The Spark conf {factor} is {conf[factor]!r}, not a number.", next_step="Write 0.1.", key=factor
-        ) from None
-    return max(_OVERHEAD, int(part * memory))
-
-
-def _executors(conf: Mapping[str, str]) -> int:
-    instances = count(conf, "spark.executor.instances")
-    if str(conf.get("spark.dynamicAllocation.enabled", "")).lower() != "true":
-        return instances or _EXECUTORS
-    wanted = (str(conf.get(f"spark.dynamicAllocation.{name}", "0")) for name in ("minExecutors", "initialExecutors"))
-    return max([instances or 0, *(int(number) for number in wanted if number.isdigit())])

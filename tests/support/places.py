@@ -37,6 +37,8 @@ class Place:
     :param conf: Spark conf that every job needs here.
     :param needs_session: it takes a driver that makes no SparkSession for failed.
     :param on_this_machine: whether the drivers' processes are this machine's.
+    :param launcher: what stands in for the launcher.
+    :param opener: the module whose `open_cluster` opens the connection.
     :param jobs: all that were made.
     """
 
@@ -46,6 +48,8 @@ class Place:
     conf: Mapping[str, str] = field(default_factory=dict)
     needs_session: bool = False
     on_this_machine: bool = True
+    launcher: str = "app_facts.py"
+    opener: str = "airflow_stream_provider.clusters"
     jobs: list[Job] = field(default_factory=list)
 
     def job(self, code: str = "stay", *, deployment: str | None = None, log: str = LOG, **conf: str) -> Job:
@@ -60,7 +64,7 @@ class Place:
         folder = self.root / "orders" / "releases" / "abc"
         if not folder.is_dir():
             folder.mkdir(parents=True)
-            shutil.copy(Path(__file__).with_name("app_facts.py"), folder / LAUNCHER)
+            shutil.copy(Path(__file__).with_name(self.launcher), folder / LAUNCHER)
             (folder / "helper.py").write_text("def double(number):\n    return 2 * number\n")
             with zipfile.ZipFile(folder / RUNTIME_ZIP, "w") as archive:
                 archive.writestr("nothing.py", "")

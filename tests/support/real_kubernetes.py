@@ -1,4 +1,4 @@
-"""A real Kubernetes for the contract of clusters, if the environment names one; docs/clusters.md says how."""
+"""A real Kubernetes for the contract of clusters, if the environment names one; docs/own_cluster.md says how."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ import sys
 from airflow_stream_provider.clusters import ClusterConnection, Job
 
 SUBMITTER = """
-import json, os, signal, sys, time
-from airflow_stream_provider.clusters import ClusterConnection, Job, open_cluster
-connection, job = json.loads(sys.argv[1])
-cluster = open_cluster(ClusterConnection(**connection))
+import importlib, json, sys, time
+from airflow_stream_provider.clusters import ClusterConnection, Job
+connection, job, opener = json.loads(sys.argv[1])
+cluster = importlib.import_module(opener).open_cluster(ClusterConnection(**connection))
 job = Job(**{**job, "arguments": tuple(job["arguments"])})
 print("ready", flush=True)
 sys.stdin.readline()
@@ -22,9 +22,14 @@ time.sleep(600)
 """
 
 
-def submitter(connection: ClusterConnection, job: Job) -> subprocess.Popen[str]:
-    """Start the task; it submits when it reads a line, and then says the driver's id."""
-    what = json.dumps([dataclasses.asdict(connection), dataclasses.asdict(job)])
+def submitter(
+    connection: ClusterConnection, job: Job, opener: str = "airflow_stream_provider.clusters"
+) -> subprocess.Popen[str]:
+    """Start the task; it submits when it reads a line, and then says the driver's id.
+
+    :param opener: the module with the `open_cluster` that it opens the connection by.
+    """
+    what = json.dumps([dataclasses.asdict(connection), dataclasses.asdict(job), opener])
     process = subprocess.Popen(
         [sys.executable, "-c", SUBMITTER, what],
         stdin=subprocess.PIPE,

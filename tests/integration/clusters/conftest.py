@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from airflow_stream_provider.clusters import ClusterConnection, open_cluster
-from airflow_stream_provider.clusters.yarn_connection import ADDRESS
 from devstack.drivers import wait_for
 from devstack.kubernetes import TOKEN, StandIn, standin
 from devstack.processes import Processes
 from devstack.stack import LocalStack
 from devstack.yarn import Yarn
-from tests.support import real_kubernetes as real
+from tests.support import own_cluster
+from tests.support import real_kubernetes as kubernetes_of_yours
+from tests.support import real_yarn as yarn_of_yours
 from tests.support.places import Place
 
 ONE_EXECUTOR = {"spark.executor.instances": "1"}
@@ -53,6 +52,18 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         place.cluster.kill(str(folder))
 
 
+@pytest.fixture
+def from_the_docs(tmp_path: Path) -> Iterator[Place]:
+    """The cluster of docs/own_cluster.md."""
+    connection = own_cluster.connection(tmp_path)
+    cluster = own_cluster.open_cluster(connection)
+    place = Place(cluster, connection, tmp_path, launcher="app_alone.py", opener=own_cluster.__name__)
+    yield place
+    for job in place.jobs:
+        for submission in cluster.find(job.whose, 0).alive:
+            place.end(submission, job)
+
+
 @pytest.fixture(scope="package")
 def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
     folder = tmp_path_factory.mktemp("yarn")
@@ -78,19 +89,15 @@ def on_yarn(yarn: Yarn, tmp_path: Path) -> Iterator[Place]:
 
 @pytest.fixture
 def real_yarn() -> Iterator[Place]:
-    """A YARN that is not ours: variables as docs/development.md says."""
-    address = os.environ.get("YARN_RM")
-    if not address:
-        pytest.skip("YARN_RM, the web address of a real ResourceManager, is not set")
-    extra = {ADDRESS: address, "spark_home": os.environ["YARN_SPARK_HOME"]}
-    for key in ("python", "queue", "worker_hosts"):
-        extra[key] = os.environ.get(f"YARN_{key.upper()}", "")
-    connection = ClusterConnection("yarn", extra=extra, login=os.environ["YARN_USER"])
-    root = Path(os.environ["YARN_SHARED"]) / f"contract-{os.getpid()}-{time.time_ns()}"
-    root.mkdir()
+    """A YARN that is not ours; docs/own_cluster.md says what it needs."""
+    if yarn_of_yours.missing():
+        pytest.skip(f"no real YARN: {', '.join(yarn_of_yours.missing())} not set (docs/own_cluster.md)")
+    connection = yarn_of_yours.connection()
+    folder = yarn_of_yours.root() / secrets.token_hex(4)
+    folder.mkdir()
     cluster = open_cluster(connection)
-    yield Place(cluster, connection, root, conf=ONE_EXECUTOR, needs_session=True, on_this_machine=False)
-    shutil.rmtree(root)
+    yield Place(cluster, connection, folder, conf=ONE_EXECUTOR, needs_session=True, on_this_machine=False)
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="package")
@@ -111,11 +118,11 @@ def standin_kubernetes(kubernetes: StandIn, tmp_path: Path, monkeypatch: pytest.
 
 @pytest.fixture
 def real_kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """A real cluster; docs/clusters.md says what it needs."""
-    if real.missing():
-        pytest.skip(f"no real Kubernetes: {', '.join(real.missing())} not set (docs/clusters.md)")
-    connection = real.connection()
-    folder = real.root() / secrets.token_hex(4)
+    """A Kubernetes that is not ours; docs/own_cluster.md says what it needs."""
+    if kubernetes_of_yours.missing():
+        pytest.skip(f"no real Kubernetes: {', '.join(kubernetes_of_yours.missing())} not set (docs/own_cluster.md)")
+    connection = kubernetes_of_yours.connection()
+    folder = kubernetes_of_yours.root() / secrets.token_hex(4)
     folder.mkdir()
     conf = {"spark.executor.instances": "1"}
     place = Place(open_cluster(connection), connection, folder, conf, on_this_machine=False)
@@ -125,7 +132,7 @@ def real_kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 def remove_all(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """End the drivers of a test, and remove their pods, as if their ends were in a log."""
-    monkeypatch.setattr("airflow_stream_provider.clusters.kubernetes.KEPT_SECONDS", -3600.0)
+    monkeypatch.setattr("airflow_stream_provider.clusters.kept_pods.KEPT_SECONDS", -3600.0)
     for job in place.jobs:
         found = place.cluster.find(job.whose, 0)
         for submission in (*found.alive, *found.ended):
@@ -138,6 +145,7 @@ def remove_all(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     params=[
         "standalone",
         "here",
+        "from_the_docs",
         pytest.param("on_yarn", marks=pytest.mark.system),
         pytest.param("real_yarn", marks=pytest.mark.system),
         pytest.param("standin_kubernetes", marks=pytest.mark.system),

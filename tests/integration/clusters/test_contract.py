@@ -72,7 +72,7 @@ def test_an_unknown_submission_is_lost_never_a_success(place: Place) -> None:
 
 def test_a_crash_between_submit_and_record_leaves_one_driver_that_is_found(place: Place) -> None:
     job, since = place.job(), time.time()
-    task = submitter(place.connection, job)
+    task = submitter(place.connection, job, place.opener)
     assert task.stdin is not None
     assert task.stdout is not None
     task.stdin.write("go\n")
@@ -124,7 +124,7 @@ def test_a_crash_at_any_moment_of_submit_never_leads_to_two_drivers(place: Place
     chance = random.Random(7)
     for _ in range(3):
         job, since = place.job(), time.time()
-        task = submitter(place.connection, job)
+        task = submitter(place.connection, job, place.opener)
         assert task.stdin is not None
         task.stdin.write("go\n")
         task.stdin.flush()

@@ -13,8 +13,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from airflow_stream_provider.clusters import Cluster, ClusterConnection, DriverState, Whose, open_cluster
-from airflow_stream_provider.clusters import kubernetes as module
+from airflow_stream_provider.clusters import Cluster, ClusterConnection, DriverState, Whose, kept_pods, open_cluster
 from airflow_stream_provider.clusters.driver_pod import FINALIZER
 from airflow_stream_provider.control import ControlLog, FilesRoot, make_root, open_log
 from airflow_stream_provider.control.log import make_record
@@ -145,7 +144,7 @@ def test_a_stream_on_pods_is_handed_over_and_its_old_pod_is_forgotten(
     assert stream.cluster.status(submission) is DriverState.FINISHED
     (pod,) = (each for each in kubernetes.pods("spark-role=driver") if submission.endswith(each["metadata"]["name"]))
     assert pod["metadata"]["finalizers"] == [FINALIZER]
-    monkeypatch.setattr(module, "KEPT_SECONDS", -10.0)
+    monkeypatch.setattr(kept_pods, "KEPT_SECONDS", -10.0)
     over = settled(stream.log.refresh())
     assert over == (first,)
     stream.cluster.forget([stream.whose(each) for each in over])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pytest
 
@@ -12,25 +10,12 @@ from airflow_stream_provider.clusters import ClusterConnection, DriverState, Dri
 from airflow_stream_provider.clusters import kubernetes as module
 from airflow_stream_provider.clusters.driver_pod import FINALIZER
 from airflow_stream_provider.clusters.kubernetes import KubernetesCluster
-from airflow_stream_provider.clusters.kubernetes_api import KubernetesApi
 from airflow_stream_provider.clusters.kubernetes_connection import kubernetes_settings
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 from devstack.drivers import wait_for
 from devstack.kubernetes import NAMESPACE, TOKEN
 from devstack.ports import HOST, free_port
-from tests.support.pods import Pods, pods_in
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pods]:
-    with pods_in(tmp_path_factory.mktemp("kubernetes")) as found:
-        yield found
-
-
-@pytest.fixture
-def pods(started: Pods) -> Iterator[Pods]:
-    yield started
-    started.clear()
+from tests.support.pods import Pods
 
 
 def test_a_driver_s_life(pods: Pods) -> None:
@@ -183,47 +168,6 @@ def test_what_is_no_submission_of_ours_is_lost_and_harms_nothing(pods: Pods) -> 
         assert cluster.remains(unknown, pods.job().whose).alive == ()
         assert not cluster.gone(unknown, pods.job().whose)
     assert cluster.status(submission) is DriverState.RUNNING
-
-
-def test_a_pod_is_forgotten_a_day_after_its_end_when_the_log_has_it(
-    pods: Pods, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster, over, alive, other = pods.cluster(), pods.job("0"), pods.job(), pods.job("0")
-    submission, _, kept = cluster.submit(over), pods.running(alive), cluster.submit(other)
-    wait_for("both ends", lambda: all(cluster.status(each).terminal for each in (submission, kept)))
-    cluster.forget([over.whose, alive.whose])
-    assert cluster.status(submission) is DriverState.FINISHED, "people may want its log"
-    assert not pods.pod(submission)["metadata"].get("finalizers"), "its node may be drained"
-    assert pods.pod(kept)["metadata"]["finalizers"] == [FINALIZER]
-    monkeypatch.setattr(module, "KEPT_SECONDS", -10.0)
-    cluster.forget([over.whose, alive.whose])
-    assert cluster.status(submission) is DriverState.LOST
-    assert cluster.find(alive.whose, 0).alive, "what runs is never forgotten"
-    assert cluster.status(kept) is DriverState.FINISHED, "its end is not in the log"
-    # One that a kill has deleted, and that only the finalizer keeps.
-    cluster.kill(kept)
-    cluster.forget([other.whose])
-    assert cluster.status(kept) is DriverState.LOST
-
-
-def test_one_that_cannot_be_forgotten_does_not_keep_the_others(pods: Pods, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT_SECONDS", -10.0)
-    cluster, jobs = pods.cluster(), [pods.job("0"), pods.job("0")]
-    submissions = [cluster.submit(each) for each in jobs]
-    wait_for("both ends", lambda: all(cluster.status(each).terminal for each in submissions))
-    kept, gone = sorted(submissions)
-    drop = KubernetesApi.drop_finalizer
-
-    def refuse(self: KubernetesApi, pod: Mapping[str, Any], finalizer: str) -> None:
-        if pod["metadata"]["name"] == kept.partition("/")[2]:
-            raise ClusterError("A policy forbids it.", next_step="Ask for it.")
-        drop(self, pod, finalizer)
-
-    monkeypatch.setattr(KubernetesApi, "drop_finalizer", refuse)
-    with pytest.raises(ClusterError, match="A policy forbids it"):
-        cluster.forget([each.whose for each in jobs])
-    assert cluster.status(kept).terminal
-    assert cluster.status(gone) is DriverState.LOST
 
 
 def test_what_a_heartbeat_calls_its_submission_is_not_killed_unless_it_is_a_driver(pods: Pods) -> None:

@@ -58,7 +58,7 @@ def test_what_a_job_asks_for(conf: dict[str, str], cores: str, memory: int | Non
 
 
 def test_a_number_of_executors_that_is_none_is_refused() -> None:
-    with pytest.raises(SpecError, match="'many' executors"):
+    with pytest.raises(SpecError, match=r"spark.executor.instances is 'many'"):
         asked_for(pod_of(job()), {"spark.executor.instances": "many"})
 
 

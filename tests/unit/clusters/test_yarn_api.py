@@ -15,13 +15,6 @@ from tests.support.fake_yarn import ID, STARTED, FakeYarn
 
 
 @pytest.fixture
-def fake() -> Iterator[FakeYarn]:
-    found = FakeYarn()
-    yield found
-    found.close()
-
-
-@pytest.fixture
 def other() -> Iterator[FakeYarn]:
     found = FakeYarn()
     yield found
