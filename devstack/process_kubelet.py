@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -21,12 +20,10 @@ import psutil
 
 from devstack.kubernetes_objects import Key, Object, Objects, now
 from devstack.ports import HOST
+from devstack.spark_image import IMAGE, entrypoint, expanded
 
-IMAGE = "stand-in/spark:4.0.0"
-"""The one image that there is: the Spark of this Python, with an entrypoint like that of Spark's own images."""
 UNREACHABLE = "node.kubernetes.io/unreachable"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-_VARIABLE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
 _LOOK_SECONDS = 0.05
 
 
@@ -152,7 +149,7 @@ class Kubelets:
             self._report(key, pod, {"waiting": waiting})
             await asyncio.sleep(0.5)
         environment = {**os.environ, **self._image, **self._environment(key, container)}
-        command = _entrypoint([_expanded(word, environment) for word in container.get("args") or ()], environment)
+        command = entrypoint([expanded(word, environment) for word in container.get("args") or ()], environment)
         work = self._folder / "pods" / uid
         work.mkdir(parents=True)
         with self.log(key).open("ab") as log:
@@ -229,7 +226,7 @@ class Kubelets:
                 named = source["secretKeyRef"]
                 value = self._objects.get(("secrets", key[1], named["name"]))["stringData"][named["key"]]
             else:
-                value = _expanded(str(variable.get("value") or ""), found)
+                value = expanded(str(variable.get("value") or ""), found)
             found[variable["name"]] = value
         return found
 
@@ -246,35 +243,6 @@ class Kubelets:
             if pod["spec"].get("nodeName") == node:
                 _condition(pod, "Ready", "False")
                 self._objects.changed(key)
-
-
-def _entrypoint(args: list[str], environment: Mapping[str, str]) -> list[str]:
-    """Return what the entrypoint of Spark's images runs; anything else it runs as it is."""
-    if args[:1] == ["driver"]:
-        address = environment["SPARK_DRIVER_BIND_ADDRESS"]
-        return [
-            *(f"{environment['SPARK_HOME']}/bin/spark-submit", "--conf", f"spark.driver.bindAddress={address}"),
-            *("--conf", f"spark.executorEnv.SPARK_DRIVER_POD_IP={address}", "--deploy-mode", "client", *args[1:]),
-        ]
-    if args[:1] != ["executor"]:
-        return args
-    numbered = sorted((int(n.rpartition("_")[2]), v) for n, v in environment.items() if n.startswith("SPARK_JAVA_OPT_"))
-    memory = environment["SPARK_EXECUTOR_MEMORY"]
-    path = f"{environment['SPARK_HOME']}/jars/*:{environment.get('SPARK_DIST_CLASSPATH', '')}"
-    return [
-        *(environment["JAVA"], *(option for _, option in numbered), f"-Xms{memory}", f"-Xmx{memory}", "-cp", path),
-        "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
-        *("--driver-url", environment["SPARK_DRIVER_URL"], "--executor-id", environment["SPARK_EXECUTOR_ID"]),
-        *("--cores", environment["SPARK_EXECUTOR_CORES"], "--app-id", environment["SPARK_APPLICATION_ID"]),
-        *("--hostname", environment["SPARK_EXECUTOR_POD_IP"]),
-        *("--resourceProfileId", environment["SPARK_RESOURCE_PROFILE_ID"]),
-        *("--podName", environment["SPARK_EXECUTOR_POD_NAME"]),
-    ]
-
-
-def _expanded(text: str, environment: Mapping[str, str]) -> str:
-    """Return a text with its ``$(NAME)`` replaced, as a kubelet does it; ``$$`` is a single dollar."""
-    return _VARIABLE.sub(lambda m: environment.get(m[1], m[0]) if m[1] else "$", text)
 
 
 def _kill_session(leader: int) -> None:
