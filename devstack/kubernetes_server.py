@@ -43,6 +43,8 @@ class Server:
         self.denied: set[tuple[str, str]] = set()
         # So many answers to POST are lost: done, and the connection closed.
         self.lose = 0
+        self._away_until = 0.0
+        self._watching: set[web.Request] = set()
 
     def app(self) -> web.Application:
         """Return the application for aiohttp; it needs a running loop."""
@@ -62,12 +64,16 @@ class Server:
         what, name = request.match_info["what"], request.match_info["name"]
         if what == "silent":
             self.kubelets.fall_silent(name)
+        elif what == "crash":
+            self.kubelets.crash(name)
         elif what == "back":
             self.kubelets.come_back(name)
         elif what == "node":
             self.kubelets.add_node(name)
         elif what == "lose":
             self.lose = int(name)
+        elif what == "away":
+            self._go_away(float(name))
         elif what == "deny":
             verb, _, kind = name.partition("-")
             self.denied.add((verb, kind))
@@ -75,7 +81,17 @@ class Server:
             self.denied.clear()
         return web.json_response({})
 
+    def _go_away(self, seconds: float) -> None:
+        """Close every connection, also new ones, for some seconds. The kubelets go on."""
+        self._away_until = asyncio.get_running_loop().time() + seconds
+        for watch in self._watching:
+            if watch.transport:
+                watch.transport.close()
+
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if request.transport and asyncio.get_running_loop().time() < self._away_until:
+            request.transport.close()
+            return web.Response(status=503)
         try:
             return await self._answer(request)
         except Failure as failure:
@@ -187,6 +203,7 @@ class Server:
             if int(found["metadata"]["resourceVersion"]) > since:
                 watcher.events.put_nowait({"type": "ADDED", "object": found})
         self.objects.watchers.append(watcher)
+        self._watching.add(request)
         try:
             if request.headers.get("Upgrade", "").lower() == "websocket":
                 return await self._watch_by_websocket(request, watcher)
@@ -196,6 +213,7 @@ class Server:
                 await stream.write(json.dumps(await watcher.events.get()).encode() + b"\n")
         finally:
             self.objects.watchers.remove(watcher)
+            self._watching.discard(request)
 
     async def _watch_by_websocket(self, request: web.Request, watcher: Watcher) -> web.StreamResponse:
         socket = web.WebSocketResponse()

@@ -42,6 +42,8 @@ class Kubelets:
         self._tasks: set[asyncio.Task[None]] = set()
         objects.noticed = self._notice
         self._cared_for: set[str] = set()
+        # Of each pod that runs: its node, and its first process.
+        self._leaders: set[tuple[str, int]] = set()
 
     def add_node(self, name: str) -> None:
         """Add a node whose kubelet answers."""
@@ -60,6 +62,13 @@ class Kubelets:
         if self._objects.has(("nodes", "", name)):
             self._set_ready(name, "Unknown")
         self._set_pods_unready(name)
+
+    def crash(self, name: str) -> None:
+        """Let a node die, and with it all its processes: nobody is there to say so."""
+        self.fall_silent(name)
+        for node, leader in self._leaders:
+            if node == name:
+                _kill_session(leader)
 
     def come_back(self, name: str) -> None:
         """Let a silent kubelet answer again, and do what it was told meanwhile."""
@@ -125,17 +134,25 @@ class Kubelets:
             if "deletionTimestamp" in pod["metadata"]:
                 return None
             wanted = pod["spec"].get("nodeSelector") or {}
-            for (_, _, name), node in self._objects.of("nodes"):
-                labels = node["metadata"]["labels"]
-                if not node["spec"].get("taints") and all(labels.get(k) == v for k, v in wanted.items()):
-                    pod["spec"]["nodeName"] = name
-                    _condition(pod, "PodScheduled", "True")
-                    self._objects.changed(key)
-                    return pod
+            fitting = [
+                name
+                for (_, _, name), node in self._objects.of("nodes")
+                if not node["spec"].get("taints") and wanted.items() <= node["metadata"]["labels"].items()
+            ]
+            if fitting:
+                pod["spec"]["nodeName"] = min(fitting, key=self._load)
+                _condition(pod, "PodScheduled", "True")
+                self._objects.changed(key)
+                return pod
             _condition(pod, "PodScheduled", "False", "Unschedulable", f"0 nodes are available for {wanted}.")
             self._objects.changed(key)
             await asyncio.sleep(0.2)
         return None
+
+    def _load(self, node: str) -> int:
+        """Return how many pods run on a node, or are to."""
+        pods = (pod for _, pod in self._objects.of("pods") if pod["spec"].get("nodeName") == node)
+        return sum(pod["status"]["phase"] in ("Pending", "Running") for pod in pods)
 
     async def _start(self, key: Key, uid: str, pod: Object) -> asyncio.subprocess.Process | None:
         container = pod["spec"]["containers"][0]
@@ -165,6 +182,7 @@ class Kubelets:
         """Wait until a pod's process has ended, by itself or because the pod is to go."""
         node, ending = pod["spec"]["nodeName"], asyncio.ensure_future(process.wait())
         loop, killed_at = asyncio.get_running_loop(), 0.0
+        self._leaders.add((node, process.pid))
         while not ending.done():
             await asyncio.wait([ending], timeout=_LOOK_SECONDS)
             gone = not self._objects.has(key, uid)
@@ -178,6 +196,7 @@ class Kubelets:
             if loop.time() > killed_at + max(1, 1 if gone else pod["metadata"]["deletionGracePeriodSeconds"]):
                 _kill_session(process.pid)
         _kill_session(process.pid)
+        self._leaders.discard((node, process.pid))
         await self._answers(node)
         if self._objects.has(key, uid):
             code = ending.result()

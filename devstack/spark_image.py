@@ -1,4 +1,4 @@
-"""The one image of the stand-in for Kubernetes: the Spark of this Python, and an entrypoint as in Spark's own images."""
+"""The one image of the stand-in for Kubernetes: the Spark of this Python, with an entrypoint as Spark's images have."""
 
 from __future__ import annotations
 
