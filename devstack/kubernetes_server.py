@@ -247,7 +247,8 @@ def main() -> None:
     async def application() -> web.Application:
         return Server(folder, image).app()
 
-    web.run_app(application(), host=HOST, port=port, print=None)
+    # Those who watch do not go by themselves.
+    web.run_app(application(), host=HOST, port=port, print=None, shutdown_timeout=1.0)
 
 
 if __name__ == "__main__":
