@@ -76,7 +76,7 @@ test-stores: $(CLASSES) ## the story with Airflow, faults and counted records: c
 	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 2 --no-loadscope-reorder -m system -k standalone tests/stories
 
 .PHONY: test-clusters
-test-clusters: $(CLASSES) ## the same story on YARN, with two masters, and on one machine, with faults of the cluster (45 min)
+test-clusters: $(CLASSES) ## the same story on YARN, on Kubernetes (a stand-in), with two masters, and on one machine, with faults of the cluster (45 min)
 	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 2 --no-loadscope-reorder -m system -k "not standalone" tests/stories
 
 .PHONY: test-spark

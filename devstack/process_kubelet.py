@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -21,12 +20,10 @@ import psutil
 
 from devstack.kubernetes_objects import Key, Object, Objects, now
 from devstack.ports import HOST
+from devstack.spark_image import IMAGE, entrypoint, expanded
 
-IMAGE = "stand-in/spark:4.0.0"
-"""The one image that there is: the Spark of this Python, with an entrypoint like that of Spark's own images."""
 UNREACHABLE = "node.kubernetes.io/unreachable"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-_VARIABLE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.-]*)\)")
 _LOOK_SECONDS = 0.05
 
 
@@ -45,6 +42,8 @@ class Kubelets:
         self._tasks: set[asyncio.Task[None]] = set()
         objects.noticed = self._notice
         self._cared_for: set[str] = set()
+        # Of each pod that runs: its node, and its first process.
+        self._leaders: set[tuple[str, int]] = set()
 
     def add_node(self, name: str) -> None:
         """Add a node whose kubelet answers."""
@@ -63,6 +62,13 @@ class Kubelets:
         if self._objects.has(("nodes", "", name)):
             self._set_ready(name, "Unknown")
         self._set_pods_unready(name)
+
+    def crash(self, name: str) -> None:
+        """Let a node die, and with it all its processes: nobody is there to say so."""
+        self.fall_silent(name)
+        for node, leader in self._leaders:
+            if node == name:
+                _kill_session(leader)
 
     def come_back(self, name: str) -> None:
         """Let a silent kubelet answer again, and do what it was told meanwhile."""
@@ -128,17 +134,25 @@ class Kubelets:
             if "deletionTimestamp" in pod["metadata"]:
                 return None
             wanted = pod["spec"].get("nodeSelector") or {}
-            for (_, _, name), node in self._objects.of("nodes"):
-                labels = node["metadata"]["labels"]
-                if not node["spec"].get("taints") and all(labels.get(k) == v for k, v in wanted.items()):
-                    pod["spec"]["nodeName"] = name
-                    _condition(pod, "PodScheduled", "True")
-                    self._objects.changed(key)
-                    return pod
+            fitting = [
+                name
+                for (_, _, name), node in self._objects.of("nodes")
+                if not node["spec"].get("taints") and wanted.items() <= node["metadata"]["labels"].items()
+            ]
+            if fitting:
+                pod["spec"]["nodeName"] = min(fitting, key=self._load)
+                _condition(pod, "PodScheduled", "True")
+                self._objects.changed(key)
+                return pod
             _condition(pod, "PodScheduled", "False", "Unschedulable", f"0 nodes are available for {wanted}.")
             self._objects.changed(key)
             await asyncio.sleep(0.2)
         return None
+
+    def _load(self, node: str) -> int:
+        """Return how many pods run on a node, or are to."""
+        pods = (pod for _, pod in self._objects.of("pods") if pod["spec"].get("nodeName") == node)
+        return sum(pod["status"]["phase"] in ("Pending", "Running") for pod in pods)
 
     async def _start(self, key: Key, uid: str, pod: Object) -> asyncio.subprocess.Process | None:
         container = pod["spec"]["containers"][0]
@@ -152,7 +166,7 @@ class Kubelets:
             self._report(key, pod, {"waiting": waiting})
             await asyncio.sleep(0.5)
         environment = {**os.environ, **self._image, **self._environment(key, container)}
-        command = _entrypoint([_expanded(word, environment) for word in container.get("args") or ()], environment)
+        command = entrypoint([expanded(word, environment) for word in container.get("args") or ()], environment)
         work = self._folder / "pods" / uid
         work.mkdir(parents=True)
         with self.log(key).open("ab") as log:
@@ -168,6 +182,7 @@ class Kubelets:
         """Wait until a pod's process has ended, by itself or because the pod is to go."""
         node, ending = pod["spec"]["nodeName"], asyncio.ensure_future(process.wait())
         loop, killed_at = asyncio.get_running_loop(), 0.0
+        self._leaders.add((node, process.pid))
         while not ending.done():
             await asyncio.wait([ending], timeout=_LOOK_SECONDS)
             gone = not self._objects.has(key, uid)
@@ -181,6 +196,7 @@ class Kubelets:
             if loop.time() > killed_at + max(1, 1 if gone else pod["metadata"]["deletionGracePeriodSeconds"]):
                 _kill_session(process.pid)
         _kill_session(process.pid)
+        self._leaders.discard((node, process.pid))
         await self._answers(node)
         if self._objects.has(key, uid):
             code = ending.result()
@@ -229,7 +245,7 @@ class Kubelets:
                 named = source["secretKeyRef"]
                 value = self._objects.get(("secrets", key[1], named["name"]))["stringData"][named["key"]]
             else:
-                value = _expanded(str(variable.get("value") or ""), found)
+                value = expanded(str(variable.get("value") or ""), found)
             found[variable["name"]] = value
         return found
 
@@ -246,35 +262,6 @@ class Kubelets:
             if pod["spec"].get("nodeName") == node:
                 _condition(pod, "Ready", "False")
                 self._objects.changed(key)
-
-
-def _entrypoint(args: list[str], environment: Mapping[str, str]) -> list[str]:
-    """Return what the entrypoint of Spark's images runs; anything else it runs as it is."""
-    if args[:1] == ["driver"]:
-        address = environment["SPARK_DRIVER_BIND_ADDRESS"]
-        return [
-            *(f"{environment['SPARK_HOME']}/bin/spark-submit", "--conf", f"spark.driver.bindAddress={address}"),
-            *("--conf", f"spark.executorEnv.SPARK_DRIVER_POD_IP={address}", "--deploy-mode", "client", *args[1:]),
-        ]
-    if args[:1] != ["executor"]:
-        return args
-    numbered = sorted((int(n.rpartition("_")[2]), v) for n, v in environment.items() if n.startswith("SPARK_JAVA_OPT_"))
-    memory = environment["SPARK_EXECUTOR_MEMORY"]
-    path = f"{environment['SPARK_HOME']}/jars/*:{environment.get('SPARK_DIST_CLASSPATH', '')}"
-    return [
-        *(environment["JAVA"], *(option for _, option in numbered), f"-Xms{memory}", f"-Xmx{memory}", "-cp", path),
-        "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
-        *("--driver-url", environment["SPARK_DRIVER_URL"], "--executor-id", environment["SPARK_EXECUTOR_ID"]),
-        *("--cores", environment["SPARK_EXECUTOR_CORES"], "--app-id", environment["SPARK_APPLICATION_ID"]),
-        *("--hostname", environment["SPARK_EXECUTOR_POD_IP"]),
-        *("--resourceProfileId", environment["SPARK_RESOURCE_PROFILE_ID"]),
-        *("--podName", environment["SPARK_EXECUTOR_POD_NAME"]),
-    ]
-
-
-def _expanded(text: str, environment: Mapping[str, str]) -> str:
-    """Return a text with its ``$(NAME)`` replaced, as a kubelet does it; ``$$`` is a single dollar."""
-    return _VARIABLE.sub(lambda m: environment.get(m[1], m[0]) if m[1] else "$", text)
 
 
 def _kill_session(leader: int) -> None:

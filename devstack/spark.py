@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 from devstack.errors import StackError
+from devstack.hadoop_conf import write_properties
 from devstack.jars import JarSet, Progress, fetch, spark_connector
 from devstack.ports import HOST, free_port
 from devstack.processes import Process, Processes, java, stop
@@ -176,12 +176,7 @@ class Spark:
     def _write_core_site(self) -> None:
         if self._core_site:
             (self.folder / "conf").mkdir()
-            root = ElementTree.Element("configuration")
-            for name, value in self._core_site.items():
-                one = ElementTree.SubElement(root, "property")
-                ElementTree.SubElement(one, "name").text = name
-                ElementTree.SubElement(one, "value").text = value
-            ElementTree.ElementTree(root).write(self.folder / "conf" / "core-site.xml")
+            write_properties(self.folder / "conf" / "core-site.xml", self._core_site)
 
     def _registered(self) -> bool:
         found = [worker for worker in self.status().get("workers", ()) if worker["state"] == "ALIVE"]

@@ -15,9 +15,10 @@ from typing import IO
 from devstack.airflow import Airflow
 from devstack.broker import Broker
 from devstack.errors import StackError
-from devstack.jars import JarSet, Progress
+from devstack.jars import JarSet, Progress, spark_connector
+from devstack.kubernetes import StandIn
 from devstack.processes import Processes
-from devstack.spark import Spark
+from devstack.spark import Spark, bundled_spark
 from devstack.yarn import Yarn
 
 
@@ -30,6 +31,7 @@ class LocalStack:
     :param spark: start a Spark cluster; default True.
     :param yarn: that cluster is a YARN with two nodes, and not one of Spark's own; default False. The settings of
         masters and workers have no meaning then.
+    :param kubernetes: that cluster is a stand-in for Kubernetes with two nodes, as for `yarn`; default False.
     :param airflow: start Airflow; default: only if `dags_folder` is given.
     :param dags_folder: Airflow's DAGs; default: an empty `dags/` in the folder.
     :param variables: more environment variables for Airflow's processes and tasks. The connections `spark_default` and
@@ -45,7 +47,7 @@ class LocalStack:
     """
 
     broker: Broker
-    cluster: Spark | Yarn
+    cluster: Spark | Yarn | StandIn
     airflow: Airflow
 
     def __init__(
@@ -55,6 +57,7 @@ class LocalStack:
         kafka: bool = True,
         spark: bool = True,
         yarn: bool = False,
+        kubernetes: bool = False,
         airflow: bool | None = None,
         dags_folder: Path | None = None,
         variables: Mapping[str, str] | None = None,
@@ -70,6 +73,7 @@ class LocalStack:
         self._kafka = kafka
         self._spark = spark
         self._yarn = yarn
+        self._kubernetes = kubernetes
         self._airflow = dags_folder is not None if airflow is None else airflow
         self._dags_folder = dags_folder
         self._variables = dict(variables or {})
@@ -82,7 +86,7 @@ class LocalStack:
         self._progress = progress
         self._lock: IO[str] | None = None
         self._processes: Processes | None = None
-        self._parts: list[Broker | Spark | Yarn | Airflow] = []
+        self._parts: list[Broker | Spark | Yarn | StandIn | Airflow] = []
 
     @property
     def bootstrap_servers(self) -> str:
@@ -93,6 +97,12 @@ class LocalStack:
     def spark(self) -> Spark:
         """The cluster, which is one of Spark's own."""
         assert isinstance(self.cluster, Spark)
+        return self.cluster
+
+    @property
+    def kubernetes(self) -> StandIn:
+        """The cluster, which is a stand-in for Kubernetes."""
+        assert isinstance(self.cluster, StandIn)
         return self.cluster
 
     @property
@@ -132,8 +142,8 @@ class LocalStack:
             self._lock.close()
             self._lock = None
 
-    def _make_parts(self, processes: Processes) -> list[Broker | Spark | Yarn | Airflow]:
-        parts: list[Broker | Spark | Yarn | Airflow] = []
+    def _make_parts(self, processes: Processes) -> list[Broker | Spark | Yarn | StandIn | Airflow]:
+        parts: list[Broker | Spark | Yarn | StandIn | Airflow] = []
         variables = {}
 
         def progress(name: str, done: int, total: int) -> None:
@@ -158,9 +168,19 @@ class LocalStack:
             parts.append(self.airflow)
         return parts
 
-    def _make_cluster(self, processes: Processes, progress: Progress) -> Spark | Yarn:
+    def _make_cluster(self, processes: Processes, progress: Progress) -> Spark | Yarn | StandIn:
         if self._yarn:
             return Yarn(self.folder / "yarn", processes, progress, libraries=self._libraries, core_site=self._core_site)
+        if self._kubernetes:
+            libraries = (spark_connector(bundled_spark()), *self._libraries)
+            return StandIn(
+                self.folder / "kubernetes",
+                processes,
+                progress,
+                nodes=2,
+                libraries=libraries,
+                core_site=self._core_site,
+            )
         return Spark(
             self.folder / "spark",
             processes,

@@ -12,9 +12,9 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 from devstack import reaper
+from devstack.hadoop_conf import write_properties
 from devstack.jars import JarSet, Progress, fetch, spark_connector, yarn
 from devstack.ports import HOST, free_port
 from devstack.processes import Process, Processes, java, stop
@@ -223,15 +223,6 @@ class Yarn:
         queues = {f"yarn.scheduler.capacity.{key}": value for key, value in QUEUES.items()}
         core = {"hadoop.tmp.dir": str(self.folder / name / "tmp"), **self._core_site}
         for file, properties in (("yarn-site", site), ("capacity-scheduler", queues), ("core-site", core)):
-            _write(folder / f"{file}.xml", properties)
+            write_properties(folder / f"{file}.xml", properties)
         (folder / "log4j.properties").write_text(_LOGGING)
         return folder
-
-
-def _write(file: Path, properties: Mapping[str, str]) -> None:
-    root = ElementTree.Element("configuration")
-    for name, value in properties.items():
-        one = ElementTree.SubElement(root, "property")
-        ElementTree.SubElement(one, "name").text = name
-        ElementTree.SubElement(one, "value").text = value
-    ElementTree.ElementTree(root).write(file)

@@ -11,18 +11,20 @@ import pytest
 
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from devstack.drivers import wait_for
-from tests.stories.world import BACK, LOCAL, MASTERS, YARN, World, running
+from tests.stories.world import BACK, KUBERNETES, LOCAL, MASTERS, YARN, World, running
 
 # Cluster, control log, storage. Those on the usual cluster are run by `make test-stores`, the others by
 # `make test-clusters`.
 WORLDS = (
     *(f"standalone+{pair}" for pair in ("file+file", "kafka+file", "kafka+hdfs", "kafka+moto", "kafka+s3proxy")),
     f"{YARN}+kafka+hdfs",
+    f"{KUBERNETES}+kafka+moto",
     f"{MASTERS}+kafka+hdfs",
     f"{LOCAL}+kafka+file",
 )
 pytestmark = pytest.mark.system
 FROZEN_SECONDS = AWAY_SECONDS = 12.0
+UNHEARD_SECONDS = 20  # Airflow waits 15 s for an answer of Kubernetes
 
 
 @pytest.fixture(scope="module", params=WORLDS)
@@ -148,6 +150,46 @@ def test_a_resource_manager_that_forgets_its_drivers_is_survived(world: World) -
     holder = world.holder()
     world.stack.processes.restart("yarn-resourcemanager")
     world.revived(holder)
+    world.settle()
+
+
+@pytest.mark.parametrize("part", ["server-hangs", "server-closes", "node"])
+def test_a_part_of_kubernetes_that_is_away_in_mid_hand_over_delays_it_and_no_more(world: World, part: str) -> None:
+    """An API server that hangs or closes every connection, or the holder's node, which says nothing and runs on."""
+    if world.cluster != KUBERNETES:
+        pytest.skip("there is no Kubernetes")
+    kubernetes, node = world.stack.kubernetes, world.stack.kubernetes.node_of(world.submission())
+    run = world.start(f"8-{part}", "--vat")
+    standby_of(world, world.holder())
+    if part == "server-closes":
+        kubernetes.ask("POST", f"/stand-in/away/{UNHEARD_SECONDS}")
+    elif part == "server-hangs":
+        server = world.stack.processes.named("kubernetes").pid  # the kubelets are in it; pods run on
+        os.kill(server, signal.SIGSTOP)
+        time.sleep(UNHEARD_SECONDS)
+        os.kill(server, signal.SIGCONT)
+    else:
+        kubernetes.ask("POST", f"/stand-in/silent/{node}")
+        time.sleep(UNHEARD_SECONDS)
+        kubernetes.ask("POST", f"/stand-in/back/{node}")
+    world.ends(run)
+    wait_for("a holder", world.holder)
+    world.settle()
+
+
+@pytest.mark.parametrize("then", ["removed", "lost"])
+def test_a_node_that_dies_with_the_holder_is_survived(world: World, then: str) -> None:
+    """Nobody says that its pods have ended: the node is removed from the cluster, or the driver's lease is over."""
+    if world.cluster != KUBERNETES:
+        pytest.skip("there is no Kubernetes")
+    holder, kubernetes = world.holder(), world.stack.kubernetes
+    node = kubernetes.node_of(world.submission())
+    kubernetes.ask("POST", f"/stand-in/crash/{node}")
+    if then == "removed":
+        kubernetes.ask("DELETE", f"nodes/{node}")
+    world.revived(holder)
+    assert kubernetes.node_of(world.submission()) != node
+    kubernetes.ask("POST", f"/stand-in/{'node' if then == 'removed' else 'back'}/{node}")
     world.settle()
 
 

@@ -35,8 +35,8 @@ from devstack.workload import totals
 from tests.support.places import processes_of
 
 ROOT = Path(__file__).parents[2]
-YARN, MASTERS, LOCAL = "yarn", "masters", "local"
-EXECUTORS = ("CoarseGrainedExecutorBackend", "YarnCoarseGrainedExecutorBackend")
+YARN, KUBERNETES, MASTERS, LOCAL = "yarn", "kubernetes", "masters", "local"
+EXECUTORS = ("CoarseGrainedExecutorBackend", "YarnCoarseGrainedExecutorBackend", "KubernetesExecutorBackend")
 DAG, BACK = "orders__upgrade", "orders__back"
 DAGS = (DAG, BACK, "orders__retire", "orders__revive", "streams__watch")
 RATE = 300
@@ -57,7 +57,7 @@ UPGRADE = {
 class World:
     """A running stack, and its stream.
 
-    :param cluster: where drivers run: ``standalone``, or one of YARN, MASTERS, LOCAL.
+    :param cluster: where drivers run: ``standalone``, or one of YARN, KUBERNETES, MASTERS, LOCAL.
     :param root: where the stream's control log is.
     :param versions: of the releases that upgrades were to bring, by run.
     :param failures: when a batch may have run again, of which the log does not say so.
@@ -113,6 +113,11 @@ class World:
         """Return the version of the release that holds now; empty: nobody holds."""
         deployment = self.log.refresh().holding_deployment
         return deployment.release.version if deployment else ""
+
+    def submission(self) -> str:
+        """Return the submission id of the driver that holds now; empty: nobody holds."""
+        deployment = self.log.refresh().holding_deployment
+        return deployment.submission if deployment else ""
 
     def have_held(self) -> set[str]:
         """Return the versions of all releases that ever held."""
@@ -220,6 +225,7 @@ def running(cluster: str, control: str, kind: str, folder: Path) -> Iterator[Wor
             dags_folder=dags,
             spark=cluster != LOCAL,
             yarn=cluster == YARN,
+            kubernetes=cluster == KUBERNETES,
             masters=2 if cluster == MASTERS else 1,
             worker_cores=9,
             variables={**(ON_THIS_MACHINE if cluster == LOCAL else {}), **storage.variables},
