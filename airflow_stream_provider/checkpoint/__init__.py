@@ -14,11 +14,13 @@ from airflow_stream_provider.checkpoint.clone import (
 )
 from airflow_stream_provider.checkpoint.location import (
     check_location,
+    file_system_of,
     local_path,
     locate,
     normal_form,
     qualified,
     real_form,
+    recorded_form,
 )
 from airflow_stream_provider.checkpoint.logs import LogEnds, boundary
 from airflow_stream_provider.checkpoint.owner import (
@@ -55,6 +57,7 @@ __all__ = [
     "claim",
     "clone_logs",
     "clone_state",
+    "file_system_of",
     "is_being_written",
     "list_anew",
     "local_path",
@@ -67,6 +70,7 @@ __all__ = [
     "read",
     "real_form",
     "recent",
+    "recorded_form",
     "refuse_if_being_written",
     "rehearsal_folder",
     "rehearsal_folders",

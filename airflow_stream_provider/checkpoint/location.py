@@ -136,11 +136,12 @@ def local_path(location: Location) -> Path:
 
 
 def qualified(location: str) -> str:
-    """Return a location as every machine understands it: a path that is on a remote `fs.defaultFS` becomes a URL.
+    """Return a location as every machine understands it: what a remote `fs.defaultFS` completes becomes a whole URL.
 
     Any other stays as it is, also one that `locate` refuses.
     """
-    if _URL.match(location) or _storage is None:
+    url = _URL.fullmatch(location)
+    if _storage is None or (url is not None and url["authority"]):
         return location
     try:
         place = locate(location)
@@ -155,9 +156,27 @@ def normal_form(location: str) -> str:
     A release may write a checkpoint in another way than the one before it: with more slashes, HDFS's default port, or
     ``s3:`` for ``s3a:``.
     """
+    return _form(location, _storage.default() if _storage else "")
+
+
+def recorded_form(location: str) -> str:
+    """Return the normal form of a location that a driver has recorded: without a scheme it is local (`qualified`).
+
+    The driver that reads it may have another `fs.defaultFS` than the one that wrote it.
+    """
+    return normal_form(location) if _URL.fullmatch(location) else _form(location, "")
+
+
+def file_system_of(form: str) -> str:
+    """Return on which file system the place of a normal form is, such as ``hdfs://namenode``; ``file:`` if local."""
+    url = _URL.fullmatch(form)
+    return "file:" if url is None else f"{url['scheme']}://{url['authority'] or ''}"
+
+
+def _form(location: str, default: str) -> str:
     if not location.strip():
         return location
-    found = _parsed(location, _storage.default() if _storage else "")
+    found = _parsed(location, default)
     if isinstance(found, Path):
         return str(found) if found.is_absolute() else location.rstrip("/")
     root, path = found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_stream_provider.checkpoint import normal_form
+from airflow_stream_provider.checkpoint import file_system_of, normal_form, recorded_form
 
 QueryFacts = Mapping[str, Any]
 
@@ -27,10 +27,10 @@ def compare_queries(
     :param accepted: checkpoints that the deployment's form names as added, dropped or changed on purpose.
     :param pinned: by checkpoint, the Spark conf that stands in it; see `checkpoint.pinned_conf`.
     """
-    confs = {normal_form(name): conf for name, conf in (pinned or {}).items()}
-    before = {normal_form(q["checkpoint"]): q for q in old}
-    after = {normal_form(q["checkpoint"]): q for q in new}
-    known = {normal_form(name) for name in accepted}
+    confs = {recorded_form(name): conf for name, conf in (pinned or {}).items()}
+    before = {recorded_form(q["checkpoint"]): q for q in old}
+    after = {recorded_form(q["checkpoint"]): q for q in new}
+    known = _known(accepted)
     refusals = [
         f"The query {before[c]['name']} with checkpoint {c} is not started by this release: "
         "its input would not be read any more."
@@ -62,6 +62,41 @@ def compare_queries(
             if key != FORMAT
         ]
     return refusals, notes
+
+
+def on_another_file_system(old: Sequence[QueryFacts], new: Sequence[QueryFacts], accepted: Sequence[str]) -> list[str]:
+    """Return a sentence for each query whose checkpoint is on another file system now, by its URL or `fs.defaultFS`.
+
+    It is the same query by its name, or by the path of its checkpoint. Nothing is asked of a file system.
+
+    :param old: as in `compare_queries`; of both only `name` and `checkpoint` are used.
+    :param accepted: as in `compare_queries`.
+    """
+    known = _known(accepted)
+    before = {recorded_form(q["checkpoint"]): str(q["name"]) for q in old}
+    after = {recorded_form(q["checkpoint"]): str(q["name"]) for q in new}
+    dropped = {c: name for c, name in before.items() if c not in after and c not in known}
+    added = {c: name for c, name in after.items() if c not in before and c not in known}
+    found = []
+    for here, name in dropped.items():
+        elsewhere = [c for c in added if file_system_of(c) != file_system_of(here)]
+        same = [c for c in elsewhere if added[c] == name] or [c for c in elsewhere if _path(c) == _path(here)]
+        for there in same[:1]:
+            found.append(
+                f"The query {added.pop(there)} has its checkpoint on another file system than before: on "
+                f"{file_system_of(there)} ({there}) instead of {file_system_of(here)} ({here}). It would read its "
+                "input again from the start."
+            )
+    return found
+
+
+def _known(accepted: Sequence[str]) -> set[str]:
+    # A person writes a path as the script has it, which was another place if `fs.defaultFS` has changed.
+    return {form(name) for name in accepted for form in (normal_form, recorded_form)}
+
+
+def _path(form: str) -> str:
+    return form.removeprefix(file_system_of(form))
 
 
 def _compare_query(old: QueryFacts, new: QueryFacts) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-from airflow_stream_provider.checkpoint import normal_form
+from airflow_stream_provider.checkpoint import recorded_form
 from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
@@ -108,8 +108,8 @@ class ControlClient:
             return []
         with self._lock:
             heartbeat = self._log.heartbeat(former.id) or Heartbeat()
-        described = {normal_form(str(query.get("checkpoint", ""))) for query in former.queries}
-        late = [query for query in heartbeat.queries if normal_form(query.checkpoint) not in {"", *described}]
+        described = {recorded_form(str(query.get("checkpoint", ""))) for query in former.queries}
+        late = [query for query in heartbeat.queries if recorded_form(query.checkpoint) not in {"", *described}]
         names = [{"name": query.name, "checkpoint": query.checkpoint, "sink": query.sink} for query in late]
         return [*former.queries, *names]
 

@@ -18,7 +18,7 @@ import airflow_stream_provider.runtime as runtime
 from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused
 from airflow_stream_provider.lifecycle.policy import Policy
-from airflow_stream_provider.runtime.compatibility import compare_queries
+from airflow_stream_provider.runtime.compatibility import QueryFacts, compare_queries, on_another_file_system
 from airflow_stream_provider.runtime.describe import cleans_input, describe
 from airflow_stream_provider.runtime.driver_process import DriverProcess
 from airflow_stream_provider.runtime.engine import check_engine
@@ -80,6 +80,8 @@ class Rehearsal:
         self._say, self._deadline = say, time.monotonic() + self._policy.rehearse_seconds
         queries = self._gate.all_known()
         check_jvm(queries, self._own)
+        # First: on the other file system there may be no rights, or nothing that answers.
+        self._check_file_systems(former, [{"name": query.label, "checkpoint": query.checkpoint} for query in queries])
         for query in queries:
             check_engine(query.label, query.writer_spec)
             self._process.check_checkpoint(query.checkpoint)
@@ -106,7 +108,18 @@ class Rehearsal:
 
         :raises RehearsalRefused: they differ in a way that Spark would accept although it changes results.
         """
+        self._check_file_systems(former, self._queries)
         self._compared(former)
+
+    def _check_file_systems(self, former: Sequence[QueryFacts], queries: Sequence[QueryFacts]) -> None:
+        moved = on_another_file_system(former, queries, self._policy.changed_checkpoints)
+        if moved:
+            raise RehearsalRefused(
+                " ".join(moved),
+                next_step="Put the former URL back, or the former fs.defaultFS in the cluster's core-site.xml; or move "
+                "the checkpoint: stop the stream, copy it there, and deploy with both locations in the form's "
+                "`changed_checkpoints` (docs/operations.md).",
+            )
 
     def _compared(self, former: Sequence[Mapping[str, Any]]) -> list[str]:
         refusals, notes = compare_queries(former, self._queries, self._policy.changed_checkpoints, self._pinned)

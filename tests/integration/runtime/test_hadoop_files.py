@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_stream_provider.checkpoint import (
     boundary,
@@ -36,6 +37,7 @@ from airflow_stream_provider.runtime.driver_control import open_owners
 from airflow_stream_provider.runtime.file_manager import SETTING, SWALLOWS, check_file_manager
 from airflow_stream_provider.runtime.hadoop_files import HadoopFiles
 from airflow_stream_provider.runtime.ownership import Ownership
+from airflow_stream_provider.runtime.query_writer import writer_of_query
 from devstack.drivers import wait_for
 from devstack.hdfs import Hdfs
 from tests.support.at_once import claim_at_once
@@ -265,3 +267,19 @@ def test_the_manager_that_swallows_failed_writes_is_refused_wherever_it_is_set(s
             check_file_manager(writer)
     finally:
         conf.unset(SETTING)
+
+
+def test_the_manager_that_is_set_after_the_scripts_start_is_refused_when_the_query_begins(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    session: Any = spark
+    writer = spark.readStream.format("rate").load().writeStream.format("noop")
+    writer = writer.option("checkpointLocation", str(tmp_path / "cp"))
+    _, begin = writer_of_query(writer, "start", DataStreamWriter.start, (), {})
+    session.conf.set(SETTING, f"org.apache.spark.internal.io.cloud.{SWALLOWS}")
+    try:
+        with pytest.raises(SpecError, match=f"cannot run with {SWALLOWS}"):
+            begin()
+    finally:
+        session.conf.unset(SETTING)
+    assert not (tmp_path / "cp").exists()

@@ -44,6 +44,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HandRunS
         ("past the gate", "The streaming query copies runs in this driver already"),
         ("table", "The query table writes to the table orders, which other drivers of the stream do not have"),
         ("memory", "The query memory writes to a memory sink in append mode"),
+        ("swallows", "The query lines cannot run with AbortableStreamBasedCheckpointFileManager: when the storage"),
         ("late", "The script starts the query late after it seemed to have started all"),
         ("exit code", "The script left with code 3: ValueError: no such topic"),
         ("hard exit", "The script ended its process with os._exit(9)"),

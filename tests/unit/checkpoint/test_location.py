@@ -11,11 +11,13 @@ import pytest
 
 from airflow_stream_provider.checkpoint import (
     check_location,
+    file_system_of,
     local_path,
     locate,
     normal_form,
     qualified,
     real_form,
+    recorded_form,
 )
 from airflow_stream_provider.checkpoint.location import Storage, reach
 from airflow_stream_provider.lifecycle.errors import CheckpointError
@@ -209,8 +211,13 @@ def test_a_path_is_on_the_default_file_system_of_the_driver(reached: list[str]) 
     assert str(locate("/a b/c#1")) == qualified("/a b/c#1") == "hdfs://nn:9820/a b/c#1"
     assert str(locate("hdfs:/a")) == str(locate("hdfs:///a")) == "hdfs://nn:9820/a"
     assert normal_form("/a/") == "hdfs://nn:9820/a"
+    assert qualified("hdfs:/a") == qualified("hdfs:///a") == "hdfs://nn:9820/a"
     assert qualified("file:/a") == "file:/a"
     assert qualified("a") == "a"
+    # Another driver has recorded them: where `/a` was left as it is, it is no path on HDFS.
+    assert recorded_form("/a/") == recorded_form("file:/a") == "/a"
+    assert recorded_form("hdfs:///a") == normal_form("hdfs:///a") == "hdfs://nn:9820/a"
+    assert [file_system_of(form) for form in ("/a", "hdfs://nn:9820/a")] == ["file:", "hdfs://nn:9820"]
     with pytest.raises(CheckpointError, match="is relative"):
         locate("a")
 

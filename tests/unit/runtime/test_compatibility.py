@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from airflow_stream_provider.runtime.compatibility import compare_queries
+from airflow_stream_provider.checkpoint import qualified
+from airflow_stream_provider.checkpoint.location import Storage, reach
+from airflow_stream_provider.runtime.compatibility import compare_queries, on_another_file_system
 
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 SHUFFLE = "spark.sql.shuffle.partitions"
@@ -94,3 +97,72 @@ def test_a_query_that_was_started_late_is_known_by_its_checkpoint_only() -> None
     refusals, _ = compare_queries([query(), late], [query()], ())
     assert "The query late with checkpoint /data/late is not started by this release" in refusals[0]
     assert compare_queries([query(), late], [query()], ["/data/late"]) == ([], [])
+
+
+@pytest.fixture
+def default_fs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """This driver's `fs.defaultFS`."""
+    reach(Storage(lambda: request.param, lambda root: None))  # type: ignore[arg-type, return-value]
+    yield
+    reach(None)
+
+
+@pytest.mark.parametrize(
+    ("default_fs", "recorded", "script", "was", "is_now"),
+    [
+        ("file:///", "/data/totals", "hdfs://nn:8020/data/totals", "file:", "hdfs://nn"),
+        ("file:///", "hdfs://nn/data/totals", "s3a://bucket/cp/totals", "hdfs://nn", "s3a://bucket"),
+        ("file:///", "s3a://bucket/totals", "s3a://other/totals", "s3a://bucket", "s3a://other"),
+        ("file:///", "s3a://bucket/totals", "abfss://c@account/totals", "s3a://bucket", "abfss://c@account"),
+        # The script is the same, and the cluster's fs.defaultFS another one.
+        ("hdfs://two:9820", "hdfs://one:9820/data/totals", "/data/totals", "hdfs://one:9820", "hdfs://two:9820"),
+        ("hdfs://two:9820", "hdfs://one:9820/data/totals", "hdfs:///data/totals", "hdfs://one:9820", "hdfs://two:9820"),
+        ("file:///", "hdfs://one:9820/data/totals", "/data/totals", "hdfs://one:9820", "file:"),
+        ("hdfs://one:9820", "/data/totals", "/data/totals", "file:", "hdfs://one:9820"),
+        ("hdfs://one:9820", "file:/data/totals", "/data/totals", "file:", "hdfs://one:9820"),
+    ],
+    indirect=["default_fs"],
+)
+def test_a_checkpoint_on_another_file_system_than_before_is_said_to_be_there(
+    default_fs: None, recorded: str, script: str, was: str, is_now: str
+) -> None:
+    old, new = [query(checkpoint=recorded)], [query(checkpoint=qualified(script))]
+    (said,) = on_another_file_system(old, new, ())
+    assert f"The query totals has its checkpoint on another file system than before: on {is_now} (" in said
+    assert f" instead of {was} (" in said
+    assert on_another_file_system(old, new, (recorded, script)) == []
+    assert len(compare_queries(old, new, ())[0]) == 2
+    assert compare_queries(old, new, (recorded, script)) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("default_fs", "recorded", "script"),
+    [
+        ("file:///", "/data/totals", "file:///data/totals/"),
+        ("hdfs://nn:8020", "hdfs://nn/data/totals", "/data//totals"),
+        ("hdfs://nn:9820", "hdfs://nn:9820/data/totals", "hdfs:///data/totals"),
+        # As earlier versions recorded it.
+        ("hdfs://nn:9820", "hdfs:///data/totals", "hdfs:///data/totals"),
+        ("hdfs://nn:9820", "file:/data/totals", "file:/data/totals"),
+        ("hdfs://nn:9820", "/data/totals", "file:/data/totals"),
+        ("file:///", "s3://bucket/totals", "s3a://bucket/totals/"),
+    ],
+    indirect=["default_fs"],
+)
+def test_another_spelling_is_no_other_file_system(default_fs: None, recorded: str, script: str) -> None:
+    old, new = [query(checkpoint=recorded)], [query(checkpoint=qualified(script))]
+    assert on_another_file_system(old, new, ()) == []
+    assert compare_queries(old, new, ()) == ([], [])
+
+
+def test_each_query_that_moves_is_named_once() -> None:
+    names = ("a", "b", "c")
+    old = [query(name=name, checkpoint=f"/data/{name}") for name in names]
+    new = [query(name=name, checkpoint=f"s3a://bucket/{name}") for name in ("b", "a")]
+    said = on_another_file_system(old, [*new, query(name="c", checkpoint="/elsewhere/c")], ())
+    assert [text.split()[2] for text in said] == ["a", "b"]
+    (renamed,) = on_another_file_system(old, [query(name="z", checkpoint="hdfs://nn/data/b")], ())
+    assert "The query z has its checkpoint on another file system" in renamed
+    assert "instead of file: (/data/b)" in renamed
+    assert on_another_file_system([], new, ()) == []
+    assert on_another_file_system(old, [], ()) == []

@@ -98,3 +98,13 @@ def test_a_stream_that_runs_past_the_gate_is_looked_for_before_and_after(
     with pytest.raises(RehearsalRefused, match="copies runs"):
         rehearsed(tmp_path, ["lines", "totals"])
     assert seen == [2] * looks
+
+
+def test_another_file_system_than_before_is_refused_before_it_is_asked(tmp_path: Path, cleaning: set[str]) -> None:
+    query = SimpleNamespace(label="lines", checkpoint="s3a://bucket/lines", writer_spec=None)
+    gate: Any = SimpleNamespace(all_known=lambda: [query])
+    nothing: Any = None  # neither the driver's process nor other drivers are asked
+    made = Noted(gate, Policy(), "orders-1.0000000a", nothing, nothing)
+    former = [{"name": "lines", "checkpoint": "hdfs://nn/lines"}]
+    with pytest.raises(RehearsalRefused, match=r"on s3a://bucket .* instead of hdfs://nn .* Put the former URL back"):
+        made.run(former, say=lambda message: None)

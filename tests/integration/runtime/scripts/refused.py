@@ -10,6 +10,9 @@ from pyspark.sql import SparkSession
 
 root, case = sys.argv[1:]
 spark = SparkSession.builder.appName(case).getOrCreate()
+if case == "swallows":
+    manager = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+    spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", manager)
 orders = spark.readStream.schema("id long, customer string, amount long").json(f"{root}/in")
 
 
