@@ -19,15 +19,16 @@ ROOT = Path(__file__).parents[2]
 class Driver:
     """One of them.
 
-    :param arguments: of `tests.support.jvm_topic`.
+    :param arguments: of the module.
     :param jars: whether it has the jars of Spark's Kafka connector.
+    :param module: what it runs; default: `tests.support.jvm_topic`.
     """
 
-    def __init__(self, *arguments: str, jars: bool = True) -> None:
+    def __init__(self, *arguments: str, jars: bool = True, module: str = "tests.support.jvm_topic") -> None:
         path = ":".join(map(str, sorted(fetch(spark_connector(bundled_spark())).glob("*.jar"))))
         submit = f"{f'--driver-class-path {path}' if jars else ''} pyspark-shell"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.jvm_topic", *arguments],
+            [sys.executable, "-m", module, *arguments],
             cwd=ROOT,
             env={**os.environ, "PYSPARK_SUBMIT_ARGS": submit},
             stdin=subprocess.PIPE,
@@ -44,6 +45,10 @@ class Driver:
             self._process.stdin.write(f"{order}\n")
             self._process.stdin.flush()
         return self._process.stdout.readline().strip()
+
+    def exit_code(self, seconds: float = 60.0) -> int:
+        """Wait until it has ended by itself."""
+        return self._process.wait(seconds)
 
     def close(self) -> None:
         """End it."""
