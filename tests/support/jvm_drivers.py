@@ -16,6 +16,11 @@ from devstack.spark import bundled_spark
 ROOT = Path(__file__).parents[2]
 
 
+def connector() -> str:
+    """Return the class path of Spark's Kafka connector."""
+    return ":".join(map(str, sorted(fetch(spark_connector(bundled_spark())).glob("*.jar"))))
+
+
 class Driver:
     """One of them.
 
@@ -25,8 +30,7 @@ class Driver:
     """
 
     def __init__(self, *arguments: str, jars: bool = True, module: str = "tests.support.jvm_topic") -> None:
-        path = ":".join(map(str, sorted(fetch(spark_connector(bundled_spark())).glob("*.jar"))))
-        submit = f"{f'--driver-class-path {path}' if jars else ''} pyspark-shell"
+        submit = f"{f'--driver-class-path {connector()}' if jars else ''} pyspark-shell"
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             cwd=ROOT,

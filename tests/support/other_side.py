@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import pytest
 
 from airflow_stream_provider.control.releases import runtime_zip
 from tests.support import runtime_process
+from tests.support.jvm_drivers import connector
 from tests.support.recorded import FORMAT_1
 
 OLDER = FORMAT_1 / "airflow_stream_runtime.zip"
@@ -21,10 +23,12 @@ OLDER = FORMAT_1 / "airflow_stream_runtime.zip"
 class OtherSide:
     """One of them."""
 
-    def __init__(self, archive: Path, url: str, errors: Path) -> None:
+    def __init__(self, archive: Path, errors: Path, url: str, brokers: str) -> None:
         self._errors = errors
+        submit = {"PYSPARK_SUBMIT_ARGS": f"--driver-class-path {connector()} pyspark-shell"} if brokers else {}
         self._process = subprocess.Popen(
-            [sys.executable, "-I", runtime_process.__file__, str(archive), url],
+            [sys.executable, "-I", runtime_process.__file__, str(archive), url, brokers],
+            env={**os.environ, **submit},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors.open("a"),
@@ -54,15 +58,15 @@ class OtherSide:
 
 
 @pytest.fixture
-def side(tmp_path: Path) -> Iterator[Callable[[str, str], OtherSide]]:
-    """Starts one: `older`, of the recorded runtime, or `newer`, of today's, on a control URL."""
+def side(tmp_path: Path) -> Iterator[Callable[..., OtherSide]]:
+    """Starts one: `older`, of the recorded runtime, or `newer`, of today's, on a control URL (and its brokers)."""
     newer = tmp_path / "newer.zip"
     newer.write_bytes(runtime_zip())
     started: list[OtherSide] = []
 
-    def start(version: str, url: str) -> OtherSide:
+    def start(version: str, url: str, brokers: str = "") -> OtherSide:
         archive = {"older": OLDER, "newer": newer}[version]
-        started.append(OtherSide(archive, url, tmp_path / f"{version}.err"))
+        started.append(OtherSide(archive, tmp_path / f"{version}.err", url, brokers))
         return started[-1]
 
     yield start

@@ -1,6 +1,6 @@
 """A runtime of any version in a process of its own: it reads and writes a control log, and has drivers without Spark.
 
-runtime_process.py ZIP CONTROL_URL    with orders on standard input, a JSON object a line, and an answer for each
+runtime_process.py ZIP CONTROL_URL [BROKERS]    with orders on standard input, a JSON object a line, each answered
 
 It stands for what Airflow's processes do with the log (`append`, `state`, `heartbeats`, `save`), and for drivers
 (`driver`, `turn`) whose agent and acts are those of the zip; their queries and processes are made up here. Only the
@@ -151,8 +151,7 @@ class Work:
 class Driver:
     """One incarnation."""
 
-    def __init__(self, url: str, incarnation: str) -> None:
-        from airflow_stream_provider.control import open_log
+    def __init__(self, log: Any, incarnation: str) -> None:
         from airflow_stream_provider.lifecycle.policy import Policy
         from airflow_stream_provider.runtime.agent import Agent
         from airflow_stream_provider.runtime.control_client import ControlClient
@@ -160,7 +159,6 @@ class Driver:
 
         self._clock = Clock()
         self._works: list[Work] = []
-        self._log = open_log(url, STREAM)
         ports = Ports(
             queries=Queries(7),
             process=Process(),
@@ -169,7 +167,7 @@ class Driver:
             spawn=self._spawn,
             clock=self._clock,
         )
-        self._agent = Agent(ControlClient(self._log, incarnation, clock=self._clock), Policy(), ports)
+        self._agent = Agent(ControlClient(log, incarnation, clock=self._clock), Policy(), ports)
 
     def _spawn(self, work: Callable[[], None]) -> Work:
         self._works.append(Work(work))
@@ -191,12 +189,16 @@ class Driver:
 class Side:
     """Carries out orders."""
 
-    def __init__(self, url: str) -> None:
-        from airflow_stream_provider.control import open_log
-
-        self._url = url
-        self._log = open_log(url, STREAM)
+    def __init__(self, url: str, brokers: str) -> None:
+        self._where = (url, STREAM, brokers)
+        self._log = self._opened()
         self._drivers: dict[str, Driver] = {}
+
+    def _opened(self) -> Any:
+        # In a topic through the JVM, also for what stands for Airflow: the zip has no other client.
+        from airflow_stream_provider.runtime.driver_control import open_control_log
+
+        return open_control_log(*self._where)
 
     def append(self, kind: str, by: str, fields: Mapping[str, Any]) -> Any:
         from airflow_stream_provider.control.log import make_record
@@ -222,20 +224,20 @@ class Side:
         return vars(_options(arguments))
 
     def driver(self, incarnation: str) -> Any:
-        self._drivers[incarnation] = Driver(self._url, incarnation)
+        self._drivers[incarnation] = Driver(self._opened(), incarnation)
 
     def turn(self, incarnation: str) -> Any:
         return self._drivers[incarnation].turn()
 
 
-def main(archive: str, url: str) -> None:
+def main(archive: str, url: str, brokers: str = "") -> None:
     sys.path.insert(0, archive)
     import airflow_stream_provider
 
     assert str(airflow_stream_provider.__file__).startswith(archive), airflow_stream_provider.__file__
     from airflow_stream_provider.lifecycle.errors import StreamError
 
-    side = Side(url)
+    side = Side(url, brokers)
     for line in sys.stdin:
         order = json.loads(line)
         try:

@@ -1,32 +1,43 @@
-"""Real drivers of two versions on one stream: the recorded runtime of format 1, and today's.
+"""Real drivers of two versions on one stream, the recorded runtime and today's; the log in a folder, and in a topic.
 
 Today the two may be the same. tests/unit/formats/test_other_runtime.py does it without Spark.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from airflow_stream_provider.control.releases import RUNTIME_ZIP
+from airflow_stream_provider.kafka.control_root import TopicRoot
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from tests.support.hand_run import show
+from tests.support.jvm_drivers import connector
 from tests.support.older_release import older_runtime
+from tests.support.one_broker import kafka, root_of
 from tests.support.orders_files import Orders
 from tests.support.other_side import OLDER, OtherSide, side
 from tests.support.recorded import check_written_heartbeat, check_written_record
 
-__all__ = ["side"]
+__all__ = ["kafka", "root_of", "side"]
 
+_numbers = itertools.count(1)
 APP = Path(__file__).parents[2] / "support" / "app_orders_files.py"
 
 
-@pytest.fixture
-def stream(tmp_path: Path) -> Iterator[HandRunStream]:
-    with hand_run_stream(tmp_path) as found:
+@pytest.fixture(params=["file", "kafka"])
+def stream(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HandRunStream]:
+    control = None
+    if request.param == "kafka":
+        root_of: Callable[[str], TopicRoot] = request.getfixturevalue("root_of")
+        control = root_of(f"streams-{next(_numbers)}")
+    with hand_run_stream(tmp_path, control) as found:
+        if control is not None:
+            found.spark_conf["spark.driver.extraClassPath"] = connector()
         yield found
     show(found)
 
@@ -93,9 +104,9 @@ def test_an_older_driver_is_watched_handed_over_and_rolled_back_to(stream: HandR
 
 @pytest.mark.system
 def test_an_older_airflow_side_deploys_watches_hands_over_and_rolls_back(
-    stream: HandRunStream, orders: Orders, side: Callable[[str, str], OtherSide], monkeypatch: pytest.MonkeyPatch
+    stream: HandRunStream, orders: Orders, side: Callable[..., OtherSide], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    airflow = side("older", stream.url)
+    airflow = side("older", stream.url, *stream.control.driver_arguments()[1:])
     monkeypatch.setattr(stream, "append", airflow.append)
 
     def holds(incarnation: str) -> None:
