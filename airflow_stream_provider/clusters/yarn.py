@@ -20,6 +20,7 @@ from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.workers import ask_all
 from airflow_stream_provider.clusters.yarn_api import Manager
 from airflow_stream_provider.clusters.yarn_connection import YarnSettings
+from airflow_stream_provider.clusters.yarn_log import driver_log_tail
 from airflow_stream_provider.clusters.yarn_request import (
     COMMON_TAG,
     LOG_TAG,
@@ -296,6 +297,14 @@ class YarnCluster:
             return _view(manager, submission, api.application(manager, submission)).links
         except ClusterError:
             return {}
+
+    def log_tail(self, submission: str) -> str:
+        """Return the end of the driver's log, as long as its node has it; else what YARN says of its end."""
+        try:
+            manager = api.find_active(self._settings)
+            return driver_log_tail(manager, api.application(manager, submission) or {}, self._hosts)
+        except ClusterError:
+            return ""
 
 
 def _runs(app: Mapping[str, Any], whose: Whose) -> bool | None:
