@@ -22,6 +22,7 @@ from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.hooks.clean_up import StorageOfLog, clean_up, clean_up_topic
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect, storage_connection
 from airflow_stream_provider.hooks.control import acontrol_root, control_root
+from airflow_stream_provider.hooks.driver_log import driver_log_tail
 from airflow_stream_provider.hooks.drivers import applications, driver_facts, submissions
 from airflow_stream_provider.hooks.lag import lag_if_known
 from airflow_stream_provider.hooks.newest import Newest
@@ -347,8 +348,10 @@ class StreamHook(BaseHook):
         """Return the end of what a deployment's driver has written, for a person; empty if it cannot be read."""
         try:
             state = self.control_log.refresh()
+            release = state.deployments[deployment].release
             submission = submission_of(deployment, state, self._heartbeats(state))
-            return self.cluster.log_tail(submission) if submission else ""
+            where = address_of(release, self.stream, self.folder)
+            return driver_log_tail(self.cluster, submission, where, release.storage or self.control)
         except Exception as error:  # noqa: BLE001 - it is shown beside an error, which is not to be lost for it
             self.log.info("The log of the driver of %s cannot be read: %s", deployment, says(error))
             return ""

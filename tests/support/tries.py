@@ -23,7 +23,8 @@ class Tries:
     def __init__(self, operator: StreamOperator) -> None:
         self.said = ""
         self._operator = operator
-        operator.log.addHandler(_Warnings(self))
+        log: Any = operator.log
+        log.addHandler(_Warnings(self))
         self.deferred: TaskDeferred | None = None
         self.error = ""
         self._run(None)

@@ -380,27 +380,3 @@ def test_without_a_manager_nothing_is_known(fake: FakeYarn) -> None:
     for look in (lambda: away.find(WHOSE, 0.0), lambda: away.kill(ID), lambda: away.overview([ID])):
         with pytest.raises(ClusterError, match="No ResourceManager of YARN answers"):
             look()
-
-
-# -- logs --------------------------------------------------------------------------------------------------------------
-
-
-def test_the_end_of_a_driver_s_log_is_on_its_node_and_else_in_what_yarn_says(
-    fake: FakeYarn, cluster: YarnCluster
-) -> None:
-    assert cluster.log_tail(ID) == ""
-    node, container = fake.add_node(), f"container_{STARTED}_0001_01_000001"
-    logs = f"http://{node.server.address}/node/containerlogs/{container}/alice"
-    app = fake.add_app(state="FAILED", diagnostics="User application exited with status 1\ntoken=hunter2")
-    app |= {"amContainerLogs": logs, "amHostHttpAddress": node.server.address}
-    said = "  | User application exited with status 1\n  | token=***"
-    assert cluster.log_tail(ID) == said, "its node has the log no more"
-    node.logs = {
-        f"{container}/stderr": "x" * 100_000 + "\nERROR Client\n",
-        f"{container}/stdout": "password=hunter2\nBoom.\n",
-    }
-    assert cluster.log_tail(ID) == "  stderr:\n  | ERROR Client\n  stdout:\n  | password=***\n  | Boom."
-    app["amHostHttpAddress"] = "192.0.2.1:8042"
-    assert cluster.log_tail(ID) == said, "a host that is not to be asked"
-    fake.info["haState"] = "STANDBY"
-    assert cluster.log_tail(ID) == ""
