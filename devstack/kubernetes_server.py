@@ -108,7 +108,8 @@ class Server:
             return await self._watch(request, Watcher(kind, namespace, query))
         if request.method == "GET" and sub == "log":
             self.objects.get(key)
-            return web.Response(text=self.kubelets.log(key).read_text(errors="replace"))
+            lines = self.kubelets.log(key).read_text(errors="replace").splitlines(keepends=True)
+            return web.Response(text="".join(lines[-int(query.get("tailLines", len(lines))) :]))
         if request.method == "GET":
             return web.json_response(self._shown(self.objects.get(key)) if name else self._list(kind, namespace, query))
         body = json.loads(await request.read() or b"{}")
@@ -123,6 +124,7 @@ class Server:
         return web.json_response(self._patch(key, body, status=sub == "status"))
 
     def _authorize(self, request: web.Request, kind: str, name: str, sub: str, namespace: str) -> None:
+        kind = f"{kind}/{sub}" if sub == "log" else kind
         given = request.headers.get("Authorization", "")
         if given not in ("", f"Bearer {TOKEN}"):
             raise Failure(401, "Unauthorized", "Unauthorized")

@@ -193,3 +193,9 @@ class Cluster(Protocol):
 
     def links(self, submission: str) -> Mapping[str, str]:
         """Return the URLs or paths of the driver's log and web UI, by label. Empty if the cluster does not answer."""
+
+    def log_tail(self, submission: str) -> str:
+        """Return the end of what the driver has written, also once it has ended; empty if the cluster cannot tell.
+
+        It is for a person: short, and without what looks like a secret (`log_tail.tail`).
+        """

@@ -23,8 +23,10 @@ from airflow_stream_provider.clusters.kept_pods import let_go
 from airflow_stream_provider.clusters.kubernetes_api import NO_ROOM, KubernetesApi, Refused, Unheard
 from airflow_stream_provider.clusters.kubernetes_connection import KubernetesSettings
 from airflow_stream_provider.clusters.kubernetes_room import asked_for, lacks
+from airflow_stream_provider.clusters.log_tail import tail
 from airflow_stream_provider.clusters.pod_look import PodLook
 from airflow_stream_provider.clusters.pod_status import NodeSays, driver_state, ended, waits_for
+from airflow_stream_provider.clusters.pod_template import CONTAINER
 from airflow_stream_provider.clusters.traits import Traits
 from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.lifecycle.errors import ClusterError
@@ -221,6 +223,14 @@ class KubernetesCluster:
         if settings.ui_url:
             links["Spark UI"] = settings.ui_url.format(namespace=namespace, pod=name)
         return links
+
+    def log_tail(self, submission: str) -> str:
+        """Return the end of what the driver's container has written, as long as its node has it."""
+        place = self._place(submission)
+        try:
+            return "" if place is None else tail(log=self._api.log_end(*place, CONTAINER))
+        except ClusterError:
+            return ""
 
     def forget(self, over: Collection[Whose]) -> None:
         """Let go of the pods of drivers that have ended, and remove them a day after that; see `Cluster.forget`."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.clusters.kubernetes_connection import KubernetesSettings
+from airflow_stream_provider.clusters.log_tail import READ_BYTES
 from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
+# The kubelet finds the lines from the end, and returns so many bytes of them from the first.
+_LOG_LINES, _LOG_BYTES = 200, 1024 * 1024
 NO_ROOM = "Ask for less in `conf`, stop a driver, or have the quota raised. Nothing was submitted."
 
 
@@ -69,6 +72,21 @@ class KubernetesApi:
         """Return the pods with these labels."""
         return _items(self._ask("list_namespaced_pod", namespace, label_selector=selector))
 
+    def log_end(self, namespace: str, name: str, container: str) -> str:
+        """Return the last lines of what a container of a pod has written."""
+        from urllib3.exceptions import HTTPError
+
+        # Not as the client would return it: it makes Python's notation for bytes of it.
+        options = {"container": container, "tail_lines": _LOG_LINES, "limit_bytes": _LOG_BYTES}
+        answer = self._call("read_namespaced_pod_log", name, namespace, **options, _preload_content=False)
+        try:
+            data: bytes = answer.read(_LOG_BYTES)
+        except (HTTPError, OSError):
+            raise self._unheard("did not answer", sent=True) from None
+        finally:
+            answer.close()
+        return data[-READ_BYTES:].decode(errors="replace")
+
     def delete_pod(self, namespace: str, name: str, grace: float) -> None:
         """Have a pod ended: SIGTERM, and SIGKILL after the grace. One that is not there is no error."""
         self._found("delete_namespaced_pod", name, namespace, grace_period_seconds=int(grace))
@@ -104,13 +122,18 @@ class KubernetesApi:
 
     def _ask(self, method: str, *arguments: Any, **options: Any) -> dict[str, Any]:
         """Call a method of the client, and return what it returns as the API server has written it."""
+        answer = self._call(method, *arguments, **options)
+        found: dict[str, Any] = self._connected().api_client.sanitize_for_serialization(answer)
+        return found
+
+    def _call(self, method: str, *arguments: Any, **options: Any) -> Any:
         from kubernetes.client import ApiException
         from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ProxyError
 
         client = self._connected()
         deadline = (CONNECT_SECONDS, ANSWER_SECONDS)
         try:
-            answer = getattr(client, method)(*arguments, **options, _request_timeout=deadline)
+            return getattr(client, method)(*arguments, **options, _request_timeout=deadline)
         except ApiException as error:
             if not error.status:  # what the client makes of an error of TLS
                 raise self._unheard("cannot be asked over TLS", sent=False) from None
@@ -120,8 +143,6 @@ class KubernetesApi:
         # Not chained: errors of the client may quote what was sent.
         except (HTTPError, OSError):
             raise self._unheard("did not answer", sent=True) from None
-        found: dict[str, Any] = client.api_client.sanitize_for_serialization(answer)
-        return found
 
     def _unheard(self, what: str, *, sent: bool) -> Unheard:
         return Unheard(

@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import uuid
@@ -23,6 +24,7 @@ from airflow_stream_provider.clusters import processes
 from airflow_stream_provider.clusters.capacity import ResourceRequest
 from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
 from airflow_stream_provider.clusters.job import Job
+from airflow_stream_provider.clusters.log_tail import READ_BYTES, tail
 from airflow_stream_provider.clusters.own_folders import driver_folder, lock_folder, log_folder
 from airflow_stream_provider.clusters.traits import Traits
 from airflow_stream_provider.clusters.whose import Whose, names_deployment
@@ -196,6 +198,18 @@ class LocalCluster:
         """Return the path of the driver's log on its machine."""
         log = Path(submission) / "log"
         return {"driver log": str(log.readlink() if log.is_symlink() else log)}
+
+    def log_tail(self, submission: str) -> str:
+        """Return the end of the driver's log, which has what its JVM and its Python write."""
+        try:
+            # Not blocking: a submission is what somebody has written into the control log.
+            with open(os.open(Path(submission) / "log", os.O_RDONLY | os.O_NONBLOCK), "rb") as log:
+                if not stat.S_ISREG(os.fstat(log.fileno()).st_mode):
+                    return ""
+                log.seek(max(0, os.fstat(log.fileno()).st_size - READ_BYTES))
+                return tail(log=log.read(READ_BYTES).decode(errors="replace"))
+        except (OSError, ValueError):
+            return ""
 
 
 def _deployment(submission: str) -> str:

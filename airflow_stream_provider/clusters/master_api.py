@@ -17,6 +17,7 @@ from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered
 from airflow_stream_provider.clusters.bounded_http import ask as send
 from airflow_stream_provider.clusters.cluster import SubmitUnclear
 from airflow_stream_provider.clusters.connection import Masters
+from airflow_stream_provider.clusters.log_tail import READ_BYTES
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
@@ -168,6 +169,17 @@ def driver_log_head(worker: Mapping[str, Any], hosts: WorkerHosts, driver: str, 
     """
     query = urlencode({"driverId": driver, "logType": "stderr", "offset": 0, "byteLength": length})
     # Spark's LogPage.renderLog writes one line of its own before the text.
+    return _worker(worker, hosts, f"/log/?{query}").text().partition("\n")[2]
+
+
+def driver_log_end(worker: Mapping[str, Any], hosts: WorkerHosts, driver: str, name: str) -> str:
+    """Return the end of what a driver has written.
+
+    :param name: ``stderr`` or ``stdout``.
+    :raises ClusterError: the worker does not answer, or its page is on a host that is not allowed.
+    """
+    # Without an offset it is the end; see `driver_log_head`.
+    query = urlencode({"driverId": driver, "logType": name, "byteLength": READ_BYTES})
     return _worker(worker, hosts, f"/log/?{query}").text().partition("\n")[2]
 
 

@@ -13,6 +13,7 @@ from airflow_stream_provider.clusters.capacity import FreeResources, ResourceReq
 from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
 from airflow_stream_provider.clusters.connection import Masters
 from airflow_stream_provider.clusters.job import Job
+from airflow_stream_provider.clusters.log_tail import tail
 from airflow_stream_provider.clusters.master_api import Master
 from airflow_stream_provider.clusters.rest_properties import create_submission_request, driver_conf
 from airflow_stream_provider.clusters.traits import Traits
@@ -226,6 +227,20 @@ class StandaloneCluster:
         except ClusterError:
             return {}
         return _view(master, master.workers, master.driver(submission)).links
+
+    def log_tail(self, submission: str) -> str:
+        """Return the end of the driver's log on its worker, which keeps it; empty if that is lost."""
+        try:
+            master = api.find_master(self._masters)
+            worker = master.workers.get((master.driver(submission) or {}).get("worker", ""))
+            if worker is None:
+                return ""
+            # The driver's Python writes to stdout, as its JVM passes that on.
+            return tail(
+                **{name: api.driver_log_end(worker, self._hosts, submission, name) for name in ("stderr", "stdout")}
+            )
+        except ClusterError:
+            return ""
 
     def _look_for(self, whose: Whose, since: float) -> str | None:
         deadline = time.monotonic() + UNCLEAR_SECONDS

@@ -19,6 +19,7 @@ from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.yarn_api import Manager
 from airflow_stream_provider.clusters.yarn_connection import YarnSettings
+from airflow_stream_provider.clusters.yarn_log import driver_log_tail
 from airflow_stream_provider.clusters.yarn_remains import application_remains
 from airflow_stream_provider.clusters.yarn_request import (
     COMMON_TAG,
@@ -252,6 +253,14 @@ class YarnCluster:
             return view(manager, submission, api.application(manager, submission)).links
         except ClusterError:
             return {}
+
+    def log_tail(self, submission: str) -> str:
+        """Return the end of the driver's log, as long as its node has it; else what YARN says of its end."""
+        try:
+            manager = api.find_active(self._settings)
+            return driver_log_tail(manager, api.application(manager, submission) or {}, self._hosts)
+        except ClusterError:
+            return ""
 
 
 def _short(user: str) -> str:

@@ -22,12 +22,13 @@ from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.hooks.clean_up import StorageOfLog, clean_up, clean_up_topic
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect, storage_connection
 from airflow_stream_provider.hooks.control import acontrol_root, control_root
+from airflow_stream_provider.hooks.driver_log import driver_log_tail
 from airflow_stream_provider.hooks.drivers import applications, driver_facts, submissions
 from airflow_stream_provider.hooks.lag import lag_if_known
 from airflow_stream_provider.hooks.newest import Newest
 from airflow_stream_provider.hooks.submit import job_of, submit_once, way_to_log
 from airflow_stream_provider.lag.targets import stream_sources
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, StreamError
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SeqTaken, StreamError, says
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import check_stream_name, deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
@@ -342,6 +343,18 @@ class StreamHook(BaseHook):
         apps = applications(self.control_log.heartbeats(deployment))
         for submission in sorted(known):
             self.cluster.kill(submission, apps)
+
+    def log_tail(self, deployment: str) -> str:
+        """Return the end of what a deployment's driver has written, for a person; empty if it cannot be read."""
+        try:
+            state = self.control_log.refresh()
+            release = state.deployments[deployment].release
+            submission = submission_of(deployment, state, self._heartbeats(state))
+            where = address_of(release, self.stream, self.folder)
+            return driver_log_tail(self.cluster, submission, where, release.storage or self.control)
+        except Exception as error:  # noqa: BLE001 - it is shown beside an error, which is not to be lost for it
+            self.log.info("The log of the driver of %s cannot be read: %s", deployment, says(error))
+            return ""
 
     def links(self, deployment: str) -> dict[str, str]:
         """Return addresses of a deployment's Spark UI and driver log by label, as far as they are known."""

@@ -146,10 +146,16 @@ class StreamOperator(BaseOperator):
         if isinstance(step, Skip):
             raise AirflowSkipException(step.reason)
         if isinstance(step, GiveUp):
-            raise AirflowFailException(str(step.error)) from step.error
+            raise AirflowFailException(f"{step.error}{self._log_end(step.log_of)}") from step.error
         if isinstance(step, Kill):
             self.hook.kill(step.deployment)
             return self._defer(step.then, deadline)
+        if step.log_of:
+            self.log.warning(
+                "The driver of %s runs, and has not written to the control log yet.%s",
+                step.log_of,
+                self._log_end(step.log_of),
+            )
         return self._defer(step.condition, deadline)
 
     def _defer(self, condition: Condition, deadline: float) -> NoReturn:
@@ -163,11 +169,19 @@ class StreamOperator(BaseOperator):
         from airflow_stream_provider.planning.task_identity import TaskIdentity
 
         says = "; ".join(f"{name} says {words!r}" for name, words in outcome.evidence.items())
-        hint = self.timeout_hint(TaskIdentity.of(context))
+        identity = TaskIdentity.of(context)
+        hint, deployment = self.timeout_hint(identity), self.subject(identity)
+        mute = all(deployment_of(name) != deployment for name in outcome.evidence)
+        tail = self._log_end(deployment) if mute else ""
         raise AirflowFailException(
             f"{self.stream.name}: {outcome.reason} The task waited {self.wait_seconds:.0f} s. {says} {hint} "
-            "Clear the task to wait again: it continues from the control log."
+            f"Clear the task to wait again: it continues from the control log.{tail}"
         )
+
+    def _log_end(self, deployment: str) -> str:
+        """Return the end of the log of a deployment's driver, to stand behind a sentence; empty if there is none."""
+        tail = self.hook.log_tail(deployment) if deployment else ""
+        return f"\nThe end of the log of its driver:\n{tail}" if tail else ""
 
     def timeout_hint(self, identity: TaskIdentity) -> str:
         """Return a sentence on what may have kept the task waiting; empty when nothing is known."""

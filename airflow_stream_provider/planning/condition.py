@@ -20,6 +20,7 @@ class Observations:
     samples: list[SoakLook] = field(default_factory=list)
     over: bool = False  # at the last look the soak's time was over
     in_sight: float | None = None  # since when a driver that is to be gone is shown, by this machine's clock
+    mute_since: float | None = None  # since when a driver that is to come up runs and says nothing, the same
 
 
 @dataclass(frozen=True)

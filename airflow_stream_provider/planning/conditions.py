@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import RequestStage
@@ -21,10 +22,15 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 @dataclass(frozen=True)
 class StandbyUp(Condition):
-    """The deployment stands by, or has ended."""
+    """The deployment stands by, or has ended; or its driver runs, and has not said anything for a while.
+
+    Such a driver may not reach the control log, and wait for it for minutes: its own log tells.
+    """
 
     deployment: str
 
+    # A driver's first heartbeat comes before its script begins.
+    MUTE_SECONDS: ClassVar[float] = 60.0
     WAITS_FOR: ClassVar[str] = "{deployment} to be up and rehearsed"
 
     def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
@@ -34,7 +40,7 @@ class StandbyUp(Condition):
     def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
         """Return REACHED when it stands by, holds or has ended; GONE when its driver is dead and wrote no record.
 
-        UNSENT when its id is only reserved: whoever was to send it may be dead.
+        UNSENT when its id is only reserved: whoever was to send it may be dead. EXPIRED when it is mute: wait again.
         """
         deployment = snapshot.state.deployments[self.deployment]
         if deployment.ended or snapshot.candidate(self.deployment) or snapshot.holds(self.deployment):
@@ -44,7 +50,14 @@ class StandbyUp(Condition):
             return WaitOutcome(Ended.GONE, self.deployment, f"its driver is gone ({driver.state.value})")
         if driver is not None and driver.state.reserved:
             return WaitOutcome(Ended.UNSENT, self.deployment, "its id is reserved, and the cluster has no driver of it")
-        return None
+        said = any(deployment_of(name) == self.deployment for name in snapshot.heartbeats)
+        if said or driver is None or driver.state is not DriverState.RUNNING:
+            seen.mute_since = None
+            return None
+        seen.mute_since = snapshot.at if seen.mute_since is None else seen.mute_since
+        if snapshot.at < seen.mute_since + self.MUTE_SECONDS:
+            return None
+        return WaitOutcome(Ended.EXPIRED, self.deployment, "its driver runs, and has not said anything yet")
 
 
 @dataclass(frozen=True)

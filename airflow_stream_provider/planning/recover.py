@@ -155,7 +155,8 @@ def _again(snapshot: Snapshot, identity: TaskIdentity, last: Deployment, why: st
                 f"{snapshot.holder_sentence}",
                 next_step="The watch tries again, with growing pauses. Correct the release, then upgrade to it.",
                 deployment=again,
-            )
+            ),
+            log_of=again if snapshot.failed_without_a_word(again) else "",
         )
     tries, left = next_try(snapshot)
     if left > 0:

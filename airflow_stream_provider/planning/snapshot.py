@@ -145,10 +145,19 @@ class Snapshot:
     def why_ended(self, deployment: str) -> str:
         """Why a deployment ended: the reason in the log, and the error behind it unless the reason has it; or empty."""
         reason = self.state.deployments[deployment].reason
-        failed = (r for r in reversed(self.records) if r.kind == Kind.FAILED and r["deployment"] == deployment)
-        error = str(next((r.get("error") or "" for r in failed), ""))
+        failed = self._failed(deployment)
+        error = str(failed.get("error") or "") if failed else ""
         message = error.partition(": ")[2] or error
         return reason if not message or message in reason else f"{reason.rstrip('.')}: {error.rstrip('.')}."
+
+    def failed_without_a_word(self, deployment: str) -> bool:
+        """Whether a deployment failed by what others found: only its driver's own log can say why."""
+        failed = self._failed(deployment)
+        return failed is not None and not failed.get("incarnation")
+
+    def _failed(self, deployment: str) -> Record | None:
+        failed = (r for r in reversed(self.records) if r.kind == Kind.FAILED and r["deployment"] == deployment)
+        return next(failed, None)
 
     def policy(self, deployment: str) -> Policy:
         """The policy of a deployment; the default one for a deployment that the log does not know."""

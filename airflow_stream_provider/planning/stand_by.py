@@ -58,7 +58,8 @@ def stand_by(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None) -
                 f"{snapshot.why_ended(deployment) or 'no reason given'} {snapshot.holder_sentence}",
                 next_step="Correct it and start a new run; clearing this task changes nothing.",
                 deployment=deployment,
-            )
+            ),
+            log_of=deployment if snapshot.failed_without_a_word(deployment) else "",
         )
     up = snapshot.candidate(deployment) or snapshot.holds(deployment)
     # Of a driver that is up, its heartbeat alone may know the submission: with it the proof of its death would be lost.
@@ -75,7 +76,8 @@ def stand_by(snapshot: Snapshot, deployment: str, outcome: WaitOutcome | None) -
     if outcome is not None and outcome.about(Ended.GONE, deployment):
         reason = f"Its driver never came up: {outcome.reason}. Look at the driver's log on the cluster."
         return Append(Kind.FAILED, {"deployment": deployment, "reason": reason, "error": outcome.reason})
-    return Wait(StandbyUp(deployment))
+    mute = outcome is not None and outcome.about(Ended.EXPIRED, deployment)
+    return Wait(StandbyUp(deployment), log_of=deployment if mute else "")
 
 
 def ask_again(snapshot: Snapshot, deployment: str) -> Wait:

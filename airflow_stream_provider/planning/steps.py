@@ -32,9 +32,13 @@ class Skip:
 
 @dataclass(frozen=True)
 class GiveUp:
-    """It cannot be done, and no retry of the task changes that: the task fails without retries."""
+    """It cannot be done, and no retry of the task changes that: the task fails without retries.
+
+    `log_of`: deployment whose driver's log may say why; empty: none.
+    """
 
     error: StreamError
+    log_of: str = ""
 
     def __str__(self) -> str:
         return "giving up"
@@ -42,9 +46,13 @@ class GiveUp:
 
 @dataclass(frozen=True)
 class Wait:
-    """Defer the task until the condition is met."""
+    """Defer the task until the condition is met.
+
+    `log_of`: deployment whose driver has not said anything for long, and whose log may say why; empty: none.
+    """
 
     condition: Condition
+    log_of: str = ""
 
     def __str__(self) -> str:
         return f"waiting for {self.condition.description}"

@@ -6,6 +6,7 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from airflow_stream_provider.clusters import ClusterConnection, Remains, Whose, open_cluster
 
@@ -21,6 +22,7 @@ class Master:
         self.state: dict[str, Any] = {"status": "ALIVE", "workers": [], "activedrivers": [], "activeapps": []}
         self.executors: list[dict[str, Any]] = []
         self.driver_log = ""
+        self.logs: dict[str, str] = {}
         self.wants = ""
         self.asked: list[tuple[str, str]] = []
         self.silent = threading.Event()
@@ -37,7 +39,7 @@ class Master:
                     if master.hang:
                         master.silent.wait()
                     if self.path.startswith("/log/"):
-                        self.send(f"==== Bytes 0-{len(master.driver_log)} ====\n{master.driver_log}")
+                        self.send(master.log_page(parse_qs(urlsplit(self.path).query)))
                     else:
                         self.answer({"executors": master.executors})
                 elif header != master.wants:
@@ -76,6 +78,14 @@ class Master:
         url = url or f"http://127.0.0.1:{self.worker.server_address[1]}"
         worker = {"id": id, "host": f"{id}.example", "state": state, "webuiaddress": url, "coresused": coresused}
         self.state["workers"].append(worker)
+
+    def log_page(self, query: dict[str, list[str]]) -> str:
+        """Return a part of a driver's log as Spark's LogPage does: without an offset its end, which is in `logs`."""
+        if "offset" in query:
+            return f"==== Bytes 0-{len(self.driver_log)} ====\n{self.driver_log}"
+        text = self.logs[query["logType"][0]]
+        begin = max(0, len(text) - int(query["byteLength"][0]))
+        return f"==== Bytes {begin}-{len(text)} of {len(text)} of /work/{query['driverId'][0]} ====\n{text[begin:]}"
 
     def driver_was(self, state: str, worker: str) -> None:
         self.state["completeddrivers"] = [{"id": "driver-1", "state": state, "worker": worker}]

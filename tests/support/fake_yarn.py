@@ -22,7 +22,7 @@ WHOSE = Whose(DEPLOYMENT, "5e6f7a8b" * 4)
 STARTED = 1_700_000_000_000
 ID = f"application_{STARTED}_0001"
 
-Answer = tuple[int, dict[str, Any]]
+Answer = tuple[int, dict[str, Any] | str]
 
 
 class _Server:
@@ -35,7 +35,7 @@ class _Server:
                 query = {key: values[0] for key, values in parse_qs(parts.query).items()}
                 data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 status, body = answer(self.command, parts.path, query, json.loads(data) if data else None)
-                text = json.dumps(body).encode()
+                text = (body if isinstance(body, str) else json.dumps(body)).encode()
                 self.send_response(status)
                 if status == 401:
                     self.send_header("WWW-Authenticate", "Negotiate")
@@ -60,7 +60,8 @@ class _Server:
 class FakeNode:
     """A NodeManager: `apps` by id with their states, `containers` by id, `started` in milliseconds.
 
-    `recovers`: it finds its containers again when it is started anew.
+    `recovers`: it finds its containers again when it is started anew. `logs`: files of containers, by
+    ``CONTAINER/FILE``.
     """
 
     def __init__(self, name: str, started: int) -> None:
@@ -69,6 +70,7 @@ class FakeNode:
         self.apps: dict[str, str] = {}
         self.containers: list[str] = []
         self.recovers = False
+        self.logs: dict[str, str] = {}
         self.server = _Server(self._answer)
         self.listed: dict[str, Any] = {
             "id": f"{name}:45454",
@@ -82,6 +84,8 @@ class FakeNode:
         if path == "/conf":
             return 200, {"property": {"key": query["name"], "value": str(self.recovers).lower()}}
         what = path.removeprefix("/ws/v1/node/")
+        if what.startswith("containerlogs/"):
+            return self._log(what.removeprefix("containerlogs/"), int(query["size"]))
         if what == "info":
             return 200, {"nodeInfo": {"nmStartupTime": self.started}}
         if what == "containers":
@@ -89,6 +93,13 @@ class FakeNode:
             return 200, {"containers": {"container": found} if found else None}
         state = self.apps.get(what.removeprefix("apps/"))
         return (200, {"app": {"state": state}}) if state else (404, {})
+
+    def _log(self, file: str, size: int) -> Answer:
+        if file not in self.logs:
+            return 404, {}
+        container, _, name = file.partition("/")
+        head = f"Container: {container} on {self.name}\nLogAggregationType: LOCAL\n{'=' * 40}\nLogType:{name}\n"
+        return 200, f"{head}LogLength:9\nLogContents:\n{self.logs[file][size:]}\nEnd of LogType:{name}\n{'*' * 40}\n\n"
 
 
 class FakeYarn:

@@ -14,7 +14,8 @@ class NotingCluster:
     """`did`: submissions and kills in order. `reserves`: ids to hand out. `error` is raised by what is asked next.
 
     `left` and `lost` are the two halves of `remains`, except for the submissions in `of`; `applications` and `whose`
-    are those that it was last asked about, and `conf` is what it last searched with.
+    are those that it was last asked about, and `conf` is what it last searched with. `logs`: their ends by
+    submission.
     """
 
     traits: ClassVar[Traits] = Traits("noting", 0.0, True, "nobody", "the test says so", "the test says so")
@@ -28,6 +29,7 @@ class NotingCluster:
         self.whose: Whose | None = None
         self.found = FoundDrivers()
         self.states: dict[str, DriverState] = {}
+        self.logs: dict[str, str] = {}
         self.left: tuple[str, ...] = ()
         self.lost: tuple[str, ...] = ()
         self.of: dict[str, Remains] = {}
@@ -94,6 +96,10 @@ class NotingCluster:
     def links(self, submission: str) -> Mapping[str, str]:
         self._answer()
         return {"driver log": f"http://worker/{submission}"}
+
+    def log_tail(self, submission: str) -> str:
+        self._answer()
+        return self.logs.get(submission, "")
 
     def _answer(self) -> None:
         if self.error is not None:

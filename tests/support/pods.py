@@ -24,7 +24,7 @@ for last; do :; done
 case "$last" in
   stay) exec sleep 600 ;;
   deaf) trap '' TERM; echo deaf; while :; do sleep 0.1; done ;;
-  *) exit "$last" ;;
+  *) echo "password=hunter2"; echo "it ends with $last" >&2; exit "$last" ;;
 esac
 """
 

@@ -53,7 +53,7 @@ def test_the_rights_are_those_that_are_used() -> None:
     ours, nodes, _ = yaml.safe_load_all(text)
     rights = {(resource, verb) for rule in ours["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
     pods = {"get", "list", "create", "patch", "delete", "deletecollection"}
-    assert rights == {("resourcequotas", "list"), *(("pods", verb) for verb in pods)}
+    assert rights == {("resourcequotas", "list"), ("pods/log", "get"), *(("pods", verb) for verb in pods)}
     assert (nodes["kind"], nodes["rules"][0]["resources"], nodes["rules"][0]["verbs"]) == (
         "ClusterRole",
         ["nodes"],

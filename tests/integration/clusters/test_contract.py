@@ -54,13 +54,18 @@ def test_the_life_of_a_driver(place: Place) -> None:
     cluster.check(job)
 
 
-@pytest.mark.parametrize(("code", "state"), [("0", DriverState.FINISHED), ("3", DriverState.FAILED)])
+@pytest.mark.parametrize(("code", "state"), [("0", DriverState.FINISHED), ("password=hunter2", DriverState.FAILED)])
 def test_the_exit_code_decides_between_finished_and_failed(place: Place, code: str, state: DriverState) -> None:
+    """One that has failed says why in its log, of which the end is shown without secrets."""
     job = place.job(code)
     submission = place.cluster.submit(job)
     wait_for("the driver's end", lambda: place.cluster.status(submission).terminal)
     assert place.cluster.status(submission) is state
     wait_for("nothing to remain", lambda: place.cluster.gone(submission, job.whose))
+    shown = place.cluster.log_tail(submission)
+    print(shown)
+    assert ("ValueError: invalid literal for int() with base 10: 'password=***'" in shown) == (code != "0")
+    assert "hunter2" not in shown
 
 
 def test_an_unknown_submission_is_lost_never_a_success(place: Place) -> None:

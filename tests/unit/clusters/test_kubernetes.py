@@ -53,7 +53,17 @@ def test_the_exit_code_decides_between_finished_and_failed(pods: Pods, code: str
     submission = pods.cluster().submit(job)
     wait_for("the end", lambda: pods.cluster().status(submission).terminal)
     assert pods.cluster().status(submission) is state
+    assert pods.cluster().log_tail(submission) == f"  | password=***\n  | it ends with {code}"
     assert pods.cluster().gone(submission, job.whose)
+
+
+def test_a_log_that_may_not_be_read_or_is_not_there_is_not_known(pods: Pods) -> None:
+    submission = pods.running(pods.job("deaf"))
+    wait_for("its log", lambda: pods.cluster().log_tail(submission) == "  | deaf")
+    for unknown in ("nobody", f"{NAMESPACE}/nobody", "../etc/passwd"):
+        assert pods.cluster().log_tail(unknown) == ""
+    pods.server.ask("POST", "/stand-in/deny/get-pods%2Flog")
+    assert pods.cluster().log_tail(submission) == ""
 
 
 def test_a_driver_that_does_not_hear_sigterm_is_killed_after_the_grace(

@@ -234,3 +234,31 @@ def test_an_overview_is_an_error_where_no_master_answers() -> None:
     away = ClusterConnection("spark://127.0.0.1", extra={"master_ui": "http://127.0.0.1:1"})
     with pytest.raises(ClusterError):
         open_cluster(away).overview(["driver-1"])
+
+
+def test_the_end_of_a_driver_s_log_is_that_of_its_jvm_and_of_its_python(master: Master) -> None:
+    master.add_worker("w")
+    master.driver_was("FAILED", "w")
+    master.logs = {"stderr": "x" * 100_000 + "\nUser application exited\n", "stdout": "password=hunter2\nBoom.\n"}
+    cluster = open_cluster(master.connection())
+    shown = "  stderr:\n  | User application exited\n  stdout:\n  | password=***\n  | Boom."
+    assert cluster.log_tail("driver-1") == shown
+    assert cluster.log_tail("driver-2") == ""
+    master.driver_was("ERROR", "None")
+    assert cluster.log_tail("driver-1") == ""
+
+
+def test_of_a_worker_that_does_not_answer_or_is_not_to_be_asked_no_log_is_known(
+    master: Master, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_stream_provider.clusters.master_api.TIMEOUT", 0.5)
+    master.add_worker("w")
+    master.add_worker("stranger", "http://192.0.2.1:8081")
+    cluster = open_cluster(master.connection())
+    master.driver_was("FAILED", "stranger")
+    assert cluster.log_tail("driver-1") == ""
+    master.driver_was("FAILED", "w")
+    master.hang = True
+    assert cluster.log_tail("driver-1") == ""
+    master.state["status"] = "STANDBY"
+    assert cluster.log_tail("driver-1") == ""

@@ -296,6 +296,21 @@ def test_links_are_what_is_known_of_them(hook: StreamHook, cluster: NotingCluste
     assert hook.links(OLD_DEPLOYMENT) == {"Spark UI": "http://driver:4040"}
 
 
+def test_the_end_of_a_driver_s_log_is_shown_if_it_can_be_read_and_nothing_fails_for_it(
+    hook: StreamHook, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(hook.control_log, *STARTED[:1])
+    assert hook.log_tail(OLD_DEPLOYMENT) == ""
+    write(hook.control_log, *STARTED[1:])
+    cluster.logs = {f"driver-{OLD_DEPLOYMENT}": "  | Boom."}
+    assert hook.log_tail(OLD_DEPLOYMENT) == "  | Boom."
+    cluster.error = ClusterError("The master is away.")
+    assert hook.log_tail(OLD_DEPLOYMENT) == ""
+    cluster.error = None
+    monkeypatch.setattr(cluster, "log_tail", {}.__getitem__)  # an answer that nobody has thought of
+    assert hook.log_tail(OLD_DEPLOYMENT) == ""
+
+
 def test_cleaning_up_lets_the_cluster_forget_the_drivers_whose_end_is_in_the_log(
     hook: StreamHook, cluster: NotingCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

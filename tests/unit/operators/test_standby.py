@@ -17,9 +17,12 @@ from tests.support.control_root import published
 from tests.support.noting_cluster import NotingCluster
 from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, declared, failed, record, standby, submitted, write
 from tests.support.tasks import IDENTITY, run
+from tests.support.team import Standby
+from tests.support.tries import Tries
 
 MINE = IDENTITY.deployment("orders", "2")
 DRIVER = f"{MINE}.00000009"
+FAR = 4_000_000_000.0
 
 
 def submit(spec: StreamSpec) -> SubmitStandbyOperator:
@@ -51,9 +54,41 @@ def test_a_driver_that_is_dead_before_it_was_up_is_put_on_record(
     spec: StreamSpec, log: ControlLog, cluster: NotingCluster
 ) -> None:
     write(log, *RUNNING, declared(MINE), submitted(MINE))
-    with pytest.raises(AirflowFailException, match="Its driver never came up: it is gone"):
-        run(submit(spec), WaitOutcome(Ended.GONE, MINE, "it is gone"))
+    cluster.logs[f"driver-{MINE}"] = "  | Boom."
+    for event in (WaitOutcome(Ended.GONE, MINE, "it is gone"), None):  # and when the task is cleared
+        with pytest.raises(AirflowFailException, match="Its driver never came up: it is gone") as failed:
+            run(submit(spec), event)
+        assert str(failed.value).endswith("\nThe end of the log of its driver:\n  | Boom.")
     assert log.records()[-1].kind == "failed"
+    assert "Boom" not in str(log.records()), "the control log is for more people than a task"
+
+
+def test_a_driver_that_runs_and_says_nothing_is_warned_of_with_the_end_of_its_log(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster
+) -> None:
+    write(log, *RUNNING, declared(MINE), submitted(MINE))
+    cluster.logs[f"driver-{MINE}"] = "  | The control log cannot be used now. Trying again."
+    task = Tries(Standby(task_id="t", stream=spec))
+    assert task.said == ""
+    task.go_on(WaitOutcome(Ended.EXPIRED, MINE, "it is mute", deadline=FAR))
+    assert task.deferred is not None
+    assert task.said == (
+        f"The driver of {MINE} runs, and has not written to the control log yet.\n"
+        "The end of the log of its driver:\n  | The control log cannot be used now. Trying again.\n"
+    )
+    task.go_on(WaitOutcome(Ended.TIMEOUT, reason="Timed out.", evidence={OLD: "running"}))
+    assert task.error.endswith("Trying again.")
+    task.go_on(WaitOutcome(Ended.TIMEOUT, reason="Timed out.", evidence={DRIVER: "rehearsing"}))
+    assert task.error.endswith("from the control log."), "it can say itself what it does"
+
+
+def test_a_driver_that_has_said_why_needs_no_log(spec: StreamSpec, log: ControlLog, cluster: NotingCluster) -> None:
+    said = record("failed", deployment=MINE, incarnation=DRIVER, reason="it broke", error="Error: Bang.")
+    write(log, *RUNNING, declared(MINE), submitted(MINE), said)
+    cluster.logs[f"driver-{MINE}"] = "  | Boom."
+    with pytest.raises(AirflowFailException) as failed:
+        run(submit(spec))
+    assert "Boom" not in str(failed.value)
 
 
 def test_an_id_that_a_dead_try_wrote_down_and_never_sent_is_sent_by_the_next_one(

@@ -91,6 +91,23 @@ def test_standing_by_is_over_when_the_driver_is_up_or_dead() -> None:
     assert up.ended is Ended.REACHED
 
 
+def test_a_driver_that_runs_and_says_nothing_for_a_minute_ends_the_wait() -> None:
+    condition, starting = StandbyUp(NEW_DEPLOYMENT), [*RUNNING, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT)]
+    memory = Observations()
+
+    def look(at: float, state: DriverState, beats: dict[str, int]) -> WaitOutcome | None:
+        return condition.check(replace(seen(starting, beats, {NEW_DEPLOYMENT: driver(state)}), at=at), memory)
+
+    assert look(0.0, DriverState.QUEUED, {}) is None
+    assert look(600.0, DriverState.RUNNING, {OLD: 5}) is None, "it has waited in the queue"
+    assert look(659.0, DriverState.RUNNING, {OLD: 64}) is None
+    mute = look(660.0, DriverState.RUNNING, {OLD: 65})
+    assert mute is not None
+    assert mute.about(Ended.EXPIRED, NEW_DEPLOYMENT)
+    assert look(661.0, DriverState.RUNNING, {NEW: 1}) is None, "it has said who it is"
+    assert look(720.0, DriverState.UNKNOWN, {}) is None
+
+
 def test_a_request_is_watched_for_silence_and_expiry() -> None:
     condition, watch = RequestOver("mine", 200.0, (OLD, NEW), 30.0), Watch()
     beats = {OLD: 1, NEW: 1}

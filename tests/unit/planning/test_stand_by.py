@@ -73,7 +73,25 @@ def test_a_driver_that_died_without_a_word_is_put_on_record() -> None:
     step = stand_by(snapshot(*records), NEW_DEPLOYMENT, lost)
     assert isinstance(step, Append)
     assert step.kind == "failed"
-    assert isinstance(stand_by(snapshot(*records, record(step.kind, **step.fields)), NEW_DEPLOYMENT, lost), GiveUp)
+    for outcome in (lost, None):  # and when the task is cleared
+        over = stand_by(snapshot(*records, record(step.kind, **step.fields)), NEW_DEPLOYMENT, outcome)
+        assert isinstance(over, GiveUp)
+        assert over.log_of == NEW_DEPLOYMENT, "only its own log can say why"
+
+
+def test_a_driver_that_has_said_why_is_not_asked_again() -> None:
+    refusal = record("failed", deployment=NEW_DEPLOYMENT, incarnation=NEW, reason="No.", error="x")
+    step = stand_by(
+        snapshot(*RUNNING, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT), refusal), NEW_DEPLOYMENT, None
+    )
+    assert isinstance(step, GiveUp)
+    assert step.log_of == ""
+
+
+def test_a_driver_that_runs_and_says_nothing_is_waited_for_with_a_look_at_its_log() -> None:
+    records = [*RUNNING, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT)]
+    mute = WaitOutcome(Ended.EXPIRED, NEW_DEPLOYMENT, "its driver runs, and has not said anything yet")
+    assert stand_by(snapshot(*records), NEW_DEPLOYMENT, mute) == Wait(StandbyUp(NEW_DEPLOYMENT), log_of=NEW_DEPLOYMENT)
 
 
 def test_what_was_never_sent_is_submitted_whoever_sees_it() -> None:

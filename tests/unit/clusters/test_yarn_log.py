@@ -1,0 +1,38 @@
+"""The end of a driver's log on YARN, over real HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.fake_yarn import ID, STARTED, FakeYarn
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeYarn]:
+    found = FakeYarn()
+    yield found
+    found.close()
+
+
+def test_the_end_of_a_driver_s_log_is_on_its_node_and_else_in_what_yarn_says(
+    fake: FakeYarn,
+) -> None:
+    cluster = fake.cluster()
+    assert cluster.log_tail(ID) == ""
+    node, container = fake.add_node(), f"container_{STARTED}_0001_01_000001"
+    logs = f"http://{node.server.address}/node/containerlogs/{container}/alice"
+    app = fake.add_app(state="FAILED", diagnostics="User application exited with status 1\ntoken=hunter2")
+    app |= {"amContainerLogs": logs, "amHostHttpAddress": node.server.address}
+    said = "  | User application exited with status 1\n  | token=***"
+    assert cluster.log_tail(ID) == said, "its node has the log no more"
+    node.logs = {
+        f"{container}/stderr": "x" * 100_000 + "\nERROR Client\n",
+        f"{container}/stdout": "password=hunter2\nBoom.\n",
+    }
+    assert cluster.log_tail(ID) == "  stderr:\n  | ERROR Client\n  stdout:\n  | password=***\n  | Boom."
+    app["amHostHttpAddress"] = "192.0.2.1:8042"
+    assert cluster.log_tail(ID) == said, "a host that is not to be asked"
+    fake.info["haState"] = "STANDBY"
+    assert cluster.log_tail(ID) == ""
