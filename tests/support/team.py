@@ -32,8 +32,10 @@ class Team:
 
     folder: Path
 
-    def upgrade(self, control: str, *arguments: str, storage: str = "", conf: Mapping[str, str] | None = None) -> Tries:
-        """Begin the task that brings up a standby beside the holder."""
+    def upgrade(
+        self, control: str, *arguments: str, storage: Path | None = None, conf: Mapping[str, str] | None = None
+    ) -> Tries:
+        """Begin the task that brings up a standby beside the holder; `storage` is a folder that is made here."""
         (self.folder / "apps").mkdir(parents=True)
         (self.folder / "apps" / "app.py").write_text(APP.read_text())
         says = {
@@ -44,8 +46,10 @@ class Team:
             "cluster": "spark_here",
             "control": control,
             "conf": {**SMALL, **(conf or {})},
-            **({"storage": storage} if storage else {}),
+            **({"storage": storage.as_uri()} if storage else {}),
         }
+        if storage:
+            storage.mkdir()
         (self.folder / "streams").mkdir()
         path = self.folder / "streams" / "orders.yaml"
         path.write_text(json.dumps(says))

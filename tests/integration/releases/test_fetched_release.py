@@ -6,7 +6,7 @@ import contextlib
 import getpass
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,12 @@ from devstack.s3 import BUCKET, LOGIN, PASSWORD, S3Server, moto
 from devstack.spark import Spark, bundled_spark
 from devstack.yarn import Yarn
 from tests.support import releases
+from tests.support.namespaces import needs_namespaces
 from tests.support.places import SMALL
 from tests.support.releases import connection_of, hdfs_connection
+from tests.support.unmounted import without
+
+__all__ = ["without"]
 
 STORAGE = f"s3a://{BUCKET}/team"
 
@@ -198,6 +202,22 @@ def test_a_driver_on_this_machine_fetches_its_release(
         assert "airflow-stream-release-" in script
     finally:
         cluster.kill(submission)
+
+
+@needs_namespaces
+def test_a_driver_that_does_not_mount_the_control_folder_says_so_though_it_has_its_release(
+    spark: Spark, stream: Fetching, monkeypatch: pytest.MonkeyPatch, without: Callable[[Path], None]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(stream.root / "state"))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(spark.folder / "conf"))
+    cluster = open_cluster(ClusterConnection("local[2]"))
+    job = stream.declare(stream.publish(), **{"spark.driver.extraClassPath": spark.class_path})
+    control = stream.root / "control"
+    without(control)
+    submission = cluster.submit(job)
+    wait_for("the driver's end", lambda: cluster.status(submission).terminal)
+    assert cluster.status(submission) is DriverState.FAILED
+    assert f"{control} is not a control root: it has no file .control-root. Mount" in cluster.log_tail(submission)
 
 
 @pytest.fixture(scope="module")

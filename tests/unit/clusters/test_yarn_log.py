@@ -32,7 +32,7 @@ def test_the_end_of_a_driver_s_log_is_on_its_node_and_else_in_what_yarn_says(
         f"{container}/stdout": "password=hunter2\nBoom.\n",
     }
     assert cluster.log_tail(ID) == "  stderr:\n  | ERROR Client\n  stdout:\n  | password=***\n  | Boom."
-    app["amHostHttpAddress"] = "192.0.2.1:8042"
-    assert cluster.log_tail(ID) == said, "a host that is not to be asked"
+    app["amHostHttpAddress"] = node.server.address.replace("127.0.0.1", "localhost")
+    assert fake.cluster(worker_hosts="10.0.0.0/8").log_tail(ID) == said, "a host that is not to be asked"
     fake.info["haState"] = "STANDBY"
     assert cluster.log_tail(ID) == ""

@@ -279,6 +279,7 @@ def test_one_run_tries_once_and_the_next_ones_ever_more_seldom() -> None:
     step = take(*tried)
     assert isinstance(step, GiveUp)
     assert "it broke" in str(step.error)
+    assert step.log_of == AGAIN, "its driver has not said why"
     other = TaskIdentity("orders__revive", "next", "revive")
     for at, kind in ((110.0, Skip), (161.0, Append)):
         assert isinstance(recover(snapshot(*tried, at=at), other, None, {}), kind)
