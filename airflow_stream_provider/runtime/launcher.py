@@ -197,15 +197,23 @@ def fetched_copy(url: str, release: str) -> Path:
 
     :param url: of the release's folder, in any file system that Hadoop can read here.
     :param release: its hash.
-    :raises RuntimeError: it is not what was published.
+    :raises RuntimeError: it cannot be read, or is not what was published.
     """
+    from py4j.protocol import Py4JJavaError
     from pyspark import SparkContext
 
     SparkContext._ensure_initialized()  # connects to the JVM; the SparkContext is created by the script
     jvm: Any = SparkContext._jvm
     copy = _private_folder() / "release"
     copy.mkdir()
-    _fetch(jvm, url, copy)
+    try:
+        _fetch(jvm, url, copy)
+    except Py4JJavaError as error:
+        found = str(error.java_exception.toString()).partition("\n")[0]
+        raise RuntimeError(
+            f"The release in {url} cannot be fetched: {found:.500}. Give the driver's user the right to list and read "
+            "that folder, and see that this machine reaches it."
+        ) from None
     settings = _check_hash(copy, url, release)
     files = [str(copy / name) for name in (_RUNTIME_ZIP, *settings["py_files"])]
     sys.path[:0] = [path for path in files if not path.endswith(".py")]  # modules are found beside the script

@@ -5,6 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
 
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamError
@@ -44,3 +47,29 @@ def claim_at_once(control: str, location: str, count: int = 10) -> list[str]:
 
     with ThreadPoolExecutor(count) as pool:
         return [name for name in pool.map(claim, range(count)) if name]
+
+
+def commit_at_once(session: Any, location: str, count: int = 8) -> list[int]:
+    """Let so many writers write one file as Spark writes its logs; return those who take theirs for written.
+
+    :param session: a SparkSession.
+    """
+    streaming = session._jvm.org.apache.spark.sql.execution.streaming
+    path = session._jvm.org.apache.hadoop.fs.Path(location)
+    conf = session._jsparkSession.sessionState().newHadoopConf()
+    files = [streaming.CheckpointFileManager.create(path.getParent(), conf) for _ in range(count)]
+    files[0].mkdirs(path.getParent())
+    start = threading.Barrier(count)
+
+    def commit(number: int) -> bool:
+        stream = files[number].createAtomic(path, False)
+        stream.write(str(number).encode())
+        start.wait()
+        try:
+            stream.close()
+        except Py4JJavaError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(count) as pool:
+        return [number for number, won in enumerate(pool.map(commit, range(count))) if won]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
-import os
 import secrets
 import socket
 import time
@@ -27,22 +25,14 @@ from airflow_stream_provider.runtime.launcher import MANIFEST
 from devstack.ports import free_port
 from devstack.s3 import PASSWORD, S3Server, moto, s3proxy
 from tests.support.at_once import errors_at_once
+from tests.support.real_storage import PREFIX, real_bucket
 from tests.support.releases import Parts, connection_of, release_of
 from tests.support.slow_link import slow_link
-
-# A real bucket: BUCKET, and the JSON of an Airflow connection of type aws with login, password and region_name.
-REAL_BUCKET, REAL_CONNECTION = "AIRFLOW_STREAM_TEST_S3_BUCKET", "AIRFLOW_STREAM_TEST_S3_CONNECTION"
-PREFIX = f"airflow-stream-test-{secrets.token_hex(4)}"
 
 
 @contextlib.contextmanager
 def real(_: Path) -> Iterator[S3Server]:
-    if REAL_BUCKET not in os.environ:
-        pytest.skip(f"{REAL_BUCKET} and {REAL_CONNECTION} name no real bucket")
-    found = json.loads(os.environ[REAL_CONNECTION])
-    region = found["extra"]["region_name"]
-    endpoint = found["extra"].get("endpoint_url", f"https://s3.{region}.amazonaws.com")
-    server = S3Server(endpoint, None, os.environ[REAL_BUCKET], found["login"], found["password"], region)
+    server = real_bucket()
     yield server
     store = objects_of(server)
     for chunk in store.list():

@@ -40,7 +40,8 @@ from airflow_stream_provider.runtime.ownership import Ownership
 from airflow_stream_provider.runtime.query_writer import writer_of_query
 from devstack.drivers import wait_for
 from devstack.hdfs import Hdfs
-from tests.support.at_once import claim_at_once
+from tests.support.at_once import claim_at_once, commit_at_once
+from tests.support.real_storage import real_namenode
 from tests.support.remote_query import RemoteQuery
 
 INCARNATION = "orders-1.0000000a"
@@ -56,9 +57,25 @@ def reached(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     reach(None)
 
 
+@pytest.fixture(params=["devstack's HDFS", "a real HDFS"])
+def root(request: pytest.FixtureRequest, reached: None) -> Iterator[str]:
+    """A folder on HDFS, which is removed again."""
+    if request.param == "a real HDFS":
+        real = real_namenode()
+        url = f"{real.url}{real.folder}-"
+    else:
+        url = f"{request.getfixturevalue('hdfs').url}/"
+    made: Any = locate(f"{url}{uuid.uuid4()}")
+    yield str(made)
+    made.files.remove(made)
+
+
 @pytest.fixture
-def root(hdfs: Hdfs, reached: None) -> str:
-    return f"{hdfs.url}/{uuid.uuid4()}"
+def hdfs_of(root: str) -> str:
+    """The URL of that HDFS."""
+    place = locate(root)
+    assert isinstance(place, RemotePath)
+    return place.root
 
 
 @pytest.fixture
@@ -153,10 +170,10 @@ def test_a_folder_of_a_hundred_files_is_listed_whole(root: str) -> None:
     assert [found.size for found in facts if found] == [0] * 100
 
 
-def test_a_path_without_a_scheme_is_on_the_default_file_system(root: str, hdfs: Hdfs) -> None:
+def test_a_path_without_a_scheme_is_on_the_default_file_system(root: str, hdfs_of: str) -> None:
     put(root, metadata='{"id":"x"}', offsets__0="v1\n{}\n-", commits__0="v1\n{}")
-    reach(Storage(lambda: hdfs.url, hadoop_storage.storage().open))
-    assert read(f"{root.removeprefix(hdfs.url)}/cp").path == f"{root}/cp"
+    reach(Storage(lambda: hdfs_of, hadoop_storage.storage().open))
+    assert read(f"{root.removeprefix(hdfs_of)}/cp").path == f"{root}/cp"
 
 
 def test_of_ten_streams_one_owns_a_checkpoint(root: str, tmp_path: Path) -> None:
@@ -164,6 +181,12 @@ def test_of_ten_streams_one_owns_a_checkpoint(root: str, tmp_path: Path) -> None
     won = claim_at_once(control, f"{root}/cp")
     assert len(won) == 1
     assert Ownership(won[0], control, open_owners(control)).check(f"{root}/cp")
+
+
+def test_spark_lets_one_writer_commit_a_batch(spark: SparkSession, root: str) -> None:
+    """Other than on S3A (`test_server_side_copy.py`)."""
+    for number in range(3):
+        assert len(commit_at_once(spark, f"{root}/cp/commits/{number}")) == 1
 
 
 def test_an_owner_who_dies_while_he_claims_leaves_no_owner_file_without_a_name(
@@ -199,7 +222,7 @@ def test_a_file_system_that_the_script_has_closed_is_opened_again(root: str, spa
     assert boundary(f"{root}/cp").offsets == 0
 
 
-def test_a_user_without_rights_is_told_so(root: str, hdfs: Hdfs) -> None:
+def test_a_user_without_rights_is_told_so(root: str, hdfs_of: str) -> None:
     put(root, metadata='{"id":"x"}', offsets__0="v1\n{}\n-")
 
     def as_nobody(url: str) -> Any:
@@ -211,7 +234,7 @@ def test_a_user_without_rights_is_told_so(root: str, hdfs: Hdfs) -> None:
     path = jvm.jvm().org.apache.hadoop.fs.Path(str(owned))
     locked = jvm.jvm().org.apache.hadoop.fs.permission.FsPermission("700")
     owned.files._system.setPermission(path, locked)  # type: ignore[union-attr]
-    mine = RemotePath(hdfs.url, PurePosixPath(str(owned).removeprefix(hdfs.url)), HadoopFiles(hdfs.url, as_nobody))
+    mine = RemotePath(hdfs_of, PurePosixPath(str(owned).removeprefix(hdfs_of)), HadoopFiles(hdfs_of, as_nobody))
     with pytest.raises(
         CheckpointError, match=r"cannot be read: AccessControlException: Permission denied: user=nobody"
     ):
@@ -223,8 +246,9 @@ def test_a_user_without_rights_is_told_so(root: str, hdfs: Hdfs) -> None:
 
 
 def test_a_namenode_that_hangs_or_is_away_is_an_error_in_time(
-    root: str, hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch
+    reached: None, hdfs: Hdfs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    root = f"{hdfs.url}/{uuid.uuid4()}"
     put(root, metadata='{"id":"x"}', offsets__0="v1\n{}\n-")
     assert boundary(f"{root}/cp").offsets == 0
     assert hdfs.process is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,30 +29,38 @@ from airflow_stream_provider.runtime.boundary import stop_at_boundary
 from airflow_stream_provider.runtime.driver_control import open_owners
 from airflow_stream_provider.runtime.ownership import Ownership
 from devstack import s3
-from tests.support.at_once import claim_at_once
+from tests.support.at_once import claim_at_once, commit_at_once
+from tests.support.real_storage import PREFIX, real_bucket
 from tests.support.remote_query import RemoteQuery
 
 INCARNATION = "orders-1.0000000a"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with s3.moto(tmp_path_factory.mktemp("s3")) as made:
+@contextlib.contextmanager
+def real(_: Path) -> Iterator[s3.S3Server]:
+    yield real_bucket()  # each test removes what it has written
+
+
+@pytest.fixture(scope="module", params=[s3.moto, real])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s3.S3Server]:
+    with request.param(tmp_path_factory.mktemp("s3")) as made:
         yield made
 
 
 @pytest.fixture
-def root(spark: SparkSession, server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def root(spark: SparkSession, server: s3.S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     try:
         spark._jvm.java.lang.Class.forName("org.apache.hadoop.fs.s3a.S3AFileSystem")  # type: ignore[union-attr]
     except Exception:  # noqa: BLE001 - py4j's
         pytest.skip("this Spark runs without the jars of S3A")
     monkeypatch.setattr(hadoop_files, "SECONDS", 120.0)
     monkeypatch.setattr(hadoop_files, "CONNECT_SECONDS", 120.0)
-    for key, value in {**server.core_site, "fs.s3a.connection.ssl.enabled": "false"}.items():
+    for key, value in server.core_site.items():
         spark.conf.set(key, value)
     reach(hadoop_storage.storage())
-    yield f"s3a://{s3.BUCKET}/{uuid.uuid4()}"
+    made: Any = locate(f"s3a://{server.bucket}/{PREFIX}/{uuid.uuid4()}")
+    yield str(made)
+    made.files.remove(made)
     reach(None)
 
 
@@ -117,3 +126,13 @@ def test_a_bucket_that_does_not_exist_and_a_damaged_file_are_named(root: str) ->
     place.files.write(place / "metadata", b"garbage")
     with pytest.raises(CheckpointError, match=r"cp/metadata is damaged"):
         read(f"{root}/cp")
+
+
+def test_spark_lets_several_writers_commit_one_batch(spark: SparkSession, root: str) -> None:
+    """What Spark does for each file of its logs. So nothing but the gate and the owner keeps a second writer away."""
+    most = 0
+    for number in range(50):
+        most = max(most, len(commit_at_once(spark, f"{root}/cp/commits/{number}")))
+        if most > 1:
+            return
+    raise AssertionError("not once in 50 batches did two writers commit")

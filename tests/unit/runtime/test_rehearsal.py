@@ -101,10 +101,21 @@ def test_a_stream_that_runs_past_the_gate_is_looked_for_before_and_after(
 
 
 def test_another_file_system_than_before_is_refused_before_it_is_asked(tmp_path: Path, cleaning: set[str]) -> None:
-    query = SimpleNamespace(label="lines", checkpoint="s3a://bucket/lines", writer_spec=None)
+    query = SimpleNamespace(
+        label="lines", checkpoint=str(tmp_path), writer_spec=SimpleNamespace(trigger={}, options={})
+    )
     gate: Any = SimpleNamespace(all_known=lambda: [query])
-    nothing: Any = None  # neither the driver's process nor other drivers are asked
-    made = Noted(gate, Policy(), "orders-1.0000000a", nothing, nothing)
+    asked: list[str] = []
+    process: Any = SimpleNamespace(check_checkpoint=asked.append)
+    nobody: Any = None
+    made = Noted(gate, Policy(), "orders-1.0000000a", process, nobody)
+    made.did = []
     former = [{"name": "lines", "checkpoint": "hdfs://nn/lines"}]
-    with pytest.raises(RehearsalRefused, match=r"on s3a://bucket .* instead of hdfs://nn .* Put the former URL back"):
+    says = r"on file: .* instead of hdfs://nn .* Put the former URL back"
+    with pytest.raises(RehearsalRefused, match=says):
         made.run(former, say=lambda message: None)
+    assert asked == made.did == []
+    # Another driver has held since it was rehearsed.
+    made.run([], say=lambda message: None)
+    with pytest.raises(RehearsalRefused, match=says):
+        made.compare(former)
