@@ -11,6 +11,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from airflow_stream_provider.control.topic import topic_name
 from airflow_stream_provider.kafka import control_topic_setup as topic_setup
 from airflow_stream_provider.kafka.client import KafkaClient
+from airflow_stream_provider.kafka.control_topic_rules import SETTINGS
 from devstack.kafka_cluster import Certificates, KafkaCluster
 
 HEAP = "224m"
@@ -49,6 +50,18 @@ def control_topic(client: KafkaClient) -> str:
 
 
 @pytest.fixture
+def two_copies(client: KafkaClient) -> str:
+    """The topic of a stream on two of the brokers, as two that go together leave no controller.
+
+    One of the two is too few for what must be in sync.
+    """
+    name = topic_name("streams", f"orders-{next(_numbers)}")
+    assert client.create_topic(name, 2, {**SETTINGS, "min.insync.replicas": "2"}) is None
+    topic_setup._wait_for(client, name, 2)
+    return name
+
+
+@pytest.fixture
 def alter(client: KafkaClient) -> Callable[[str, Mapping[str, str]], None]:
     """Changes settings of a topic, as a person does."""
 
@@ -66,3 +79,9 @@ def leader(client: KafkaClient, topic: str) -> int:
 def in_sync(client: KafkaClient, topic: str) -> int:
     """Return how many replicas of such a topic are in sync."""
     return len(client.topics([topic])[topic]["partitions"][0]["isr_nodes"])
+
+
+def follower(client: KafkaClient, topic: str) -> int:
+    """Return a broker that has a topic of one partition and does not lead it."""
+    partition = client.topics([topic])[topic]["partitions"][0]
+    return next(int(number) for number in partition["replica_nodes"] if number != partition["leader_id"])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 
 import pytest
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
@@ -13,13 +14,24 @@ from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.kafka import control_topic_setup as topic_setup
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.control_topic import KafkaTopic
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, StreamError
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from devstack.kafka_cluster import USERS, Certificates, KafkaCluster
 from tests.support.jvm_drivers import Driver, driver
-from tests.support.story import OLD, RUNNING, declared, write
-from tests.support.three_brokers import brokers, certificates, client, control_topic, leader
+from tests.support.story import OLD, PREPARED, RUNNING, declared, write
+from tests.support.three_brokers import (
+    alter,
+    brokers,
+    certificates,
+    client,
+    control_topic,
+    follower,
+    in_sync,
+    leader,
+    two_copies,
+)
 
-__all__ = ["brokers", "certificates", "client", "control_topic", "driver"]
+__all__ = ["alter", "brokers", "certificates", "client", "control_topic", "driver", "two_copies"]
 
 pytestmark = pytest.mark.system
 
@@ -60,6 +72,96 @@ def test_a_driver_outlives_a_frozen_leader_which_comes_back(
     brokers.wait(caught_up)
     assert found == [3]
     assert there.says("beat 4") == "beaten"
+
+
+def test_a_driver_says_that_too_few_replicas_are_in_sync_and_goes_on_when_they_are(
+    driver: Callable[..., Driver], brokers: KafkaCluster, client: KafkaClient, two_copies: str
+) -> None:
+    log = control_log(client, two_copies)
+    write(log, *RUNNING)
+    there = driver(brokers.servers, two_copies)
+    assert there.says() == "open"
+    assert there.says("beat 1") == "beaten"
+    gone = follower(client, two_copies)
+    brokers.kill(gone)
+    try:
+        sentence = (
+            "cannot be used now: fewer of its replicas are in sync than its min.insync.replicas asks for: "
+            "NotEnoughReplicasException. Start its brokers again. Nothing is lost"
+        )
+        brokers.wait(lambda: sentence in there.says("beat 2"))
+        assert in_sync(client, two_copies) == 1
+        assert there.says("read") == f"{len(RUNNING)} {OLD}"
+    finally:
+        brokers.start(gone)
+    brokers.wait(lambda: there.says("beat 3") == "beaten")
+    found = log.heartbeat(OLD)
+    assert found is not None
+    assert found.counter == 3
+    write(log, *PREPARED[len(RUNNING) :])
+    assert there.says("read") == f"{len(PREPARED)} {OLD}"
+
+
+@pytest.mark.parametrize("first", ["others", "driver"])
+def test_whoever_has_read_what_an_unclean_election_lost_goes_no_further(
+    driver: Callable[..., Driver],
+    brokers: KafkaCluster,
+    client: KafkaClient,
+    two_copies: str,
+    alter: Callable[[str, Mapping[str, str]], None],
+    first: str,
+) -> None:
+    """The follower is behind, as such settings allow, when the leader goes; `first` writes to the follower first."""
+    alter(two_copies, {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"})
+    log = control_log(client, two_copies)
+    write(log, *RUNNING)
+    there = driver(brokers.servers, two_copies)
+    assert there.says() == "open"
+    ahead, behind = leader(client, two_copies), follower(client, two_copies)
+    brokers.kill(behind)
+    brokers.wait(lambda: in_sync(client, two_copies) == 1)
+    write(log, *PREPARED[len(RUNNING) :])
+    assert there.says("read") == f"{len(PREPARED)} {OLD}"
+    brokers.kill(ahead)
+    brokers.start(behind)
+
+    def refused(sentence: str) -> bool:
+        """Whether both say so."""
+        pattern = re.compile(sentence)
+        return bool(pattern.match(_said(log)) and pattern.match(there.says("read")))
+
+    try:
+        brokers.wait(lambda: leader(client, two_copies) == behind)
+        brokers.wait(lambda: refused(r"ControlLogDamaged: .* does not have offset \d+, .* or its end is lost\."))
+        stranger = control_log(client, two_copies)
+        if first == "others":
+            assert stranger.refresh().seq == len(RUNNING)
+            write(stranger, *(declared(f"orders-{number}-cccc") for number in range(8)))
+            replaced = r"ControlLogReplaced: Record \d+ .* is another one than was read before: .* lost its end\."
+            brokers.wait(lambda: refused(replaced))
+            assert re.match(replaced, there.says("beat 2"))
+            with pytest.raises(StreamError, match="is another one than was read before"):
+                log.beat(OLD, Heartbeat(counter=2))
+        else:
+            # A driver that is told to say why it waits has written how far it had read: nobody goes on from there.
+            assert there.says("beat 2").startswith("ControlLogDamaged: ")
+            for each in (stranger, control_log(client, two_copies)):
+                with pytest.raises(
+                    ControlLogDamaged, match=rf"Record {len(RUNNING) + 1} .* is missing, though somebody"
+                ):
+                    each.append(declared("orders-9-cccc"), len(RUNNING))
+    finally:
+        brokers.start(ahead)
+    brokers.wait(lambda: in_sync(client, two_copies) == 2)
+    lost = "ControlLogReplaced: " if first == "others" else "ControlLogDamaged: "
+    brokers.wait(lambda: refused(lost))
+
+
+def _said(log: ControlLog) -> str:
+    try:
+        return str(log.refresh().seq)
+    except StreamError as error:
+        return f"{type(error).__name__}: {error}"
 
 
 def test_a_driver_halts_at_a_topic_that_was_made_anew(
