@@ -16,6 +16,12 @@ from devstack.spark import bundled_spark
 ROOT = Path(__file__).parents[2]
 
 
+def submit_arguments(jars: bool = True) -> str:
+    """Return what starts a JVM; default: with the jars of Spark's Kafka connector on its class path."""
+    path = ":".join(map(str, sorted(fetch(spark_connector(bundled_spark())).glob("*.jar"))))
+    return f"{f'--driver-class-path {path}' if jars else ''} pyspark-shell"
+
+
 class Driver:
     """One of them.
 
@@ -24,12 +30,10 @@ class Driver:
     """
 
     def __init__(self, *arguments: str, jars: bool = True) -> None:
-        path = ":".join(map(str, sorted(fetch(spark_connector(bundled_spark())).glob("*.jar"))))
-        submit = f"{f'--driver-class-path {path}' if jars else ''} pyspark-shell"
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.jvm_topic", *arguments],
             cwd=ROOT,
-            env={**os.environ, "PYSPARK_SUBMIT_ARGS": submit},
+            env={**os.environ, "PYSPARK_SUBMIT_ARGS": submit_arguments(jars)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
