@@ -173,7 +173,12 @@ class KafkaCluster:
         """Let a frozen broker go on."""
         self._running[number].signal(signal.SIGCONT)
 
-    def wait(self, true: Callable[[], object], seconds: float = 60.0) -> None:
+    def data(self, number: int) -> Path:
+        """Return the folder in which a broker keeps its topics."""
+        return self._folder / f"broker-{number}" / "data"
+
+    @staticmethod
+    def wait(true: Callable[[], object], seconds: float = 60.0) -> None:
         """Wait until a condition is true.
 
         :raises AssertionError: it is not true after `seconds`.
@@ -201,7 +206,7 @@ class KafkaCluster:
             "advertised.listeners": ",".join(addresses),
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL",
             "inter.broker.listener.name": "PLAINTEXT",
-            "log.dirs": self._folder / f"broker-{number}" / "data",
+            "log.dirs": self.data(number),
             # On, so that tests see when a read creates a topic.
             "auto.create.topics.enable": "true",
             "offsets.topic.replication.factor": 1,

@@ -21,6 +21,11 @@ def connector() -> str:
     return ":".join(map(str, sorted(fetch(spark_connector(bundled_spark())).glob("*.jar"))))
 
 
+def submit_arguments(jars: bool = True) -> str:
+    """Return what starts a JVM; default: with the jars of Spark's Kafka connector on its class path."""
+    return f"{f'--driver-class-path {connector()}' if jars else ''} pyspark-shell"
+
+
 class Driver:
     """One of them.
 
@@ -30,11 +35,10 @@ class Driver:
     """
 
     def __init__(self, *arguments: str, jars: bool = True, module: str = "tests.support.jvm_topic") -> None:
-        submit = f"{f'--driver-class-path {connector()}' if jars else ''} pyspark-shell"
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             cwd=ROOT,
-            env={**os.environ, "PYSPARK_SUBMIT_ARGS": submit},
+            env={**os.environ, "PYSPARK_SUBMIT_ARGS": submit_arguments(jars)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

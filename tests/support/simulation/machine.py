@@ -50,12 +50,15 @@ class Streams(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(self.new_store())
+        self.world = self.new_world()
         self.oracle = Oracle(self.world)
         self.recovery = Recovery(self.world, self.oracle)
         self.tasks = 0
         self.deployments: list[str] = []
         self.watched = ""
+
+    def new_world(self) -> World:
+        return World(self.new_store())
 
     def new_store(self) -> Store:
         return MemoryStore()

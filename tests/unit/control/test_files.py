@@ -14,7 +14,6 @@ from airflow_stream_provider.control import make_root, open_log
 from airflow_stream_provider.control.files import STATE_LIMIT, FilesStore
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.lifecycle.errors import (
-    ControlLogReplaced,
     ControlUnavailable,
     Damaged,
     SeqTaken,
@@ -155,17 +154,6 @@ def test_a_missing_folder_is_unavailable_and_not_an_empty_log(store: FilesStore)
     assert store.read(2) == b"second"
 
 
-def test_a_log_that_became_shorter_is_not_a_log_that_ends_there(store: FilesStore) -> None:
-    log = ControlLog(store, "orders")
-    for seq in (0, 1, 2):
-        log.append(make_record("noted", "test"), seq)
-    (store.folder / "log" / f"{3:020d}.json").unlink()
-    for call in (log.refresh, lambda: log.append(make_record("noted", "test"), 3)):
-        with pytest.raises(ControlLogReplaced, match=r"Record 3 .* is missing now"):
-            call()
-    assert store.read(4) is None
-
-
 def test_the_saved_state_is_replaced_as_a_whole(store: FilesStore) -> None:
     assert store.saved_state() is None
     store.put_saved_state(b"one")
@@ -217,13 +205,6 @@ def test_a_slow_writer_whose_file_was_removed_gets_an_error(store: FilesStore, m
     with pytest.raises((SeqTaken, ControlUnavailable)):
         store.create(1, b"slow")
     assert store.read(1) == b"quicker"
-
-
-def test_heartbeats_are_replaced_as_a_whole(store: FilesStore) -> None:
-    assert (store.heartbeat(NAME), store.heartbeats()) == (None, [])
-    store.put_heartbeat(NAME, b'{"counter": 1}')
-    store.put_heartbeat(NAME, b'{"counter": 2}')
-    assert (store.heartbeat(NAME), store.heartbeats()) == (b'{"counter": 2}', [NAME])
 
 
 def test_what_a_killed_writer_of_heartbeats_left_is_in_nobodys_way(store: FilesStore) -> None:

@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from tests.support.simulation.machine import Streams
+from tests.support.simulation.machine_on_topic import StreamsOnTopic
 from tests.support.simulation.machine_variants import StreamsDown, StreamsOnFiles, StreamsPruned, StreamsPutBack
 
 GIVEN = os.environ.get("MODEL_CHECK_EXAMPLES")
@@ -38,7 +39,11 @@ def silent() -> Iterator[None]:
 @pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize(
     ("machine", "share"),
-    [(Streams, 1), (StreamsOnFiles, 5), (StreamsPruned, 5), (StreamsDown, 5), (StreamsPutBack, 5)],
+    [
+        *((Streams, 1), (StreamsOnFiles, 5), (StreamsPruned, 5), (StreamsDown, 5), (StreamsPutBack, 5)),
+        # Slower: all clients of a topic read all of its messages.
+        pytest.param(StreamsOnTopic, 5, marks=pytest.mark.system),
+    ],
 )
 def test_the_rules_hold_and_the_stream_can_run_again(
     machine: type[RuleBasedStateMachine], share: int, examples: int
