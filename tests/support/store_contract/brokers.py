@@ -114,7 +114,7 @@ class TheirPlace:
         total, servers = writers * wins, str(self._extra["bootstrap.servers"])
         jvms = [] if self._jvms is None else [self._jvms(number) for number in range(2)]
         topics = [jvm.open(servers, self.topic) for jvm in jvms]
-        others = started(writers - len(jvms), wins, total, [json.dumps(dict(self._extra)), self.topic])
+        others = started(writers - len(jvms), wins, total, json.dumps(dict(self._extra)), self.topic)
         asked = [
             jvm.ask("contend", topic.number, f"jvm-{number}", wins, total)
             for number, (jvm, topic) in enumerate(zip(jvms, topics, strict=True))
