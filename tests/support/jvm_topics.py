@@ -18,11 +18,15 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from pyspark import SparkContext
+
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.control.topic import READ_BYTES, Fetched, Topic
+from airflow_stream_provider.control.topic import READ_BYTES, Fetched
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.lifecycle import errors
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
+from airflow_stream_provider.runtime.driver_control import client_settings
+from airflow_stream_provider.runtime.jvm_topic import JvmTopic
 from tests.support.jvm_drivers import ROOT, submit_arguments
 from tests.support.race import contend
 
@@ -111,6 +115,10 @@ class FarTopic:
     def check_same(self) -> None:
         self._do("check_same")
 
+    def close(self) -> None:
+        """End its clients, which would go on looking for their broker."""
+        self._jvm.ask("close", self.number).result(ANSWER_SECONDS)
+
     def _do(self, what: str, *arguments: Any) -> Any:
         return self._jvm.ask("do", self.number, what, *arguments).result(ANSWER_SECONDS)
 
@@ -119,7 +127,7 @@ class _Topics:
     """What a request may ask for."""
 
     def __init__(self) -> None:
-        self._topics: list[tuple[Topic, ThreadPoolExecutor]] = []
+        self._topics: list[tuple[JvmTopic, ThreadPoolExecutor]] = []
         self._opens = ThreadPoolExecutor(1)
 
     def open(self, servers: str, name: str) -> Future[tuple[int, str]]:
@@ -136,16 +144,24 @@ class _Topics:
         topic, thread = self._topics[number]
         return thread.submit(lambda: getattr(topic, what)(*arguments))
 
+    def close(self, number: int) -> Future[None]:
+        """End the clients of a topic."""
+        topic, thread = self._topics[number]
+        now = topic._jvm.java.time.Duration.ZERO
+
+        def closed() -> None:
+            topic._producer.close(now)
+            topic._consumer.close(now)
+
+        return thread.submit(closed)
+
     def contend(self, number: int, writer: str, wins: int, total: int) -> Future[dict[str, Any]]:
         """Contend for numbers in the log of a topic, as `tests.support.race`."""
         topic, thread = self._topics[number]
         return thread.submit(contend, ControlLog(TopicStore(topic, "orders"), "orders"), writer, wins, total)
 
 
-def _opened(servers: str, name: str) -> Topic:
-    from airflow_stream_provider.runtime.driver_control import client_settings
-    from airflow_stream_provider.runtime.jvm_topic import JvmTopic
-
+def _opened(servers: str, name: str) -> JvmTopic:
     until = time.monotonic() + OPEN_SECONDS
     while True:
         try:
@@ -157,8 +173,6 @@ def _opened(servers: str, name: str) -> Topic:
 
 def main() -> None:
     """Carry out what is asked for."""
-    from pyspark import SparkContext
-
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the JVM prints is no answer
     SparkContext._ensure_initialized()

@@ -1,10 +1,10 @@
 """Processes that append to one log at the same time; each says which numbers it has won, and what it reads in the end.
 
-    python -m tests.support.race WRITERS WINS TOTAL CONTROL_URL STREAM
-    python -m tests.support.race WRITERS WINS TOTAL SERVERS TOPIC
+    python -m tests.support.race WRITERS WINS TOTAL STREAM_OR_TOPIC
 
-They begin together, once all have opened the log and its input has ended. Each writes a line of JSON: its `name`, the
-numbers that it has `won`, and `told`, the hash of the log that it reads.
+The first line of its input says where that is: a control URL, or the extra of a connection to Kafka, which may hold a
+password. The writers begin together, once all have opened the log and the input has ended. Each writes a line of
+JSON: its `name`, the numbers that it has `won`, and `told`, the hash of the log that it reads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +44,14 @@ def told(log: ControlLog) -> str:
     return hashlib.sha256(repr([(each.seq, each.nonce, each.by) for each in log.records()]).encode()).hexdigest()
 
 
-def started(writers: int, wins: int, total: int, where: Sequence[str]) -> subprocess.Popen[str]:
+def started(writers: int, wins: int, total: int, where: str, what: str) -> subprocess.Popen[str]:
     """Return when they have opened the log; `said` lets them begin."""
-    command = [sys.executable, "-m", "tests.support.race", *map(str, (writers, wins, total)), *where]
+    command = [sys.executable, "-m", "tests.support.race", *map(str, (writers, wins, total, what))]
     running = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert running.stdin is not None
     assert running.stdout is not None
+    running.stdin.write(f"{where}\n")
+    running.stdin.flush()
     assert running.stdout.readline() == "ready\n"
     return running
 
@@ -68,12 +70,13 @@ def said(running: subprocess.Popen[str]) -> list[dict[str, Any]]:
 def _opened(where: str, what: str) -> ControlLog:
     if where.startswith("file:"):
         return open_log(where, what)
-    client = KafkaClient("kafka_test", {"bootstrap.servers": where} if where[0] != "{" else json.loads(where))
+    client = KafkaClient("kafka_test", json.loads(where))
     return ControlLog(TopicStore(KafkaTopic(lambda: client, client.conn_id, what), "orders"), "orders")
 
 
-def main(writers: str, wins: str, total: str, where: str, what: str) -> None:
+def main(writers: str, wins: str, total: str, what: str) -> None:
     """Fork the writers, which open the log for themselves, and wait for them."""
+    where = sys.stdin.readline().rstrip("\n")
     children, (opened, opens), (begin, begins) = [], os.pipe(), os.pipe()
     for number in range(int(writers)):
         child = os.fork()

@@ -99,7 +99,9 @@ class TheirPlace:
 
     def _reach(self, extra: Mapping[str, Any]) -> Topic:
         if self._jvms is not None:
-            return self._jvms(0).open(str(extra["bootstrap.servers"]), self.topic)
+            found = self._jvms(0).open(str(extra["bootstrap.servers"]), self.topic)
+            self._opened.callback(found.close)
+            return found
         client = self._opened.enter_context(KafkaClient("kafka_test", extra))
         return KafkaTopic(lambda: client, client.conn_id, self.topic)
 
@@ -114,7 +116,9 @@ class TheirPlace:
         total, servers = writers * wins, str(self._extra["bootstrap.servers"])
         jvms = [] if self._jvms is None else [self._jvms(number) for number in range(2)]
         topics = [jvm.open(servers, self.topic) for jvm in jvms]
-        others = started(writers - len(jvms), wins, total, [json.dumps(dict(self._extra)), self.topic])
+        for topic in topics:
+            self._opened.callback(topic.close)
+        others = started(writers - len(jvms), wins, total, json.dumps(dict(self._extra)), self.topic)
         asked = [
             jvm.ask("contend", topic.number, f"jvm-{number}", wins, total)
             for number, (jvm, topic) in enumerate(zip(jvms, topics, strict=True))

@@ -125,7 +125,7 @@ class FilesPlace:
         return int(self._path(seq).exists())
 
     def race(self, writers: int, wins: int) -> list[dict[str, Any]]:
-        return said(started(writers, wins, writers * wins, [self._root.as_uri(), "orders"]))
+        return said(started(writers, wins, writers * wins, self._root.as_uri(), "orders"))
 
     def gap(self, seq: int, data: bytes) -> None:
         FilesStore(self._folder).create(seq, data)
