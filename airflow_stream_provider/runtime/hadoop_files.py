@@ -35,6 +35,9 @@ THREADS = 16
 # More than a log's file or a snapshot's list of tables ever is.
 READ_LIMIT = 64 * 2**20
 
+# Characters of what Hadoop says. S3A names the file twice before it says why, such as by the status 403.
+TEXT_LIMIT = 1000
+
 # After which what a killed driver has left beside a checkpoint is removed; no write takes so long.
 LEFT_SECONDS = 86400.0
 
@@ -324,4 +327,4 @@ def _as_os_error(error: Py4JJavaError, place: Place) -> OSError:
     name = java.getClass().getSimpleName()
     known, number, said = _ERRORS.get(name, (OSError, errno.EIO, ""))
     message = str(java.getMessage() or "").strip().partition("\n")[0]
-    return known(number, said or f"{name}: {message:.300}", str(place))
+    return known(number, said or f"{name}: {message:.{TEXT_LIMIT}}", str(place))

@@ -211,7 +211,7 @@ def fetched_copy(url: str, release: str) -> Path:
     except Py4JJavaError as error:
         found = str(error.java_exception.toString()).partition("\n")[0]
         raise RuntimeError(
-            f"The release in {url} cannot be fetched: {found:.500}. Give the driver's user the right to list and read "
+            f"The release in {url} cannot be fetched: {found:.1000}. Give the driver's user the right to list and read "
             "that folder, and see that this machine reaches it."
         ) from None
     settings = _check_hash(copy, url, release)
