@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ __all__ = [
     "SecretInConf",
     "SubmitUnclear",
     "Whose",
+    "import_client",
     "open_cluster",
     "refuse_secret_arguments",
     "refuse_secret_conf",
@@ -55,6 +57,17 @@ def __getattr__(name: str) -> Any:
             if name in found:
                 return found[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def import_client(connection: ClusterConnection) -> None:
+    """Import the client of a connection's cluster, for who has little time later. Nothing is read or asked.
+
+    One that is not installed is told when the cluster is asked.
+    """
+    if connection.is_kubernetes:
+        # Two thousand modules: more than a second, and many on a busy machine.
+        with suppress(ImportError):
+            importlib.import_module("airflow.providers.cncf.kubernetes.hooks.kubernetes")
 
 
 def open_cluster(connection: ClusterConnection) -> Cluster:

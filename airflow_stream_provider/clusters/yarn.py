@@ -90,9 +90,14 @@ class YarnCluster:
                 next_step="Correct `queue` in the extra of the connection. Nothing was submitted.",
                 queue=name,
             )
-        refusal = queue.refusal(sizes, user)
+        refusal = queue.refusal(sizes)
         if refusal:
-            raise _no_room(f"{refusal} It is for {job.app_name}.", queue=queue.path, asked=str(sizes))
+            raise ClusterError(
+                f"{refusal} It is for {job.app_name}.",
+                next_step="Use another queue, or ask for less in `conf`. Nothing was submitted.",
+                queue=queue.path,
+                asked=str(sizes),
+            )
         rights = {"queue-acl-type": "SUBMIT_APPLICATIONS", "user": user}
         access = api.get(manager, f"queues/{quote(queue.path, safe='')}/access", **rights)
         if access is not None and str(access.get("allowed")).lower() == "false":  # an older Hadoop does not know that
@@ -101,6 +106,9 @@ class YarnCluster:
                 next_step="Have its administrator allow it (acl_submit_applications). Nothing was submitted.",
                 queue=queue.path,
             )
+        lack = queue.lack(sizes, user)
+        if lack:
+            raise _no_room(f"{lack} It is for {job.app_name}.", free_in_queue=lack, queue=queue.path, asked=str(sizes))
 
     def reserve(self, job: Job) -> str:
         """Return the id of a new application, which nothing is started of yet."""
@@ -269,6 +277,7 @@ def _short(user: str) -> str:
 
 
 def _no_room(message: str, **fields: object) -> ClusterError:
+    """By a field `free_…` others know that there is only no room; see operators/check.py."""
     return ClusterError(
         message,
         next_step="Stop an application, ask for less in `conf`, use another queue, or have more given to this one. "

@@ -19,6 +19,8 @@ TIMEOUT = 10.0  # seconds for a whole request; a person may be waiting for the r
 # Bytes. The nodes of a large cluster, or the applications that it remembers.
 _MANAGER_LIMIT = 64 * 1024 * 1024
 _REFUSED = (401, 403)
+_WANTS_KERBEROS = ", and wants Kerberos"
+_NO_KERBEROS = "Kerberos is not supported on YARN yet: use a cluster without it."
 _NOT_ACTIVE = (307, 503)
 # Every state in which a node may be: without them, those that it has lost are left out.
 _NODE_STATES = "NEW,RUNNING,UNHEALTHY,DECOMMISSIONING,DECOMMISSIONED,LOST,REBOOTED,SHUTDOWN"
@@ -59,9 +61,12 @@ def find_active(settings: YarnSettings) -> Manager:
                 return found
     finally:
         pool.shutdown(wait=False)  # each request ends by itself at its deadline
+    said = "; ".join(str(future.result()) for future in asked)
     raise ClusterError(
-        f"No ResourceManager of YARN answers: {'; '.join(str(future.result()) for future in asked)}.",
-        next_step=f"Start it, or correct `{ADDRESS}` in the extra of the connection.",
+        f"No ResourceManager of YARN answers: {said}.",
+        next_step=_NO_KERBEROS
+        if _WANTS_KERBEROS in said
+        else f"Start it, or correct `{ADDRESS}` in the extra of the connection.",
         manager=settings.addresses,
     )
 
@@ -220,8 +225,9 @@ def _away(manager: Manager, error: Unanswered) -> ClusterError:
 def _refusal(manager: Manager, answer: Answer, what: str) -> ClusterError:
     return ClusterError(
         f"The ResourceManager at {manager.url} refused {what}: {reason(answer)}.",
-        next_step=f"See that YARN lets the user {manager.user} do that, and read the ResourceManager's log."
-        + (" Kerberos is not supported on YARN yet." if _kerberos(answer) else ""),
+        next_step=_NO_KERBEROS
+        if _kerberos(answer)
+        else f"See that YARN lets the user {manager.user} do that, and read the ResourceManager's log.",
         manager=manager.url,
         status=answer.status,
     )
@@ -239,7 +245,7 @@ def reason(answer: Answer) -> str:
 
 def _kerberos(answer: Answer) -> str:
     negotiates = answer.headers.get("www-authenticate", "").startswith("Negotiate")
-    return ", and wants Kerberos" if negotiates else ""
+    return _WANTS_KERBEROS if negotiates else ""
 
 
 def clock_ahead(answer: Answer) -> float:

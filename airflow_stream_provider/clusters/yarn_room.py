@@ -63,8 +63,8 @@ class Queue:
         """Its full name, such as ``root.default``."""
         return str(self.fields.get("queuePath") or self.fields.get("queueName"))
 
-    def refusal(self, sizes: ContainerSizes, user: str) -> str:
-        """Return why it takes no such job now, as a sentence; empty: nothing is known against it."""
+    def refusal(self, sizes: ContainerSizes) -> str:
+        """Return why it takes no such job, however little runs, as a sentence; empty: nothing is known against it."""
         state = self.fields.get("state", "RUNNING")
         if state != "RUNNING":
             return f"The queue {self.path} is {state}."
@@ -79,6 +79,10 @@ class Queue:
                     f"The job asks for a container of {size} {unit}, and the queue {self.path} gives none of more than "
                     f"{largest[name]}."
                 )
+        return ""
+
+    def lack(self, sizes: ContainerSizes, user: str) -> str:
+        """Return why it has no room for such a job now, as a sentence; empty: nothing is known against it."""
         return self._no_driver(sizes, user) or self._full(sizes)
 
     def _no_driver(self, sizes: ContainerSizes, user: str) -> str:

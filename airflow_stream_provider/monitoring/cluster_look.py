@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from airflow_stream_provider.clusters import ClusterConnection, DriverView, open_cluster
+from airflow_stream_provider.clusters import ClusterConnection, DriverView, import_client, open_cluster
 from airflow_stream_provider.lag.guarded_reads import GuardedReads, ReadHangs
 from airflow_stream_provider.lifecycle.errors import StreamError
 
@@ -24,6 +24,8 @@ class ClusterLook:
         self.problem = ""
         self.drivers: Mapping[str, DriverView] = {}
         self._connection = connection
+        if not isinstance(connection, StreamError):
+            import_client(connection)  # not in the time for asking
 
     def ask(self, submissions: Collection[str]) -> None:
         """Ask about these drivers; returns in time."""

@@ -106,7 +106,7 @@ class FakeYarn:
     """`apps` by id; `info` is what it says of itself; `asked` has method and path of each request.
 
     `answers`: by method and path, what is answered in place of what it would. `forgets`: it takes submissions, and
-    does not keep them.
+    does not keep them. `takes`: fields of what it is sent from then on.
     """
 
     def __init__(self) -> None:
@@ -117,6 +117,7 @@ class FakeYarn:
         self.asked: list[str] = []
         self.sent: list[dict[str, Any]] = []
         self.forgets = False
+        self.takes: dict[str, Any] = {}
         self.nodes: list[FakeNode] = []
         self.handed_out = 0
         self._server = _Server(self._answer)
@@ -191,5 +192,6 @@ class FakeYarn:
         id = body["application-id"]
         if id not in self.apps and not self.forgets:
             tags = ",".join(body["application-tags"]["tag"])
-            self.add_app(id, "ACCEPTED", user=user, applicationTags=tags, name=body["application-name"])
+            fields = {"state": "ACCEPTED", "user": user, "applicationTags": tags, "name": body["application-name"]}
+            self.add_app(id, **fields | self.takes)
         return 202, {}

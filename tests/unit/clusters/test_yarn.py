@@ -48,6 +48,10 @@ def test_a_job_that_fits_is_checked_and_nothing_is_started(fake: FakeYarn, clust
             {"AMResourceLimit": {"memory": 2048}, "usedAMResource": {"memory": 1024}},
             "no room for another driver: its drivers may have 2048 MiB together",
         ),
+        (
+            {"maxEffectiveCapacity": {"memory": 8192}, "resourcesUsed": {"memory": 8000}},
+            "The queue root.default has no room: 8000 of its 8192 MiB are in use",
+        ),
     ],
 )
 def test_a_queue_without_room_is_named(fake: FakeYarn, cluster: YarnCluster, queue: dict[str, Any], said: str) -> None:
@@ -57,6 +61,8 @@ def test_a_queue_without_room_is_named(fake: FakeYarn, cluster: YarnCluster, que
         cluster.check(JOB)
     assert said in refused.value.message
     assert "Nothing was submitted" in refused.value.next_step
+    # Only where there would be room without what runs: an upgrade may then end the old driver first.
+    assert any(name.startswith("free_") for name in refused.value.fields) is ("no room" in said)
 
 
 def test_a_user_who_may_not_submit_is_told_so(fake: FakeYarn, cluster: YarnCluster) -> None:
@@ -76,6 +82,7 @@ def test_full_nodes_are_told_with_what_is_asked(fake: FakeYarn, cluster: YarnClu
     with pytest.raises(ClusterError) as refused:
         cluster.check(JOB)
     assert "1500 MiB are free on 1 node; the job asks for 1408 MiB for the driver, 2 executors" in refused.value.message
+    assert refused.value.fields["free_memory"] == 1500
 
 
 # -- exactly once ------------------------------------------------------------------------------------------------------
@@ -139,12 +146,24 @@ def test_what_yarn_refuses_is_told(fake: FakeYarn, cluster: YarnCluster) -> None
     with pytest.raises(ClusterError, match=r"refused the driver: App submission via REST is disabled \(HTTP 403\)"):
         cluster.submit(JOB, ID)
     del fake.answers["POST apps"]
-    fake.answers[f"GET apps/{ID}"] = (200, {"app": {"state": "FAILED", "diagnostics": "Unknown queue: x\n"}})
-    fake.answers[f"GET apps/{ID}"] = (404, {})
     fake.answers["POST apps/new-application"] = (401, {})
     with pytest.raises(ClusterError, match="HTTP 401, and wants Kerberos") as refused:
         cluster.reserve(JOB)
     assert "Kerberos is not supported on YARN yet" in refused.value.next_step
+
+
+def test_a_queue_that_is_only_known_to_be_wrong_when_the_driver_is_sent_is_told(
+    fake: FakeYarn, cluster: YarnCluster
+) -> None:
+    """Queues of other schedulers than the CapacityScheduler are not looked at before."""
+    fake.add_node()
+    fake.add_node()
+    cluster.check(JOB)
+    why = f"Application {ID} submitted by user alice to unknown queue: default"
+    fake.takes = {"state": "FAILED", "amContainerLogs": None, "diagnostics": f"{why}.\n"}
+    with pytest.raises(ClusterError, match=rf"YARN has refused {ID}: {why}\.") as refused:
+        cluster.submit(JOB, ID)
+    assert refused.value.next_step.startswith("Correct the connection's queue")
 
 
 def test_a_second_try_that_comes_a_moment_later_finds_the_driver_of_the_first(

@@ -56,6 +56,7 @@ def test_each_one_says_why_it_is_not_asked(fake: FakeYarn, other: FakeYarn) -> N
     with pytest.raises(ClusterError) as refused:
         manager(fake, other)
     assert f"{fake.url} is STANDBY (STARTED); {other.url} answered HTTP 401, and wants Kerberos" in str(refused.value)
+    assert "Kerberos is not supported on YARN yet" in refused.value.next_step
     other.answers["GET info"] = (200, {"status": "ALIVE"})
     with pytest.raises(ClusterError, match="is not a ResourceManager's web address"):
         manager(other)

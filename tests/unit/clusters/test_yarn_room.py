@@ -85,9 +85,6 @@ def test_a_factor_that_is_no_number_is_refused() -> None:
     ("changes", "said"),
     [
         ({}, ""),
-        ({"state": "STOPPED"}, "is STOPPED"),
-        ({"maximumAllocation": memory(512, vCores=4)}, "a container of 896 MiB"),
-        ({"maximumAllocation": memory(4096, vCores=0)}, "a container of 1 cores"),
         ({"usedAMResource": memory(1024)}, ""),
         # 896 MiB are 1024 of YARN's.
         ({"usedAMResource": memory(1025)}, "its drivers may have 2048 MiB together"),
@@ -103,14 +100,28 @@ def test_a_factor_that_is_no_number_is_refused() -> None:
         ({"resourcesUsed": memory(8193 - 3 * 1024)}, "has no room: 5121 of its 8192 MiB are in use"),
     ],
 )
-def test_a_queue_says_why_it_takes_no_driver(changes: dict[str, Any], said: str) -> None:
-    refusal = queue(**changes).refusal(SIZES, "alice")
-    assert said in refusal
-    assert bool(refusal) is bool(said)
+def test_a_queue_says_why_it_has_no_room(changes: dict[str, Any], said: str) -> None:
+    lack = queue(**changes).lack(SIZES, "alice")
+    assert said in lack
+    assert bool(lack) is bool(said)
+    assert queue(**changes).refusal(SIZES) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"state": "STOPPED"}, "is STOPPED"),
+        ({"maximumAllocation": memory(512, vCores=4)}, "a container of 896 MiB"),
+        ({"maximumAllocation": memory(4096, vCores=0)}, "a container of 1 cores"),
+    ],
+)
+def test_a_queue_says_why_it_never_takes_such_a_job(changes: dict[str, Any], said: str) -> None:
+    assert said in queue(**changes).refusal(SIZES)
 
 
 def test_what_a_queue_does_not_say_is_not_held_against_it() -> None:
-    assert Queue({"queueName": "default"}).refusal(SIZES, "alice") == ""
+    assert Queue({"queueName": "default"}).refusal(SIZES) == ""
+    assert Queue({"queueName": "default"}).lack(SIZES, "alice") == ""
     assert Queue({"queueName": "default"}).path == "default"
 
 
