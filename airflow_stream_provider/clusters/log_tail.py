@@ -14,6 +14,9 @@ READ_BYTES = 64 * 1024
 """So much of a log's end is read. More than is shown: a secret is known by what stands before it."""
 SHOWN_BYTES = 8 * 1024
 SHOWN_LINES = 40
+# The last line with this is shown wherever it is: Kafka's clients, when they try again, write 70 lines after it.
+_OURS = "airflow_stream_provider"
+_OURS_BYTES = 1024
 
 # Colours and the like: they steer a terminal, and could stand within the name of a secret.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
@@ -53,7 +56,16 @@ def _has_secret_setting(line: str) -> bool:
 
 
 def _last(lines: list[str], count: int, size: int) -> list[str]:
-    """Return the last lines, at most so many and of so many bytes in all; the first of them may be cut."""
+    """Return the last lines, at most so many and of so many bytes in all; of ours the last one, if it is further up."""
+    found = _end(lines, count, size)
+    ours = next((line for line in reversed(lines) if _OURS in line), "")
+    if not ours or any(_OURS in line for line in found):
+        return found
+    return [*_end([ours], 1, _OURS_BYTES), "…", *_end(lines, count - 2, size - _OURS_BYTES)]
+
+
+def _end(lines: list[str], count: int, size: int) -> list[str]:
+    """Return the last lines; the first of them may be cut."""
     found: list[str] = []
     for line in reversed(lines[-count:]):
         data = line.encode(errors="replace")

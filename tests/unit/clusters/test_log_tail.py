@@ -31,6 +31,16 @@ def test_long_lines_are_cut_at_their_beginning() -> None:
     assert len(shown.encode()) <= SHOWN_BYTES + 10
 
 
+def test_what_our_runtime_has_said_last_is_shown_though_others_have_written_much_since() -> None:
+    """A client of Kafka writes its settings before each try."""
+    said = "2026-11-23 16:38:14 WARNING airflow_stream_provider.runtime.driver_control: It cannot be used now."
+    settings = "\tssl.protocol = TLSv1.3\n" * 70
+    shown = tail(log=f"{said.replace('now', 'yet')}\n{settings}{said}\n{settings}").splitlines()
+    assert (len(shown), shown[:2]) == (SHOWN_LINES, [f"  | {said}", "  | …"])
+    assert tail(log=f"{settings}{said}\n").splitlines()[-1] == f"  | {said}"
+    assert tail(log=f"{settings}{said}\n").count(said) == 1
+
+
 def test_what_steers_a_terminal_is_not_there() -> None:
     shown = tail(log="\x1b[31mERROR\x1b[0m \x00it\x07 broke\rprogress\r\nnext\u202e")
     assert shown.splitlines() == ["  | ERROR \ufffdit\ufffd broke", "  | progress", "  | next\ufffd"]
