@@ -27,6 +27,7 @@ WRITE_SECONDS = 5.0
 RIGHTS = "Correct the credentials in the connection, or grant its user the rights that docs/control.md lists."
 # Kafka's error codes: fewer replicas are in sync than `min.insync.replicas` asks for, before or after the write.
 _TOO_FEW = (19, 20)
+_STORAGE_ERROR = 56
 
 
 class KafkaTopic:
@@ -127,4 +128,9 @@ class KafkaTopic:
             return self._unavailable("its user may not use it.", RIGHTS)
         if problem.code in _TOO_FEW:
             return self._unavailable("Fewer of its replicas are in sync than its min.insync.replicas asks for.")
+        if problem.code == _STORAGE_ERROR:
+            return self._unavailable(
+                "The broker that leads it cannot write to its disk, which may be full.",
+                "Make room on that disk, and start the broker again. Nothing is lost: the drivers wait for it.",
+            )
         return self._unavailable(problem.reason)

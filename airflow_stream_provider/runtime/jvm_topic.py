@@ -65,6 +65,8 @@ _RIGHTS = "Grant READ, WRITE and DESCRIBE on the topic to the user that the driv
 _CREDENTIALS = "Correct user, password or certificates in the file that the driver's STREAM_CONTROL_PROPERTIES names."
 _REPLICAS = "Start its brokers again. Nothing is lost: drivers wait for it."
 _TOO_FEW = "fewer of its replicas are in sync than its min.insync.replicas asks for: "
+_DISK = "the broker that leads it cannot write to its disk, which may be full: "
+_MAKE_ROOM = "Make room on that disk, and start the broker again. Nothing is lost: drivers wait for it."
 _GONE = "it does not exist, or the broker that was asked does not know of it yet: "
 # What a person is told of some of Kafka's errors: what they mean, and what to do.
 _DENIED = {
@@ -77,6 +79,7 @@ _MEANING = {
     **_DENIED,
     "NotEnoughReplicasException": (_TOO_FEW, _REPLICAS),
     "NotEnoughReplicasAfterAppendException": (_TOO_FEW, _REPLICAS),
+    "KafkaStorageException": (_DISK, _MAKE_ROOM),
     "UnknownTopicOrPartitionException": (_GONE, "If it stays so, the control log was deleted. See docs/operations.md."),
 }
 _SECURITY, _PLAIN = "security.protocol", "PLAINTEXT"

@@ -6,21 +6,30 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 PIECE = 2**15
+# So often it looks how fast it is now.
+LOOK_SECONDS = 0.1
 
 
 @contextlib.contextmanager
-def slow_link(port: int, bytes_per_second: int) -> Iterator[int]:
-    """Yield the port of a link to a server on this machine; it is gone afterwards."""
+def slow_link(port: int, bytes_per_second: Callable[[], int]) -> Iterator[int]:
+    """Yield the port of a link to a server on this machine; it is gone afterwards.
+
+    :param bytes_per_second: how fast it is now.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def accept() -> None:
             with contextlib.suppress(OSError):
                 while True:
                     near, _ = listener.accept()
-                    far = socket.create_connection(("127.0.0.1", port))
+                    try:
+                        far = socket.create_connection(("127.0.0.1", port))
+                    except ConnectionRefusedError:
+                        near.close()
+                        continue
                     for source, target in ((near, far), (far, near)):
                         # So small that the sender waits for the link, and not the link for its own buffer.
                         source.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, PIECE)
@@ -33,9 +42,14 @@ def slow_link(port: int, bytes_per_second: int) -> Iterator[int]:
             listener.shutdown(socket.SHUT_RDWR)
 
 
-def _pass(source: socket.socket, target: socket.socket, bytes_per_second: int) -> None:
+def _pass(source: socket.socket, target: socket.socket, bytes_per_second: Callable[[], int]) -> None:
     with contextlib.suppress(OSError):
         while piece := source.recv(PIECE):
-            time.sleep(len(piece) / bytes_per_second)
+            left = float(len(piece))
+            while left > 0:
+                speed = bytes_per_second()
+                seconds = min(LOOK_SECONDS, left / speed)
+                time.sleep(seconds)
+                left -= seconds * speed
             target.sendall(piece)
         target.shutdown(socket.SHUT_WR)

@@ -241,7 +241,7 @@ def test_a_large_file_may_take_longer_than_an_answer(
     monkeypatch.setattr(object_stores, "_ANSWER", 3)
     # 5 s, which cannot be packed.
     text = f"x = 1  # {secrets.token_hex(5 * 2**16)}\n"
-    with slow_link(int(server.endpoint.rpartition(":")[2]), 2**17) as port:
+    with slow_link(int(server.endpoint.rpartition(":")[2]), lambda: 2**17) as port:
         link = {"endpoint_url": f"http://127.0.0.1:{port}", "region_name": "us-east-1"}
         place_of(server, extra=link).publish(*release_of(tmp_path, text))
 
