@@ -155,6 +155,10 @@ class KafkaCluster:
         """Return the process id of a running broker."""
         return self._running[number].pid
 
+    def ended(self, number: int) -> bool:
+        """Whether a broker has ended by itself."""
+        return not self._running[number].alive
+
     def stop(self, number: int) -> None:
         """Stop one broker."""
         stop(self._running.pop(number))

@@ -30,19 +30,31 @@ PREFIX = f"airflow-stream-test-{secrets.token_hex(4)}"
 Jvms = Callable[[int], Jvm]
 
 
-@pytest.fixture(scope="module")
-def jvms() -> Iterator[Jvms]:
-    """Returns one of several JVMs, which is started when it is asked for first."""
+@contextlib.contextmanager
+def starting(properties: str = "") -> Iterator[Jvms]:
+    """Return one of several JVMs, which is started when it is asked for first."""
     with contextlib.ExitStack() as opened:
         found: dict[int, Jvm] = {}
 
         def jvm(number: int) -> Jvm:
             if number not in found:
-                found[number] = Jvm(os.environ.get(REAL_PROPERTIES, "") if REAL in os.environ else "")
+                found[number] = Jvm(properties)
                 opened.callback(found[number].close)
             return found[number]
 
         yield jvm
+
+
+@pytest.fixture(scope="module")
+def jvms() -> Iterator[Jvms]:
+    with starting() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def real_jvms() -> Iterator[Jvms]:
+    with starting(os.environ.get(REAL_PROPERTIES, "")) as found:
+        yield found
 
 
 @pytest.fixture
@@ -68,8 +80,8 @@ def real_topic() -> Iterator[Place]:
 
 
 @pytest.fixture
-def real_driver(jvms: Jvms) -> Iterator[Place]:
-    yield from real(jvms)
+def real_driver(real_jvms: Jvms) -> Iterator[Place]:
+    yield from real(real_jvms)
 
 
 def real(jvms: Jvms | None = None) -> Iterator[Place]:

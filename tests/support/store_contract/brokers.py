@@ -206,6 +206,7 @@ class OwnPlace(TheirPlace):
         resource.prlimit(self._kafka.pid(1), resource.RLIMIT_FSIZE, (0, hard))
         try:
             yield
+            self._kafka.wait(lambda: self._kafka.ended(1))
         finally:
             self._kafka.kill(1)
             self._start()
