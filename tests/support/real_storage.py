@@ -11,11 +11,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from airflow_stream_provider.releases.webhdfs import WEB_PORT
 from devstack.s3 import S3Server
 
 # The bucket, and the JSON of an Airflow connection of type aws with login, password and region_name.
 S3_BUCKET, S3_CONNECTION = "AIRFLOW_STREAM_TEST_S3_BUCKET", "AIRFLOW_STREAM_TEST_S3_CONNECTION"
-# A folder such as hdfs://namenode:8020/tmp, and the JSON of an Airflow connection of type webhdfs.
+# A folder such as hdfs://namenode:8020/tmp, and the JSON of an Airflow connection of type webhdfs to one NameNode.
 HDFS_FOLDER, HDFS_CONNECTION = "AIRFLOW_STREAM_TEST_HDFS_FOLDER", "AIRFLOW_STREAM_TEST_HDFS_CONNECTION"
 PREFIX = f"airflow-stream-test-{secrets.token_hex(4)}"
 """All that a test writes there is below this, in the bucket or the folder."""
@@ -54,7 +55,7 @@ def real_bucket() -> S3Server:
 
 def real_namenode() -> NameNode:
     """Return the real HDFS; the test is skipped if there is none."""
-    found = _connection(HDFS_FOLDER, HDFS_CONNECTION, "no real HDFS")
+    found = {"port": WEB_PORT, **_connection(HDFS_FOLDER, HDFS_CONNECTION, "no real HDFS")}
     address = urlsplit(os.environ[HDFS_FOLDER])
     folder = f"{address.path.rstrip('/')}/{PREFIX}"
     return NameNode(f"{address.scheme}://{address.netloc}", found, folder, found["login"])

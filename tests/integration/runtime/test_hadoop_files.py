@@ -232,8 +232,10 @@ def test_a_user_without_rights_is_told_so(root: str, hdfs_of: str) -> None:
 
     owned = locate(f"{root}/cp")
     path = jvm.jvm().org.apache.hadoop.fs.Path(str(owned))
-    locked = jvm.jvm().org.apache.hadoop.fs.permission.FsPermission("700")
-    owned.files._system.setPermission(path, locked)  # type: ignore[union-attr]
+    # The folder around it, which was made with it, has the rights of the one that it is in.
+    for folder, mode in ((path, "700"), (path.getParent(), "755")):
+        rights = jvm.jvm().org.apache.hadoop.fs.permission.FsPermission(mode)
+        owned.files._system.setPermission(folder, rights)  # type: ignore[union-attr]
     mine = RemotePath(hdfs_of, PurePosixPath(str(owned).removeprefix(hdfs_of)), HadoopFiles(hdfs_of, as_nobody))
     with pytest.raises(
         CheckpointError, match=r"cannot be read: AccessControlException: Permission denied: user=nobody"
