@@ -25,6 +25,8 @@ WORLDS = (
 pytestmark = pytest.mark.system
 FROZEN_SECONDS = AWAY_SECONDS = 12.0
 UNHEARD_SECONDS = 20  # Airflow waits 15 s for an answer of Kubernetes
+# Longer than a lease, and shorter than a pause.
+BROKER_FROZEN_SECONDS = 18.0
 
 
 @pytest.fixture(scope="module", params=WORLDS)
@@ -91,17 +93,27 @@ def test_both_killed_are_revived_by_the_watch(world: World) -> None:
 
 
 def test_a_broker_that_is_killed_in_mid_hand_over_delays_it_and_no_more(world: World) -> None:
-    if not world.spec.control.startswith("kafka:"):
-        pytest.skip("the control log is not in Kafka")
-    run = world.start("6", "--vat")
-    standby_of(world, world.holder())
-    wait_for("the request", lambda: world.log.refresh().open_request)
+    run = in_mid_hand_over(world, "6")
     world.stack.processes.named("kafka").signal(signal.SIGKILL)
     time.sleep(AWAY_SECONDS)
     world.stack.processes.restart("kafka")
     world.ends(run)
     wait_for("a holder", world.holder)
     world.settle()
+
+
+def test_a_broker_that_freezes_in_mid_hand_over_delays_it_and_no_more(world: World) -> None:
+    before, run = world.holder(), in_mid_hand_over(world, "6-frozen")
+    seq = world.log.state.seq
+    broker = world.stack.processes.named("kafka")
+    broker.signal(signal.SIGSTOP)
+    time.sleep(BROKER_FROZEN_SECONDS)
+    broker.signal(signal.SIGCONT)
+    world.ends(run)
+    wait_for("a holder", world.holder)
+    world.settle()
+    # A holder that already waits for its boundary cannot pause, and halts with its lease. Nobody else may end for it.
+    assert set(world.ended_badly(seq)) <= {before}
 
 
 def test_a_storage_that_hangs_delays_it_and_no_more(world: World) -> None:
@@ -213,6 +225,16 @@ def test_afterwards_nothing_is_lost(world: World) -> None:
     assert found.produced > 0
     assert world.holders() == 1
     assert world.log.refresh().illegal == ()
+
+
+def in_mid_hand_over(world: World, version: str) -> str:
+    """Start an upgrade where the control log is in Kafka, and wait until its hand-over is asked for; return the run."""
+    if not world.spec.control.startswith("kafka:"):
+        pytest.skip("the control log is not in Kafka")
+    run = world.start(version, "--vat")
+    standby_of(world, world.holder())
+    wait_for("the request", lambda: world.log.refresh().open_request)
+    return run
 
 
 def standby_of(world: World, holder: str) -> str:
