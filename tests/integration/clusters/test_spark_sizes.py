@@ -17,7 +17,7 @@ pytestmark = pytest.mark.system
 @pytest.fixture(scope="module")
 def jvm() -> Iterator[Any]:
     """A JVM with Spark's classes, and nothing of Spark started."""
-    gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]
     yield gateway.jvm
     gateway.shutdown()
     gateway.proc.stdin.close()  # its end is that of the JVM
