@@ -193,7 +193,7 @@ def test_the_demo_reads_the_streams_yaml_that_is_mounted(
 
     yaml_file = on_this_machine(args.dags) / "streams" / "orders.yaml"
     spec = load_spec(yaml_file)
-    assert on_this_machine(args.report) == ROOT / "build" / "demo"
+    assert on_this_machine(args.report) == ROOT / "build" / "demo-compose"
     # Control log and checkpoints are where drivers and Airflow both are.
     for place in (spec.control.removeprefix("file://"), spec.arguments[spec.arguments.index("--checkpoint") + 1]):
         for name in ("demo", "scheduler", "triggerer", "spark-worker"):
