@@ -81,7 +81,7 @@ test-clusters: $(CLASSES) ## the same story on YARN, with two masters, and on on
 .PHONY: test-compose
 test-compose: $(READY) .env ## docker-compose.yaml for real, on Podman and images built here (needs root and Debian packages, which it names)
 	$(BIN)/python -m devstack.compose
-	$(BIN)/pytest -m system tests/compose
+	$(BIN)/pytest -s -m system tests/compose
 
 .PHONY: test-spark
 test-spark: $(SPARK_VERSIONS:%=test-spark-%) ## the runtime's contract on Spark 3.5, 4.0 and 4.2

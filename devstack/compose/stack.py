@@ -6,6 +6,7 @@ systemd: so the order, the checks and the wait are here.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,8 +39,8 @@ class ComposeStack:
     def create(self) -> None:
         """Create all containers and start none."""
         self.podman.compose("up", "--no-start", "--no-deps", "--no-build")
-        lines = self.podman.run("ps", "--all", "--format", f'{{{{index .Labels "{SERVICE_LABEL}"}}}} {{{{.Names}}}}')
-        self._names = dict(line.split() for line in lines.splitlines())
+        containers = json.loads(self.podman.run("ps", "--all", "--format", "json"))
+        self._names = {container["Labels"][SERVICE_LABEL]: container["Names"][0] for container in containers}
         missing = sorted(set(self.services) - set(self._names))
         if missing:
             raise StackError(f"podman-compose has made no container for {', '.join(missing)}.")
@@ -110,6 +111,8 @@ class ComposeStack:
     def remove(self) -> None:
         """Stop and remove containers, volumes and network; those of a run that was killed, too."""
         self.podman.compose("down", "--volumes", "--remove-orphans")
+        # Those without a name, which images ask for: podman-compose leaves them, and this storage has no others.
+        self.podman.run("volume", "prune", "--force")
 
     def _ended(self, name: str) -> bool:
         status, code = self.podman.run(
