@@ -44,7 +44,7 @@ def patience(check: Mapping[str, Any]) -> float:
     :param check: its health check.
     """
     each = _seconds(check["interval"]) + _seconds(check["timeout"])
-    return _seconds(check["start_period"]) + check["retries"] * each
+    return _seconds(check["start_period"]) + int(check["retries"]) * each
 
 
 def without_start_interval(services: Mapping[str, Service]) -> str:

@@ -105,7 +105,7 @@ def _version(package: str) -> str:
 def _pyspark(folder: Path) -> None:
     requirement = folder / "requirement.txt"
     requirement.write_text(pinned("pyspark"))
-    command = [Path(sys.executable).with_name("uv"), "pip", "install", "--quiet", "--no-deps", "--link-mode=copy"]
+    command = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--no-deps", "--link-mode=copy"]
     options = [f"--python={sys.executable}", f"--target={folder}", "--require-hashes", f"--requirements={requirement}"]
     subprocess.run([*command, *options], stdin=subprocess.DEVNULL, check=True)
 

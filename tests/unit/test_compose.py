@@ -225,7 +225,6 @@ def test_every_volume_is_declared_and_every_declared_one_is_used(compose: dict[s
 def test_topics_and_checkpoints_are_kept_together(compose: dict[str, Any]) -> None:
     kafka = compose["services"]["kafka"]
     assert PurePosixPath(kafka["environment"]["KAFKA_LOG_DIRS"]) in mounts(kafka)
-    assert "KAFKA_HEAP_OPTS" not in kafka["environment"]
 
 
 def test_a_plain_up_creates_the_topics_of_the_stream(compose: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from devstack.compose.file import (
+    Service,
     patience,
     read_services,
     start_order,
@@ -44,7 +45,7 @@ def test_every_health_check_loses_its_start_interval_and_nothing_else() -> None:
 
 
 def test_images_are_ours_or_upstream() -> None:
-    services = {
+    services: dict[str, Service] = {
         "one": {"image": "their/one:1.0"},
         "two": {"image": "our/two:2.0", "build": {"context": ".", "dockerfile": "docker/airflow/Dockerfile"}},
     }
