@@ -23,7 +23,7 @@ chaos: $(READY) ## faults drawn from a seed while the stream is upgraded under l
 	$(BIN)/python -m chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) $(if $(CONTROL),--control $(CONTROL)) $(if $(STORAGE),--storage $(STORAGE)) $(if $(CELLS),--cells "$(CELLS)") $(if $(ALL_CELLS),--all-cells)
 
 .PHONY: compose-demo
-compose-demo: .env ## the same story in containers, which stay up (needs Docker Compose; not run by our tests)
+compose-demo: .env ## the same story in containers, which stay up (needs Docker Compose)
 	# The container's user has another number than yours, and which one depends on the engine: everybody may write
 	# there, as in /tmp, and only the owner may replace or remove.
 	mkdir -p build/demo-compose && chmod 1777 build/demo-compose
