@@ -25,10 +25,10 @@ chaos: $(READY) ## faults drawn from a seed while the stream is upgraded under l
 	$(BIN)/python -m chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(if $(RATE),--rate $(RATE)) $(if $(CONTROL),--control $(CONTROL)) $(if $(STORAGE),--storage $(STORAGE)) $(if $(CELLS),--cells "$(CELLS)") $(if $(ALL_CELLS),--all-cells)
 
 .PHONY: compose-demo
-compose-demo: .env ## the same story in containers, which stay up (needs Docker Compose; not run by our tests)
+compose-demo: .env ## the same story in containers, which stay up (needs Docker Compose)
 	# The container's user has another number than yours, and which one depends on the engine: everybody may write
 	# there, as in /tmp, and only the owner may replace or remove.
-	mkdir -p build/demo && chmod 1777 build/demo
+	mkdir -p build/demo-compose && chmod 1777 build/demo-compose
 	docker compose build
 	# The story begins with a stream that was never deployed.
 	docker compose --profile demo down --volumes
@@ -78,6 +78,12 @@ test-stores: $(CLASSES) ## the story with Airflow, faults and counted records: c
 .PHONY: test-clusters
 test-clusters: $(CLASSES) ## the same story on YARN, on Kubernetes (a stand-in), with two masters, and on one machine, with faults of the cluster (45 min)
 	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 2 --no-loadscope-reorder -m system -k "not standalone" tests/stories
+
+# Containers need root, and nothing of them is left but the images, in build/compose/.
+.PHONY: test-compose
+test-compose: $(READY) .env ## docker-compose.yaml for real, on Podman and images built here (needs root and Debian packages, which it names)
+	$(BIN)/python -m devstack.compose
+	$(BIN)/pytest -s -m system tests/compose
 
 .PHONY: test-spark
 test-spark: $(SPARK_VERSIONS:%=test-spark-%) ## the runtime's contract on Spark 3.5, 4.0 and 4.2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 
 from devstack.airflow_api import AirflowApi
 from devstack.drivers import wait_for
+from tests.support.demo_report import check_report
 
 ROOT = Path(__file__).parents[2]
 KEPT = re.compile(r"Airflow runs at\s(\S+),\suser\s(\S+),\spassword\s(\S+)\.\s+Ctrl-C")
@@ -46,17 +46,7 @@ def test_the_story_and_what_is_kept(tmp_path: Path) -> None:
     AirflowApi(*kept.groups()).wait_for_dag("orders__upgrade")
     demo.send_signal(signal.SIGINT)
     assert demo.wait(120) == 0, output.read_text()
-    report = json.loads((tmp_path / "report.json").read_text())
-    assert [step["result"] for step in report["steps"]] == ["deployed", "handed-over", "refused", "rolled-back"]
-    assert set(report["steps"][1]["gap_seconds"]) == {"enrich", "totals"}
-    assert report["steps"][1]["boundary"] == {"enrich": "completed", "totals": "completed"}
-    assert report["records"]["produced"] == report["records"]["delivered"] > 0
-    assert report["records"]["lost"] == report["records"]["duplicated"] == 0
-    assert report["max_holders"] == 1
-    assert (tmp_path / "report.png").stat().st_size > 10_000
-    assert (tmp_path / "lag.png").stat().st_size > 10_000
-    assert set(report["lag"]["steps"]) == {step["name"] for step in report["steps"]}
-    assert any(sample["queries"] for sample in report["lag"]["samples"])
+    check_report(tmp_path)
     assert list(left_behind(tmp_path)) == []
 
 

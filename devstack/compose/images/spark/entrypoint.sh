@@ -1,0 +1,3 @@
+#!/bin/bash
+# What upstream does with a command that is not one of Kubernetes.
+exec "$@"

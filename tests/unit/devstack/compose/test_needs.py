@@ -1,0 +1,20 @@
+import pytest
+
+from devstack.compose.needs import PACKAGES, check
+from devstack.errors import StackError
+
+
+def test_what_is_missing_is_said_in_one_sentence_with_the_line_that_installs_it() -> None:
+    there = set(PACKAGES.values()) - {"runc", "mmdebstrap"}
+    with pytest.raises(StackError) as refused:
+        check(there.__contains__, user=0)
+    assert str(refused.value) == (
+        "make test-compose needs the Debian packages runc, mmdebstrap, which this machine does not have. "
+        "apt-get install runc mmdebstrap"
+    )
+
+
+def test_only_root_can_run_it() -> None:
+    with pytest.raises(StackError, match=r"has to be run by root.*Run it with sudo"):
+        check(lambda program: True, user=1000)
+    check(lambda program: True, user=0)
