@@ -75,7 +75,8 @@ def _become_full(brokers: KafkaCluster, disk: Path, write_one: Callable[[int], s
     # Their last pages have some room left.
     said = next(said for said in map(write_one, itertools.count(10)) if said != BEATEN)
     print(said)
-    assert SENTENCE in said
+    # Airflow's client asks again, and by then the broker has given up what was on that disk.
+    assert SENTENCE in said or (said.startswith("ControlUnavailable") and "has no leader" in said)
     (disk / "filler").unlink()
     brokers.stop(1)
     brokers.start(1)

@@ -159,6 +159,7 @@ def test_a_driver_on_a_standalone_cluster_fetches_its_release(
     assert PASSWORD not in text
 
 
+@pytest.mark.system
 def test_a_driver_fetches_its_release_from_hdfs(
     standalone: Cluster, spark: Spark, stream: Fetching, tmp_path: Path
 ) -> None:

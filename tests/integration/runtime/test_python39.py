@@ -81,6 +81,7 @@ def stream(tmp_path: Path) -> Iterator[HandRunStream]:
         print(f"----- {driver.deployment}\n{driver.log()[-6000:]}")
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not SPARK_RUNS_ON_IT, reason="this Spark needs a later Python itself")
 def test_two_drivers_hand_over(stream: HandRunStream, tmp_path: Path) -> None:
     python = python39()

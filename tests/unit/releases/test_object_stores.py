@@ -77,8 +77,12 @@ def test_a_store_is_opened_without_asking_it(storage: StorageAddress) -> None:
     assert isinstance(open_objects(storage, None, "orders"), ObjectPlace)
 
 
-def test_the_connection_in_the_docs_can_be_used() -> None:
-    (command,) = re.findall(r"^airflow connections add (.*?)^```", PAGE.read_text(), re.M | re.S)
+CONNECTIONS = re.findall(r"^airflow connections add ((?:.*\\\n)*.*)$", PAGE.read_text(), re.M)
+OBJECTS = [command for command in CONNECTIONS if "--conn-type aws" in command]
+
+
+@pytest.mark.parametrize("command", OBJECTS)
+def test_the_connections_in_the_docs_can_be_used(command: str) -> None:
     words = shlex.split(command.replace("\\\n", " "))
     options = dict(zip(words[1::2], words[2::2], strict=True))
     given = connection(
