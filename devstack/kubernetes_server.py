@@ -44,7 +44,7 @@ class Server:
         # So many answers to POST are lost: done, and the connection closed.
         self.lose = 0
         self._away_until = 0.0
-        self._watching: set[web.Request] = set()
+        self._watching: list[web.Request] = []
 
     def app(self) -> web.Application:
         """Return the application for aiohttp; it needs a running loop."""
@@ -205,7 +205,7 @@ class Server:
             if int(found["metadata"]["resourceVersion"]) > since:
                 watcher.events.put_nowait({"type": "ADDED", "object": found})
         self.objects.watchers.append(watcher)
-        self._watching.add(request)
+        self._watching.append(request)
         try:
             if request.headers.get("Upgrade", "").lower() == "websocket":
                 return await self._watch_by_websocket(request, watcher)
@@ -215,7 +215,7 @@ class Server:
                 await stream.write(json.dumps(await watcher.events.get()).encode() + b"\n")
         finally:
             self.objects.watchers.remove(watcher)
-            self._watching.discard(request)
+            self._watching.remove(request)
 
     async def _watch_by_websocket(self, request: web.Request, watcher: Watcher) -> web.StreamResponse:
         socket = web.WebSocketResponse()

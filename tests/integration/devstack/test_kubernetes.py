@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import http.client
+import json
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
 
 from airflow_stream_provider.clusters import DriverState
 from devstack.drivers import wait_for
-from devstack.kubernetes import NODE
+from devstack.kubernetes import NAMESPACE, NODE
 from tests.support.pods import Pods, pods_in
 
 OTHER = "node-2"
@@ -45,7 +48,11 @@ def test_pods_are_spread_and_a_node_dies_with_its_own(pods: Pods) -> None:
 def test_a_server_that_is_away_answers_nobody_and_its_pods_run_on(pods: Pods) -> None:
     job, cluster = pods.job(), pods.cluster()
     submission = pods.running(job)
+    watch = urllib.request.urlopen(f"{pods.server.address}/api/v1/namespaces/{NAMESPACE}/pods?watch=true", timeout=60)
+    assert json.loads(watch.readline())["object"]["metadata"]["name"] == submission.partition("/")[2]
     pods.server.ask("POST", "/stand-in/away/3")
+    with pytest.raises(http.client.IncompleteRead):
+        watch.read()
     assert cluster.status(submission) is DriverState.UNKNOWN
     (said,) = cluster.remains(submission, job.whose).alive
     assert said.endswith("did not answer.")
