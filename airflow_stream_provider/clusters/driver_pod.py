@@ -122,6 +122,8 @@ def _arguments(job: Job, settings: KubernetesSettings, label: str) -> list[str]:
     """Return what the entrypoint of Spark's images gets: it runs spark-submit, below tini, which passes SIGTERM on."""
     conf = {
         "spark.kubernetes.container.image": settings.image,
+        # Spark 3.5 and later give up after some failures of executors, by default of a driver's whole life.
+        "spark.executor.failuresValidityInterval": "1h",
         **job.properties(),
         "spark.submit.deployMode": "client",
         "spark.app.id": label,

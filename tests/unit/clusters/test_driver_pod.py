@@ -54,6 +54,12 @@ def test_names_differ_by_deployment_and_log_and_say_both() -> None:
     assert labels_of(Whose("a")) == ("a",)
 
 
+def test_executors_that_failed_long_ago_are_no_reason_to_give_up() -> None:
+    name = "spark.executor.failuresValidityInterval"
+    assert conf_of(pod_of(job()))[name] == "1h"
+    assert conf_of(pod_of(job(conf={name: "10m"})))[name] == "10m"
+
+
 def test_the_pod_says_whose_it_is_and_starts_spark_in_client_mode() -> None:
     given = job(log=LOG, conf={"spark.executor.instances": "1", "spark.app.id": "mine"})
     pod = pod_of(given)
