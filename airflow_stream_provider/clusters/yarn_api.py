@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered, ask
 from airflow_stream_provider.clusters.cluster import SubmitUnclear
@@ -44,6 +44,13 @@ class Manager:
     def handed_out(self, application: str) -> bool:
         """Whether an id is of this start of the ResourceManager."""
         return application.split("_")[:2] == ["application", str(self.started)]
+
+    def node_url(self, host: object) -> str:
+        """Return the web address of a NodeManager: all of a YARN have the same `yarn.http.policy`.
+
+        :param host: host and port, as the ResourceManager has them.
+        """
+        return f"{urlsplit(self.url).scheme}://{host}"
 
 
 def find_active(settings: YarnSettings) -> Manager:

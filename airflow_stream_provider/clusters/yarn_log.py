@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlsplit
 
-from airflow_stream_provider.clusters.bounded_http import ask
 from airflow_stream_provider.clusters.log_tail import READ_BYTES, tail
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
-from airflow_stream_provider.clusters.yarn_api import TIMEOUT, Manager
+from airflow_stream_provider.clusters.yarn_api import Manager, send
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 # A NodeManager puts some lines of its own around a file.
@@ -25,14 +24,12 @@ def driver_log_tail(manager: Manager, app: Mapping[str, Any], hosts: WorkerHosts
     try:
         # Such as http://node1:8042/node/containerlogs/container_1410450250506_0001_01_000001/alice
         container = urlsplit(str(app["amContainerLogs"])).path.split("/containerlogs/")[1].partition("/")[0]
-        # Both have the same `yarn.http.policy`.
-        url = f"{urlsplit(manager.url).scheme}://{app['amHostHttpAddress']}"
+        url = manager.node_url(app["amHostHttpAddress"])
         address = hosts.address(url)
 
         def read(file: str) -> str:
-            query = urlencode({"size": -READ_BYTES, "user.name": manager.user})
-            page = f"{url}/ws/v1/node/containerlogs/{quote(container, safe='')}/{file}?{query}"
-            text = ask("GET", page, seconds=TIMEOUT, limit=_LIMIT, address=address).text()
+            page = f"{url}/ws/v1/node/containerlogs/{quote(container, safe='')}/{file}?size={-READ_BYTES}"
+            text = send("GET", page, manager.user, address, _LIMIT).text()
             return text.partition(_BEGINS)[2].rpartition(_ENDS)[0]
 
         found = tail(stderr=read("stderr"), stdout=read("stdout"))

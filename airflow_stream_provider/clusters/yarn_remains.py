@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered
 from airflow_stream_provider.clusters.cluster import Remains
@@ -85,8 +85,7 @@ class _NodeAnswer:
 def _ask(manager: Manager, node: Mapping[str, Any], allowed: WorkerHosts, id: str, began: int) -> _NodeAnswer:
     """Ask a NodeManager about an application that began at this moment, in milliseconds since 1970."""
     name = f"node {node.get('id')}"
-    # Both have the same `yarn.http.policy`.
-    url = f"{urlsplit(manager.url).scheme}://{node.get('nodeHTTPAddress')}"
+    url = manager.node_url(node.get("nodeHTTPAddress"))
     try:
         address = allowed.address(url)
 
