@@ -97,9 +97,7 @@ def test_a_broker_that_is_killed_in_mid_hand_over_delays_it_and_no_more(world: W
     world.stack.processes.named("kafka").signal(signal.SIGKILL)
     time.sleep(AWAY_SECONDS)
     world.stack.processes.restart("kafka")
-    world.ends(run)
-    wait_for("a holder", world.holder)
-    world.settle()
+    world.goes_on_after(run)
 
 
 def test_a_broker_that_freezes_in_mid_hand_over_delays_it_and_no_more(world: World) -> None:
@@ -109,9 +107,7 @@ def test_a_broker_that_freezes_in_mid_hand_over_delays_it_and_no_more(world: Wor
     broker.signal(signal.SIGSTOP)
     time.sleep(BROKER_FROZEN_SECONDS)
     broker.signal(signal.SIGCONT)
-    world.ends(run)
-    wait_for("a holder", world.holder)
-    world.settle()
+    world.goes_on_after(run)
     # A holder that already waits for its boundary cannot pause, and halts with its lease. Nobody else may end for it.
     assert set(world.ended_badly(seq)) <= {before}
 
@@ -125,9 +121,7 @@ def test_a_storage_that_hangs_delays_it_and_no_more(world: World) -> None:
     server.send_signal(signal.SIGSTOP)
     time.sleep(FROZEN_SECONDS)
     server.send_signal(signal.SIGCONT)
-    world.ends(run)
-    wait_for("a holder", world.holder)
-    world.settle()
+    world.goes_on_after(run)
 
 
 def test_killed_executors_are_replaced(world: World) -> None:
@@ -150,9 +144,7 @@ def test_a_part_of_yarn_that_is_away_in_mid_hand_over_delays_it_and_no_more(worl
     os.kill(frozen, signal.SIGSTOP)
     time.sleep(AWAY_SECONDS)
     os.kill(frozen, signal.SIGCONT)
-    world.ends(run)
-    wait_for("a holder", world.holder)
-    world.settle()
+    world.goes_on_after(run)
 
 
 def test_a_resource_manager_that_forgets_its_drivers_is_survived(world: World) -> None:
@@ -184,9 +176,7 @@ def test_a_part_of_kubernetes_that_is_away_in_mid_hand_over_delays_it_and_no_mor
         kubernetes.ask("POST", f"/stand-in/silent/{node}")
         time.sleep(UNHEARD_SECONDS)
         kubernetes.ask("POST", f"/stand-in/back/{node}")
-    world.ends(run)
-    wait_for("a holder", world.holder)
-    world.settle()
+    world.goes_on_after(run)
 
 
 @pytest.mark.parametrize("then", ["removed", "lost"])

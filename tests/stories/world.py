@@ -145,6 +145,12 @@ class World:
         now = time.time()
         wait_for("commits", lambda: self.commits_since(now))
 
+    def goes_on_after(self, run: str) -> None:
+        """Wait for the end of a run, then for a holder and its commits."""
+        self.ends(run)
+        wait_for("a holder", self.holder)
+        self.settle()
+
     def kill(self, *deployments: str) -> None:
         """Kill all processes of drivers.
 

@@ -7,6 +7,21 @@ from devstack.drivers import HandRunStream, wait_for
 from tests.support.orders_files import Orders
 
 
+def hand_over_and_back(stream: HandRunStream, orders: Orders, holder: str, deployment: str) -> None:
+    """Hand over to a deployment that was just submitted, and back; insist that it has rehearsed on clones of the state.
+
+    :param holder: who holds.
+    """
+    other = stream.standby(deployment)
+    rehearsed = stream.state.incarnations[other].rehearsal["queries"]
+    assert {name: summary["on"] for name, summary in rehearsed.items()} == dict.fromkeys(
+        ("lines", "totals"), "a clone of the state"
+    )
+    for to in (other, holder):
+        stream.hand_over(to)
+        orders.go_on("orders by the next")
+
+
 def end(stream: HandRunStream, orders: Orders) -> None:
     """Stop a stream that was handed over once and rolled back, and retire its two releases; insist on how it went.
 

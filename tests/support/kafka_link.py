@@ -13,29 +13,26 @@ import time
 from collections.abc import Callable, Iterator
 
 from devstack.ports import HOST
+from tests.support.store_contract.troubles import Troubles
 
 PRODUCE = 0
-SLOW_SECONDS = 0.05
-WAIT_SECONDS = 120
 
 
-class KafkaLink:
+class KafkaLink(Troubles):
     """Starts at once.
 
     :param port: of the broker, on this machine.
     """
 
+    WAIT_SECONDS = 120.0
+
     def __init__(self, port: int) -> None:
+        super().__init__()
         self._listener = socket.create_server((HOST, 0))
         self.port = int(self._listener.getsockname()[1])
         self._broker = port
         self._address, self._own = (HOST.encode() + struct.pack(">i", each) for each in (port, self.port))
-        self._goes_on, self._arrived, self._answers = threading.Event(), threading.Event(), threading.Event()
-        self._goes_on.set()
-        self._answers.set()
         self._lost = threading.Event()
-        self._loses = self._away = self._away_then = False
-        self._seconds = 0.0
         self._near: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -58,37 +55,8 @@ class KafkaLink:
         self._loses, self._away_then = True, then_away
         yield
         # The broker has answered: what was written is there.
-        assert self._lost.wait(WAIT_SECONDS)
+        assert self._lost.wait(self.WAIT_SECONDS)
         self._away = False
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[Callable[[], None]]:
-        """Keep writes until the end, also those whose client is gone by then; the value waits for one."""
-        self._arrived.clear()
-        self._goes_on.clear()
-        try:
-            yield self._wait
-        finally:
-            self._goes_on.set()
-
-    def _wait(self) -> None:
-        assert self._arrived.wait(WAIT_SECONDS)
-
-    @contextlib.contextmanager
-    def hanging(self) -> Iterator[None]:
-        """Pass nothing on, either way."""
-        self._answers.clear()
-        try:
-            yield
-        finally:
-            self._answers.set()
-
-    @contextlib.contextmanager
-    def slow(self) -> Iterator[None]:
-        """Let every answer take a while."""
-        self._seconds = SLOW_SECONDS
-        yield
-        self._seconds = 0.0
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -126,8 +94,7 @@ class KafkaLink:
         while body := _frame(near):
             self._answers.wait()
             if struct.unpack(">h", body[:2])[0] == PRODUCE:
-                self._arrived.set()
-                self._goes_on.wait()
+                self._arrive()
                 if self._loses:
                     self._loses = False
                     written.add(body[4:8])

@@ -39,6 +39,17 @@ class Pods:
         host = f"k8s://{self.server.address}"
         return ClusterConnection(host, None, {**self.server.extra, **extra}, password=TOKEN)
 
+    def kube_config(self) -> dict[str, Any]:
+        """Return what a file of kubectl says of the server."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": self.server.address}}],
+            "users": [{"name": "c", "user": {"token": TOKEN}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+        }
+
     def cluster(self, **extra: Any) -> KubernetesCluster:
         return KubernetesCluster(kubernetes_settings(self.connection(**extra)))
 

@@ -7,12 +7,9 @@ root either, but some machines forbid such namespaces: there these tests are ski
 
 from __future__ import annotations
 
-import contextlib
 import os
-import resource
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +21,7 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import Record
 from devstack.control_folder import folder_of
 from tests.support.control_root import new_log
+from tests.support.file_limit import short_writes
 from tests.support.namespaces import COMMAND, needs_namespaces
 
 ROOT = Path(__file__).parents[3]
@@ -43,20 +41,6 @@ def log(tmp_path: Path) -> ControlLog:
     made = new_log(tmp_path.as_uri(), "orders")
     made.append(note(), 0)
     return made
-
-
-@contextlib.contextmanager
-def short_writes() -> Iterator[None]:
-    """Limit files to 500 bytes: a longer write is incomplete, as on a disk that becomes full.
-
-    Not a fixture: pytest's own output may go to a file, which must not be cut off.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_an_incomplete_write_is_never_visible(log: ControlLog) -> None:

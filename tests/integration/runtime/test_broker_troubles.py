@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,7 @@ def test_calls_over_a_slow_network_end_in_time_and_what_arrives_late_counts_once
         network.bytes_per_second = QUICK
         # As a task does, which is tried again: what has landed meanwhile is not written once more.
         for name in late:
-            distant.wait(lambda name=name: _declare(log, name), 120.0)  # type: ignore[misc]
+            distant.wait(partial(_declare, log, name), 120.0)
         # Behind a record that it has not read, a driver's heartbeat renews nothing.
         distant.wait(lambda: there.says("read") == f"{log.state.seq} {OLD}")
         assert there.says("beat 4") == "beaten"

@@ -231,11 +231,13 @@ def test_a_user_without_rights_is_told_so(root: str, hdfs_of: str) -> None:
         return machine.org.apache.hadoop.fs.FileSystem.get(machine.java.net.URI(url), conf, "nobody")
 
     owned = locate(f"{root}/cp")
+    assert isinstance(owned, RemotePath)
+    assert isinstance(owned.files, HadoopFiles)
     path = jvm.jvm().org.apache.hadoop.fs.Path(str(owned))
     # The folder around it, which was made with it, has the rights of the one that it is in.
     for folder, mode in ((path, "700"), (path.getParent(), "755")):
         rights = jvm.jvm().org.apache.hadoop.fs.permission.FsPermission(mode)
-        owned.files._system.setPermission(folder, rights)  # type: ignore[union-attr]
+        owned.files._system.setPermission(folder, rights)
     mine = RemotePath(hdfs_of, PurePosixPath(str(owned).removeprefix(hdfs_of)), HadoopFiles(hdfs_of, as_nobody))
     with pytest.raises(
         CheckpointError, match=r"cannot be read: AccessControlException: Permission denied: user=nobody"

@@ -10,7 +10,7 @@ import pytest
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from devstack.hdfs import Hdfs
-from tests.support.hand_run import show
+from tests.support.hand_run import hand_over_and_back, show
 from tests.support.orders_files import Orders
 
 APP = Path(__file__).parents[2] / "support" / "app_orders_files.py"
@@ -115,14 +115,7 @@ def test_a_stream_whose_checkpoints_are_on_hdfs_is_handed_over_and_back(
     stream.hand_over(one)
     wait_for("the first orders", lambda: len(orders.delivered()) > 100)
     stream.deploy("orders-2", APP, str(orders.root), "1", f"{checkpoints}//")
-    two = stream.standby("orders-2")
-    rehearsed = stream.state.incarnations[two].rehearsal["queries"]
-    assert {name: summary["on"] for name, summary in rehearsed.items()} == dict.fromkeys(
-        ("lines", "totals"), "a clone of the state"
-    )
-    for to in (two, one):
-        stream.hand_over(to)
-        orders.go_on("orders by the next")
+    hand_over_and_back(stream, orders, one, "orders-2")
 
     def told(incarnation: str) -> bool:
         beat = stream.log.heartbeat(incarnation)

@@ -22,7 +22,7 @@ from airflow_stream_provider.runtime.file_manager import SETTING, SWALLOWS
 from devstack.drivers import HandRunStream, hand_run_stream, wait_for
 from devstack.jars import fetch, spark_s3a
 from devstack.s3 import BUCKET, S3Server, moto
-from tests.support.hand_run import show
+from tests.support.hand_run import hand_over_and_back, show
 from tests.support.orders_files import Orders
 from tests.support.places import SMALL
 from tests.support.releases import connection_of, release_of
@@ -100,14 +100,7 @@ def test_a_stream_is_handed_over_and_back(running: Running) -> None:
     one = str(stream.state.holder)
     stream.spark_conf = running.conf_of("all")
     second = stream.deploy("orders-2", APP, str(orders.root), "1", f"{running.checkpoints}//")
-    two = stream.standby("orders-2")
-    rehearsed = stream.state.incarnations[two].rehearsal["queries"]
-    assert {name: summary["on"] for name, summary in rehearsed.items()} == dict.fromkeys(
-        ("lines", "totals"), "a clone of the state"
-    )
-    for to in (two, one):
-        stream.hand_over(to)
-        orders.go_on("orders by the next")
+    hand_over_and_back(stream, orders, one, "orders-2")
     assert [r["boundary"] for r in stream.records("released")] == ["completed"] * 2
     assert [r["epoch"] for r in stream.records("acquired")] == [1, 2, 3]
     stream.append("retired", deployment="orders-2", reason="test")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import resource
 import shutil
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,22 +13,18 @@ from typing import Any
 from airflow_stream_provider.control.disk import unavailable
 from airflow_stream_provider.control.files import FilesStore
 from airflow_stream_provider.control.root import make_root
+from tests.support.file_limit import short_writes
 from tests.support.race import said, started
+from tests.support.store_contract.troubles import Troubles
 
-SLOW_SECONDS = 0.05
 
-
-class FilesWay(FilesStore):
+class FilesWay(Troubles, FilesStore):
     """The product's store on real files, as a network file system brings it to one process; implements `Way`."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+        Troubles.__init__(self)
+        FilesStore.__init__(self, folder)
         self.store = self
-        self._goes_on, self._arrived, self._answers = threading.Event(), threading.Event(), threading.Event()
-        self._goes_on.set()
-        self._answers.set()
-        self._loses = self._away = self._away_then = False
-        self._seconds = 0.0
         self._known: int | None = None
 
     def read(self, seq: int) -> bytes | None:
@@ -47,12 +41,10 @@ class FilesWay(FilesStore):
         super().put_heartbeat(incarnation, data)
 
     def _create(self, path: Path, data: bytes) -> None:
-        self._arrived.set()
-        self._goes_on.wait()
+        self._arrive()
         time.sleep(self._seconds)
         super()._create(path, data)
-        if self._loses:
-            self._loses, self._away = False, self._away_then
+        if self._answer_is_lost():
             raise OSError(errno.ETIMEDOUT, "Connection timed out")
 
     def _reach(self) -> None:
@@ -62,42 +54,10 @@ class FilesWay(FilesStore):
                 raise OSError(errno.ETIMEDOUT, "Connection timed out")
 
     @contextmanager
-    def answer_lost(self, then_away: bool) -> Iterator[None]:
-        self._loses, self._away_then = True, then_away
-        yield
-        self._loses = self._away = False
-
-    @contextmanager
-    def held(self) -> Iterator[Callable[[], None]]:
-        self._arrived.clear()
-        self._goes_on.clear()
-        try:
-            yield self._wait
-        finally:
-            self._goes_on.set()
-
-    def _wait(self) -> None:
-        assert self._arrived.wait(60)
-
-    @contextmanager
     def stale(self) -> Iterator[None]:
         self._known = max((int(path.stem) for path in self._log.iterdir()), default=0)
         yield
         self._known = None
-
-    @contextmanager
-    def hanging(self) -> Iterator[None]:
-        self._answers.clear()
-        try:
-            yield
-        finally:
-            self._answers.set()
-
-    @contextmanager
-    def slow(self) -> Iterator[None]:
-        self._seconds = SLOW_SECONDS
-        yield
-        self._seconds = 0.0
 
 
 class FilesPlace:
@@ -158,13 +118,9 @@ class FilesPlace:
 
     @contextmanager
     def full(self) -> Iterator[None]:
-        """The kernel cuts writes of this process off, as on a disk that becomes full."""
-        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
-        try:
+        """The kernel cuts writes of this process off."""
+        with short_writes():
             yield
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
     def _path(self, seq: int) -> Path:
         return self._folder / "log" / f"{seq:020d}.json"

@@ -16,8 +16,7 @@ from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlU
 from tests.support.race import contend
 from tests.support.simulated_topic import SimulatedLog, SimulatedTopic
 from tests.support.store_contract.place import log_of
-
-SLOW_SECONDS = 0.05
+from tests.support.store_contract.troubles import Troubles
 
 
 def gap(write: Callable[[bytes, bytes, Mapping[str, bytes]], object], first: str, seq: int, data: bytes) -> None:
@@ -47,31 +46,25 @@ class Brokers(SimulatedLog):
         self.messages, self.end = [each for each in self.messages if each.offset < end], end
 
 
-class SimulatedWay(SimulatedTopic):
+class SimulatedWay(Troubles, SimulatedTopic):
     """One process's client of a simulated topic; implements `Way`."""
 
     def __init__(self, brokers: Brokers) -> None:
-        super().__init__(brokers)
+        Troubles.__init__(self)
+        SimulatedTopic.__init__(self, brokers)
         self._brokers = brokers
         self.store = TopicStore(self, "orders")
-        self._goes_on, self._arrived, self._answers = threading.Event(), threading.Event(), threading.Event()
-        self._goes_on.set()
-        self._answers.set()
-        self._loses = self._away = self._away_then = False
-        self._seconds = 0.0
         self._end: int | None = None
 
     def write(self, key: bytes, value: bytes | None, headers: Mapping[str, bytes]) -> int:
         self._reach()
         if self._end is not None:
             raise ControlUnavailable("It leads no more, and too few replicas follow it.")
-        self._arrived.set()
-        self._goes_on.wait()
+        self._arrive()
         time.sleep(self._seconds)
         with self._brokers.lock:
             offset = super().write(key, value, headers)
-        if self._loses:
-            self._loses, self._away = False, self._away_then
+        if self._answer_is_lost():
             raise ControlUnavailable("The answer was lost.")
         return offset
 
@@ -92,43 +85,11 @@ class SimulatedWay(SimulatedTopic):
             raise ControlUnavailable("It does not answer.")
 
     @contextmanager
-    def answer_lost(self, then_away: bool) -> Iterator[None]:
-        self._loses, self._away_then = True, then_away
-        yield
-        self._loses = self._away = False
-
-    @contextmanager
-    def held(self) -> Iterator[Callable[[], None]]:
-        self._arrived.clear()
-        self._goes_on.clear()
-        try:
-            yield self._wait
-        finally:
-            self._goes_on.set()
-
-    def _wait(self) -> None:
-        assert self._arrived.wait(60)
-
-    @contextmanager
     def stale(self) -> Iterator[None]:
         """It asks a broker that leads no more, and does not know it."""
         self._end = self._log.end
         yield
         self._end = None
-
-    @contextmanager
-    def hanging(self) -> Iterator[None]:
-        self._answers.clear()
-        try:
-            yield
-        finally:
-            self._answers.set()
-
-    @contextmanager
-    def slow(self) -> Iterator[None]:
-        self._seconds = SLOW_SECONDS
-        yield
-        self._seconds = 0.0
 
 
 class SimulatedPlace:

@@ -203,16 +203,8 @@ def test_a_connection_of_type_kubernetes_leads_there_and_changes_nothing_for_oth
     from kubernetes.client import Configuration
 
     before = Configuration.get_default_copy().host
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": pods.server.address}}],
-        "users": [{"name": "c", "user": {"token": TOKEN}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
-    }
     extra = {**pods.server.extra, "kubernetes_conn_id": "k8s"}
-    found = ClusterConnection("k8s://", None, extra, kubernetes={"kube_config": config})
+    found = ClusterConnection("k8s://", None, extra, kubernetes={"kube_config": pods.kube_config()})
     cluster = KubernetesCluster(kubernetes_settings(found))
     cluster.check(pods.job())
     assert Configuration.get_default_copy().host == before, "another thread may open another cluster"

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from airflow_stream_provider.clusters import open_cluster
-from devstack.kubernetes import NAMESPACE, TOKEN
+from devstack.kubernetes import NAMESPACE
 from tests.support import real_kubernetes, real_yarn
 from tests.support.fake_yarn import STARTED, FakeYarn
 from tests.support.jobs import job
@@ -47,18 +47,10 @@ def test_a_yarn_is_asked_as_the_variables_say(fake: FakeYarn, tmp_path: Path, mo
 def test_a_kubernetes_is_asked_as_the_variables_say(
     pods: Pods, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": pods.server.address}}],
-        "users": [{"name": "c", "user": {"token": TOKEN}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
-    }
     extra = pods.server.extra
     container = {"name": "spark-kubernetes-driver", "image": extra["image"]}
     template = {"spec": {"serviceAccountName": extra["service_account"], "containers": [container]}}
-    for name, content in {"config": config, "pod.yaml": template}.items():
+    for name, content in {"config": pods.kube_config(), "pod.yaml": template}.items():
         (tmp_path / name).write_text(yaml.safe_dump(content))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     monkeypatch.setenv("STREAM_TEST_NAMESPACE", NAMESPACE)
