@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import cast
 
 from airflow_stream_provider.checkpoint.files import FileFacts, Files, Place, RemotePath
+from airflow_stream_provider.releases.webhdfs import webhdfs_client
 
 # Seconds to connect, and to wait for a part of an answer: one that is frozen takes the connection, and says nothing.
 TIMEOUT = (5.0, 10.0)
@@ -24,9 +25,7 @@ class WebHdfsFiles:
     """
 
     def __init__(self, url: str, user: str) -> None:
-        from hdfs import InsecureClient
-
-        self._client = InsecureClient(url, user=user, timeout=TIMEOUT)
+        self._client = webhdfs_client(url, user, TIMEOUT)
 
     def names(self, folder: Place) -> list[str]:
         """See `Files.names`."""

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 # Milliseconds until the first broker has to answer; kafka-python's default is 30 s.
 CONNECT_MS = 10_000
-# With the default of 5, a quarter of the calls of eight threads on one client failed (kafka-python 3.0.12).
-IN_FLIGHT = 100
+# kafka-python refuses a request beyond this many on one connection: with its default of 5, a quarter of the calls of
+# eight threads failed (3.0.12). So no limit that threads could reach; a broker answers them one after the other anyway.
+IN_FLIGHT = 100_000
 # kafka-python logs a warning for slower tasks; decoding some thousand partitions takes 0.2 s.
 SLOW_SECONDS = 5.0
 # A broker that comes back is asked again within this time; the default is half a minute.

@@ -183,19 +183,26 @@ class HdfsPlace:
         )
 
 
+def webhdfs_client(urls: str, user: str, timeout: tuple[float, float]) -> InsecureClient:
+    """Return a client of WebHDFS; nothing is asked yet.
+
+    :param urls: of the NameNodes, separated by semicolons.
+    :param user: as whom it asks.
+    :param timeout: seconds to connect, and to wait for a part of an answer.
+    """
+    from hdfs import InsecureClient
+
+    # It logs a line of level INFO for each request, which would fill the log of a task.
+    logging.getLogger("hdfs").setLevel(logging.WARNING)
+    return InsecureClient(urls, user=user, timeout=timeout)
+
+
 def open_hdfs(address: StorageAddress, connection: StorageConnection | None, stream: str) -> HdfsPlace:
     """Return the place of a stream's releases on HDFS; nothing is asked yet.
 
     :param connection: of WebHDFS: hosts of the NameNodes, port, and the user as login.
     :raises SpecError: there is none, it cannot be used, or HdfsCLI is not installed.
     """
-    try:
-        from hdfs import InsecureClient
-    except ImportError:
-        raise SpecError(
-            "HdfsCLI is not installed, and a storage hdfs:// needs it.",
-            next_step="Install airflow-stream-provider[hdfs] where Airflow's tasks run.",
-        ) from None
     if connection is None or connection.conn_type not in ("hdfs", "webhdfs") or not connection.host:
         raise _refused("a storage hdfs:// needs a connection of type webhdfs or hdfs with the NameNode's host")
     if connection.password or connection.extra:
@@ -205,7 +212,13 @@ def open_hdfs(address: StorageAddress, connection: StorageConnection | None, str
     port = connection.port or WEB_PORT
     hosts = [host.strip() for host in connection.host.split(",")]
     urls = ";".join(f"http://{host}" if ":" in host else f"http://{host}:{port}" for host in hosts)
-    client = InsecureClient(urls, user=connection.login, timeout=_TIMEOUT)
+    try:
+        client = webhdfs_client(urls, connection.login, _TIMEOUT)
+    except ImportError:
+        raise SpecError(
+            "HdfsCLI is not installed, and a storage hdfs:// needs it.",
+            next_step="Install airflow-stream-provider[hdfs] where Airflow's tasks run.",
+        ) from None
     folder = f"{address.path}/{stream}/releases"
     return HdfsPlace(client, folder, f"{address.url}/{stream}/releases")
 

@@ -157,11 +157,11 @@ def test_eight_threads_share_one_client(
         assert set(pool.map(ask, range(400))) == {5}
 
 
-def test_more_concurrent_requests_than_a_connection_allows(client: KafkaClient, new_topic: Callable[..., str]) -> None:
+def test_requests_of_hundreds_of_threads_are_all_answered(client: KafkaClient, new_topic: Callable[..., str]) -> None:
     partition = TopicPartition(new_topic(), 0)
-    with ThreadPoolExecutor(3 * connect.IN_FLIGHT) as pool:
-        asked = [pool.submit(client.offsets, {partition: LATEST}) for _ in range(3 * connect.IN_FLIGHT)]
-        asked += [pool.submit(client.topics, [partition.topic]) for _ in range(3 * connect.IN_FLIGHT)]
+    with ThreadPoolExecutor(300) as pool:
+        asked = [pool.submit(client.offsets, {partition: LATEST}) for _ in range(300)]
+        asked += [pool.submit(client.topics, [partition.topic]) for _ in range(300)]
         assert all(len(answer.result()) == 1 for answer in asked)
 
 

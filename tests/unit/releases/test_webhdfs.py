@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from airflow_stream_provider.lifecycle.errors import StorageUnavailable
+from airflow_stream_provider.lifecycle.errors import SpecError, StorageUnavailable, StreamError
 from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.place import StorageConnection
 from airflow_stream_provider.releases.webhdfs import open_hdfs
@@ -32,3 +34,23 @@ def test_a_pretended_datanode_that_breaks_off_in_the_middle_of_a_file_is_away(
     hdfs.breaks_off = True
     with pytest.raises(StorageUnavailable, match="cannot be read now: WebHDFS does not answer"):
         place.verify(release)
+
+
+def test_requests_leave_no_lines_in_the_log_of_a_task(
+    hdfs: PretendedWebHdfs, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    release, _ = release_of(tmp_path)
+    server = urlsplit(hdfs.url)
+    connection = StorageConnection("hdfs_here", "webhdfs", str(server.hostname), server.port, "airflow")
+    with caplog.at_level(logging.INFO):
+        place = open_hdfs(StorageAddress.parse("hdfs://namenode:8020/streams"), connection, "orders")
+        with pytest.raises(StreamError):
+            place.verify(release)
+    assert not [each for each in caplog.records if each.name.startswith("hdfs") and each.levelno < logging.WARNING]
+
+
+def test_without_its_library_a_storage_on_hdfs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hdfs", None)
+    connection = StorageConnection("hdfs_here", "webhdfs", "namenode", 9870, "airflow")
+    with pytest.raises(SpecError, match=r"Install airflow-stream-provider\[hdfs\] where Airflow's tasks run"):
+        open_hdfs(StorageAddress.parse("hdfs://namenode:8020/streams"), connection, "orders")
