@@ -51,7 +51,7 @@ class DriverState(StrEnum):
 
 _DESCRIPTIONS = {
     DriverState.RESERVED: "The cluster has reserved the driver's id, and has no driver of that id.",
-    DriverState.QUEUED: "The cluster accepted the driver, which waits for free cores and memory.",
+    DriverState.QUEUED: "The cluster accepted the driver, and has not started it yet.",
     DriverState.RUNNING: "The driver is running.",
     DriverState.FINISHED: "The driver ended with exit code 0.",
     DriverState.FAILED: "The driver ended with an error, or the cluster could not start it.",

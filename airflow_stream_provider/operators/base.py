@@ -134,9 +134,9 @@ class StreamOperator(BaseOperator):
         identity = TaskIdentity.of(context)
         end = carry_out(self, self.hook, identity, outcome, self.log)
         self._leave_links(context, identity, end.snapshot)
-        return self._end(end, deadline)
+        return self._end(end, identity, deadline)
 
-    def _end(self, end: End, deadline: float) -> Any:
+    def _end(self, end: End, identity: TaskIdentity, deadline: float) -> Any:
         """Carry out a step that ends this try of the task or defers it."""
         from airflow_stream_provider.planning.steps import Done, GiveUp, Kill, Skip
 
@@ -152,8 +152,9 @@ class StreamOperator(BaseOperator):
             return self._defer(step.then, deadline)
         if step.log_of:
             self.log.warning(
-                "The driver of %s runs, and has not written to the control log yet.%s",
+                "The driver of %s has not written to the control log yet. %s%s",
                 step.log_of,
+                self.wait_hint(identity),
                 self._log_end(step.log_of),
             )
         return self._defer(step.condition, deadline)
@@ -170,7 +171,7 @@ class StreamOperator(BaseOperator):
 
         says = "; ".join(f"{name} says {words!r}" for name, words in outcome.evidence.items())
         identity = TaskIdentity.of(context)
-        hint, deployment = self.timeout_hint(identity), self.subject(identity)
+        hint, deployment = self.wait_hint(identity), self.subject(identity)
         mute = all(deployment_of(name) != deployment for name in outcome.evidence)
         tail = self._log_end(deployment) if mute else ""
         raise AirflowFailException(
@@ -183,8 +184,8 @@ class StreamOperator(BaseOperator):
         tail = self.hook.log_tail(deployment) if deployment else ""
         return f"\nThe end of the log of its driver:\n{tail}" if tail else ""
 
-    def timeout_hint(self, identity: TaskIdentity) -> str:
-        """Return a sentence on what may have kept the task waiting; empty when nothing is known."""
+    def wait_hint(self, identity: TaskIdentity) -> str:
+        """Return a sentence on what may keep the task waiting; empty when nothing is known."""
         return ""
 
     def _leave_links(self, context: Context, identity: TaskIdentity, snapshot: Snapshot) -> None:

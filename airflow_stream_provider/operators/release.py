@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import DAG, Context
 from typing_extensions import override
 
-from airflow_stream_provider.lifecycle.errors import ClusterError
+from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.operators.base import StreamOperator
 
 if TYPE_CHECKING:
@@ -76,18 +76,23 @@ class ReleaseOperator(StreamOperator):
     def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
         return self.hook.declare(self.requested, step.deployment, step.reason, identity.by, snapshot.state.seq)
 
-    def timeout_hint(self, identity: TaskIdentity) -> str:
-        """Return what the cluster says of the driver, and whether it has room."""
-        snapshot = self.hook.observe()
+    def wait_hint(self, identity: TaskIdentity) -> str:
+        """Return what the cluster says of the driver and, of one that is queued, why it may be."""
+        from airflow_stream_provider.clusters import DriverState
+
         deployment = self.subject(identity)
-        if not snapshot.submission(deployment):
-            return "It was not submitted yet."
-        state = self.hook.cluster.status(snapshot.submission(deployment))
+        said: list[str] = []
         try:
-            self.hook.check_room(snapshot.state.deployments[deployment].release, deployment)
-        except ClusterError as error:
-            return f"{state.description} {error.message}"
-        return state.description
+            snapshot = self.hook.observe()
+            if not snapshot.submission(deployment):
+                return "It was not submitted yet."
+            state = self.hook.cluster.status(snapshot.submission(deployment))
+            said.append(state.description)
+            if state is DriverState.QUEUED:
+                self.hook.check_room(snapshot.state.deployments[deployment].release, deployment)
+        except StreamError as error:
+            said.append(error.message)
+        return " ".join(said)
 
 
 def _bundle(dag: DAG | None) -> Path | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.planning.heartbeat_age import HeartbeatAges
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -20,7 +21,7 @@ class Observations:
     samples: list[SoakLook] = field(default_factory=list)
     over: bool = False  # at the last look the soak's time was over
     in_sight: float | None = None  # since when a driver that is to be gone is shown, by this machine's clock
-    mute_since: float | None = None  # since when a driver that is to come up runs and says nothing, the same
+    mute: tuple[DriverState, float] | None = None  # a driver that is to come up says nothing: its state, since when
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,10 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 
 @dataclass(frozen=True)
 class StandbyUp(Condition):
-    """The deployment stands by, or has ended; or its driver runs, and has not said anything for a while.
+    """The deployment stands by, or has ended; or its driver runs or is queued, and has not said anything for a while.
 
-    Such a driver may not reach the control log, and wait for it for minutes: its own log tells.
+    One that runs may not reach the control log, and wait for it for minutes: its own log tells. Of one that is queued
+    the cluster may know why, such as an image that cannot be pulled.
     """
 
     deployment: str
@@ -51,13 +52,14 @@ class StandbyUp(Condition):
         if driver is not None and driver.state.reserved:
             return WaitOutcome(Ended.UNSENT, self.deployment, "its id is reserved, and the cluster has no driver of it")
         said = any(deployment_of(name) == self.deployment for name in snapshot.heartbeats)
-        if said or driver is None or driver.state is not DriverState.RUNNING:
-            seen.mute_since = None
+        if said or driver is None or driver.state not in (DriverState.RUNNING, DriverState.QUEUED):
+            seen.mute = None
             return None
-        seen.mute_since = snapshot.at if seen.mute_since is None else seen.mute_since
-        if snapshot.at < seen.mute_since + self.MUTE_SECONDS:
+        if seen.mute is None or seen.mute[0] is not driver.state:
+            seen.mute = (driver.state, snapshot.at)
+        if snapshot.at < seen.mute[1] + self.MUTE_SECONDS:
             return None
-        return WaitOutcome(Ended.EXPIRED, self.deployment, "its driver runs, and has not said anything yet")
+        return WaitOutcome(Ended.EXPIRED, self.deployment, "its driver has not said anything yet")
 
 
 @dataclass(frozen=True)

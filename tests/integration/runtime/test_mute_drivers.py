@@ -117,7 +117,10 @@ def test_one_without_a_way_to_the_brokers_says_so_while_it_tries_and_when_it_is_
         return sentence in task.said
 
     wait_for("the task to say why nothing comes", told)
-    assert "runs, and has not written to the control log yet.\nThe end of the log of its driver:\n" in task.said
+    assert (
+        "has not written to the control log yet. The driver is running.\nThe end of the log of its driver:\n"
+        in task.said
+    )
     team.kill()
     task.go_on(task.wait())
     print(task.said, task.error)

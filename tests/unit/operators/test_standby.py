@@ -8,6 +8,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.operators.standby import SubmitStandbyOperator
 from airflow_stream_provider.planning.condition import Observations
 from airflow_stream_provider.planning.conditions import StandbyUp
@@ -68,18 +69,38 @@ def test_a_driver_that_runs_and_says_nothing_is_warned_of_with_the_end_of_its_lo
 ) -> None:
     write(log, *RUNNING, declared(MINE), submitted(MINE))
     cluster.logs[f"driver-{MINE}"] = "  | The control log cannot be used now. Trying again."
+    cluster.states[f"driver-{MINE}"] = DriverState.RUNNING
     task = Tries(Standby(task_id="t", stream=spec))
     assert task.said == ""
     task.go_on(WaitOutcome(Ended.EXPIRED, MINE, "it is mute", deadline=FAR))
     assert task.deferred is not None
     assert task.said == (
-        f"The driver of {MINE} runs, and has not written to the control log yet.\n"
+        f"The driver of {MINE} has not written to the control log yet. The driver is running.\n"
         "The end of the log of its driver:\n  | The control log cannot be used now. Trying again.\n"
     )
     task.go_on(WaitOutcome(Ended.TIMEOUT, reason="Timed out.", evidence={OLD: "running"}))
     assert task.error.endswith("Trying again.")
     task.go_on(WaitOutcome(Ended.TIMEOUT, reason="Timed out.", evidence={DRIVER: "rehearsing"}))
     assert task.error.endswith("from the control log."), "it can say itself what it does"
+
+
+def test_a_driver_that_is_queued_for_long_is_warned_of_with_what_the_cluster_says(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster
+) -> None:
+    write(log, *RUNNING, published(log, MINE), submitted(MINE))
+    cluster.states[f"driver-{MINE}"] = DriverState.QUEUED
+    cluster.full = ClusterError("The driver's pod waits: ImagePullBackOff.")
+    task = Tries(Standby(task_id="t", stream=spec))
+    task.go_on(WaitOutcome(Ended.EXPIRED, MINE, "it is mute", deadline=FAR))
+    assert task.deferred is not None, "it may be started yet"
+    assert task.said == (
+        f"The driver of {MINE} has not written to the control log yet. The cluster accepted the driver, and has not "
+        "started it yet. The driver's pod waits: ImagePullBackOff.\n"
+    )
+    cluster.error = ClusterError("The cluster does not answer.")
+    task.go_on(WaitOutcome(Ended.EXPIRED, MINE, "it is mute", deadline=FAR))
+    assert task.deferred is not None
+    assert task.said.endswith("not written to the control log yet. The cluster does not answer.\n")
 
 
 def test_a_driver_that_has_said_why_needs_no_log(spec: StreamSpec, log: ControlLog, cluster: NotingCluster) -> None:

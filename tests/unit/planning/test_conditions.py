@@ -91,7 +91,7 @@ def test_standing_by_is_over_when_the_driver_is_up_or_dead() -> None:
     assert up.ended is Ended.REACHED
 
 
-def test_a_driver_that_runs_and_says_nothing_for_a_minute_ends_the_wait() -> None:
+def test_a_driver_that_is_there_and_says_nothing_for_a_minute_ends_the_wait() -> None:
     condition, starting = StandbyUp(NEW_DEPLOYMENT), [*RUNNING, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT)]
     memory = Observations()
 
@@ -99,6 +99,10 @@ def test_a_driver_that_runs_and_says_nothing_for_a_minute_ends_the_wait() -> Non
         return condition.check(replace(seen(starting, beats, {NEW_DEPLOYMENT: driver(state)}), at=at), memory)
 
     assert look(0.0, DriverState.QUEUED, {}) is None
+    assert look(59.0, DriverState.QUEUED, {}) is None
+    queued = look(60.0, DriverState.QUEUED, {})
+    assert queued is not None
+    assert queued.about(Ended.EXPIRED, NEW_DEPLOYMENT)
     assert look(600.0, DriverState.RUNNING, {OLD: 5}) is None, "it has waited in the queue"
     assert look(659.0, DriverState.RUNNING, {OLD: 64}) is None
     mute = look(660.0, DriverState.RUNNING, {OLD: 65})

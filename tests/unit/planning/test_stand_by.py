@@ -90,7 +90,7 @@ def test_a_driver_that_has_said_why_is_not_asked_again() -> None:
 
 def test_a_driver_that_runs_and_says_nothing_is_waited_for_with_a_look_at_its_log() -> None:
     records = [*RUNNING, declared(NEW_DEPLOYMENT), submitted(NEW_DEPLOYMENT)]
-    mute = WaitOutcome(Ended.EXPIRED, NEW_DEPLOYMENT, "its driver runs, and has not said anything yet")
+    mute = WaitOutcome(Ended.EXPIRED, NEW_DEPLOYMENT, "its driver has not said anything yet")
     assert stand_by(snapshot(*records), NEW_DEPLOYMENT, mute) == Wait(StandbyUp(NEW_DEPLOYMENT), log_of=NEW_DEPLOYMENT)
 
 
