@@ -64,7 +64,7 @@ class TopicFacts:
     :param settings: the effective ones.
     :param allowed: what the user may do.
     :param start: the first offset; None when it could not be read.
-    :param brokers: how many brokers the cluster has, also those that are down.
+    :param brokers: how many brokers the cluster has, also those that are down; before Kafka 4.0 those that are up.
     :param problem: why Kafka does not describe the topic, its settings or its start.
     """
 

@@ -115,7 +115,7 @@ def facts(client: KafkaClient, names: Iterable[str]) -> list[TopicFacts]:
     # Of one without a leader nobody knows it; that has a sentence of its own.
     led = [name for name, each in described.items() if any(p["leader_id"] >= 0 for p in each["partitions"])]
     starts = client.offsets({TopicPartition(name, 0): _START for name in led})
-    brokers, _ = _brokers(client)
+    brokers = len(client.describe_cluster()["brokers"])
 
     def known(name: str) -> TopicFacts:
         if name not in described or settings is None:
@@ -139,7 +139,12 @@ def facts(client: KafkaClient, names: Iterable[str]) -> list[TopicFacts]:
 def _brokers(client: KafkaClient) -> tuple[int, int]:
     """Return how many brokers there are, and how many of them are up."""
     found = client.describe_cluster()["brokers"]
-    return len(found), sum(not each.get("is_fenced") for each in found)
+    registered = {each["broker_id"] for each in found}
+    if not all("is_fenced" in each for each in found):
+        # Before Kafka 4.0 those that are down are not listed (KIP-1073); of most of them replicas tell.
+        partitions = (partition for topic in client.topics().values() for partition in topic["partitions"])
+        registered.update(*(partition["replica_nodes"] for partition in partitions))
+    return len(registered), sum(not each.get("is_fenced") for each in found)
 
 
 def _wait_for(client: KafkaClient, name: str, copies: int) -> None:
