@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.control.topic import Fetched
 from airflow_stream_provider.kafka.cluster_requests import ClusterRequests, LogFolder, Quorum
-from airflow_stream_provider.kafka.connect import KafkaDenied, connect, stream_error
+from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied, KafkaThrottled, connect, stream_error
 from airflow_stream_provider.kafka.group_requests import GroupRequests
 from airflow_stream_provider.kafka.internals import Internals
 from airflow_stream_provider.kafka.list_offsets import (
@@ -61,6 +62,9 @@ class KafkaClient:
         self._closed = False
         self.refused = False
         """Whether the brokers refused its credentials, or a request: open a new one for what comes next."""
+        self.unreachable_since: float | None = None
+        """Monotonic time of the first request since the last answer; None: the last one was answered. kafka-python
+        knows the brokers of back then only: if others have replaced all of them, only a new client finds these."""
         self._admin = connect(conn_id, extra)
         self._other_addresses = str(extra.get(OTHER_ADDRESSES, ""))
         self._kafka = Internals(self._admin)
@@ -255,12 +259,18 @@ class KafkaClient:
             raise StreamError("This Kafka client was opened in another process.", next_step="Open one after the fork.")
         if self._closed:
             raise StreamError("This Kafka client is closed.", next_step="Open a new one.")
+        asked = time.monotonic()
         try:
             yield
         except (KafkaError, OSError) as error:
             found = stream_error(self.conn_id, self._admin.config["bootstrap_servers"], what, error)
             self.refused |= isinstance(found, KafkaDenied)
+            if not isinstance(found, BrokerUnreachable) or isinstance(found, KafkaThrottled):
+                self.unreachable_since = None
+            elif self.unreachable_since is None:
+                self.unreachable_since = asked
             raise found from error
+        self.unreachable_since = None
 
     def _run(self, what: str, call: Callable[..., Awaitable[T]], *args: Any) -> T:
         with self._asking(what):

@@ -5,6 +5,9 @@ It has one broker, and the topics of `WireKafka`. All of them are empty, and wha
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
 from typing import Any
 from uuid import UUID
 
@@ -29,6 +32,20 @@ class WireControlTopic(WireKafka):
         self.throttles: list[int] = []
         self.written: list[str] = []
         super().__init__()
+        self._moved: socket.socket | None = None
+
+    def move(self) -> None:
+        """Replace the broker by one at another address. The bootstrap servers stay, as behind a load balancer."""
+        gone = [each for each in (self._moved, *self._clients) if each is not None]
+        self._moved = socket.create_server(("127.0.0.1", 0))
+        self._listeners.append(self._moved)
+        self._ports[0] = self._moved.getsockname()[1]
+        threading.Thread(target=self._accept, args=(self._moved, 1), daemon=True).start()
+        _end(*gone)
+
+    def close(self) -> None:
+        """Close all sockets, also those that are waited at."""
+        _end(*self._listeners, *self._clients)
 
     def _MetadataRequest(self, request: Any) -> Any:
         response = super()._MetadataRequest(request)
@@ -70,3 +87,10 @@ class WireControlTopic(WireKafka):
 
     def _throttled(self) -> int:
         return self.throttles.pop(0) if self.throttles else 0
+
+
+def _end(*sockets: socket.socket) -> None:
+    for each in sockets:
+        with contextlib.suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
+        each.close()

@@ -78,6 +78,7 @@ def test_a_driver_learns_every_few_seconds_who_leads_whatever_its_settings_say(
     topic = new_topic(cleanup_policy="compact", message_timestamp_type="LogAppendTime")
     there = driver(kafka.servers, topic, "metadata.max.age.ms=3600000")
     assert there.says() == "open"
+    assert there.says("recovery") == "rebootstrap"
     assert there.says("beat 1") == "beaten"
     ages = [0.0]
 

@@ -1,0 +1,61 @@
+"""A control root in Kafka, at a Kafka of the test's own; that it is one, real brokers show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_stream_provider.control.topic import Fetched
+from airflow_stream_provider.kafka import control_root, requests
+from airflow_stream_provider.kafka.control_root import TopicRoot
+from airflow_stream_provider.kafka.control_topic import KafkaTopic
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from tests.support.wire_control_topic import WireControlTopic
+from tests.support.wire_kafka import END
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[WireControlTopic]:
+    monkeypatch.setattr(requests, "PAUSES", ())
+    started = WireControlTopic()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def root(kafka: WireControlTopic) -> Iterator[TopicRoot]:
+    made = TopicRoot("kafka://kafka/streams", "kafka", {"bootstrap.servers": kafka.servers}, "streams")
+    yield made
+    made.close()
+
+
+def test_after_a_minute_without_an_answer_the_bootstrap_servers_are_asked_for_the_brokers(
+    root: TopicRoot, kafka: WireControlTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.move()
+    topic = KafkaTopic(root._client, "kafka", "streams.orders")
+    assert topic.read(0) == Fetched((), 0, END)
+    kafka.move()
+    for _ in range(3):
+        with pytest.raises(ControlUnavailable):
+            topic.read(0)
+    opened = root._client()
+    monkeypatch.setattr(control_root, "REOPEN_SECONDS", 0.0)
+    assert topic.read(0) == Fetched((), 0, END)
+    assert root._client() is not opened
+    assert opened._closed
+
+
+def test_while_they_do_not_answer_either_the_client_stays(
+    root: TopicRoot, kafka: WireControlTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = KafkaTopic(root._client, "kafka", "streams.orders")
+    assert topic.read(0) == Fetched((), 0, END)
+    opened = root._client()
+    monkeypatch.setattr(control_root, "REOPEN_SECONDS", 0.0)
+    kafka.close()
+    for _ in range(2):
+        with pytest.raises(ControlUnavailable):
+            topic.read(0)
+    assert root._opened is opened
