@@ -11,8 +11,8 @@ What a topic must be, and why (measured on Kafka 4.1):
 - No tiered storage, which would delete from the brokers.
 - `LogAppendTime`: a writer whose clock is wrong is not refused.
 - `max.message.bytes` takes the largest saved state.
-- `compression.type` is ``uncompressed``: brokers may compress whatever they get, and Airflow's client reads no lz4,
-  snappy or zstd without further libraries.
+- `compression.type` is ``uncompressed``, or ``producer``, since our writers do not compress: brokers may compress what
+  they get, and Airflow's client reads no lz4, snappy or zstd without further libraries.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ FIXED = {
     "message.timestamp.type": "LogAppendTime",
     "compression.type": "uncompressed",
 }
+# What else is as good, where a service lets nobody set it.
+ALSO = {"compression.type": "producer"}
 SETTINGS = {
     **FIXED,
     "max.message.bytes": str(MESSAGE_BYTES),
@@ -50,6 +52,8 @@ SETTINGS = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
 }
+# What has to be said when a topic is made, where a service refuses the others: of these its own values may do.
+REQUIRED = ("max.message.bytes", "min.insync.replicas", *(name for name in FIXED if name not in ALSO))
 
 
 class NotWritable(ControlUnavailable):
@@ -106,7 +110,7 @@ def problem(topic: TopicFacts) -> StreamError | None:
 
 def _settings_problem(topic: TopicFacts, copies: int) -> StreamError | None:
     for name, value in FIXED.items():
-        if topic.settings.get(name) != value:
+        if topic.settings.get(name) not in (value, ALSO.get(name, value)):
             return _wrong(topic, name, value)
     if topic.settings.get("remote.storage.enable") == "true":
         return _wrong(topic, "remote.storage.enable", "false")

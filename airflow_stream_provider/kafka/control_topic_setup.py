@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from airflow_stream_provider.kafka.control_topic_rules import (
     COPIES,
+    REQUIRED,
     SETTINGS,
     TopicFacts,
     problem,
@@ -25,8 +26,9 @@ _logger = logging.getLogger(__name__)
 
 # Seconds until a new topic has its leader and its replicas.
 READY_SECONDS = 15.0
-# Kafka's error code.
+# Kafka's error codes; the latter: of a setting that is not valid, or against a policy of the brokers.
 _CLUSTER_DENIED = 31
+_REFUSED = (40, 44)
 _START = -2
 _SETTINGS = (*SETTINGS, "min.insync.replicas", "remote.storage.enable")
 
@@ -64,6 +66,9 @@ def create(client: KafkaClient, name: str) -> None:
             )
         settings = {**SETTINGS, "min.insync.replicas": "2" if copies >= COPIES else "1"}
         problem = client.create_topic(name, copies, settings)
+        if problem is not None and problem.code in _REFUSED:
+            # Services let nobody set some of them, such as compression.type. The check says whether theirs will do.
+            problem = client.create_topic(name, copies, {each: settings[each] for each in REQUIRED})
         if problem is not None and problem.code != TOPIC_ALREADY_EXISTS:
             raise _not_made(client, name, problem)
         _wait_for(client, name, copies)

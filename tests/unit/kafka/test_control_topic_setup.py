@@ -10,15 +10,20 @@ import pytest
 
 from airflow_stream_provider.kafka import control_topic_setup as topic_setup
 from airflow_stream_provider.kafka.client import KafkaClient
+from airflow_stream_provider.kafka.control_topic_rules import SETTINGS
 from airflow_stream_provider.kafka.requests import UNKNOWN_TOPIC_OR_PARTITION, Answers, Problem
 from airflow_stream_provider.kafka.topic_requests import OPERATIONS
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError
 
 NAME = "streams.orders"
+POLICY_VIOLATION = 44
 
 
 class Kafka:
-    """A Kafka 3.9 as its client shows it: of three brokers, of which it lists those that are up."""
+    """A Kafka 3.9 as its client shows it: of three brokers, of which it lists those that are up.
+
+    `refuses`: the settings that nobody may set, with their values.
+    """
 
     conn_id = "kafka"
 
@@ -26,6 +31,7 @@ class Kafka:
         self.up = list(up)
         self.replicas: dict[str, list[int]] = {"others": [2, 3]}
         self.settings: dict[str, dict[str, str]] = {"others": {}}
+        self.refuses: dict[str, str] = {}
 
     @property
     def client(self) -> KafkaClient:
@@ -45,9 +51,13 @@ class Kafka:
     def describe_cluster(self) -> dict[str, Any]:
         return {"brokers": [{"broker_id": each} for each in self.up]}
 
-    def create_topic(self, name: str, replicas: int, settings: Mapping[str, str]) -> None:
+    def create_topic(self, name: str, replicas: int, settings: Mapping[str, str]) -> Problem | None:
+        refused = sorted(self.refuses.keys() & settings)
+        if refused:
+            return Problem(POLICY_VIOLATION, f"Config property {refused[0]!r} is refused.")
         self.replicas[name] = self.up[:replicas]
-        self.settings[name] = dict(settings)
+        self.settings[name] = {**self.refuses, **settings}
+        return None
 
     def is_known(self, name: str, replicas: int) -> bool:
         return True
@@ -74,7 +84,7 @@ def test_a_topic_is_made_with_three_replicas() -> None:
     kafka = Kafka()
     topic_setup.create(kafka.client, NAME)
     assert kafka.replicas[NAME] == [1, 2, 3]
-    assert kafka.settings[NAME]["min.insync.replicas"] == "2"
+    assert kafka.settings[NAME] == {**SETTINGS, "min.insync.replicas": "2"}
 
 
 def test_no_topic_is_made_with_too_few_replicas_while_a_broker_is_down_that_is_not_listed() -> None:
@@ -89,3 +99,24 @@ def test_a_kafka_of_two_brokers_has_topics_with_two_replicas() -> None:
     topic_setup.create(kafka.client, NAME)
     assert kafka.replicas[NAME] == [2, 3]
     assert kafka.settings[NAME]["min.insync.replicas"] == "1"
+
+
+def test_what_a_service_lets_nobody_set_is_left_to_it() -> None:
+    kafka = Kafka()
+    kafka.refuses = {"compression.type": "producer", "segment.ms": "604800000"}
+    topic_setup.create(kafka.client, NAME)
+    assert kafka.settings[NAME]["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"compression.type": "zstd"}, "has compression.type=zstd; a control log needs uncompressed"),
+        ({"max.message.bytes": "8388608"}, "cannot be made: .*'max.message.bytes' is refused"),
+    ],
+)
+def test_what_will_not_do_is_said(setting: dict[str, str], says: str) -> None:
+    kafka = Kafka()
+    kafka.refuses = setting
+    with pytest.raises(SpecError, match=says):
+        topic_setup.create(kafka.client, NAME)
