@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_stream_provider.control.topic import Fetched
 from airflow_stream_provider.kafka.cluster_requests import ClusterRequests, LogFolder, Quorum
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied, KafkaThrottled, connect, stream_error
+from airflow_stream_provider.kafka.fetch_request import fetch_request
 from airflow_stream_provider.kafka.group_requests import GroupRequests
 from airflow_stream_provider.kafka.internals import Internals
 from airflow_stream_provider.kafka.list_offsets import (
@@ -98,7 +99,8 @@ class KafkaClient:
         """Describe topics.
 
         :param names: the topics; default all.
-        :return: `topic_id` and `partitions` of each topic, with their leaders and replicas.
+        :return: `topic_id` and `partitions` of each topic, with their leaders and replicas. The id is None where topics
+            have none: before Kafka 2.8, or while its brokers speak to each other as before.
         """
         return self._run("to describe topics", self._requests.topics, None if names is None else sorted(set(names)))
 
@@ -140,13 +142,19 @@ class KafkaClient:
     ) -> Answers[TopicPartition, Fetched]:
         """Return the messages from an offset on. All leaders are asked at the same time.
 
-        Needs READ on the topics. When a broker sends less than there is, read on from `Fetched.next_offset`.
+        Needs READ on the topics, and Kafka 3.1 (`version_without_ids`).
+
+        When a broker sends less than there is, read on from `Fetched.next_offset`.
 
         :param positions: an offset by partition.
         :param ids: of the topics, from `topics`. One that was made anew since is not read: UNKNOWN_TOPIC_ID.
         :param partition_bytes: that a partition may send; a larger message comes alone. Default 1 MiB.
         """
         return self._run("for messages", fetch, self._requests, positions, ids, partition_bytes)
+
+    def version_without_ids(self) -> str:
+        """Return the version of a Kafka that cannot `read`, such as ``3.0``: before 3.1; empty if it can."""
+        return self._kafka.version_without(fetch_request({}, 0, 0, {}))
 
     def write(
         self, partition: TopicPartition, key: bytes, value: bytes | None, headers: Mapping[str, bytes], seconds: float

@@ -8,6 +8,7 @@ from uuid import UUID
 from airflow_stream_provider.control.topic import READ_BYTES, Fetched
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.connect import NO_QUOTA, KafkaDenied, KafkaThrottled
+from airflow_stream_provider.kafka.control_topic_rules import without_id
 from airflow_stream_provider.kafka.requests import (
     OFFSET_OUT_OF_RANGE,
     THROTTLED,
@@ -88,7 +89,10 @@ class KafkaTopic:
                 raise self._failed(error) from error
             if self._partition.topic not in described:
                 raise self._problem(described.problems[self._partition.topic])
-            self._id = described[self._partition.topic]["topic_id"]
+            topic_id: UUID | None = described[self._partition.topic]["topic_id"]
+            if topic_id is None:
+                raise without_id(self.name)
+            self._id = topic_id
         return self._id
 
     def _failed(self, error: StreamError) -> ControlUnavailable:

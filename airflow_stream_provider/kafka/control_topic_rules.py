@@ -165,6 +165,15 @@ def _denied(topic: TopicFacts, operations: str) -> SpecError:
     )
 
 
+def without_id(where: str) -> SpecError:
+    """Return the error for a topic to which Kafka has given no id, by which it is told from one made anew."""
+    return SpecError(
+        f"{where} has no id, by which a control log is told from one made anew: the brokers speak to each other as "
+        "before Kafka 2.8.",
+        next_step="Raise inter.broker.protocol.version on all brokers to their own version, and try again.",
+    )
+
+
 def unreadable(topic: TopicFacts) -> StreamError:
     """Return the error for a topic that Kafka does not describe."""
     assert topic.problem is not None

@@ -79,6 +79,20 @@ class Internals:
         """Learn which brokers there are."""
         await self._manager.cluster.refresh_metadata()
 
+    def version_without(self, request: Any) -> str:
+        """Return the version of Kafka, such as ``3.0``, if it does not know a request; empty if it does.
+
+        It is that of the broker that was connected to first.
+        """
+        from kafka.errors import IncompatibleBrokerVersion
+
+        known = self._manager.broker_version_data
+        try:
+            known.api_version(request)
+        except IncompatibleBrokerVersion:
+            return str(known.broker_version_str)
+        return ""
+
     @property
     def seconds(self) -> float:
         """After which a broker has not answered, by the connection's settings."""

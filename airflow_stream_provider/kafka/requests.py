@@ -336,7 +336,8 @@ def no_answer(broker: int, error: Exception) -> Problem:
     if isinstance(error, SaslAuthenticationFailedError):
         raise error
     if isinstance(error, IncompatibleBrokerVersion):
-        return Problem(NO_ANSWER, f"Broker {broker} is too old: Kafka 3.0 or later is needed.")
+        needed = "Kafka 3.0 or later is needed, and 3.1 for a control log."
+        return Problem(NO_ANSWER, f"Broker {broker} is too old: {needed}")
     if isinstance(error, ThrottlingQuotaExceededError):
         return Problem(THROTTLED, f"A quota of Kafka throttles this client: broker {broker} takes no request now.")
     return Problem(NO_ANSWER, f"Broker {broker} does not answer: {error}".rstrip(". ") + ".")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from uuid import UUID
 
 import pytest
+from kafka.protocol.consumer import FetchRequest
 
 from airflow_stream_provider.control.topic import Fetched
 from airflow_stream_provider.kafka import control_root, requests
 from airflow_stream_provider.kafka.control_root import TopicRoot
 from airflow_stream_provider.kafka.control_topic import KafkaTopic
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError
 from tests.support.wire_control_topic import WireControlTopic
 from tests.support.wire_kafka import END
 
@@ -59,3 +61,21 @@ def test_while_they_do_not_answer_either_the_client_stays(
         with pytest.raises(ControlUnavailable):
             topic.read(0)
     assert root._opened is opened
+
+
+def test_a_kafka_that_does_not_read_topics_by_their_ids_is_refused_with_its_version(
+    root: TopicRoot, kafka: WireControlTopic
+) -> None:
+    kafka.known[FetchRequest] = (4, 12)
+    for use in (root.make, root.check, lambda: root.store("orders"), lambda: root.store("orders", create=True)):
+        with pytest.raises(SpecError, match=r"connection 'kafka' is 3\.0\. A control log needs 3\.1 or later"):
+            use()
+
+
+def test_a_kafka_that_gives_topics_no_ids_is_not_one_whose_topic_was_made_anew(
+    root: TopicRoot, kafka: WireControlTopic
+) -> None:
+    kafka.topic_id = UUID(int=0)
+    for use in (root.check, lambda: root.log_id("orders"), lambda: KafkaTopic(root._client, "kafka", "t").read(0)):
+        with pytest.raises(SpecError, match=r"has no id.*Raise inter\.broker\.protocol\.version"):
+            use()

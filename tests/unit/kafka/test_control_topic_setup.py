@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
@@ -32,6 +33,7 @@ class Kafka:
         self.replicas: dict[str, list[int]] = {"others": [2, 3]}
         self.settings: dict[str, dict[str, str]] = {"others": {}}
         self.refuses: dict[str, str] = {}
+        self.topic_id: UUID | None = UUID(int=7)
 
     @property
     def client(self) -> KafkaClient:
@@ -43,10 +45,13 @@ class Kafka:
             if name in self.replicas:
                 nodes = self.replicas[name]
                 partition = {"leader_id": nodes[0], "replica_nodes": nodes, "isr_nodes": nodes}
-                found[name] = {"topic_id": "-", "partitions": [partition]}
+                found[name] = {"topic_id": self.topic_id, "partitions": [partition]}
             else:
                 found.problems[name] = Problem(UNKNOWN_TOPIC_OR_PARTITION, "There is none.")
         return found
+
+    def version_without_ids(self) -> str:
+        return ""
 
     def describe_cluster(self) -> dict[str, Any]:
         return {"brokers": [{"broker_id": each} for each in self.up]}
@@ -120,3 +125,11 @@ def test_what_will_not_do_is_said(setting: dict[str, str], says: str) -> None:
     kafka.refuses = setting
     with pytest.raises(SpecError, match=says):
         topic_setup.create(kafka.client, NAME)
+
+
+def test_no_topic_is_made_where_topics_have_no_ids() -> None:
+    kafka = Kafka()
+    kafka.topic_id = None
+    with pytest.raises(SpecError, match=r"The topic others .* has no id.*Raise inter\.broker\.protocol\.version"):
+        topic_setup.create(kafka.client, NAME)
+    assert NAME not in kafka.replicas
