@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -24,7 +23,7 @@ from airflow_stream_provider.kafka.list_offsets import (
 from airflow_stream_provider.kafka.messages import fetch, produce
 from airflow_stream_provider.kafka.record_batches import RecordBatch, fetch_batches
 from airflow_stream_provider.kafka.requests import Answers, Problem, Requests
-from airflow_stream_provider.kafka.settings import OTHER_ADDRESSES
+from airflow_stream_provider.kafka.settings import OTHER_ADDRESSES, with_ports
 from airflow_stream_provider.kafka.topic_requests import TopicRequests
 from airflow_stream_provider.kafka.transactions import Transaction, open_transactions
 from airflow_stream_provider.lifecycle.errors import StreamError
@@ -40,8 +39,6 @@ T = TypeVar("T")
 
 # Bytes of messages that a partition may send at once.
 READ_BYTES = 1_048_576
-
-_PORT = re.compile(r":\d+$")
 
 
 class KafkaClient:
@@ -91,8 +88,7 @@ class KafkaClient:
     @property
     def addresses(self) -> tuple[str, ...]:
         """The bootstrap servers of the connection, and what else its extra calls this Kafka; as ``host:port``."""
-        # A server without a port has the default one, as for kafka-python.
-        servers = [each if _PORT.search(each) else f"{each}:9092" for each in self._admin.config["bootstrap_servers"]]
+        servers = with_ports(",".join(self._admin.config["bootstrap_servers"]))
         return addresses(",".join((*servers, self._other_addresses)))
 
     def topics(self, names: Iterable[str] | None = None) -> Answers[str, dict[str, Any]]:

@@ -16,6 +16,7 @@ from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
 from airflow_stream_provider.kafka.control_topic import RIGHTS, KafkaTopic
 from airflow_stream_provider.kafka.control_topic_rules import NotWritable
+from airflow_stream_provider.kafka.settings import with_ports
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.ids import STREAM, check_stream_name
 
@@ -92,7 +93,7 @@ class TopicRoot:
 
     def driver_arguments(self) -> tuple[str, ...]:
         """Return the brokers' addresses; see `ControlRoot.driver_arguments`."""
-        return ("--brokers", str(self._extra.get("bootstrap.servers", "")))
+        return ("--brokers", ",".join(with_ports(str(self._extra.get("bootstrap.servers", "")))))
 
     def exists(self, stream: str) -> bool:
         """Whether the stream has a topic here; see `ControlRoot.exists`."""

@@ -79,3 +79,8 @@ def test_a_kafka_that_gives_topics_no_ids_is_not_one_whose_topic_was_made_anew(
     for use in (root.check, lambda: root.log_id("orders"), lambda: KafkaTopic(root._client, "kafka", "t").read(0)):
         with pytest.raises(SpecError, match=r"has no id.*Raise inter\.broker\.protocol\.version"):
             use()
+
+
+def test_drivers_are_told_the_servers_with_ports_which_java_asks_for() -> None:
+    root = TopicRoot("kafka://kafka/streams", "kafka", {"bootstrap.servers": "k1,k2.example:9093"}, "streams")
+    assert root.driver_arguments() == ("--brokers", "k1:9092,k2.example:9093")
