@@ -56,6 +56,10 @@ SETTINGS = {
 REQUIRED = ("max.message.bytes", "min.insync.replicas", *(name for name in FIXED if name not in ALSO))
 
 
+# Whoever makes a topic for a control log sets at least one of them, and no broker has our values as its default.
+_OURS = ("cleanup.policy", "max.message.bytes", "segment.ms")
+
+
 class NotWritable(ControlUnavailable):
     """A control log that can be read, and to which nothing can be written now."""
 
@@ -89,6 +93,8 @@ def problem(topic: TopicFacts) -> StreamError | None:
         return _denied(topic, " and ".join(lacking))
     if topic.problem is not None:
         return unreadable(topic)
+    if not any(topic.settings.get(name) == SETTINGS[name] for name in _OURS):
+        return _made_by_a_broker(topic)
     if len(topic.partitions) != 1:
         return SpecError(
             f"{topic.where} has {len(topic.partitions)} partitions; a control log needs one, whose order counts.",
@@ -154,6 +160,19 @@ def _wrong(topic: TopicFacts, setting: str, wanted: str, why: str = "") -> SpecE
         f"{setting}={wanted}",
         topic=topic.name,
         setting=setting,
+    )
+
+
+def _made_by_a_broker(topic: TopicFacts) -> SpecError:
+    """Return the error for a topic with the brokers' defaults: a driver that writes may have made them make it."""
+    return SpecError(
+        f"{topic.where} was not made for a control log: it has {len(topic.partitions)} partition"
+        f"{'' if len(topic.partitions) == 1 else 's'}, and cleanup.policy={topic.settings.get('cleanup.policy')}, as "
+        "by the brokers' defaults. If there was a control log, it was deleted and made anew by a broker "
+        "(auto.create.topics.enable), and its records are lost.",
+        next_step="Set auto.create.topics.enable=false. If there was one, see 'A damaged control log' in "
+        f"docs/operations.md. Otherwise delete {topic.name}, and deploy again: then it is made as it must be.",
+        topic=topic.name,
     )
 
 

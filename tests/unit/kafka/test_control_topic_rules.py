@@ -58,6 +58,19 @@ def test_nothing_is_wrong(topic: TopicFacts) -> None:
         (replace(GOOD, partitions=(PARTITION, PARTITION)), SpecError, "has 2 partitions.*another prefix"),
         (partition(replica_nodes=[1]), SpecError, "has 1 replica; with 3 brokers it needs 3.*reassign"),
         (partition(replica_nodes=[1, 2]), SpecError, "has 2 replicas; with 3 brokers"),
+        (
+            setting(cleanup_policy="delete", max_message_bytes="1048588", segment_ms="604800000"),
+            SpecError,
+            "has 1 partition, and cleanup.policy=delete.*deleted and made anew by a broker .auto.create.topics.enable.",
+        ),
+        (
+            replace(
+                setting(cleanup_policy="delete", max_message_bytes="1048588", segment_ms="604800000"),
+                partitions=(PARTITION,) * 3,
+            ),
+            SpecError,
+            "has 3 partitions, .*made anew by a broker.*Set auto.create.topics.enable=false",
+        ),
         (setting(cleanup_policy="delete"), SpecError, "has cleanup.policy=delete.*add-config cleanup.policy=compact$"),
         (setting(cleanup_policy="compact,delete"), SpecError, "has cleanup.policy=compact,delete"),
         (setting(unclean_leader_election_enable="true"), SpecError, "unclean.leader.election.enable=false$"),
