@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from airflow_stream_provider.audit.facts import BrokerFacts, Topic
+from airflow_stream_provider.kafka.settings import with_ports
 
 # Replicas that every partition should have.
 COPIES = 3
@@ -53,7 +54,7 @@ def tool_arguments(extra: Mapping[str, Any]) -> tuple[str, ...]:
 
     :param extra: the extra of the Airflow connection.
     """
-    server = ("--bootstrap-server", str(extra.get("bootstrap.servers", "")))
+    server = ("--bootstrap-server", ",".join(with_ports(str(extra.get("bootstrap.servers", "")))))
     plain = str(extra.get("security.protocol", "PLAINTEXT")).upper() == "PLAINTEXT"
     return server if plain else (*server, "--command-config", "client.properties")
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.control.topic import Fetched
 from airflow_stream_provider.kafka.cluster_requests import ClusterRequests, LogFolder, Quorum
-from airflow_stream_provider.kafka.connect import KafkaDenied, connect, stream_error
+from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied, KafkaThrottled, connect, stream_error
+from airflow_stream_provider.kafka.fetch_request import fetch_request
 from airflow_stream_provider.kafka.group_requests import GroupRequests
 from airflow_stream_provider.kafka.internals import Internals
 from airflow_stream_provider.kafka.list_offsets import (
@@ -22,7 +23,7 @@ from airflow_stream_provider.kafka.list_offsets import (
 from airflow_stream_provider.kafka.messages import fetch, produce
 from airflow_stream_provider.kafka.record_batches import RecordBatch, fetch_batches
 from airflow_stream_provider.kafka.requests import Answers, Problem, Requests
-from airflow_stream_provider.kafka.settings import OTHER_ADDRESSES
+from airflow_stream_provider.kafka.settings import OTHER_ADDRESSES, with_ports
 from airflow_stream_provider.kafka.topic_requests import TopicRequests
 from airflow_stream_provider.kafka.transactions import Transaction, open_transactions
 from airflow_stream_provider.lifecycle.errors import StreamError
@@ -38,8 +39,6 @@ T = TypeVar("T")
 
 # Bytes of messages that a partition may send at once.
 READ_BYTES = 1_048_576
-
-_PORT = re.compile(r":\d+$")
 
 
 class KafkaClient:
@@ -61,6 +60,9 @@ class KafkaClient:
         self._closed = False
         self.refused = False
         """Whether the brokers refused its credentials, or a request: open a new one for what comes next."""
+        self.unreachable_since: float | None = None
+        """Monotonic time of the first request since the last answer; None: the last one was answered. kafka-python
+        knows the brokers of back then only: if others have replaced all of them, only a new client finds these."""
         self._admin = connect(conn_id, extra)
         self._other_addresses = str(extra.get(OTHER_ADDRESSES, ""))
         self._kafka = Internals(self._admin)
@@ -86,15 +88,15 @@ class KafkaClient:
     @property
     def addresses(self) -> tuple[str, ...]:
         """The bootstrap servers of the connection, and what else its extra calls this Kafka; as ``host:port``."""
-        # A server without a port has the default one, as for kafka-python.
-        servers = [each if _PORT.search(each) else f"{each}:9092" for each in self._admin.config["bootstrap_servers"]]
+        servers = with_ports(",".join(self._admin.config["bootstrap_servers"]))
         return addresses(",".join((*servers, self._other_addresses)))
 
     def topics(self, names: Iterable[str] | None = None) -> Answers[str, dict[str, Any]]:
         """Describe topics.
 
         :param names: the topics; default all.
-        :return: `topic_id` and `partitions` of each topic, with their leaders and replicas.
+        :return: `topic_id` and `partitions` of each topic, with their leaders and replicas. The id is None where topics
+            have none: before Kafka 2.8, or while its brokers speak to each other as before.
         """
         return self._run("to describe topics", self._requests.topics, None if names is None else sorted(set(names)))
 
@@ -136,13 +138,19 @@ class KafkaClient:
     ) -> Answers[TopicPartition, Fetched]:
         """Return the messages from an offset on. All leaders are asked at the same time.
 
-        Needs READ on the topics. When a broker sends less than there is, read on from `Fetched.next_offset`.
+        Needs READ on the topics, and Kafka 3.1 (`version_without_ids`).
+
+        When a broker sends less than there is, read on from `Fetched.next_offset`.
 
         :param positions: an offset by partition.
         :param ids: of the topics, from `topics`. One that was made anew since is not read: UNKNOWN_TOPIC_ID.
         :param partition_bytes: that a partition may send; a larger message comes alone. Default 1 MiB.
         """
         return self._run("for messages", fetch, self._requests, positions, ids, partition_bytes)
+
+    def version_without_ids(self) -> str:
+        """Return the version of a Kafka that cannot `read`, such as ``3.0``: before 3.1; empty if it can."""
+        return self._kafka.version_without(fetch_request({}, 0, 0, {}))
 
     def write(
         self, partition: TopicPartition, key: bytes, value: bytes | None, headers: Mapping[str, bytes], seconds: float
@@ -255,12 +263,18 @@ class KafkaClient:
             raise StreamError("This Kafka client was opened in another process.", next_step="Open one after the fork.")
         if self._closed:
             raise StreamError("This Kafka client is closed.", next_step="Open a new one.")
+        asked = time.monotonic()
         try:
             yield
         except (KafkaError, OSError) as error:
             found = stream_error(self.conn_id, self._admin.config["bootstrap_servers"], what, error)
             self.refused |= isinstance(found, KafkaDenied)
+            if not isinstance(found, BrokerUnreachable) or isinstance(found, KafkaThrottled):
+                self.unreachable_since = None
+            elif self.unreachable_since is None:
+                self.unreachable_since = asked
             raise found from error
+        self.unreachable_since = None
 
     def _run(self, what: str, call: Callable[..., Awaitable[T]], *args: Any) -> T:
         with self._asking(what):

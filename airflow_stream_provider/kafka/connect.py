@@ -26,10 +26,15 @@ IN_FLIGHT = 100_000
 SLOW_SECONDS = 5.0
 # A broker that comes back is asked again within this time; the default is half a minute.
 BACKOFF_MAX_MS = 2_000
+NO_QUOTA = "Give the connection's user no quota, or a wider one (kafka-configs.sh --entity-type users)."
 
 
 class BrokerUnreachable(StreamError):
     """Kafka does not answer, or a request failed. Try again later."""
+
+
+class KafkaThrottled(BrokerUnreachable):
+    """A quota throttles this client for longer than a request may wait: it was not sent."""
 
 
 class KafkaDenied(StreamError):
@@ -119,7 +124,12 @@ def stream_error(conn_id: str, servers: list[str], what: str, error: BaseExcepti
     :param what: the request that failed, such as ``to connect`` or ``for offsets``.
     :param error: what kafka-python raised.
     """
-    from kafka.errors import AuthorizationError, KafkaError, SaslAuthenticationFailedError
+    from kafka.errors import (
+        AuthorizationError,
+        KafkaError,
+        SaslAuthenticationFailedError,
+        ThrottlingQuotaExceededError,
+    )
 
     where = f"Kafka at {','.join(servers)} (connection {conn_id!r})"
     # Only the texts of Kafka's own errors, which begin with their name: an `oauth_cb` may raise an error with a secret.
@@ -135,6 +145,12 @@ def stream_error(conn_id: str, servers: list[str], what: str, error: BaseExcepti
         return KafkaDenied(
             f"{where} denies the connection's user the request {what}: {reason}.",
             next_step="Grant it the ACL. Lag needs DESCRIBE on topics and groups, and DESCRIBE_CONFIGS on topics.",
+            conn_id=conn_id,
+        )
+    if isinstance(error, ThrottlingQuotaExceededError):
+        return KafkaThrottled(
+            f"{where} was not asked {what}: a quota of Kafka throttles this client: {reason}.",
+            next_step=NO_QUOTA,
             conn_id=conn_id,
         )
     return BrokerUnreachable(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,10 +16,13 @@ from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
 from airflow_stream_provider.kafka.control_topic import RIGHTS, KafkaTopic
 from airflow_stream_provider.kafka.control_topic_rules import NotWritable
+from airflow_stream_provider.kafka.settings import with_ports
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.ids import STREAM, check_stream_name
 
 MARKER, SEEN = "root", "seen/"
+# Seconds without an answer after which a client is replaced by one that begins with the bootstrap servers.
+REOPEN_SECONDS = 60.0
 _TEXT = b"The control root of airflow-stream-provider."
 
 
@@ -89,7 +93,7 @@ class TopicRoot:
 
     def driver_arguments(self) -> tuple[str, ...]:
         """Return the brokers' addresses; see `ControlRoot.driver_arguments`."""
-        return ("--brokers", str(self._extra.get("bootstrap.servers", "")))
+        return ("--brokers", ",".join(with_ports(str(self._extra.get("bootstrap.servers", "")))))
 
     def exists(self, stream: str) -> bool:
         """Whether the stream has a topic here; see `ControlRoot.exists`."""
@@ -150,16 +154,30 @@ class TopicRoot:
                 self._opened = None
 
     def _client(self) -> KafkaClient:
-        """Return the client, which all streams share; a new one, when the brokers have refused the one before.
+        """Return the client, which all streams share; a new one, when the brokers refused the one before, or are gone.
 
         :raises StreamError: Kafka does not answer, or refuses the connection.
         """
         with self._lock:
+            self._reopen()
             if self._opened is not None and self._opened.refused:
                 self.close()
             if self._opened is None:
                 self._opened = KafkaClient(self._conn_id, self._extra)
             return self._opened
+
+    def _reopen(self) -> None:
+        """Replace a client that has reached no broker for a while, if the bootstrap servers answer."""
+        old = self._opened
+        now = time.monotonic()
+        if old is None or old.unreachable_since is None or now - old.unreachable_since < REOPEN_SECONDS:
+            return
+        old.unreachable_since = now  # the next try is as long after this one
+        try:
+            self._opened = KafkaClient(self._conn_id, self._extra)
+        except BrokerUnreachable:
+            return
+        old.close()
 
     @contextmanager
     def _reached(self) -> Iterator[None]:

@@ -7,9 +7,11 @@ from uuid import UUID
 
 from airflow_stream_provider.control.topic import READ_BYTES, Fetched
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.connect import KafkaDenied
+from airflow_stream_provider.kafka.connect import NO_QUOTA, KafkaDenied, KafkaThrottled
+from airflow_stream_provider.kafka.control_topic_rules import without_id
 from airflow_stream_provider.kafka.requests import (
     OFFSET_OUT_OF_RANGE,
+    THROTTLED,
     TOPIC_DENIED,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -87,12 +89,17 @@ class KafkaTopic:
                 raise self._failed(error) from error
             if self._partition.topic not in described:
                 raise self._problem(described.problems[self._partition.topic])
-            self._id = described[self._partition.topic]["topic_id"]
+            topic_id: UUID | None = described[self._partition.topic]["topic_id"]
+            if topic_id is None:
+                raise without_id(self.name)
+            self._id = topic_id
         return self._id
 
     def _failed(self, error: StreamError) -> ControlUnavailable:
         if isinstance(error, KafkaDenied):
             return self._unavailable(error.message, RIGHTS)
+        if isinstance(error, KafkaThrottled):
+            return self._unavailable(error.message, error.next_step)
         return error if isinstance(error, ControlUnavailable) else self._unavailable(error.message)
 
     def _unavailable(self, reason: str, next_step: str = "") -> ControlUnavailable:
@@ -126,6 +133,8 @@ class KafkaTopic:
             )
         if problem.code == TOPIC_DENIED:
             return self._unavailable("its user may not use it.", RIGHTS)
+        if problem.code == THROTTLED:
+            return self._unavailable(problem.reason, NO_QUOTA)
         if problem.code in _TOO_FEW:
             return self._unavailable("Fewer of its replicas are in sync than its min.insync.replicas asks for.")
         if problem.code == _STORAGE_ERROR:

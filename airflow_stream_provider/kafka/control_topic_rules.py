@@ -11,8 +11,8 @@ What a topic must be, and why (measured on Kafka 4.1):
 - No tiered storage, which would delete from the brokers.
 - `LogAppendTime`: a writer whose clock is wrong is not refused.
 - `max.message.bytes` takes the largest saved state.
-- `compression.type` is ``uncompressed``: brokers may compress whatever they get, and Airflow's client reads no lz4,
-  snappy or zstd without further libraries.
+- `compression.type` is ``uncompressed``, or ``producer``, since our writers do not compress: brokers may compress what
+  they get, and Airflow's client reads no lz4, snappy or zstd without further libraries.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ FIXED = {
     "message.timestamp.type": "LogAppendTime",
     "compression.type": "uncompressed",
 }
+# What else is as good, where a service lets nobody set it.
+ALSO = {"compression.type": "producer"}
 SETTINGS = {
     **FIXED,
     "max.message.bytes": str(MESSAGE_BYTES),
@@ -50,6 +52,12 @@ SETTINGS = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
 }
+# What has to be said when a topic is made, where a service refuses the others: of these its own values may do.
+REQUIRED = ("max.message.bytes", "min.insync.replicas", *(name for name in FIXED if name not in ALSO))
+
+
+# Whoever makes a topic for a control log sets at least one of them, and no broker has our values as its default.
+_OURS = ("cleanup.policy", "max.message.bytes", "segment.ms")
 
 
 class NotWritable(ControlUnavailable):
@@ -64,7 +72,7 @@ class TopicFacts:
     :param settings: the effective ones.
     :param allowed: what the user may do.
     :param start: the first offset; None when it could not be read.
-    :param brokers: how many brokers the cluster has, also those that are down.
+    :param brokers: how many brokers the cluster has, also those that are down; before Kafka 4.0 those that are up.
     :param problem: why Kafka does not describe the topic, its settings or its start.
     """
 
@@ -85,6 +93,8 @@ def problem(topic: TopicFacts) -> StreamError | None:
         return _denied(topic, " and ".join(lacking))
     if topic.problem is not None:
         return unreadable(topic)
+    if not any(topic.settings.get(name) == SETTINGS[name] for name in _OURS):
+        return _made_by_a_broker(topic)
     if len(topic.partitions) != 1:
         return SpecError(
             f"{topic.where} has {len(topic.partitions)} partitions; a control log needs one, whose order counts.",
@@ -106,7 +116,7 @@ def problem(topic: TopicFacts) -> StreamError | None:
 
 def _settings_problem(topic: TopicFacts, copies: int) -> StreamError | None:
     for name, value in FIXED.items():
-        if topic.settings.get(name) != value:
+        if topic.settings.get(name) not in (value, ALSO.get(name, value)):
             return _wrong(topic, name, value)
     if topic.settings.get("remote.storage.enable") == "true":
         return _wrong(topic, "remote.storage.enable", "false")
@@ -153,11 +163,33 @@ def _wrong(topic: TopicFacts, setting: str, wanted: str, why: str = "") -> SpecE
     )
 
 
+def _made_by_a_broker(topic: TopicFacts) -> SpecError:
+    """Return the error for a topic with the brokers' defaults: a driver that writes may have made them make it."""
+    return SpecError(
+        f"{topic.where} was not made for a control log: it has {len(topic.partitions)} partition"
+        f"{'' if len(topic.partitions) == 1 else 's'}, and cleanup.policy={topic.settings.get('cleanup.policy')}, as "
+        "by the brokers' defaults. If there was a control log, it was deleted and made anew by a broker "
+        "(auto.create.topics.enable), and its records are lost.",
+        next_step="Set auto.create.topics.enable=false. If there was one, see 'A damaged control log' in "
+        f"docs/operations.md. Otherwise delete {topic.name}, and deploy again: then it is made as it must be.",
+        topic=topic.name,
+    )
+
+
 def _denied(topic: TopicFacts, operations: str) -> SpecError:
     return SpecError(
         f"The user of the Kafka connection may not use the control log: {topic.where} needs {operations}.",
         next_step=f"Grant it {', '.join(OPERATIONS)} on the topic.",
         topic=topic.name,
+    )
+
+
+def without_id(where: str) -> SpecError:
+    """Return the error for a topic to which Kafka has given no id, by which it is told from one made anew."""
+    return SpecError(
+        f"{where} has no id, by which a control log is told from one made anew: the brokers speak to each other as "
+        "before Kafka 2.8.",
+        next_step="Raise inter.broker.protocol.version on all brokers to their own version, and try again.",
     )
 
 

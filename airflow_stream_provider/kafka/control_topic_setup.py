@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.kafka.control_topic_rules import (
     COPIES,
+    REQUIRED,
     SETTINGS,
     TopicFacts,
     problem,
     unreadable,
+    without_id,
 )
 from airflow_stream_provider.kafka.requests import NO_ANSWER, TOPIC_DENIED, UNKNOWN_TOPIC_OR_PARTITION, Problem
 from airflow_stream_provider.kafka.topic_requests import TOPIC_ALREADY_EXISTS
@@ -25,8 +27,9 @@ _logger = logging.getLogger(__name__)
 
 # Seconds until a new topic has its leader and its replicas.
 READY_SECONDS = 15.0
-# Kafka's error code.
+# Kafka's error codes; the latter: of a setting that is not valid, or against a policy of the brokers.
 _CLUSTER_DENIED = 31
+_REFUSED = (40, 44)
 _START = -2
 _SETTINGS = (*SETTINGS, "min.insync.replicas", "remote.storage.enable")
 
@@ -34,11 +37,13 @@ _SETTINGS = (*SETTINGS, "min.insync.replicas", "remote.storage.enable")
 def exists(client: KafkaClient, name: str) -> bool:
     """Whether there is a topic of this name.
 
-    :raises SpecError: the user may not know that.
+    :raises SpecError: the user may not know that, or this Kafka is too old for a control log.
     :raises ControlUnavailable: Kafka does not say.
     """
+    _check_version(client)
     described = client.topics([name])
     if name in described:
+        _check_ids(client, described)
         return True
     problem = described.problems[name]
     if problem.code == UNKNOWN_TOPIC_OR_PARTITION:
@@ -64,6 +69,9 @@ def create(client: KafkaClient, name: str) -> None:
             )
         settings = {**SETTINGS, "min.insync.replicas": "2" if copies >= COPIES else "1"}
         problem = client.create_topic(name, copies, settings)
+        if problem is not None and problem.code in _REFUSED:
+            # Services let nobody set some of them, such as compression.type. The check says whether theirs will do.
+            problem = client.create_topic(name, copies, {each: settings[each] for each in REQUIRED})
         if problem is not None and problem.code != TOPIC_ALREADY_EXISTS:
             raise _not_made(client, name, problem)
         _wait_for(client, name, copies)
@@ -87,8 +95,9 @@ def problems(client: KafkaClient, names: Iterable[str]) -> dict[str, StreamError
 
     Topics with fewer replicas than three, because there are no more brokers, are named in a warning.
 
-    :raises StreamError: Kafka does not answer at all.
+    :raises StreamError: Kafka does not answer at all, or is too old for a control log.
     """
+    _check_version(client)
     found = facts(client, names)
     few = [each.name for each in found if each.partitions and each.brokers < COPIES]
     if few:
@@ -111,11 +120,12 @@ def facts(client: KafkaClient, names: Iterable[str]) -> list[TopicFacts]:
 
     asked = list(dict.fromkeys(names))
     described, allowed = client.topics(asked), client.allowed(asked)
+    _check_ids(client, described)
     settings = client.configs(topics=list(described), keys=_SETTINGS) if described else None
     # Of one without a leader nobody knows it; that has a sentence of its own.
     led = [name for name, each in described.items() if any(p["leader_id"] >= 0 for p in each["partitions"])]
     starts = client.offsets({TopicPartition(name, 0): _START for name in led})
-    brokers, _ = _brokers(client)
+    brokers = len(client.describe_cluster()["brokers"])
 
     def known(name: str) -> TopicFacts:
         if name not in described or settings is None:
@@ -137,9 +147,36 @@ def facts(client: KafkaClient, names: Iterable[str]) -> list[TopicFacts]:
 
 
 def _brokers(client: KafkaClient) -> tuple[int, int]:
-    """Return how many brokers there are, and how many of them are up."""
+    """Return how many brokers there are, and how many of them are up.
+
+    :raises SpecError: this Kafka gives topics no ids.
+    """
     found = client.describe_cluster()["brokers"]
-    return len(found), sum(not each.get("is_fenced") for each in found)
+    registered = {each["broker_id"] for each in found}
+    if not all("is_fenced" in each for each in found):
+        # Before Kafka 4.0 those that are down are not listed (KIP-1073); of most of them replicas tell.
+        topics = client.topics()
+        _check_ids(client, topics)
+        partitions = (partition for topic in topics.values() for partition in topic["partitions"])
+        registered.update(*(partition["replica_nodes"] for partition in partitions))
+    return len(registered), sum(not each.get("is_fenced") for each in found)
+
+
+def _check_version(client: KafkaClient) -> None:
+    version = client.version_without_ids()
+    if version:
+        raise SpecError(
+            f"The Kafka of the connection {client.conn_id!r} is {version}. A control log needs 3.1 or later, which "
+            "reads a topic by its id.",
+            next_step="Upgrade its brokers, or keep the control log in a folder (docs/control.md).",
+            conn_id=client.conn_id,
+        )
+
+
+def _check_ids(client: KafkaClient, topics: Mapping[str, Mapping[str, Any]]) -> None:
+    for name, each in topics.items():
+        if each["topic_id"] is None:
+            raise without_id(_where(client, name))
 
 
 def _wait_for(client: KafkaClient, name: str, copies: int) -> None:

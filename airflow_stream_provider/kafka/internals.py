@@ -6,6 +6,7 @@ opened, in `kafka.connect`, replaces two of kafka-python's classes; test_client.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,10 +40,31 @@ class Internals:
     async def send(self, request: Any, node: int | None, seconds: float | None = None) -> Any:
         """Send a request to a broker; None: the one with the fewest requests under way.
 
-        :param seconds: after which the broker has not answered (RequestTimedOutError); default the connection's.
+        A broker whose quota throttles this client has said how long to send it nothing: that is waited for first.
+
+        :param seconds: after which the broker has not answered (RequestTimedOutError), and for which a quota is waited
+            for (ThrottlingQuotaExceededError: nothing was sent); default the connection's.
         """
+        from kafka.errors import ThrottlingQuotaExceededError
+
+        until = time.monotonic() + (self.seconds if seconds is None else seconds)
+        while pause := self._throttled(node):
+            if time.monotonic() + pause > until:
+                raise ThrottlingQuotaExceededError(f"for another {pause:.1f} s")
+            await self.sleep(pause)
         milliseconds = None if seconds is None else round(seconds * 1000)
         return await self._manager.send(request, node_id=node, request_timeout_ms=milliseconds)
+
+    def _throttled(self, node: int | None) -> float:
+        """Return for how many seconds a quota keeps kafka-python from sending to a broker; None: to any broker."""
+        now = time.monotonic()
+        connections = [self._manager._conns.get(each) for each in (self.brokers() if node is None else [node])]
+        # Its timer may be late.
+        pauses = (
+            max(each._throttle_time - now, 0.01) if each is not None and "throttle" in each.paused else 0.0
+            for each in connections
+        )
+        return min(pauses, default=0.0)
 
     def brokers(self) -> list[int]:
         """Return the ids of the brokers that are known."""
@@ -56,6 +78,20 @@ class Internals:
     async def refresh_brokers(self) -> None:
         """Learn which brokers there are."""
         await self._manager.cluster.refresh_metadata()
+
+    def version_without(self, request: Any) -> str:
+        """Return the version of Kafka, such as ``3.0``, if it does not know a request; empty if it does.
+
+        It is that of the broker that was connected to first.
+        """
+        from kafka.errors import IncompatibleBrokerVersion
+
+        known = self._manager.broker_version_data
+        try:
+            known.api_version(request)
+        except IncompatibleBrokerVersion:
+            return str(known.broker_version_str)
+        return ""
 
     @property
     def seconds(self) -> float:

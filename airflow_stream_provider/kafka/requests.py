@@ -34,6 +34,7 @@ UNKNOWN_TOPIC_OR_PARTITION = 3
 LEADER_NOT_AVAILABLE = 5
 OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_TOPIC_ID = 100
+THROTTLED = 89
 TOPIC_DENIED = 29
 NO_ANSWER = -1
 # Kafka's resource types of DescribeConfigs.
@@ -151,12 +152,12 @@ class Requests:
         :param request: builds the request to one leader.
         :param answers: yields topic, partition, error code and value for each partition of a leader's response.
         :param once: do not ask again: what was asked may have been done, whatever the answer.
-        :param seconds: after which a leader has not answered; default the connection's.
+        :param seconds: after which a leader has not answered, and nobody is asked again; default the connection's.
         """
-        from kafka import TopicPartition
-        from kafka.errors import KafkaError, RequestTimedOutError, RetriableError, for_code
+        from kafka.errors import KafkaError, RequestTimedOutError
 
         found: Answers[TopicPartition, R] = Answers()
+        until = time.monotonic() + (self._kafka.seconds if seconds is None else seconds)
         left = wanted
         for pause in (*PAUSES, None):
             again: dict[TopicPartition, V] = {}
@@ -176,20 +177,12 @@ class Requests:
                     else:
                         again.update(asked)
                     continue
-                for topic, number, error_code, value in answers(response):
-                    partition = TopicPartition(topic, number)
-                    if error_code == 0:
-                        found[partition] = value
-                        continue
-                    found.problems[partition] = Problem(
-                        error_code, error_sentence(error_code, named(partition.topic, partition.partition))
-                    )
-                    if issubclass(for_code(error_code), RetriableError):
-                        again[partition] = wanted[partition]
-            # Their cached leaders are out of date.
+                again.update(_take(leader, response, asked, answers, found))
+            # Their cached leaders are out of date, but for those that only a quota keeps from answering.
             for partition in again:
-                self._leaders.pop(partition.topic, None)
-            if not again or once or pause is None:
+                if found.problems[partition].code != THROTTLED:
+                    self._leaders.pop(partition.topic, None)
+            if not again or once or pause is None or time.monotonic() > until:
                 break
             await self._kafka.sleep(pause)
             left = again
@@ -261,6 +254,34 @@ class Requests:
         return found
 
 
+def _take(
+    leader: int,
+    response: Any,
+    asked: Mapping[TopicPartition, V],
+    answers: Callable[[Any], Iterable[tuple[str, int, int, R]]],
+    found: Answers[TopicPartition, R],
+) -> dict[TopicPartition, V]:
+    """Take what a leader has answered into `found`, and return what may be asked again; see `Requests.ask_leaders`."""
+    from kafka import TopicPartition
+    from kafka.errors import RetriableError, for_code
+
+    missing = dict(asked)
+    again: dict[TopicPartition, V] = {}
+    for topic, number, error_code, value in answers(response):
+        partition = TopicPartition(topic, number)
+        missing.pop(partition, None)
+        if error_code == 0:
+            found[partition] = value
+            continue
+        found.problems[partition] = Problem(error_code, error_sentence(error_code, named(topic, number)))
+        if issubclass(for_code(error_code), RetriableError):
+            again[partition] = asked[partition]
+    # A Fetch that a quota throttles is answered without an error, and without partitions.
+    throttled = getattr(response, "throttle_time_ms", 0) / 1000
+    found.problems.update({each: _left_out(leader, each, throttled) for each in missing})
+    return {**again, **missing}
+
+
 def topics_request(names: Iterable[str] | None, *, operations: bool = False) -> Any:
     """Build a request for what a broker knows of topics, which makes none.
 
@@ -310,10 +331,28 @@ def no_answer(broker: int, error: Exception) -> Problem:
     :raises SaslAuthenticationFailedError: the broker refuses the credentials. They may have been replaced since this
         client was opened: the answer is a new client, and not to try them at every broker, which may lock the user out.
     """
-    from kafka.errors import IncompatibleBrokerVersion, SaslAuthenticationFailedError
+    from kafka.errors import IncompatibleBrokerVersion, SaslAuthenticationFailedError, ThrottlingQuotaExceededError
 
     if isinstance(error, SaslAuthenticationFailedError):
         raise error
     if isinstance(error, IncompatibleBrokerVersion):
-        return Problem(NO_ANSWER, f"Broker {broker} is too old: Kafka 3.0 or later is needed.")
+        needed = "Kafka 3.0 or later is needed, and 3.1 for a control log."
+        return Problem(NO_ANSWER, f"Broker {broker} is too old: {needed}")
+    if isinstance(error, ThrottlingQuotaExceededError):
+        return Problem(THROTTLED, f"A quota of Kafka throttles this client: broker {broker} takes no request now.")
     return Problem(NO_ANSWER, f"Broker {broker} does not answer: {error}".rstrip(". ") + ".")
+
+
+def _left_out(broker: int, partition: TopicPartition, throttled: float) -> Problem:
+    """Return the problem of a partition that is missing in an answer.
+
+    :param throttled: seconds for which the broker throttles this client, as it says with its answer.
+    """
+    which = named(partition.topic, partition.partition)
+    if throttled:
+        return Problem(
+            THROTTLED,
+            f"A quota of Kafka throttles this client: broker {broker} answers nothing for {which}, and takes no "
+            f"request for {throttled:.1f} s.",
+        )
+    return Problem(NO_ANSWER, f"Broker {broker} answers nothing for {which}.")

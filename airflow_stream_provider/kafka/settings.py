@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _MECHANISMS = (*_PASSWORD_MECHANISMS, "OAUTHBEARER")
+_PORT = re.compile(r":\d+$")
 _SERVER = re.compile(r"([^\s:/\[\]]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?")
 # Seconds before its expiry at which a token is replaced.
 _TOKEN_MARGIN = 60.0
@@ -107,6 +108,12 @@ def client_settings(conn_id: str, extra: Mapping[str, Any]) -> dict[str, Any]:
         **(_sasl(conn_id, extra) if protocol.startswith("SASL") else {}),
         **({"ssl_context": _ssl_context(conn_id, extra)} if protocol.endswith("SSL") else {}),
     }
+
+
+def with_ports(servers: str) -> tuple[str, ...]:
+    """Return each of the bootstrap servers with its port: Kafka's Java clients refuse one without, others take 9092."""
+    named = (server.strip() for server in servers.split(","))
+    return tuple(server if _PORT.search(server) else f"{server}:9092" for server in named if server)
 
 
 def _servers(conn_id: str, value: Any) -> list[str]:

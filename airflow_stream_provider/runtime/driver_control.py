@@ -54,10 +54,13 @@ def open_control_log(control: str, stream: str, brokers: str = "") -> ControlLog
     settings = client_settings(brokers)
     name = topic_name(parts.path.strip("/"), stream)
 
+    made: list[ControlLog] = []  # one at most: each has clients of its own, with threads and connections in the JVM
+
     def opened() -> ControlLog:
-        log = ControlLog(TopicStore(JvmTopic(name, settings), stream), stream)
-        log.refresh()
-        return log
+        if not made:
+            made.append(ControlLog(TopicStore(JvmTopic(name, settings), stream), stream))
+        made[0].refresh()
+        return made[0]
 
     return within_reach(opened)
 

@@ -27,6 +27,9 @@ REQUEST_MS, DELIVERY_MS = 4_000, 4_500
 # goes on answering reads. Neither makes Kafka's clients look for another leader: only the age of what they know does,
 # which is five minutes by default. Within half a lease, after which a driver pauses.
 METADATA_MS = 5_000
+# A client that reaches none of the brokers it knows begins again with the bootstrap servers: all brokers may have been
+# replaced meanwhile. Kafka's clients have it since 3.8; the older ones of Spark 3.5 would warn of an unknown name.
+_RECOVERY, _REBOOTSTRAP = "metadata.recovery.strategy", "rebootstrap"
 _BYTES = "org.apache.kafka.common.serialization.ByteArray"
 # What this package goes by, whatever a file of settings says. A message must not be sent twice (`topic_index`), and no
 # message be skipped.
@@ -117,8 +120,9 @@ class JvmTopic:
         self._kafka = self._jvm.org.apache.kafka
         # First, so that nothing is left of a topic that cannot be opened.
         self._id = self._describe(check_rights=True)
-        self._producer = self._client(lambda: self._kafka.clients.producer.KafkaProducer, _PRODUCER)
-        self._consumer = self._client(lambda: self._kafka.clients.consumer.KafkaConsumer, _CONSUMER)
+        producer, consumer = self._kafka.clients.producer, self._kafka.clients.consumer
+        self._producer = self._client(lambda: producer.KafkaProducer, _PRODUCER | recovery(producer.ProducerConfig))
+        self._consumer = self._client(lambda: consumer.KafkaConsumer, _CONSUMER | recovery(consumer.ConsumerConfig))
         self._partition = self._kafka.common.TopicPartition(topic, 0)
         self._only = self._jvm.java.util.List.of(self._partition)
         self._consumer.assign(self._only)
@@ -261,6 +265,14 @@ class JvmTopic:
             next_step="See docs/operations.md.",
             topic=self._topic,
         )
+
+
+def recovery(config: Any) -> dict[str, str]:
+    """Return what makes a client go back to the bootstrap servers, if it knows that.
+
+    :param config: its class of settings in the JVM, such as `ProducerConfig`.
+    """
+    return {_RECOVERY: _REBOOTSTRAP} if config.configNames().contains(_RECOVERY) else {}
 
 
 def _kind(error: Py4JJavaError) -> str:

@@ -4,7 +4,8 @@
 
 Each line of its input is an order, answered by a line: `read` the holder, `beat N` a heartbeat with this counter,
 `claim LOCATION STREAM` and `owner LOCATION` of a checkpoint, where the topic is that of a control root, `age` the
-seconds since the producer last learned who leads. The setting `open.seconds` says how long it tries to open the log.
+seconds since the producer last learned who leads, `recovery` what the producer does when it reaches no broker that it
+knows. The setting `open.seconds` says how long it tries to open the log.
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ def _done(topic: JvmTopic, log: ControlLog, owners: TopicOwners, order: str, *ar
     if order == "age":
         metrics = topic._producer.metrics().values()
         return next(str(each.metricValue()) for each in metrics if each.metricName().name() == "metadata-age")
+    if order == "recovery":
+        settings = topic._producer.getClass().getDeclaredField("producerConfig")  # which it shows nobody
+        settings.setAccessible(True)
+        return str(settings.get(topic._producer).values().get("metadata.recovery.strategy"))
     if order == "claim":
         return owners.claim(*arguments)
     if order == "owner":

@@ -45,6 +45,8 @@ class WireKafka:
     `shakes_hands`: whether broker 2 answers the first request of a connection, like one that hangs later.
     """
 
+    known = KNOWN
+
     def __init__(self) -> None:
         self.shakes_hands = False
         self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
@@ -82,7 +84,7 @@ class WireKafka:
             while size := stream.read(4):
                 data = stream.read(struct.unpack(">i", size)[0])
                 key, version = struct.unpack(">hh", data[:4])
-                kind = next(each for each in KNOWN if key == each.API_KEY)
+                kind = next(each for each in self.known if key == each.API_KEY)
                 if number == 1 or (self.shakes_hands and kind is ApiVersionsRequest):
                     client.sendall(self._response(kind, version, data))
                 else:
@@ -100,7 +102,7 @@ class WireKafka:
         return encoded
 
     def _ApiVersionsRequest(self, request: Any) -> Any:
-        known = [ApiVersionsResponse.ApiVersion(kind.API_KEY, *versions) for kind, versions in KNOWN.items()]
+        known = [ApiVersionsResponse.ApiVersion(kind.API_KEY, *versions) for kind, versions in self.known.items()]
         return ApiVersionsResponse(error_code=0, api_keys=known, throttle_time_ms=0)
 
     def _MetadataRequest(self, request: Any) -> Any:

@@ -11,8 +11,10 @@ from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.control.topic_header import INDEX, from_header
 from airflow_stream_provider.control.topic_index import COUNT, READ_TO
 from airflow_stream_provider.control.topic_store import TopicStore
+from airflow_stream_provider.kafka import control_topic_setup as topic_setup
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.control_topic import KafkaTopic
+from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from devstack.kafka_cluster import KafkaCluster
 from tests.support.jvm_drivers import Driver, driver
@@ -78,6 +80,7 @@ def test_a_driver_learns_every_few_seconds_who_leads_whatever_its_settings_say(
     topic = new_topic(cleanup_policy="compact", message_timestamp_type="LogAppendTime")
     there = driver(kafka.servers, topic, "metadata.max.age.ms=3600000")
     assert there.says() == "open"
+    assert there.says("recovery") == "rebootstrap"
     assert there.says("beat 1") == "beaten"
     ages = [0.0]
 
@@ -87,6 +90,21 @@ def test_a_driver_learns_every_few_seconds_who_leads_whatever_its_settings_say(
 
     for _ in range(2):  # the first time may be what a new client does
         kafka.wait(learned_again)
+
+
+def test_a_deleted_topic_that_a_drivers_write_makes_anew_is_named(
+    driver: Callable[..., Driver], kafka: KafkaCluster, client: KafkaClient, new_topic: Callable[..., str]
+) -> None:
+    """The test's brokers make topics for whoever writes to them (auto.create.topics.enable)."""
+    topic = new_topic(cleanup_policy="compact", message_timestamp_type="LogAppendTime")
+    there = driver(kafka.servers, topic)
+    assert there.says() == "open"
+    assert there.says("beat 1") == "beaten"
+    client._admin.delete_topics([topic])
+    kafka.wait(lambda: there.says("beat 2") and topic_setup.exists(client, topic))
+    with pytest.raises(SpecError, match="was deleted and made anew by a broker"):
+        topic_setup.check(client, topic)
+    kafka.wait(lambda: there.says("beat 3").startswith("ControlLogReplaced"))
 
 
 @pytest.mark.parametrize(

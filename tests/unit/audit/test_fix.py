@@ -35,6 +35,7 @@ def test_a_brokers_setting_is_written_to_no_file() -> None:
     ("extra", "arguments"),
     [
         ({"bootstrap.servers": "a:1,b:2"}, ("--bootstrap-server", "a:1,b:2")),
+        ({"bootstrap.servers": "a,b:2"}, ("--bootstrap-server", "a:9092,b:2")),
         (
             {"bootstrap.servers": "a:1", "security.protocol": "sasl_ssl", "sasl.password": "hunter2"},
             ("--bootstrap-server", "a:1", "--command-config", "client.properties"),

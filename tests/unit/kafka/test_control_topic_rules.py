@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.control.topic import topic_name
+from airflow_stream_provider.kafka import messages
 from airflow_stream_provider.kafka.control_topic_rules import SETTINGS, NotWritable, TopicFacts, problem
 from airflow_stream_provider.kafka.requests import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, Problem
 from airflow_stream_provider.kafka.topic_requests import OPERATIONS
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, SpecError, StreamError
+from airflow_stream_provider.runtime import jvm_topic
 
 PARTITION = {"partition_index": 0, "leader_id": 1, "replica_nodes": [1, 2, 3], "isr_nodes": [1, 2, 3]}
 GOOD = TopicFacts(
@@ -40,7 +42,11 @@ def kafka_of(brokers: int, in_sync: str = "1") -> TopicFacts:
 
 
 @pytest.mark.parametrize(
-    "topic", [GOOD, kafka_of(1), kafka_of(2), replace(GOOD, brokers=9), partition(isr_nodes=[1, 3])]
+    "topic",
+    [
+        *(GOOD, kafka_of(1), kafka_of(2), replace(GOOD, brokers=9), partition(isr_nodes=[1, 3])),
+        setting(compression_type="producer"),
+    ],
 )
 def test_nothing_is_wrong(topic: TopicFacts) -> None:
     assert problem(topic) is None
@@ -52,6 +58,19 @@ def test_nothing_is_wrong(topic: TopicFacts) -> None:
         (replace(GOOD, partitions=(PARTITION, PARTITION)), SpecError, "has 2 partitions.*another prefix"),
         (partition(replica_nodes=[1]), SpecError, "has 1 replica; with 3 brokers it needs 3.*reassign"),
         (partition(replica_nodes=[1, 2]), SpecError, "has 2 replicas; with 3 brokers"),
+        (
+            setting(cleanup_policy="delete", max_message_bytes="1048588", segment_ms="604800000"),
+            SpecError,
+            "has 1 partition, and cleanup.policy=delete.*deleted and made anew by a broker .auto.create.topics.enable.",
+        ),
+        (
+            replace(
+                setting(cleanup_policy="delete", max_message_bytes="1048588", segment_ms="604800000"),
+                partitions=(PARTITION,) * 3,
+            ),
+            SpecError,
+            "has 3 partitions, .*made anew by a broker.*Set auto.create.topics.enable=false",
+        ),
         (setting(cleanup_policy="delete"), SpecError, "has cleanup.policy=delete.*add-config cleanup.policy=compact$"),
         (setting(cleanup_policy="compact,delete"), SpecError, "has cleanup.policy=compact,delete"),
         (setting(unclean_leader_election_enable="true"), SpecError, "unclean.leader.election.enable=false$"),
@@ -101,3 +120,11 @@ def test_the_name_of_a_topic_is_prefix_and_stream() -> None:
 def test_a_prefix_that_kafka_would_not_take_is_refused(prefix: str) -> None:
     with pytest.raises(SpecError, match="cannot begin the names of topics"):
         topic_name(prefix, "orders")
+
+
+def test_no_writer_compresses_so_a_topic_may_keep_what_it_gets() -> None:
+    from kafka.record.memory_records import MemoryRecords
+
+    (batch,) = MemoryRecords(messages._batch(b"key", b"value" * 1000, {}))
+    assert batch.compression_type == 0
+    assert jvm_topic._PRODUCER["compression.type"] == "none"

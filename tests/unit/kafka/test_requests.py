@@ -24,7 +24,10 @@ def test_an_error_code_is_a_sentence(code: int, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (IncompatibleBrokerVersion("ListOffsets"), "Broker 2 is too old: Kafka 3.0 or later is needed."),
+        (
+            IncompatibleBrokerVersion("ListOffsets"),
+            "Broker 2 is too old: Kafka 3.0 or later is needed, and 3.1 for a control log.",
+        ),
         (KafkaTimeoutError("no response."), "Broker 2 does not answer: KafkaTimeoutError: no response."),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaConnectionError
 
-from airflow_stream_provider.kafka.settings import client_settings
+from airflow_stream_provider.kafka.settings import client_settings, with_ports
 from airflow_stream_provider.lifecycle.errors import SpecError
 
 SERVERS = {"bootstrap.servers": "a:1, [::1]:2,c"}
@@ -183,3 +183,9 @@ def test_settings_that_cannot_matter_here_are_left_out_with_a_warning(caplog: py
     assert client_settings("k", {**SERVERS, "some.new.setting": "hunter2"}) == client_settings("k", SERVERS)
     assert "some.new.setting" in caplog.text
     assert "hunter2" not in caplog.text
+
+
+def test_a_server_without_a_port_has_kafkas_for_every_client() -> None:
+    assert with_ports("k1, k2.example:9093,") == ("k1:9092", "k2.example:9093")
+    assert with_ports("[::1],[::1]:9094") == ("[::1]:9092", "[::1]:9094")
+    assert with_ports("") == ()

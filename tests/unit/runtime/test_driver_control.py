@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from pyspark import SparkContext
 
+from airflow_stream_provider.control.topic import READ_BYTES, Fetched
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlLogReplaced, ControlUnavailable
-from airflow_stream_provider.runtime import driver_control
-from airflow_stream_provider.runtime.driver_control import within_reach
+from airflow_stream_provider.runtime import driver_control, jvm_topic
+from airflow_stream_provider.runtime.driver_control import open_control_log, within_reach
 from airflow_stream_provider.runtime.jvm_topic import TopicDenied
+from tests.support.simulated_topic import SimulatedLog, SimulatedTopic
 
 
 class Log:
@@ -43,3 +46,31 @@ def test_what_only_a_person_can_mend_is_not_waited_for(error: type[Exception]) -
     with pytest.raises(error):
         within_reach(log.read)
     assert len(log.errors) == 1
+
+
+def test_the_clients_of_a_driver_that_starts_in_an_outage_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has threads and connections in the JVM, and the driver tries for minutes."""
+    opened: list[str] = []
+
+    class Topic(SimulatedTopic):
+        """Can be opened at the second try, and read at the fourth."""
+
+        def __init__(self, name: str, settings: object) -> None:
+            super().__init__(SimulatedLog())
+            opened.append(name)
+            if len(opened) == 1:
+                raise ControlUnavailable("It is away.")
+            self.tries = 3
+
+        def read(self, offset: int, size: int = READ_BYTES) -> Fetched:
+            self.tries -= 1
+            if self.tries >= 0:
+                raise ControlUnavailable("It is away.")
+            return super().read(offset, size)
+
+    monkeypatch.setattr(jvm_topic, "JvmTopic", Topic)
+    monkeypatch.setattr(driver_control, "client_settings", lambda brokers: None)
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda: None)
+    log = open_control_log("kafka://kafka/streams", "orders")
+    assert log.state.seq == 0
+    assert opened == ["streams.orders"] * 2
