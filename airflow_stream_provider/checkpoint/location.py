@@ -30,7 +30,8 @@ _LOCAL = LocalFiles()
 class Storage(NamedTuple):
     """The storage that a driver reaches through its JVM; `runtime.hadoop_files` makes it.
 
-    :param default: returns Hadoop's `fs.defaultFS`, the file system of a location without a scheme.
+    :param default: returns Hadoop's `fs.defaultFS` as a URL, the file system of a location without a scheme. It may
+        have no host, such as ``viewfs:///``.
     :param open: returns the file system at a root, such as ``s3a://bucket``. It connects only when it is used.
     """
 
@@ -65,7 +66,8 @@ def locate(location: Location) -> Place:
             "The checkpoint location is empty.",
             next_step="Set the option checkpointLocation of the query to a folder that outlives the driver.",
         )
-    found = _parsed(text, _storage.default() if _storage else "")
+    default = _storage.default() if _storage else ""
+    found = _parsed(text, default)
     if isinstance(found, Path):
         if not found.is_absolute():
             raise _relative(text)
@@ -82,8 +84,11 @@ def locate(location: Location) -> Place:
         )
     if not path.startswith("/"):
         raise _relative(text)
-    if root.endswith("//") or path == "/":
-        raise _no_folder(text, "folder" if path == "/" else "host or bucket")
+    if path == "/":
+        raise _no_folder(text)
+    # A default such as viewfs:/// has none, and means one file system all the same.
+    if root.endswith("//") and root != file_system_of(default).lower():
+        raise _no_folder(text, "host or bucket")
     return RemotePath(root, PurePosixPath(path), _storage.open(root))
 
 
@@ -235,15 +240,15 @@ def _parsed(text: str, default: str) -> Path | tuple[str, str]:
         return _plain(re.sub("^/+", "/", local["path"]))
     url = _URL.fullmatch(text)
     usual = _URL.fullmatch(default)
-    remote = usual if usual is not None and usual["scheme"].lower() != "file" and usual["authority"] else None
+    remote = usual if usual is not None and usual["scheme"].lower() != "file" else None
     if url is None:
         if remote is None or not text.startswith("/"):
             return _plain(text)
-        scheme, authority, path = remote["scheme"], remote["authority"], text
+        scheme, authority, path = remote["scheme"], remote["authority"] or "", text
     else:
         scheme, authority, path = url["scheme"], url["authority"] or "", url["path"]
         if not authority and remote is not None and remote["scheme"].lower() == scheme.lower():
-            authority = remote["authority"]
+            authority = remote["authority"] or ""
     if path.startswith("/"):
         path = posixpath.normpath(re.sub("^/+", "/", path))
     return f"{scheme.lower()}://{authority}", path

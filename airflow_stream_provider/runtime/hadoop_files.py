@@ -47,7 +47,8 @@ _STATUS = re.compile(
     r"^(?:\w*\{)+path=(?P<path>.*); isDirectory=(?P<folder>true|false)(?:; length=(?P<size>\d+))?.*?; "
     r"modification_time=(?P<time>\d+)",
 )
-_ROOT = re.compile(r"[^:/]+://[^/]*")
+# Without a host: viewfs:/folder, where the location is viewfs:///folder.
+_ROOT = re.compile(r"[^:/]+:(//[^/]*)?")
 # HDFS says "Filesystem closed", S3A "FileSystem is closed!", Google "GoogleHadoopFileSystem has been closed".
 _CLOSED = re.compile(r"file ?system\b.*\bclosed", re.IGNORECASE)
 _ERRORS = {

@@ -222,6 +222,24 @@ def test_a_path_is_on_the_default_file_system_of_the_driver(reached: list[str]) 
         locate("a")
 
 
+@pytest.mark.parametrize("reached", ["viewfs:///", "maprfs:/", "alluxio:///cluster/"], indirect=True)
+def test_a_default_file_system_without_a_host_is_no_local_disk(reached: list[str]) -> None:
+    """Found by a review: ownership was then written to the driver's own disk."""
+    root = str(locate("/a/b")).removesuffix("/a/b")
+    assert root in ("viewfs://", "maprfs://", "alluxio://")
+    for spelling in ("/a//b/", f"{root}/a/b", f"{root[:-2]}/a/b"):
+        assert str(locate(spelling)) == qualified(spelling) == normal_form(spelling) == f"{root}/a/b"
+    assert set(reached) == {root}
+    assert recorded_form(f"{root}/a/b") == f"{root}/a/b"
+    assert file_system_of(f"{root}/a/b") == root
+    assert str(locate(f"{root}other/a")) == f"{root}other/a"
+    assert locate("file:/a") == Path("/a")
+    with pytest.raises(CheckpointError, match="names no folder"):
+        locate("/")
+    with pytest.raises(CheckpointError, match="names no host or bucket"):
+        locate("hdfs:///a")
+
+
 @pytest.mark.parametrize("reached", ["file:///"], indirect=True)
 def test_a_path_stays_local_where_that_is_the_default(reached: list[str]) -> None:
     assert locate("/a") == Path("/a")

@@ -25,6 +25,7 @@ FIELDS = (
     [
         (f"FileStatus{{path=gs://bucket/cp/1; {FIELDS}", "/cp/1"),
         (f"HdfsNamedFileStatus{{path=hdfs://host:8020/cp/a b; {FIELDS}", "/cp/a b"),
+        (f"HdfsNamedFileStatus{{path=viewfs:/cp/a b; {FIELDS}", "/cp/a b"),
         (f"S3AFileStatus{{path=s3a://bucket/cp/1; {FIELDS} isEmptyDirectory=FALSE eTag=e versionId=null", "/cp/1"),
         # No server for it runs here: as VersionedFileStatus.toString of hadoop-azure writes it.
         (
