@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 import re
@@ -203,8 +204,9 @@ def real_form(location: str) -> str:
 def check_location(location: Location) -> Place:
     """Check that a stream at this location can be handed over. Nothing is left there but a folder to put it in.
 
-    :raises CheckpointError: the location is not valid (see `locate`), not writable, a link that cannot be followed, or
-        temporary: without checkpointLocation Spark creates ``temporary-<uuid>`` and deletes it with the query.
+    :raises CheckpointError: the location is not valid (see `locate`), not writable, a link that cannot be followed,
+        encrypted where the clones beside it would not be, or temporary: without checkpointLocation Spark creates
+        ``temporary-<uuid>`` and deletes it with the query.
     """
     place = locate(location)
     if any(TEMPORARY.fullmatch(part) for part in place.parts):
@@ -230,7 +232,20 @@ def check_location(location: Location) -> Place:
             next_step="Give the driver's user write access, or choose another checkpointLocation.",
             location=str(place),
         ) from error
+    if _is_alone_encrypted(place):
+        raise CheckpointError(
+            f"The checkpoint {place} is encrypted by its storage, but {place.parent}, where its clones are, is not.",
+            next_step="Put the checkpoint into a folder of an encryption zone: docs/guarantees.md.",
+            location=str(place),
+        )
     return place
+
+
+def _is_alone_encrypted(folder: Place) -> bool:
+    with contextlib.suppress(OSError):  # a driver may have no right to look above its own
+        own, above = (files_of(each).facts([each])[0] for each in (folder, folder.parent))
+        return own is not None and above is not None and own.is_encrypted and not above.is_encrypted
+    return False
 
 
 def _parsed(text: str, default: str) -> Path | tuple[str, str]:

@@ -45,7 +45,7 @@ LEFT_SECONDS = 86400.0
 # another one: VersionedFileStatus{VersionedFileStatus{path=...
 _STATUS = re.compile(
     r"^(?:\w*\{)+path=(?P<path>.*); isDirectory=(?P<folder>true|false)(?:; length=(?P<size>\d+))?.*?; "
-    r"modification_time=(?P<time>\d+)",
+    r"modification_time=(?P<time>\d+)(?:.*?; isEncrypted=(?P<encrypted>true|false))?",
 )
 # Without a host: viewfs:/folder, where the location is viewfs:///folder.
 _ROOT = re.compile(r"[^:/]+:(//[^/]*)?")
@@ -316,7 +316,8 @@ def _parsed(text: str) -> tuple[PurePosixPath, FileFacts]:
     root = _ROOT.match(status["path"]) if status else None
     if status is None or root is None:
         raise OSError(errno.EPROTO, f"its file system describes a file in a way that is not known: {text:.200}")
-    facts = FileFacts(int(status["size"] or 0), int(status["time"]) / 1000, status["folder"] == "true")
+    is_folder, is_encrypted = (status[name] == "true" for name in ("folder", "encrypted"))
+    facts = FileFacts(int(status["size"] or 0), int(status["time"]) / 1000, is_folder, is_encrypted)
     return PurePosixPath(status["path"][root.end() :]), facts
 
 

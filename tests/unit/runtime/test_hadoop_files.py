@@ -44,6 +44,16 @@ def test_the_status_of_each_file_system_is_understood(text: str, path: str) -> N
     assert _parsed(text) == (PurePosixPath(path), FileFacts(12, 1700000000.0))
 
 
+def test_the_status_of_a_folder_in_an_encryption_zone_says_so() -> None:
+    """As HDFS of Hadoop 3.4.1 has written it."""
+    text = (
+        "HdfsLocatedFileStatus{path=hdfs://host:8020/cps/orders; isDirectory=true; modification_time=1700000000000; "
+        "access_time=0; owner=root; group=supergroup; permission=rwxr-xr-x; isSymlink=false; hasAcl=false; "
+        "isEncrypted=true; isErasureCoded=false}"
+    )
+    assert _parsed(text)[1] == FileFacts(0, 1700000000.0, is_folder=True, is_encrypted=True)
+
+
 def test_another_text_is_an_error() -> None:
     with pytest.raises(OSError, match="in a way that is not known: FileStatus of x"):
         _parsed("FileStatus of x")
