@@ -78,11 +78,13 @@ class FileFacts:
     :param size: bytes; 0 of a folder.
     :param modified: seconds since 1970, by the clock of its file system.
     :param is_folder: whether it is a folder.
+    :param is_encrypted: whether its file system says that it encrypts it, as HDFS says of an encryption zone.
     """
 
     size: int
     modified: float
     is_folder: bool = False
+    is_encrypted: bool = False
 
 
 class Files(Protocol):

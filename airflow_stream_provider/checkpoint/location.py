@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 import re
@@ -30,7 +31,8 @@ _LOCAL = LocalFiles()
 class Storage(NamedTuple):
     """The storage that a driver reaches through its JVM; `runtime.hadoop_files` makes it.
 
-    :param default: returns Hadoop's `fs.defaultFS`, the file system of a location without a scheme.
+    :param default: returns Hadoop's `fs.defaultFS` as a URL, the file system of a location without a scheme. It may
+        have no host, such as ``viewfs:///``.
     :param open: returns the file system at a root, such as ``s3a://bucket``. It connects only when it is used.
     """
 
@@ -65,7 +67,8 @@ def locate(location: Location) -> Place:
             "The checkpoint location is empty.",
             next_step="Set the option checkpointLocation of the query to a folder that outlives the driver.",
         )
-    found = _parsed(text, _storage.default() if _storage else "")
+    default = _storage.default() if _storage else ""
+    found = _parsed(text, default)
     if isinstance(found, Path):
         if not found.is_absolute():
             raise _relative(text)
@@ -82,8 +85,11 @@ def locate(location: Location) -> Place:
         )
     if not path.startswith("/"):
         raise _relative(text)
-    if root.endswith("//") or path == "/":
-        raise _no_folder(text, "folder" if path == "/" else "host or bucket")
+    if path == "/":
+        raise _no_folder(text)
+    # A default such as viewfs:/// has none, and means one file system all the same.
+    if root.endswith("//") and root != file_system_of(default).lower():
+        raise _no_folder(text, "host or bucket")
     return RemotePath(root, PurePosixPath(path), _storage.open(root))
 
 
@@ -198,8 +204,9 @@ def real_form(location: str) -> str:
 def check_location(location: Location) -> Place:
     """Check that a stream at this location can be handed over. Nothing is left there but a folder to put it in.
 
-    :raises CheckpointError: the location is not valid (see `locate`), not writable, a link that cannot be followed, or
-        temporary: without checkpointLocation Spark creates ``temporary-<uuid>`` and deletes it with the query.
+    :raises CheckpointError: the location is not valid (see `locate`), not writable, a link that cannot be followed,
+        encrypted where the clones beside it would not be, or temporary: without checkpointLocation Spark creates
+        ``temporary-<uuid>`` and deletes it with the query.
     """
     place = locate(location)
     if any(TEMPORARY.fullmatch(part) for part in place.parts):
@@ -225,7 +232,20 @@ def check_location(location: Location) -> Place:
             next_step="Give the driver's user write access, or choose another checkpointLocation.",
             location=str(place),
         ) from error
+    if _is_alone_encrypted(place):
+        raise CheckpointError(
+            f"The checkpoint {place} is encrypted by its storage, but {place.parent}, where its clones are, is not.",
+            next_step="Put the checkpoint into a folder of an encryption zone: docs/guarantees.md.",
+            location=str(place),
+        )
     return place
+
+
+def _is_alone_encrypted(folder: Place) -> bool:
+    with contextlib.suppress(OSError):  # a driver may have no right to look above its own
+        own, above = (files_of(each).facts([each])[0] for each in (folder, folder.parent))
+        return own is not None and above is not None and own.is_encrypted and not above.is_encrypted
+    return False
 
 
 def _parsed(text: str, default: str) -> Path | tuple[str, str]:
@@ -235,15 +255,15 @@ def _parsed(text: str, default: str) -> Path | tuple[str, str]:
         return _plain(re.sub("^/+", "/", local["path"]))
     url = _URL.fullmatch(text)
     usual = _URL.fullmatch(default)
-    remote = usual if usual is not None and usual["scheme"].lower() != "file" and usual["authority"] else None
+    remote = usual if usual is not None and usual["scheme"].lower() != "file" else None
     if url is None:
         if remote is None or not text.startswith("/"):
             return _plain(text)
-        scheme, authority, path = remote["scheme"], remote["authority"], text
+        scheme, authority, path = remote["scheme"], remote["authority"] or "", text
     else:
         scheme, authority, path = url["scheme"], url["authority"] or "", url["path"]
         if not authority and remote is not None and remote["scheme"].lower() == scheme.lower():
-            authority = remote["authority"]
+            authority = remote["authority"] or ""
     if path.startswith("/"):
         path = posixpath.normpath(re.sub("^/+", "/", path))
     return f"{scheme.lower()}://{authority}", path

@@ -52,7 +52,8 @@ def open_objects(address: StorageAddress, connection: StorageConnection | None, 
             **fields,
         }
         if address.scheme == "s3a":
-            return S3Store(address.authority, **options)
+            # A bucket with object lock and a default retention takes nothing without a checksum.
+            return S3Store(address.authority, checksum_algorithm="SHA256", **options)
         if address.scheme == "gs":
             return GCSStore(address.authority, **options)
         container, _, host = address.authority.partition("@")

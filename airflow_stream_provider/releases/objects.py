@@ -6,7 +6,6 @@ import contextlib
 import errno
 import logging
 import time
-import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from airflow_stream_provider.lifecycle.errors import SpecError, StorageUnavailab
 from airflow_stream_provider.lifecycle.ids import RELEASE_HASH
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.releases.manifest import check_stored, manifest_of
-from airflow_stream_provider.releases.obstore_errors import explain
+from airflow_stream_provider.releases.obstore_errors import explain, is_retained
 from airflow_stream_provider.releases.place import IDLE_SECONDS, Decide
 from airflow_stream_provider.runtime.launcher import MANIFEST
 
@@ -54,9 +53,7 @@ class ObjectPlace:
             self._create(f"{release.hash}/{MANIFEST}", manifest)
         self._verify_patiently(release)
         if known:
-            # So that the clean-up, which knows of no deployment of it yet, takes it for a new one.
-            with self._explained("written"):
-                _obstore().put(self._store, f"{release.hash}/{MANIFEST}", manifest, use_multipart=False)
+            self._freshen(f"{release.hash}/{MANIFEST}", manifest)
 
     def verify(self, release: Release) -> None:
         """Verify a release; see `ReleasePlace.verify`."""
@@ -73,15 +70,28 @@ class ObjectPlace:
                     name = each["path"].partition("/")[0]
                     keys[name].append(each["path"])
                     newest[name] = max(newest.get(name, 0.0), each["last_modified"].timestamp())
-        if not keys:
-            return frozenset()
-        now = self._now()
+        # By the clock that dates the objects. Nothing is written to ask for the time, since retention would keep it.
+        now = max(newest.values(), default=0.0)
         idle = {name for name, at in newest.items() if now - at > IDLE_SECONDS}
         gone = decide(frozenset(name for name in idle if RELEASE_HASH.fullmatch(name)))
         for name in sorted(idle):
             if name in gone or (name.startswith(".") and not shared):
                 self._remove(keys[name])
         return gone
+
+    def _freshen(self, key: str, data: bytes) -> None:
+        """Write what is stored once more: the clean-up, which knows of no deployment of it yet, takes it for new.
+
+        A store whose retention refuses that lets nobody remove it either.
+        """
+        from obstore.exceptions import BaseError
+
+        with self._explained("written"):
+            try:
+                _obstore().put(self._store, key, data, use_multipart=False)
+            except BaseError as error:
+                if not is_retained(error):
+                    raise
 
     def _verify_patiently(self, release: Release) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -105,16 +115,6 @@ class ObjectPlace:
             except (SpecError, StorageUnavailable) as error:
                 log.warning("%s cannot be removed: %s", key, error)
                 return
-
-    def _now(self) -> float:
-        """Return the time by the clock that dates the objects, in seconds since 1970."""
-        probe = f".time.{uuid.uuid4().hex}"
-        with self._explained("written"):
-            _obstore().put(self._store, probe, b"", use_multipart=False)
-            try:
-                return float(_obstore().head(self._store, probe)["last_modified"].timestamp())
-            finally:
-                _obstore().delete(self._store, probe)
 
     def _names(self, hash: str) -> list[str]:
         with self._explained("read"):

@@ -27,6 +27,8 @@ WEB_PORT = 9870
 # Seconds to connect, and to wait for a part of an answer.
 _TIMEOUT = (5, 30)
 _CHUNK_BYTES = 65_536
+# HdfsCLI's text for the status 401; it says it in no other way.
+_ANSWERED_401 = "Authentication failure"
 _FOLDER_MODE, _FILE_MODE = "750", "440"
 
 
@@ -165,6 +167,13 @@ class HdfsPlace:
                     f"The storage {self._url} cannot be {what}: permission is denied to the user of "
                     "`storage_connection`.",
                     next_step="Give that user read, write and execute on its folder, or correct the login.",
+                ) from None
+            if str(error).startswith(_ANSWERED_401):
+                raise SpecError(
+                    f"The storage {self._url} cannot be {what}: this HDFS asks for Kerberos, or for another proof than "
+                    "the user's name, which is not supported for releases.",
+                    next_step="Set `storage` to an object store, or to a file:// folder that Airflow and all drivers "
+                    "mount: see docs/storage.md.",
                 ) from None
             if not error.exception:
                 raise self._silent(what, "something else does") from None

@@ -22,6 +22,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from airflow_stream_provider.checkpoint.files import FileFacts, Place, RemotePath
 from airflow_stream_provider.runtime import jvm
 from airflow_stream_provider.runtime.calls_in_time import CallsInTime
+from airflow_stream_provider.runtime.hadoop_texts import as_os_error, parsed_status
 from airflow_stream_provider.runtime.server_side_copy import ServerSideCopy
 
 # How long a question may take. A lease is 30 s.
@@ -35,28 +36,11 @@ THREADS = 16
 # More than a log's file or a snapshot's list of tables ever is.
 READ_LIMIT = 64 * 2**20
 
-# Characters of what Hadoop says. S3A names the file twice before it says why, such as by the status 403.
-TEXT_LIMIT = 1000
-
 # After which what a killed driver has left beside a checkpoint is removed; no write takes so long.
 LEFT_SECONDS = 86400.0
 
-# From the text of a FileStatus. The fields after the path hold no text that others choose. That of ABFS is wrapped in
-# another one: VersionedFileStatus{VersionedFileStatus{path=...
-_STATUS = re.compile(
-    r"^(?:\w*\{)+path=(?P<path>.*); isDirectory=(?P<folder>true|false)(?:; length=(?P<size>\d+))?.*?; "
-    r"modification_time=(?P<time>\d+)",
-)
-_ROOT = re.compile(r"[^:/]+://[^/]*")
 # HDFS says "Filesystem closed", S3A "FileSystem is closed!", Google "GoogleHadoopFileSystem has been closed".
 _CLOSED = re.compile(r"file ?system\b.*\bclosed", re.IGNORECASE)
-_ERRORS = {
-    "FileNotFoundException": (FileNotFoundError, errno.ENOENT, "it does not exist"),
-    "FileAlreadyExistsException": (FileExistsError, errno.EEXIST, "it exists already"),
-    "AccessControlException": (PermissionError, errno.EACCES, ""),
-    "AccessDeniedException": (PermissionError, errno.EACCES, ""),
-    "ParentNotDirectoryException": (NotADirectoryError, errno.ENOTDIR, ""),
-}
 
 T = TypeVar("T")
 
@@ -240,7 +224,9 @@ class HadoopFiles:
         # A name with a line break, which Spark never makes, is then no status that is known.
         apache.commons.io.IOUtils.writeLines(listed, "\n", sink, "UTF-8")
         sink.close()
-        return [_parsed(each) for each in gzip.decompress(bytes(zipped.toByteArray())).decode().split("\n") if each]
+        return [
+            parsed_status(each) for each in gzip.decompress(bytes(zipped.toByteArray())).decode().split("\n") if each
+        ]
 
     def _side_by_side(self, call: Callable[[Place], T], places: Iterable[Place]) -> list[T]:
         wanted = list(places)
@@ -265,7 +251,7 @@ class HadoopFiles:
             try:
                 return again_if_closed()
             except Py4JJavaError as error:
-                raise _as_os_error(error, place) from error
+                raise as_os_error(error, place) from error
             except Py4JError as error:
                 raise OSError(errno.EIO, f"the driver's JVM does not say: {error!s:.200}", str(place)) from error
 
@@ -306,25 +292,4 @@ def _path(place: Place) -> Any:
 
 
 def _facts(system: Any, path: Place) -> FileFacts:
-    return _parsed(str(system.getFileStatus(_path(path)).toString()))[1]
-
-
-def _parsed(text: str) -> tuple[PurePosixPath, FileFacts]:
-    """Return what Hadoop's FileStatus says, from its text."""
-    status = _STATUS.search(text)
-    root = _ROOT.match(status["path"]) if status else None
-    if status is None or root is None:
-        raise OSError(errno.EPROTO, f"its file system describes a file in a way that is not known: {text:.200}")
-    facts = FileFacts(int(status["size"] or 0), int(status["time"]) / 1000, status["folder"] == "true")
-    return PurePosixPath(status["path"][root.end() :]), facts
-
-
-def _as_os_error(error: Py4JJavaError, place: Place) -> OSError:
-    java = error.java_exception
-    # Hadoop wraps what happens in another thread.
-    while java.getClass().getSimpleName() in ("UncheckedIOException", "ExecutionException") and java.getCause():
-        java = java.getCause()
-    name = java.getClass().getSimpleName()
-    known, number, said = _ERRORS.get(name, (OSError, errno.EIO, ""))
-    message = str(java.getMessage() or "").strip().partition("\n")[0]
-    return known(number, said or f"{name}: {message:.{TEXT_LIMIT}}", str(place))
+    return parsed_status(str(system.getFileStatus(_path(path)).toString()))[1]

@@ -30,7 +30,9 @@ class _FileSystems:
         context = SparkContext._active_spark_context
         # While the script creates its context, it is visible here before it is complete.
         if context is not None and context is not self._asked and hasattr(context, "_jsc"):
-            self._default = context._jsc.hadoopConfiguration().get("fs.defaultFS") or ""
+            # Not the text of the setting: Hadoop also takes `host:port` there, for HDFS.
+            of = jvm.jvm().org.apache.hadoop.fs.FileSystem.getDefaultUri
+            self._default = str(of(context._jsc.hadoopConfiguration()).toString())
             self._asked = context
         return self._default
 

@@ -23,14 +23,14 @@ PREFIX = "/webhdfs/v1"
 class PretendedWebHdfs:
     """Answers for a folder. While `frozen` is set it takes requests, and says nothing.
 
-    `breaks_off`: its DataNode ends in the middle of a file.
+    `breaks_off`: its DataNode ends in the middle of a file. `wants_kerberos`: nobody has the ticket that it asks for.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.frozen = threading.Event()
         self.goes_on = threading.Event()
-        self.denies = self.breaks_off = False
+        self.denies = self.breaks_off = self.wants_kerberos = False
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -44,8 +44,8 @@ class PretendedWebHdfs:
                     return
                 op, path = parse_qs(parts.query)["op"][0], parts.path.removeprefix(PREFIX)
                 here = outer.folder / path.lstrip("/")
-                if outer.denies:
-                    self._error(403, "AccessControlException")
+                if outer.denies or outer.wants_kerberos:
+                    self._error(401 if outer.wants_kerberos else 403, "AccessControlException")
                 elif not here.exists():
                     self._error(404, "FileNotFoundException")
                 elif op == "OPEN":

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from airflow_stream_provider.checkpoint import (
     real_form,
     recorded_form,
 )
+from airflow_stream_provider.checkpoint.files import FileFacts, Place
+from airflow_stream_provider.checkpoint.local_files import LocalFiles
 from airflow_stream_provider.checkpoint.location import Storage, reach
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
@@ -165,6 +168,29 @@ def somebody() -> Iterator[None]:
         os.seteuid(me)
 
 
+def test_what_is_encrypted_must_be_so_beside_it_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a review: the root of an encryption zone of HDFS, beside which the clones are. It is pretended."""
+    checkpoint = tmp_path / "streams" / "cp"
+    checkpoint.mkdir(parents=True)
+    zone, facts = checkpoint, LocalFiles.facts
+
+    def of_zone(files: LocalFiles, paths: Sequence[Place]) -> list[FileFacts | None]:
+        if tmp_path / "streams" in paths and denied:
+            raise PermissionError
+        found = zip(paths, facts(files, paths), strict=True)
+        return [fact and replace(fact, is_encrypted=zone in (path, *path.parents)) for path, fact in found]
+
+    denied = False
+    monkeypatch.setattr(LocalFiles, "facts", of_zone)
+    with pytest.raises(CheckpointError, match=r"is encrypted by its storage, but .*, where its clones are, is not"):
+        check_location(checkpoint)
+    assert check_location(checkpoint.parent / "not made yet")
+    zone = tmp_path / "streams"
+    assert check_location(checkpoint) == checkpoint
+    zone, denied = checkpoint, True
+    assert check_location(checkpoint) == checkpoint, "S3A says of everything that it is encrypted"
+
+
 # -- storage that is not mounted here ----------------------------------------------------------------------------------
 
 
@@ -220,6 +246,24 @@ def test_a_path_is_on_the_default_file_system_of_the_driver(reached: list[str]) 
     assert [file_system_of(form) for form in ("/a", "hdfs://nn:9820/a")] == ["file:", "hdfs://nn:9820"]
     with pytest.raises(CheckpointError, match="is relative"):
         locate("a")
+
+
+@pytest.mark.parametrize("reached", ["viewfs:///", "maprfs:/", "alluxio:///cluster/"], indirect=True)
+def test_a_default_file_system_without_a_host_is_no_local_disk(reached: list[str]) -> None:
+    """Found by a review: ownership was then written to the driver's own disk."""
+    root = str(locate("/a/b")).removesuffix("/a/b")
+    assert root in ("viewfs://", "maprfs://", "alluxio://")
+    for spelling in ("/a//b/", f"{root}/a/b", f"{root[:-2]}/a/b"):
+        assert str(locate(spelling)) == qualified(spelling) == normal_form(spelling) == f"{root}/a/b"
+    assert set(reached) == {root}
+    assert recorded_form(f"{root}/a/b") == f"{root}/a/b"
+    assert file_system_of(f"{root}/a/b") == root
+    assert str(locate(f"{root}other/a")) == f"{root}other/a"
+    assert locate("file:/a") == Path("/a")
+    with pytest.raises(CheckpointError, match="names no folder"):
+        locate("/")
+    with pytest.raises(CheckpointError, match="names no host or bucket"):
+        locate("hdfs:///a")
 
 
 @pytest.mark.parametrize("reached", ["file:///"], indirect=True)

@@ -15,6 +15,9 @@ from airflow_stream_provider.releases.address import StorageAddress
 from airflow_stream_provider.releases.object_stores import _fields, open_objects
 from airflow_stream_provider.releases.objects import ObjectPlace
 from airflow_stream_provider.releases.place import StorageConnection
+from airflow_stream_provider.runtime.launcher import MANIFEST
+from tests.support.locked_bucket import BUCKET, locked_bucket
+from tests.support.releases import connection_of, release_of
 
 S3 = StorageAddress.parse("s3://streams/team")
 AZURE = StorageAddress.parse("abfss://streams@account.dfs.core.windows.net/team")
@@ -75,6 +78,20 @@ def test_what_is_not_used_is_refused_and_not_shown(
 @pytest.mark.parametrize("storage", [S3, AZURE])
 def test_a_store_is_opened_without_asking_it(storage: StorageAddress) -> None:
     assert isinstance(open_objects(storage, None, "orders"), ObjectPlace)
+
+
+def test_a_pretended_bucket_with_object_lock_and_retention_takes_releases(tmp_path: Path) -> None:
+    """Found by a review: without a checksum it refuses every object, and that looked like an outage."""
+    with locked_bucket() as bucket:
+        place = open_objects(StorageAddress.parse(f"s3://{BUCKET}/team"), connection_of(bucket.connection), "orders")
+        release, files = release_of(tmp_path)
+        place.publish(release, files)
+        place.publish(release, files)
+        assert set(bucket.objects) == {f"team/orders/releases/{release.hash}/{name}" for name in (*files, MANIFEST)}
+        bucket.is_strict = True
+        with pytest.raises(SpecError, match=r"one that its rules forbid \(InvalidRequest\)") as refused:
+            place.publish(release, files)
+        assert "rules of the bucket" in refused.value.next_step
 
 
 CONNECTIONS = re.findall(r"^airflow connections add ((?:.*\\\n)*.*)$", PAGE.read_text(), re.M)

@@ -36,6 +36,20 @@ def test_a_pretended_datanode_that_breaks_off_in_the_middle_of_a_file_is_away(
         place.verify(release)
 
 
+def test_a_pretended_namenode_that_asks_for_kerberos_is_refused_and_is_no_outage(
+    hdfs: PretendedWebHdfs, tmp_path: Path
+) -> None:
+    release, files = release_of(tmp_path)
+    server = urlsplit(hdfs.url)
+    connection = StorageConnection("hdfs_here", "webhdfs", str(server.hostname), server.port, "airflow")
+    place = open_hdfs(StorageAddress.parse("hdfs://namenode:8020/streams"), connection, "orders")
+    hdfs.wants_kerberos = True
+    for act in (lambda: place.publish(release, files), lambda: place.clean_up(lambda idle: idle)):
+        with pytest.raises(SpecError, match=r"this HDFS asks for Kerberos, .* not supported for releases") as refused:
+            act()
+        assert "Set `storage` to an object store" in refused.value.next_step
+
+
 def test_requests_leave_no_lines_in_the_log_of_a_task(
     hdfs: PretendedWebHdfs, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,43 +9,9 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from airflow_stream_provider.checkpoint.files import FileFacts, RemotePath
+from airflow_stream_provider.checkpoint.files import RemotePath
 from airflow_stream_provider.runtime import hadoop_files
-from airflow_stream_provider.runtime.hadoop_files import LEFT_SECONDS, HadoopFiles, _parsed, left_behind
-
-FIELDS = (
-    "isDirectory=false; length=12; replication=1; blocksize=268435456; modification_time=1700000000000; "
-    "access_time=0; owner=o; group=g; permission=rw-r--r--; isSymlink=false; hasAcl=false; isEncrypted=false; "
-    "isErasureCoded=false}"
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
-        (f"FileStatus{{path=gs://bucket/cp/1; {FIELDS}", "/cp/1"),
-        (f"HdfsNamedFileStatus{{path=hdfs://host:8020/cp/a b; {FIELDS}", "/cp/a b"),
-        (f"S3AFileStatus{{path=s3a://bucket/cp/1; {FIELDS} isEmptyDirectory=FALSE eTag=e versionId=null", "/cp/1"),
-        # No server for it runs here: as VersionedFileStatus.toString of hadoop-azure writes it.
-        (
-            f"VersionedFileStatus{{VersionedFileStatus{{path=abfss://c@a.dfs.core.windows.net/cp/1; {FIELDS}"
-            "; version='0x8D'}",
-            "/cp/1",
-        ),
-        (f"FileStatus{{path=hdfs://host/cp/x{{path=hdfs://host/y; {FIELDS}", "/cp/x{path=hdfs://host/y"),
-        (
-            f"FileStatus{{path=hdfs://host/x; isDirectory=true; modification_time=7; {FIELDS}",
-            "/x; isDirectory=true; modification_time=7",
-        ),
-    ],
-)
-def test_the_status_of_each_file_system_is_understood(text: str, path: str) -> None:
-    assert _parsed(text) == (PurePosixPath(path), FileFacts(12, 1700000000.0))
-
-
-def test_another_text_is_an_error() -> None:
-    with pytest.raises(OSError, match="in a way that is not known: FileStatus of x"):
-        _parsed("FileStatus of x")
+from airflow_stream_provider.runtime.hadoop_files import LEFT_SECONDS, HadoopFiles, left_behind
 
 
 def test_only_what_killed_drivers_left_beside_this_folder_long_ago_is_removed() -> None:

@@ -1,0 +1,58 @@
+"""Read what Hadoop says of files: the text of a FileStatus, and the exceptions of the JVM."""
+
+from __future__ import annotations
+
+import errno
+import re
+from pathlib import PurePosixPath
+
+from py4j.protocol import Py4JJavaError
+
+from airflow_stream_provider.checkpoint.files import FileFacts, Place
+
+# Characters of what Hadoop says. S3A names the file twice before it says why, such as by the status 403.
+TEXT_LIMIT = 1000
+# From the text of a FileStatus. The fields after the path hold no text that others choose. That of ABFS is wrapped in
+# another one: VersionedFileStatus{VersionedFileStatus{path=...
+_STATUS = re.compile(
+    r"^(?:\w*\{)+path=(?P<path>.*); isDirectory=(?P<folder>true|false)(?:; length=(?P<size>\d+))?.*?; "
+    r"modification_time=(?P<time>\d+)(?:.*?; isEncrypted=(?P<encrypted>true|false))?",
+)
+# Without a host: viewfs:/folder, where the location is viewfs:///folder.
+_ROOT = re.compile(r"[^:/]+:(//[^/]*)?")
+_ERRORS = {
+    "FileNotFoundException": (FileNotFoundError, errno.ENOENT, "it does not exist"),
+    "FileAlreadyExistsException": (FileExistsError, errno.EEXIST, "it exists already"),
+    "AccessControlException": (PermissionError, errno.EACCES, ""),
+    "AccessDeniedException": (PermissionError, errno.EACCES, ""),
+    "ParentNotDirectoryException": (NotADirectoryError, errno.ENOTDIR, ""),
+}
+
+
+def parsed_status(text: str) -> tuple[PurePosixPath, FileFacts]:
+    """Return the path and the facts in the text of Hadoop's FileStatus.
+
+    :raises OSError: it is another text.
+    """
+    status = _STATUS.search(text)
+    root = _ROOT.match(status["path"]) if status else None
+    if status is None or root is None:
+        raise OSError(errno.EPROTO, f"its file system describes a file in a way that is not known: {text:.200}")
+    is_folder, is_encrypted = (status[name] == "true" for name in ("folder", "encrypted"))
+    facts = FileFacts(int(status["size"] or 0), int(status["time"]) / 1000, is_folder, is_encrypted)
+    return PurePosixPath(status["path"][root.end() :]), facts
+
+
+def as_os_error(error: Py4JJavaError, place: Place) -> OSError:
+    """Return the error of Python for one of the JVM.
+
+    :param place: what was asked for.
+    """
+    java = error.java_exception
+    # Hadoop wraps what happens in another thread.
+    while java.getClass().getSimpleName() in ("UncheckedIOException", "ExecutionException") and java.getCause():
+        java = java.getCause()
+    name = java.getClass().getSimpleName()
+    known, number, said = _ERRORS.get(name, (OSError, errno.EIO, ""))
+    message = str(java.getMessage() or "").strip().partition("\n")[0]
+    return known(number, said or f"{name}: {message:.{TEXT_LIMIT}}", str(place))
