@@ -16,7 +16,8 @@ _FOLDER = Arg(
 )
 _JSON = Arg(("--json",), action="store_true", help="Print JSON, for programs")
 _WATCH = Arg(("--watch",), action="store_true", help="Measure again every 5 seconds until Ctrl-C")
-_LAST = Arg(("-n", "--last"), type=int, default=30, help="Number of samples; default: 30")
+_HISTORY = Arg(("--history",), action="store_true", help="Show what the watch has measured, instead of measuring")
+_LAST = Arg(("-n", "--last"), type=int, default=30, help="How many to show; default: 30")
 
 _CODES = "Exit code: 0 = well, 1 = falls behind (WARN), 2 = bad, 3 = unknown."
 
@@ -36,10 +37,10 @@ def get_streams_cli_commands() -> list[CLICommand]:
                 ),
                 ActionCommand(
                     name="lag",
-                    help="Measure how far a stream is behind Kafka",
+                    help="Measure how far a stream is behind Kafka, or show what its watch has measured",
                     func=lazy_load_command(f"{_COMMANDS}.lag"),
-                    args=(_NAME, _FOLDER, _JSON, _WATCH, ARG_VERBOSE),
-                    epilog=_CODES,
+                    args=(_NAME, _FOLDER, _JSON, _WATCH, _HISTORY, _LAST, ARG_VERBOSE),
+                    epilog=f"{_CODES[:-1]}; with --history by the last sample.",
                 ),
                 ActionCommand(
                     name="status",
@@ -50,10 +51,10 @@ def get_streams_cli_commands() -> list[CLICommand]:
                 ),
                 ActionCommand(
                     name="history",
-                    help="Show what the watch of a stream has measured",
+                    help="Show a stream's life: who deployed, handed over, rolled back or stopped what, when and why",
                     func=lazy_load_command(f"{_COMMANDS}.history"),
                     args=(_NAME, _FOLDER, _JSON, _LAST, ARG_VERBOSE),
-                    epilog=f"{_CODES[:-1]}, by the last sample.",
+                    epilog="Exit code: 0 = shown, 3 = its control log cannot be read.",
                 ),
             ),
         )
