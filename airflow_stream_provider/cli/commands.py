@@ -23,6 +23,7 @@ from airflow_stream_provider.cli.tables import lag_view, samples_table, status_t
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.hooks.lag import look_at_lag
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lag.formatting import count
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict
 from airflow_stream_provider.lag.summary import summary
@@ -31,6 +32,7 @@ from airflow_stream_provider.monitoring.life import life
 from airflow_stream_provider.monitoring.life_gaps import with_gaps
 from airflow_stream_provider.monitoring.samples import read
 from airflow_stream_provider.spec.folder import load_specs
+from airflow_stream_provider.spec.folder_check import check_folder
 from airflow_stream_provider.spec.lag_target import lag_target
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -101,6 +103,22 @@ def history(args: Namespace) -> None:
         print(json.dumps([event.to_json() for event in events]))
     else:
         _console().print(life_table(spec.name, events))
+
+
+@suppress_logs_and_warning
+def validate(args: Namespace) -> NoReturn:
+    """Check a folder of YAML files, without a connection or a control log."""
+    try:
+        found = check_folder(_folder(args))
+    except SpecError as error:
+        _fail(error)
+    if args.json:
+        print(json.dumps(found.to_json()))
+    else:
+        for error in found.errors:
+            print(error)
+        print(f"{count(len(found.files), 'file')}, {count(len(found.errors), 'error')}.")
+    sys.exit(Code.WARN if found.errors else Code.WELL)
 
 
 def _samples(spec: StreamSpec, args: Namespace) -> NoReturn:

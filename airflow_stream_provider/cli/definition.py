@@ -8,6 +8,13 @@ _COMMANDS = "airflow_stream_provider.cli.commands"
 
 _NAME = Arg(("name",), help="Name of the stream")
 _CONTROL = Arg(("control",), help="Control URL, such as file:///data/streams: `control` in the YAML")
+_CHECKED = Arg(
+    ("folder",),
+    nargs="?",
+    metavar="FOLDER",
+    type=str,
+    help="Folder of the streams' YAML files; default: streams/ in the DAGs folder",
+)
 _FOLDER = Arg(
     ("-f", "--folder"),
     metavar="FOLDER",
@@ -55,6 +62,13 @@ def get_streams_cli_commands() -> list[CLICommand]:
                     func=lazy_load_command(f"{_COMMANDS}.history"),
                     args=(_NAME, _FOLDER, _JSON, _LAST, ARG_VERBOSE),
                     epilog="Exit code: 0 = shown, 3 = its control log cannot be read.",
+                ),
+                ActionCommand(
+                    name="validate",
+                    help="Check a folder of YAML files, as CI does: without a connection or a control log",
+                    func=lazy_load_command(f"{_COMMANDS}.validate"),
+                    args=(_CHECKED, _JSON, ARG_VERBOSE),
+                    epilog="Exit code: 0 = every file can be used, 1 = it has errors, 3 = there is nothing to check.",
                 ),
             ),
         )

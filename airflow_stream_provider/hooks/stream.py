@@ -16,7 +16,6 @@ from airflow.sdk import BaseHook
 
 from airflow_stream_provider.clusters import Cluster, Whose, open_cluster
 from airflow_stream_provider.control.log import ControlLog, make_record
-from airflow_stream_provider.control.releases import make_release
 from airflow_stream_provider.control.store import ControlRoot, Samples
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.hooks.clean_up import StorageOfLog, clean_up, clean_up_topic
@@ -244,18 +243,10 @@ class StreamHook(BaseHook):
     def publish(self, requested: RequestedRelease) -> Release:
         """Copy the files of a release to the storage, under their hash; the same contents give the same release.
 
-        :raises SpecError: the release cannot be used (`RequestedRelease.check`); nothing was copied.
+        :raises SpecError: the release cannot be used (`RequestedRelease.make`); nothing was copied.
         :raises StorageUnavailable: the storage cannot be written now.
         """
-        requested.check()
-        release, files = make_release(
-            version=requested.version,
-            application=requested.application_path,
-            arguments=requested.arguments,
-            py_files=requested.py_files,
-            conf=requested.spec.conf,
-            environment=requested.spec.environment,
-        )
+        release, files = requested.make()
         release = replace(release, storage=self._own_storage())
         self._place(release.storage).publish(release, files)
         return release
