@@ -17,9 +17,11 @@ from airflow.utils.cli import suppress_logs_and_warning
 from rich.console import Console
 from rich.live import Live
 
+from airflow_stream_provider.cli.comparison_view import comparison_view
 from airflow_stream_provider.cli.life_table import life_table
 from airflow_stream_provider.cli.status import Code, code_of_look, code_of_sample, status_of
 from airflow_stream_provider.cli.tables import lag_view, samples_table, status_table
+from airflow_stream_provider.hooks.compare import compare
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.hooks.lag import look_at_lag
 from airflow_stream_provider.hooks.stream import StreamHook
@@ -119,6 +121,22 @@ def validate(args: Namespace) -> NoReturn:
             print(error)
         print(f"{count(len(found.files), 'file')}, {count(len(found.errors), 'error')}.")
     sys.exit(Code.WARN if found.errors else Code.WELL)
+
+
+@suppress_logs_and_warning
+def diff(args: Namespace) -> NoReturn:
+    """Show how a stream's YAML and what runs differ."""
+    _read_connections()
+    spec = _spec(args)
+    try:
+        found = compare(spec)
+    except StreamError as error:
+        _fail(error)
+    if args.json:
+        print(json.dumps(found.to_json()))
+    else:
+        _console().print(comparison_view(found))
+    sys.exit(Code.WELL if found.same else Code.WARN)
 
 
 def _samples(spec: StreamSpec, args: Namespace) -> NoReturn:

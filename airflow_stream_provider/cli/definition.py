@@ -64,6 +64,13 @@ def get_streams_cli_commands() -> list[CLICommand]:
                     epilog="Exit code: 0 = shown, 3 = its control log cannot be read.",
                 ),
                 ActionCommand(
+                    name="diff",
+                    help="Show how a stream's YAML and what runs differ: what an upgrade would change",
+                    func=lazy_load_command(f"{_COMMANDS}.diff"),
+                    args=(_NAME, _FOLDER, _JSON, ARG_VERBOSE),
+                    epilog="Exit code: 0 = they are the same, 1 = they differ, 3 = they cannot be compared.",
+                ),
+                ActionCommand(
                     name="validate",
                     help="Check a folder of YAML files, as CI does: without a connection or a control log",
                     func=lazy_load_command(f"{_COMMANDS}.validate"),

@@ -251,6 +251,13 @@ class StreamHook(BaseHook):
         self._place(release.storage).publish(release, files)
         return release
 
+    def stored(self, release: Release) -> dict[str, str]:
+        """Return the SHA-256 of each stored file of a release, by its name, once they are verified.
+
+        :raises StreamError: they are not what was published, or cannot be read now.
+        """
+        return self._place(release.storage).verify(release)
+
     def _own_storage(self) -> str:
         """Return the part of the storage in which this log publishes; empty: the control folder, all of which is its.
 
@@ -311,7 +318,7 @@ class StreamHook(BaseHook):
             self._job(release, deployment),
             by,
             first=first,
-            verify=lambda: self._place(release.storage).verify(release),
+            verify=lambda: self.stored(release),
             connection=self.cluster_conn_id,
         )
 

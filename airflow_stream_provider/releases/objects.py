@@ -58,10 +58,12 @@ class ObjectPlace:
             with self._explained("written"):
                 _obstore().put(self._store, f"{release.hash}/{MANIFEST}", manifest, use_multipart=False)
 
-    def verify(self, release: Release) -> None:
+    def verify(self, release: Release) -> dict[str, str]:
         """Verify a release; see `ReleasePlace.verify`."""
         where = f"{self._url}/{release.hash}"
-        check_stored(release, where, self._names(release.hash), lambda name: self._read(f"{release.hash}/{name}"))
+        return check_stored(
+            release, where, self._names(release.hash), lambda name: self._read(f"{release.hash}/{name}")
+        )
 
     def clean_up(self, decide: Decide, *, shared: bool = False) -> frozenset[str]:
         """Remove what may go; see `ReleasePlace.clean_up`."""
@@ -87,7 +89,8 @@ class ObjectPlace:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                return self.verify(release)
+                self.verify(release)
+                return
             except (SpecError, StorageUnavailable):
                 raise
             except StreamError:

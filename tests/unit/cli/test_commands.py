@@ -241,7 +241,7 @@ def test_the_commands_are_found_by_their_names() -> None:
         assert isinstance(command, ActionCommand)
         assert callable(getattr(commands, command.name))
         names.append(command.name)
-    assert names == ["init", "lag", "status", "history", "validate"]
+    assert names == ["init", "lag", "status", "history", "diff", "validate"]
 
 
 def test_a_control_root_is_made_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
