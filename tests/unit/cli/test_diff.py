@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import json
 from argparse import Namespace
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from airflow_stream_provider.cli import commands
-from airflow_stream_provider.cli.comparison_view import comparison_view
 from airflow_stream_provider.cli.status import Code
-from airflow_stream_provider.hooks.compare import Comparison
-from airflow_stream_provider.lifecycle.release import Release
-from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.releases.differences import Difference
 from tests.support.control_root import new_log, published
 from tests.support.story import (
     OLD,
     OLD_DEPLOYMENT,
-    RUNNING,
     acquired,
-    play,
     ready,
     requested,
     standby,
     submitted,
     write,
 )
-
-HELD = play(RUNNING).deployments[OLD_DEPLOYMENT]
-SAME = Comparison("orders", StreamPhase.RUNNING, HELD, HELD.release)
-NEW = Release("2", "b" * 64)
 
 
 @pytest.fixture
@@ -73,40 +59,3 @@ def test_it_exits_as_diff_does(yaml: Path, tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "app.py").unlink()
     assert run(yaml) == Code.UNKNOWN
     assert "There is no file" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("found", "says"),
-    [
-        (replace(SAME, phase=StreamPhase.STOPPED), "ran last; the stream is stopped now."),
-        (replace(SAME, running=None), "orders: no release has ever run."),
-        (replace(SAME, running=None), f"An upgrade would deploy release 1 ({HELD.release.hash[:12]})."),
-        (replace(SAME, found=(Difference("cluster", "a", "b"),)), "the same release, with what the YAML says now."),
-        (replace(SAME, wanted=NEW, problem="It is away."), "cannot be compared one by one: It is away."),
-    ],
-)
-def test_the_sentences(found: Comparison, says: str) -> None:
-    assert says in shown(found)
-
-
-@pytest.mark.parametrize(
-    ("difference", "row"),
-    [
-        (Difference("release", "a" * 64, "b" * 64), ["release", "a" * 12, "b" * 12]),
-        (Difference("files.a.py", None, "b" * 64), ["files.a.py", "-", "b" * 12]),
-        (Difference("arguments", ["--a", "b c"], None), ["arguments", "--a 'b c'", "-"]),
-        (Difference("upgrade.lease_seconds", 30.0, 45), ["upgrade.lease_seconds", "30", "45"]),
-        (Difference("upgrade.foreach_batch_safe", False, True), ["upgrade.foreach_batch_safe", "False", "True"]),
-        (Difference("conf.x", "[red]", "\x1b]52;c;eA\x1b\\"), ["conf.x", "[red]", "\ufffd]52;c;eA\ufffd\\"]),
-    ],
-)
-def test_a_row(difference: Difference, row: list[str]) -> None:
-    text = shown(replace(SAME, found=(difference,)))
-    (line,) = (line for line in text.splitlines() if line.startswith(f"│ {difference.field} "))
-    assert [cell.strip() for cell in line.strip("│").split("│")] == row
-
-
-def shown(found: Comparison) -> str:
-    out = io.StringIO()
-    Console(file=out, width=160).print(comparison_view(found))
-    return out.getvalue()
