@@ -1,4 +1,4 @@
-"""A stream's life, told by real folds of short stories, of odd ones, and of the log that was recorded."""
+"""A stream's life, told by real folds of short stories and of odd ones."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.fold import fold
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.monitoring.life import life
 from airflow_stream_provider.monitoring.life_event import LifeEvent, What
-from tests.support.control_root import new_log
-from tests.support.recorded import lines
 from tests.support.story import (
     HANDED_OVER,
     INTERRUPTED,
@@ -46,7 +43,6 @@ from tests.support.story import (
     standby,
     stopped,
     submitted,
-    write,
 )
 
 AGAIN = "orders-1-cccc.00000009"
@@ -245,58 +241,3 @@ def test_a_log_that_was_cut_off_anywhere_is_told_as_far_as_it_goes(cut: int) -> 
 def test_every_cut_of_every_story_can_be_told(story: list[Record]) -> None:
     for cut in range(len(story) + 1):
         told(story, cut)
-
-
-def test_the_history_of_a_real_log_is_told(tmp_path: object) -> None:
-    log = new_log(f"file://{tmp_path}")
-    write(log, *HANDED_OVER)
-    reader = ControlLog(log.store, "orders")
-    state = reader.refresh()
-    assert [event.what.value for event in life(reader.history(), state)] == words(HANDED_OVER)
-
-
-def test_the_recorded_log() -> None:
-    records = [Record.read(line, seq) for seq, line in enumerate(lines("log.jsonl"), 1)]
-    state = fold(records)
-    illegal = {each.seq for each in state.illegal}
-    events = life([each for each in records if each.seq not in illegal], state)
-    assert [(event.seq, event.what.value, event.version) for event in events] == [
-        (1, "deployed", "1.0"),
-        (3, "stood_by", "1.0"),
-        (6, "started", "1.0"),
-        (7, "deployed", "2.0"),
-        (9, "stood_by", "2.0"),
-        (13, "handed_over", "2.0"),
-        (14, "asked", "1.0"),
-        (15, "aborted", "1.0"),
-        (16, "asked", "1.0"),
-        (18, "aborted", "1.0"),
-        (19, "fencing", "2.0"),
-        (20, "fenced", "2.0"),
-        (21, "retired", "2.0"),
-        (24, "rolled_back", "1.0"),
-        (25, "deployed_again", "1.0"),
-        (27, "failed", "1.0"),
-        (28, "deployed", "3.0"),
-        (30, "refused", "3.0"),
-        (32, "stopped", "1.0"),
-        (33, "deployed", "4.0"),
-        (35, "stood_by", "4.0"),
-        (38, "started", "4.0"),
-        (39, "failed", "4.0"),
-        (40, "fenced", "4.0"),
-        (41, "stopped", "4.0"),
-        (42, "deployed", "5.0"),
-        (44, "stood_by", "5.0"),
-        (47, "started", "5.0"),
-        (48, "released", "5.0"),
-        (51, "revived", "5.0"),
-        (52, "finished", "5.0"),
-        (53, "unknown", ""),
-        (54, "illegal", ""),
-        (55, "deployed", "6.0"),
-    ]
-    by = {event.seq: event for event in events}
-    assert (by[7].reason, by[32].reason, by[40].evidence) == ("deployed by bob", "maintenance", {"person": "ann"})
-    assert (by[13].free_seconds, by[24].free_seconds, by[51].free_seconds) == (1.25, 5.0, 3.75)
-    assert by[30].reason == "The query totals fails on live data: no such column"
