@@ -17,16 +17,24 @@ from airflow.utils.cli import suppress_logs_and_warning
 from rich.console import Console
 from rich.live import Live
 
+from airflow_stream_provider.cli.comparison_view import comparison_view
+from airflow_stream_provider.cli.life_table import life_table
 from airflow_stream_provider.cli.status import Code, code_of_look, code_of_sample, status_of
-from airflow_stream_provider.cli.tables import history_table, lag_view, status_table
+from airflow_stream_provider.cli.tables import lag_view, samples_table, status_table
+from airflow_stream_provider.hooks.compare import compare
 from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.hooks.lag import look_at_lag
+from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lag.formatting import count
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import GroupVerdict
 from airflow_stream_provider.lag.summary import summary
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.monitoring.life import life
+from airflow_stream_provider.monitoring.life_gaps import with_gaps
 from airflow_stream_provider.monitoring.samples import read
 from airflow_stream_provider.spec.folder import load_specs
+from airflow_stream_provider.spec.folder_check import check_folder
 from airflow_stream_provider.spec.lag_target import lag_target
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -46,9 +54,11 @@ def init(args: Namespace) -> None:
 
 @suppress_logs_and_warning
 def lag(args: Namespace) -> NoReturn:
-    """Measure the lag of a stream, once or until Ctrl-C."""
+    """Measure the lag of a stream, once or until Ctrl-C; or show what its watch has measured."""
     _read_connections()
     spec = _spec(args)
+    if args.history:
+        _samples(spec, args)
     looks = _looks(spec, again=args.watch)
     code = Code.UNKNOWN
     # Ctrl-C is the normal end of --watch.
@@ -82,10 +92,57 @@ def status(args: Namespace) -> NoReturn:
 
 
 @suppress_logs_and_warning
-def history(args: Namespace) -> NoReturn:
-    """Show the last samples of a stream's watch."""
+def history(args: Namespace) -> None:
+    """Show a stream's life, as its control log tells it."""
     _read_connections()
     spec = _spec(args)
+    try:
+        found = StreamHook.of(spec).observe()
+        events = with_gaps(found, life(found.records, found.state)[-args.last :])
+    except StreamError as error:
+        _fail(error)
+    if args.json:
+        print(json.dumps([event.to_json() for event in events]))
+    else:
+        _console().print(life_table(spec.name, events))
+
+
+@suppress_logs_and_warning
+def validate(args: Namespace) -> NoReturn:
+    """Check a folder of YAML files, without a connection or a control log."""
+    try:
+        found = check_folder(_folder(args))
+    except SpecError as error:
+        _fail(error)
+    if args.json:
+        print(json.dumps(found.to_json()))
+    else:
+        for error in found.errors:
+            print(error)
+        print(f"{count(len(found.files), 'file')}, {count(len(found.errors), 'error')}.")
+    sys.exit(Code.WARN if found.errors else Code.WELL)
+
+
+@suppress_logs_and_warning
+def diff(args: Namespace) -> NoReturn:
+    """Show how a stream's YAML and what runs differ."""
+    _read_connections()
+    spec = _spec(args)
+    try:
+        found = compare(spec)
+    except StreamError as error:
+        _fail(error)
+    if args.json:
+        print(json.dumps(found.to_json()))
+    else:
+        _console().print(comparison_view(found))
+    sys.exit(Code.WELL if found.same else Code.WARN)
+
+
+def _samples(spec: StreamSpec, args: Namespace) -> NoReturn:
+    """Show the last samples of a stream's watch."""
+    if args.watch:
+        _fail(SpecError("--history shows what was measured, and --watch measures.", next_step="Leave out one of them."))
     try:
         samples = read(control_root(spec.control).samples(spec.name))[-args.last :]
     except StreamError as error:
@@ -93,7 +150,7 @@ def history(args: Namespace) -> NoReturn:
     if args.json:
         print(json.dumps([sample.to_json() for sample in samples]))
     elif samples:
-        _console().print(history_table(spec.name, samples))
+        _console().print(samples_table(spec.name, samples))
     else:
         watch = f"{spec.source.parent.name}__watch"
         print(f"The watch has no sample of {spec.name} yet: is the DAG {watch} (with the prefix of yours) unpaused?")

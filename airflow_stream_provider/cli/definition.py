@@ -8,6 +8,13 @@ _COMMANDS = "airflow_stream_provider.cli.commands"
 
 _NAME = Arg(("name",), help="Name of the stream")
 _CONTROL = Arg(("control",), help="Control URL, such as file:///data/streams: `control` in the YAML")
+_CHECKED = Arg(
+    ("folder",),
+    nargs="?",
+    metavar="FOLDER",
+    type=str,
+    help="Folder of the streams' YAML files; default: streams/ in the DAGs folder",
+)
 _FOLDER = Arg(
     ("-f", "--folder"),
     metavar="FOLDER",
@@ -16,7 +23,8 @@ _FOLDER = Arg(
 )
 _JSON = Arg(("--json",), action="store_true", help="Print JSON, for programs")
 _WATCH = Arg(("--watch",), action="store_true", help="Measure again every 5 seconds until Ctrl-C")
-_LAST = Arg(("-n", "--last"), type=int, default=30, help="Number of samples; default: 30")
+_HISTORY = Arg(("--history",), action="store_true", help="Show what the watch has measured, instead of measuring")
+_LAST = Arg(("-n", "--last"), type=int, default=30, help="How many to show; default: 30")
 
 _CODES = "Exit code: 0 = well, 1 = falls behind (WARN), 2 = bad, 3 = unknown."
 
@@ -36,10 +44,10 @@ def get_streams_cli_commands() -> list[CLICommand]:
                 ),
                 ActionCommand(
                     name="lag",
-                    help="Measure how far a stream is behind Kafka",
+                    help="Measure how far a stream is behind Kafka, or show what its watch has measured",
                     func=lazy_load_command(f"{_COMMANDS}.lag"),
-                    args=(_NAME, _FOLDER, _JSON, _WATCH, ARG_VERBOSE),
-                    epilog=_CODES,
+                    args=(_NAME, _FOLDER, _JSON, _WATCH, _HISTORY, _LAST, ARG_VERBOSE),
+                    epilog=f"{_CODES[:-1]}; with --history by the last sample.",
                 ),
                 ActionCommand(
                     name="status",
@@ -50,10 +58,24 @@ def get_streams_cli_commands() -> list[CLICommand]:
                 ),
                 ActionCommand(
                     name="history",
-                    help="Show what the watch of a stream has measured",
+                    help="Show a stream's life: who deployed, handed over, rolled back or stopped what, when and why",
                     func=lazy_load_command(f"{_COMMANDS}.history"),
                     args=(_NAME, _FOLDER, _JSON, _LAST, ARG_VERBOSE),
-                    epilog=f"{_CODES[:-1]}, by the last sample.",
+                    epilog="Exit code: 0 = shown, 3 = its control log cannot be read.",
+                ),
+                ActionCommand(
+                    name="diff",
+                    help="Show how a stream's YAML and what runs differ: what an upgrade would change",
+                    func=lazy_load_command(f"{_COMMANDS}.diff"),
+                    args=(_NAME, _FOLDER, _JSON, ARG_VERBOSE),
+                    epilog="Exit code: 0 = they are the same, 1 = they differ, 3 = they cannot be compared.",
+                ),
+                ActionCommand(
+                    name="validate",
+                    help="Check a folder of YAML files, as CI does: without a connection or a control log",
+                    func=lazy_load_command(f"{_COMMANDS}.validate"),
+                    args=(_CHECKED, _JSON, ARG_VERBOSE),
+                    epilog="Exit code: 0 = every file can be used, 1 = it has errors, 3 = there is nothing to check.",
                 ),
             ),
         )

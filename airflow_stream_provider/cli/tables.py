@@ -26,12 +26,12 @@ _COLOURS = {Health.PASS: "green", Health.FAIL: "red", Health.UNKNOWN: "yellow"}
 def lag_view(stream: str, look: LagLook, judgement: LagJudgement, ceilings: Ceilings) -> RenderableType:
     """Return the judgement, one row for each query, the partitions to look at first, and the reasons."""
     colour = _COLOURS[judgement.health]
-    parts: list[RenderableType] = [_text(f"{stream}: {judgement.health.value.upper()}", f"bold {colour}")]
+    parts: list[RenderableType] = [as_text(f"{stream}: {judgement.health.value.upper()}", f"bold {colour}")]
     report = look.report
     if report is not None and report.queries:
         parts.append(_queries(report, ceilings))
         parts += [_partitions(query) for query in report.queries if query.partitions]
-    parts += [_text(reason, colour) for reason in judgement.reasons]
+    parts += [as_text(reason, colour) for reason in judgement.reasons]
     return Group(*parts)
 
 
@@ -41,7 +41,7 @@ def status_table(lines: Sequence[StreamStatus], now: float) -> RenderableType:
     problems = []
     for line in lines:
         sample = line.sample
-        _add_row(
+        add_row(
             table,
             line.stream,
             phase_words(line.phase, line.silent_seconds) or "?",
@@ -49,28 +49,28 @@ def status_table(lines: Sequence[StreamStatus], now: float) -> RenderableType:
             line.version or "-",
             count(sample.records if sample else None),
             duration(sample.seconds if sample else None),
-            _text(_verdicts(sample) if sample else "?", ("green", "yellow", "red", "yellow")[line.code]),
+            as_text(_verdicts(sample) if sample else "?", ("green", "yellow", "red", "yellow")[line.code]),
             f"{duration(now - sample.at)} ago" if sample else "never",
         )
         if line.problem:
-            problems.append(_text(f"{line.stream}: {line.problem}", "yellow"))
+            problems.append(as_text(f"{line.stream}: {line.problem}", "yellow"))
     return Group(table, *problems)
 
 
-def history_table(stream: str, samples: Sequence[LagSample]) -> RenderableType:
+def samples_table(stream: str, samples: Sequence[LagSample]) -> RenderableType:
     """Return one row for each sample, oldest first."""
     columns = ("at", "phase", "sign of life", "version", "behind", "oldest", "verdict, alarms", "incidents")
-    table = Table(*columns, title=_text(stream, "table.title"))
+    table = Table(*columns, title=as_text(stream, "table.title"))
     for sample in samples:
-        _add_row(
+        add_row(
             table,
-            f"{datetime.fromtimestamp(sample.at).astimezone():%Y-%m-%d %H:%M:%S}",
+            moment(sample.at),
             phase_words(sample.phase, sample.silent_seconds),
             _ago(sample.silent_seconds),
             sample.version or "-",
             count(sample.records),
             duration(sample.seconds),
-            _text(_verdicts(sample), _COLOURS[sample.health]),
+            as_text(_verdicts(sample), _COLOURS[sample.health]),
             ", ".join(sorted(set(sample.open_incidents.values()))) or sample.problem,
         )
     return table
@@ -79,7 +79,7 @@ def history_table(stream: str, samples: Sequence[LagSample]) -> RenderableType:
 def _queries(report: LagReport, ceilings: Ceilings) -> Table:
     table = Table("query", "verdict", "behind", "oldest", "last commit", "lost", "deleted in", "alarms")
     for query in report.queries:
-        _add_row(
+        add_row(
             table,
             query.query,
             query.verdict.value,
@@ -105,11 +105,11 @@ def _partitions(query: QueryLag) -> Table:
         "end",
         "behind",
         "oldest",
-        title=_text(query.query, "table.title"),
+        title=as_text(query.query, "table.title"),
         caption=f"{more} partitions with less lag are not shown" if more else None,
     )
     for partition in shown:
-        _add_row(
+        add_row(
             table,
             partition.topic,
             str(partition.partition),
@@ -123,13 +123,22 @@ def _partitions(query: QueryLag) -> Table:
     return table
 
 
-def _add_row(table: Table, *cells: str | Text) -> None:
-    table.add_row(*(_text(cell) if isinstance(cell, str) else cell for cell in cells))
+def add_row(table: Table, *cells: str | Text) -> None:
+    """Add a row; a cell is shown as it is, see `as_text`."""
+    table.add_row(*(as_text(cell) if isinstance(cell, str) else cell for cell in cells))
 
 
-def _text(text: str, style: str = "") -> Text:
+def as_text(text: str, style: str = "") -> Text:
     """Return a text as it is: a str would be read as rich's markup, and [eu] in a query's name would be missing."""
     return Text(plain(text), style=style)
+
+
+def moment(at: float) -> str:
+    """Return a moment (seconds since 1970) in the time zone of whoever reads it; ``?`` for what no calendar has."""
+    try:
+        return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return "?"
 
 
 def _ago(seconds: float | None) -> str:

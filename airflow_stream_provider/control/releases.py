@@ -59,8 +59,7 @@ def make_release(
         "conf": dict(conf or {}),
         "environment": dict(environment or {}),
     }
-    contents = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-    digest = release_hash(settings, contents)
+    digest = release_hash(settings, file_hashes(files))
     return Release.from_json({**settings, "hash": digest, "format": FORMAT}), files
 
 
@@ -83,25 +82,29 @@ def store(stream_folder: Path, release: Release, files: Mapping[str, bytes]) -> 
     verify(release.folder(stream_folder), release)
 
 
-def verify(folder: Path, release: Release) -> None:
+def verify(folder: Path, release: Release) -> dict[str, str]:
     """Check that a folder holds the files of a release as they were published, and nothing else (rule 8).
 
     :param folder: the release's folder, or a copy of it.
+    :return: the SHA-256 of each file, by its name.
     :raises StreamError: a file is missing, has changed, is no regular file, or does not belong there.
     :raises ControlUnavailable: the folder cannot be read now.
     """
     names = file_names(release)
+    contents: dict[str, str] = {}
     with unavailable(folder):
         found = set(os.listdir(folder)) if folder.is_dir() and not folder.is_symlink() else set()
         problems = [f"{name} is missing" for name in sorted(names - found)]
         problems += [f"{name} does not belong there" for name in sorted(found - names)]
         problems += [f"{name} is no regular file" for name in sorted(names & found) if not _is_plain(folder / name)]
         if not problems:
-            digest = release_hash(release.settings(), {name: _sha256_of(folder / name) for name in sorted(names)})
+            contents = {name: _sha256_of(folder / name) for name in sorted(names)}
+            digest = release_hash(release.settings(), contents)
             if digest != release.hash:
                 problems = [f"their hash is {digest} and was {release.hash}"]
     if problems:
         raise changed(release, folder, problems)
+    return contents
 
 
 def file_names(release: Release) -> set[str]:
@@ -143,6 +146,11 @@ def _check_listed(py_files: Sequence[Path]) -> None:
                 next_step="Rename it.",
                 path=str(path),
             )
+
+
+def file_hashes(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the SHA-256 of each file, by its name."""
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
 
 def release_hash(settings: Mapping[str, Any], contents: Mapping[str, str]) -> str:

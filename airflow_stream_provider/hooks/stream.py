@@ -16,7 +16,6 @@ from airflow.sdk import BaseHook
 
 from airflow_stream_provider.clusters import Cluster, Whose, open_cluster
 from airflow_stream_provider.control.log import ControlLog, make_record
-from airflow_stream_provider.control.releases import make_release
 from airflow_stream_provider.control.store import ControlRoot, Samples
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.hooks.clean_up import StorageOfLog, clean_up, clean_up_topic
@@ -244,21 +243,20 @@ class StreamHook(BaseHook):
     def publish(self, requested: RequestedRelease) -> Release:
         """Copy the files of a release to the storage, under their hash; the same contents give the same release.
 
-        :raises SpecError: the release cannot be used (`RequestedRelease.check`); nothing was copied.
+        :raises SpecError: the release cannot be used (`RequestedRelease.make`); nothing was copied.
         :raises StorageUnavailable: the storage cannot be written now.
         """
-        requested.check()
-        release, files = make_release(
-            version=requested.version,
-            application=requested.application_path,
-            arguments=requested.arguments,
-            py_files=requested.py_files,
-            conf=requested.spec.conf,
-            environment=requested.spec.environment,
-        )
+        release, files = requested.make()
         release = replace(release, storage=self._own_storage())
         self._place(release.storage).publish(release, files)
         return release
+
+    def stored(self, release: Release) -> dict[str, str]:
+        """Return the SHA-256 of each stored file of a release, by its name, once they are verified.
+
+        :raises StreamError: they are not what was published, or cannot be read now.
+        """
+        return self._place(release.storage).verify(release)
 
     def _own_storage(self) -> str:
         """Return the part of the storage in which this log publishes; empty: the control folder, all of which is its.
@@ -320,7 +318,7 @@ class StreamHook(BaseHook):
             self._job(release, deployment),
             by,
             first=first,
-            verify=lambda: self._place(release.storage).verify(release),
+            verify=lambda: self.stored(release),
             connection=self.cluster_conn_id,
         )
 

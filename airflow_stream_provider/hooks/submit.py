@@ -62,7 +62,7 @@ def submit_once(
     by: str,
     *,
     first: bool,
-    verify: Callable[[], None],
+    verify: Callable[[], object],
     connection: str = "",
 ) -> bool:
     """Make sure that a declared deployment has exactly one submission.

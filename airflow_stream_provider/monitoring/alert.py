@@ -14,6 +14,8 @@ from airflow_stream_provider.monitoring.incidents import Incident, IncidentKind,
 PACE_SECONDS = 900.0
 # A subject is a header of a mail, or a line on a phone.
 SUBJECT_LENGTH = 200
+# Their present state is what a person looks at; of the others, what has happened.
+_OF_LAG = (IncidentKind.LAG, IncidentKind.LAG_UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Alert:
         lines = self._lag_lines if self.kind == IncidentKind.LAG else self._lines
         lines += [f"{label}: {address}" for label, address in self.links.items()]
         if self.open and not IncidentKind(self.kind).shared:
-            command = "lag" if self.kind == IncidentKind.LAG else "history"
+            command = "lag" if self.kind in _OF_LAG else "history"
             lines.append(f"Look: airflow streams {command} {self.stream}")
         return "\n".join([*lines, f"Incident: {self.incident}"])
 

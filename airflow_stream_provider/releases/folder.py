@@ -38,9 +38,9 @@ class FolderPlace:
             self._make_folders(self._root)
         store(self._folder, release, files)
 
-    def verify(self, release: Release) -> None:
+    def verify(self, release: Release) -> dict[str, str]:
         """Verify a release; see `ReleasePlace.verify`."""
-        verify(release.folder(self._folder), release)
+        return verify(release.folder(self._folder), release)
 
     def clean_up(self, decide: Decide, *, shared: bool = False) -> frozenset[str]:
         """Remove what may go; see `ReleasePlace.clean_up`.

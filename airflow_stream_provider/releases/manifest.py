@@ -6,13 +6,12 @@ of it (`runtime.launcher`), and then against the control log.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import PurePosixPath
 
-from airflow_stream_provider.control.releases import changed, file_names, release_hash
+from airflow_stream_provider.control.releases import changed, file_hashes, file_names, release_hash
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.runtime.launcher import MANIFEST
@@ -34,24 +33,27 @@ def manifest_of(release: Release, files: Mapping[str, bytes]) -> bytes:
                 next_step=f"Rename it: letters, digits and _.+=- only, and not {MANIFEST}.",
                 name=name,
             )
-    return _manifest(release, {name: _hash(data) for name, data in files.items()})
+    return _manifest(release, file_hashes(files))
 
 
-def check_stored(release: Release, where: str, found: Collection[str], read: Callable[[str], bytes]) -> None:
+def check_stored(release: Release, where: str, found: Collection[str], read: Callable[[str], bytes]) -> dict[str, str]:
     """Check that a place holds the files of a release as they were published, and nothing else (rule 8).
 
     :param where: the place, for the message.
     :param found: the names that are there.
     :param read: returns the contents of one of them; raises FileNotFoundError if it has gone since it was found.
+    :return: the SHA-256 of each file, by its name.
     :raises StreamError: a file is missing, has changed, or does not belong there.
     """
     names = {*file_names(release), MANIFEST}
+    contents: dict[str, str] = {}
     problems = [f"{name} is missing" for name in sorted(names - set(found))]
     problems += [f"{name!r} does not belong there" for name in sorted(set(found) - names)]
     if not problems:
         try:
             # One at a time: each may be large.
-            contents = {name: _hash(read(name)) for name in sorted(names - {MANIFEST})}
+            for name in sorted(names - {MANIFEST}):
+                contents |= file_hashes({name: read(name)})
             manifest = read(MANIFEST)
         except FileNotFoundError as error:
             problems = [f"{PurePosixPath(error.filename).name} is missing"]
@@ -63,11 +65,8 @@ def check_stored(release: Release, where: str, found: Collection[str], read: Cal
                 problems = [f"{MANIFEST} is another one"]
     if problems:
         raise changed(release, where, problems)
+    return contents
 
 
 def _manifest(release: Release, contents: Mapping[str, str]) -> bytes:
     return json.dumps({"settings": release.settings(), "files": contents}, sort_keys=True).encode()
-
-
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -55,10 +55,12 @@ class ObjectPlace:
         if known:
             self._freshen(f"{release.hash}/{MANIFEST}", manifest)
 
-    def verify(self, release: Release) -> None:
+    def verify(self, release: Release) -> dict[str, str]:
         """Verify a release; see `ReleasePlace.verify`."""
         where = f"{self._url}/{release.hash}"
-        check_stored(release, where, self._names(release.hash), lambda name: self._read(f"{release.hash}/{name}"))
+        return check_stored(
+            release, where, self._names(release.hash), lambda name: self._read(f"{release.hash}/{name}")
+        )
 
     def clean_up(self, decide: Decide, *, shared: bool = False) -> frozenset[str]:
         """Remove what may go; see `ReleasePlace.clean_up`."""
@@ -97,7 +99,8 @@ class ObjectPlace:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                return self.verify(release)
+                self.verify(release)
+                return
             except (SpecError, StorageUnavailable):
                 raise
             except StreamError:

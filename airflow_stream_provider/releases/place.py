@@ -28,9 +28,10 @@ class ReleasePlace(Protocol):
         :raises StreamError: the release was published before, and its files have changed since.
         """
 
-    def verify(self, release: Release) -> None:
+    def verify(self, release: Release) -> dict[str, str]:
         """Read back what is stored, and check that it is what was published, and nothing else (rule 8).
 
+        :return: the SHA-256 of each file, by its name.
         :raises StreamError: a file is missing, has changed, or does not belong there.
         """
 

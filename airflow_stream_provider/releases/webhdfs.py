@@ -60,12 +60,12 @@ class HdfsPlace:
                 self._write(final, {**files, MANIFEST: manifest})
         self.verify(release)
 
-    def verify(self, release: Release) -> None:
+    def verify(self, release: Release) -> dict[str, str]:
         """Verify a release; see `ReleasePlace.verify`."""
         folder = f"{self._folder}/{release.hash}"
         with self._explained("read"):
             found = self._client.list(folder) if self._exists(folder) else []
-        check_stored(release, f"{self._url}/{release.hash}", found, lambda name: self._read(f"{folder}/{name}"))
+        return check_stored(release, f"{self._url}/{release.hash}", found, lambda name: self._read(f"{folder}/{name}"))
 
     def clean_up(self, decide: Decide, *, shared: bool = False) -> frozenset[str]:
         """Remove what may go; see `ReleasePlace.clean_up`."""

@@ -12,8 +12,10 @@ from airflow_stream_provider.clusters import (
     refuse_secret_conf,
     refuse_secret_environment,
 )
+from airflow_stream_provider.control.releases import make_release
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import check_version
+from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.spec.release_files import check_file, check_script
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -91,6 +93,21 @@ class RequestedRelease:
         check_script(self.application_path, self.folders)
         for path in self.py_files:
             check_file(path, self.folders)
+
+    def make(self) -> tuple[Release, dict[str, bytes]]:
+        """Return the release with its files by name, as it would be published; nothing is stored.
+
+        :raises SpecError: as `check`; or two files have the same name, or a py-file has one that Spark cannot list.
+        """
+        self.check()
+        return make_release(
+            version=self.version,
+            application=self.application_path,
+            arguments=self.arguments,
+            py_files=self.py_files,
+            conf=self.spec.conf,
+            environment=self.spec.environment,
+        )
 
 
 def _words(name: str, value: Sequence[str] | str) -> tuple[str, ...]:

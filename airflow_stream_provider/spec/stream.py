@@ -265,6 +265,6 @@ def load_spec(path: str | Path) -> StreamSpec:
         spec = StreamSpec.model_validate(file.fields)
     except ValidationError as error:
         # Not chained: pydantic's own text quotes what was written.
-        raise file.refuse(error, StreamSpec) from None
+        raise file.refuse(error, StreamSpec)[0] from None
     spec._source = path.absolute()
     return spec

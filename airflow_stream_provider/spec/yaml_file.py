@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.spec.plain_yaml import NotPlain, check_plain, read_text
@@ -77,24 +78,27 @@ class YamlFile:
             field=name,
         )
 
-    def refuse(self, error: ValidationError, model: type[BaseModel]) -> SpecError:
-        """Return the first of pydantic's errors as one sentence of ours, without what was written there."""
+    def refuse(self, error: ValidationError, model: type[BaseModel]) -> list[SpecError]:
+        """Return pydantic's errors, each as one sentence of ours without what was written; the first says most."""
         found = error.errors(include_url=False, include_context=False, include_input=False)
         # A mistyped field is both unknown and missing: the first says more.
-        first = min(found, key=lambda each: each["type"] != "extra_forbidden")
-        field: Field = tuple(first["loc"])
-        if first["type"] == "missing":
+        found.sort(key=lambda each: each["type"] != "extra_forbidden")
+        return [self._refusal(each, model) for each in found]
+
+    def _refusal(self, found: ErrorDetails, model: type[BaseModel]) -> SpecError:
+        field: Field = tuple(found["loc"])
+        if found["type"] == "missing":
             return self.error(field, "this field is missing.", next_step=f"Add `{field[-1]}: ...`.")
-        if first["type"] == "extra_forbidden":
+        if found["type"] == "extra_forbidden":
             known = _fields_at(model, field[:-1])
             import difflib
 
             close = difflib.get_close_matches(str(field[-1]), known, n=1)
             next_step = f"Did you mean `{close[0]}`?" if close else f"Known here: {', '.join(known)}."
             return self.error(field, "there is no such field.", next_step=next_step)
-        sentence = first["msg"].removeprefix("Value error, ").rstrip(".")
+        sentence = found["msg"].removeprefix("Value error, ").rstrip(".")
         return self.error(
-            field, f"{sentence}.", next_step="" if first["type"] == "value_error" else "Correct it there."
+            field, f"{sentence}.", next_step="" if found["type"] == "value_error" else "Correct it there."
         )
 
     def _construct(self, loader: Any, node: yaml.Node) -> Any:

@@ -54,6 +54,7 @@ class Airflow:
     """The process that runs DAGs, and its log."""
 
     def __init__(self, command: list[str], environment: Mapping[str, str], log: Path) -> None:
+        self.environment = dict(environment)
         self.home = Path(environment["AIRFLOW_HOME"])
         self.log = log
         with open(log, "wb") as output:
@@ -62,7 +63,7 @@ class Airflow:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
-                env=dict(environment),
+                env=self.environment,
                 text=True,
                 start_new_session=True,
             )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.cli.commands import init
+from airflow_stream_provider.cli.commands import diff, history, init
 from airflow_stream_provider.control.topic_owners import TopicOwners
 from airflow_stream_provider.hooks import stream as hooks
 from airflow_stream_provider.hooks.stream import StreamHook
@@ -25,12 +25,14 @@ from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_tools import KafkaTools
+from tests.support import story
 from tests.support.noting_cluster import NotingCluster
 from tests.support.one_broker import kafka, root_of
 
 __all__ = ["kafka", "root_of"]
 PAGE = (Path(__file__).parents[3] / "docs" / "control.md").read_text()
 DEPLOYMENT = "payments-1-aaaa"
+HOLDER = f"{DEPLOYMENT}.00000001"
 DRIVER = "orders-1-aaaaaaaa.00000001"
 
 
@@ -98,6 +100,19 @@ def test_the_stream_of_the_page_is_deployed_watched_and_cleaned_up(
     again = reads.found["payments"]
     assert isinstance(again, Reading)
     assert again.before == LagSample(1.0)
+
+    appointed = [story.requested("start", HOLDER), story.ready("start", HOLDER), story.acquired(HOLDER, "start", 1)]
+    story.write(hook.control_log, story.standby(HOLDER), *appointed)
+    asked = {"name": "payments", "folder": str(spec.source.parent), "json": True, "last": 30, "verbose": False}
+    history(Namespace(**asked))
+    assert [each["what"] for each in json.loads(capsys.readouterr().out)] == ["deployed", "stood_by", "started"]
+    for script, code in (("x = 1\n", 0), ("x = 2\n", 1)):
+        (tmp_path / "apps" / "orders.py").write_text(script)
+        with pytest.raises(SystemExit) as found:
+            diff(Namespace(**asked))
+        assert found.value.code == code
+    fields = [each["field"] for each in json.loads(capsys.readouterr().out.splitlines()[-1])["differences"]]
+    assert fields == ["release", "files.orders.py"]
 
 
 def test_a_connection_that_is_missing_is_a_problem_of_its_own_root(spec: StreamSpec) -> None:

@@ -65,6 +65,7 @@ def run(command: Callable[[Namespace], Any], folder: Path, **more: Any) -> int:
         "folder": str(folder),
         "json": False,
         "watch": False,
+        "history": False,
         "verbose": False,
         "last": 30,
         "name": "orders",
@@ -74,6 +75,10 @@ def run(command: Callable[[Namespace], Any], folder: Path, **more: Any) -> int:
         command(Namespace(**given))
     assert isinstance(found.value.code, int)
     return found.value.code
+
+
+def samples(folder: Path, **more: Any) -> int:
+    return run(commands.lag, folder, history=True, **more)
 
 
 def measuring(monkeypatch: pytest.MonkeyPatch, *found: LagReport | Exception) -> None:
@@ -205,22 +210,27 @@ def test_what_the_watch_has_opened_is_bad_and_a_stream_that_was_stopped_is_not(
     silent = {"down": IncidentState(Streaks(), Incident("orders-down-1", 1.0))}
     queries = {"enrich": QuerySample(5, 3.0, "OK")}
     append(kept, LagSample(time.time(), "running", "1", queries, incidents=silent))
-    assert (run(commands.status, folder), run(commands.history, folder)) == (Code.BAD, Code.BAD)
+    assert (run(commands.status, folder), samples(folder)) == (Code.BAD, Code.BAD)
     late = {"enrich": QuerySample(500, 3.0, "ERR")}
     append(kept, LagSample(time.time(), "stopped", "1", late, Health.FAIL))
-    assert run(commands.history, folder) == Code.WELL
+    assert samples(folder) == Code.WELL
 
 
-def test_history_shows_the_last_samples(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(commands.history, folder) == Code.UNKNOWN
+def test_the_last_samples_are_shown(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert samples(folder) == Code.UNKNOWN
     assert "streams__watch" in capsys.readouterr().out
     for age, verdict in ((120, "OK"), (60, "OK"), (0, "ERR")):
         watched(tmp_path, time.time() - age, verdict)
-    assert run(commands.history, folder, last=2) == Code.BAD
+    assert samples(folder, last=2) == Code.BAD
     shown = capsys.readouterr().out
     assert ("ERR" in shown, "orders-1" in shown, shown.count("running")) == (True, True, 2)
-    assert run(commands.history, folder, json=True) == Code.BAD
+    assert samples(folder, json=True) == Code.BAD
     assert [len(json.loads(capsys.readouterr().out))] == [3]
+
+
+def test_what_was_measured_cannot_be_watched(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert samples(folder, watch=True) == Code.UNKNOWN
+    assert "Leave out one of them." in capsys.readouterr().err
 
 
 def test_the_commands_are_found_by_their_names() -> None:
@@ -231,7 +241,7 @@ def test_the_commands_are_found_by_their_names() -> None:
         assert isinstance(command, ActionCommand)
         assert callable(getattr(commands, command.name))
         names.append(command.name)
-    assert names == ["init", "lag", "status", "history"]
+    assert names == ["init", "lag", "status", "history", "diff", "validate"]
 
 
 def test_a_control_root_is_made_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from airflow_stream_provider.cli.status import Code, StreamStatus
-from airflow_stream_provider.cli.tables import PARTITIONS, history_table, lag_view, status_table
+from airflow_stream_provider.cli.tables import PARTITIONS, lag_view, samples_table, status_table
 from airflow_stream_provider.lag.limits import Health, LagJudgement, LagLimits
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import Ceilings, LagReport, PartitionLag, PartitionState, QueryLag, Verdict
@@ -128,20 +128,20 @@ def test_without_streams_there_is_a_head() -> None:
         ),
     ],
 )
-def test_history_shows_what_was_open_or_else_the_problem(more: dict[str, Any], last: str) -> None:
-    text = shown(history_table("orders", [sample(version="", **more)]))
+def test_a_sample_shows_what_was_open_or_else_the_problem(more: dict[str, Any], last: str) -> None:
+    text = shown(samples_table("orders", [sample(version="", **more)]))
     cells = row(text, "1970")
     assert cells[1:7] == ["running", "?", "-", "1,200", "1 min 15 s", "WARN, retention"]
     assert cells[7] == last
 
 
-def test_history_does_not_call_a_silent_driver_running() -> None:
-    text = shown(history_table("orders", [sample(phase="silent", silent_seconds=2400.0)]))
+def test_a_sample_does_not_call_a_silent_driver_running() -> None:
+    text = shown(samples_table("orders", [sample(phase="silent", silent_seconds=2400.0)]))
     assert row(text, "1970")[1:3] == ["silent for 40 min", "40 min ago"]
 
 
-def test_history_is_oldest_first() -> None:
-    text = shown(history_table("orders", [sample(at=1000.0, phase="running"), sample(at=2000.0, phase="stopped")]))
+def test_samples_are_oldest_first() -> None:
+    text = shown(samples_table("orders", [sample(at=1000.0, phase="running"), sample(at=2000.0, phase="stopped")]))
     assert text.index("running") < text.index("stopped")
     assert Verdict.OK.value not in text
 
@@ -161,7 +161,7 @@ def test_what_others_say_is_shown_as_they_say_it_and_steers_no_terminal(said: st
     views = (
         lag_view(said, LagLook.of(LagReport(1.0, (found,))), failing, Ceilings()),
         status_table([StreamStatus(said, said, said, sample(), problem=said)], 1090.0),
-        history_table(said, [sample(phase=said, version=said, problem=said)]),
+        samples_table(said, [sample(phase=said, version=said, problem=said)]),
     )
     for view, count in zip(views, (5, 5, 4), strict=True):
         text = shown(view)

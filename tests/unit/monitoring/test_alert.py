@@ -122,6 +122,15 @@ def test_of_what_was_found_just_now_nobody_is_told_that_it_has_lasted_no_time() 
     assert opened.text.splitlines()[:2] == ["Nobody runs it.", "Look: airflow streams history orders"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [("lag", "lag"), ("lag_unknown", "lag"), ("down", "history"), ("upgrade", "history"), ("log", "history")],
+)
+def test_where_to_look_fits_what_is_wrong(kind: str, command: str) -> None:
+    opened = Alert("orders", kind, "orders-1", True, AT, AT, ("It is odd.",))
+    assert f"Look: airflow streams {command} orders" in opened.text.splitlines()
+
+
 def test_the_example_of_the_page_is_what_is_sent() -> None:
     since = datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp()
     sent = Alert(

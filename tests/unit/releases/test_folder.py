@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.control.releases import make_release, publish
+from airflow_stream_provider.control.releases import file_hashes, make_release, publish
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StorageUnavailable, StreamError
 from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.releases.address import StorageAddress
@@ -29,7 +29,7 @@ def test_a_release_is_published_verified_and_removed(tmp_path: Path, parts: tupl
     assert place.clean_up(lambda idle: idle) == frozenset()  # nothing was published yet
     place.publish(release, files)
     place.publish(release, files)
-    place.verify(release)
+    assert place.verify(release) == file_hashes(files)
     folder = storage / "orders" / "releases" / release.hash
     assert folder.stat().st_mode & 0o7777 == 0o2750
     assert {path.stat().st_mode & 0o7777 for path in folder.iterdir()} == {0o440}

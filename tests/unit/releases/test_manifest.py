@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.control.releases import RUNTIME_ZIP
+from airflow_stream_provider.control.releases import RUNTIME_ZIP, file_hashes
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.releases.manifest import check_stored, manifest_of
 from airflow_stream_provider.runtime import launcher
@@ -42,7 +42,7 @@ HARMS: list[tuple[Harm, str]] = [
 
 
 def test_what_was_published_is_accepted(parts: Parts, stored: Stored) -> None:
-    check_stored(parts[0], "s3a://b/r", stored, stored.__getitem__)
+    assert check_stored(parts[0], "s3a://b/r", stored, stored.__getitem__) == file_hashes(parts[1])
 
 
 @pytest.mark.parametrize(("harm", "says"), HARMS)

@@ -56,7 +56,7 @@ def refused(path: Path, text: str) -> SpecError:
     file = read(path, text)
     with pytest.raises(ValidationError) as error:
         Model.model_validate(file.fields)
-    return file.refuse(error.value, Model)
+    return file.refuse(error.value, Model)[0]
 
 
 def test_every_field_has_the_line_of_its_name(path: Path) -> None:

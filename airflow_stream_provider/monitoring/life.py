@@ -1,0 +1,236 @@
+"""A stream's life: what the records of its control log tell, as a list of events. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.record import Boundary, Kind, Record
+from airflow_stream_provider.lifecycle.release import Release
+from airflow_stream_provider.lifecycle.state import IllegalRecord, Request, StreamState
+from airflow_stream_provider.monitoring.life_event import LifeEvent, What
+from airflow_stream_provider.planning.descent import family
+
+# These say how far something has come that has an event of its own.
+_STEPS = (Kind.SUBMITTED, Kind.READY)
+
+
+def life(records: Sequence[Record], state: StreamState) -> list[LifeEvent]:
+    """Return the events that these records tell, oldest first.
+
+    A request that came true is one event, with its author and reason, at the record that made it true. One that did
+    not is an event of its own (`asked`), and so is its end. What was before the first record is known from `state`
+    only, so the first events of a log that was cut off may be told by a more general word.
+
+    :param records: the last legal ones, without a gap (`ControlLog.history`).
+    :param state: after the last of them.
+    """
+    first = records[0].seq if records else state.seq + 1
+    events = [*_Reader(records, state).events(), *(_illegal(each) for each in state.illegal if each.seq >= first)]
+    return sorted(events, key=lambda event: event.seq)
+
+
+class _Reader:
+    """Follows the records, and keeps who holds, how the last hold ended, and what was asked for."""
+
+    def __init__(self, records: Sequence[Record], state: StreamState) -> None:
+        self._records = records
+        self._state = state
+        self._declared_here: dict[str, Record] = {}
+        self._announced_here: set[str] = set()
+        self._releases = {name: each.release for name, each in state.deployments.items()}
+        # By deployment, which one held before it first did.
+        self._previous = {name: each.previous for name, each in state.deployments.items() if each.previous is not None}
+        # Those from before the first record have the number 0.
+        self._requests = {name: _as_record(each) for name, each in state.requests.items()}
+        self._open: Record | None = None
+        # What is told of the open request unless it comes true.
+        self._pending: list[LifeEvent] = []
+        self._holder = self._last_holder = _first_holder(records, state)
+        # The record that ended the last hold, and whether nobody was to hold after it.
+        self._freed: Record | None = None
+        self._rests = True
+
+    def events(self) -> Iterator[LifeEvent]:
+        """Yield the events; those of a request that did not come true late."""
+        for record in self._records:
+            tell = _TELL.get(record.kind)
+            if tell is not None:
+                yield from tell(self, record)
+            elif record.kind not in _STEPS:
+                why = f"A later version has written a record of the kind {record.kind!r:.50}, unknown to this one."
+                yield self._event(record, What.UNKNOWN, "", reason=why, incarnation="")
+        yield from self._pending
+
+    # -- one method for each kind of record ------------------------------------------------------------------------
+
+    def _declared(self, r: Record) -> Iterator[LifeEvent]:
+        self._declared_here[r["deployment"]] = r
+        self._releases.setdefault(r["deployment"], Release.from_json(r["release"]))
+        yield self._event(r, What.DEPLOYED_AGAIN if r.get("again") else What.DEPLOYED, r["deployment"])
+
+    def _standby(self, r: Record) -> Iterator[LifeEvent]:
+        self._announced_here.add(r["incarnation"])
+        yield self._event(r, What.STOOD_BY, r["deployment"])
+
+    def _requested(self, r: Record) -> Iterator[LifeEvent]:
+        yield from self._pending  # none is left of a request that has ended
+        self._requests[r["request"]] = self._open = r
+        subject = r.get("to") or self._holder or ""
+        shall = "stop" if r.get("to") is None else "hold the stream"
+        why = f"{deployment_of(subject)} shall {shall}: {_reason(r) or 'no reason given'}"
+        self._pending = [self._event(r, What.ASKED, deployment_of(subject), incarnation=subject, reason=why)]
+
+    def _released(self, r: Record) -> Iterator[LifeEvent]:
+        asked = r.get("request") is not None
+        if asked:
+            self._open = self._requests.get(r["request"])
+        why = "" if asked else "Nobody asked for it: its driver was told to end, as its host or cluster does (SIGTERM)."
+        if r["boundary"] == Boundary.INTERRUPTED.value:
+            why = f"{why} It stopped inside a batch.".strip()
+        event = self._event(r, What.RELEASED, deployment_of(r["incarnation"]), reason=why)
+        if asked:
+            self._pending.append(event)
+        else:
+            yield event
+        yield from self._free(r["incarnation"], r)
+
+    def _acquired(self, r: Record) -> Iterator[LifeEvent]:
+        name, request = r["incarnation"], self._requests.get(r["request"])
+        new, old = deployment_of(name), deployment_of(self._last_holder or "")
+        free = None if self._freed is None else round(max(0.0, r.at - self._freed.at), 3)
+        said: dict[str, Any] = {"before": self._last_holder or "", "free_seconds": free}
+        if self._appointed(r) not in (None, name):
+            yield from self._pending
+            what, said["reason"] = What.TAKEN_BACK, "The standby did not take over in time."
+        else:
+            what = self._came_to_hold(request, old, new)
+            said |= {} if request is None else {"by": request.by, "reason": _reason(request)}
+        yield self._event(r, what, new, **said)
+        self._previous.setdefault(new, old)
+        self._holder = self._last_holder = name
+        self._freed, self._open, self._pending = None, None, []
+
+    def _aborted(self, r: Record) -> Iterator[LifeEvent]:
+        yield from self._pending
+        subject = self._appointed(r) or self._holder or ""
+        yield self._event(r, What.ABORTED, deployment_of(subject), incarnation=subject)
+        self._open, self._pending = None, []
+
+    def _failed(self, r: Record) -> Iterator[LifeEvent]:
+        name = r.get("incarnation")
+        refused = name is not None and name not in self._announced_here and r["deployment"] in self._declared_here
+        error = r.get("error") or ""
+        message = error.partition(": ")[2] or error
+        why = r["reason"] if not message or message in r["reason"] else f"{r['reason'].rstrip('.')}: {message}"
+        yield self._event(r, What.REFUSED if refused else What.FAILED, r["deployment"], reason=why)
+        yield from self._free(name, r)
+
+    def _finished(self, r: Record) -> Iterator[LifeEvent]:
+        yield self._event(r, What.FINISHED, deployment_of(r["incarnation"]), reason="Its queries ended by themselves.")
+        yield from self._free(r["incarnation"], r, rests=True)
+
+    def _fencing(self, r: Record) -> Iterator[LifeEvent]:
+        yield self._event(r, What.FENCING, deployment_of(r["incarnation"]))
+
+    def _fenced(self, r: Record) -> Iterator[LifeEvent]:
+        evidence = r["evidence"] if isinstance(r["evidence"], Mapping) else {"found": r["evidence"]}
+        yield self._event(r, What.FENCED, deployment_of(r["incarnation"]), evidence=evidence)
+        yield from self._free(r["incarnation"], r)
+
+    def _retired(self, r: Record) -> Iterator[LifeEvent]:
+        yield self._event(r, What.RETIRED, r["deployment"])
+
+    def _stopped(self, r: Record) -> Iterator[LifeEvent]:
+        last = self._last_holder or ""
+        yield self._event(r, What.STOPPED, deployment_of(last), incarnation=last)
+        self._rests = True
+
+    # -- what they share -------------------------------------------------------------------------------------------
+
+    def _free(self, name: str | None, r: Record, *, rests: bool = False) -> Iterator[LifeEvent]:
+        """If this driver held, nobody holds from here on: an open request to stop has then come true."""
+        if name is None or self._holder != name:
+            return
+        self._holder, self._freed, self._rests = None, r, rests
+        request = self._open
+        if request is not None and request.get("to") is None:
+            said = {"by": request.by, "reason": _reason(request), "incarnation": name}
+            yield self._event(r, What.STOPPED, deployment_of(name), **said)
+            self._open, self._pending, self._rests = None, [], True
+
+    def _came_to_hold(self, request: Record | None, old: str, new: str) -> What:
+        # Who lost the stream while he was to give it up has handed it over, whatever ended his hold.
+        replaced = self._freed is not None and request is not None and request.seq < self._freed.seq
+        if self._goes_back(old, new) and (replaced or not self._rests or self._instead_of(new)):
+            return What.ROLLED_BACK
+        if replaced or self._holder is not None:
+            return What.HANDED_OVER
+        return What.STARTED if self._rests else What.REVIVED
+
+    def _goes_back(self, old: str, new: str) -> bool:
+        """Whether a deployment has the release that held before another one did."""
+        bad = self._instead_of(new)
+        if bad and old in family(self._state, bad):
+            return True
+        releases = self._releases.get(old), self._releases.get(new)
+        return self._previous.get(old) == new and releases[0] != releases[1]
+
+    def _instead_of(self, deployment: str) -> str:
+        """The deployment from which this one was declared to roll back; an empty text for any other."""
+        known = self._state.deployments.get(deployment)
+        declared = self._declared_here.get(deployment) or (known.declared if known else None)
+        return "" if declared is None else declared.get("instead_of") or ""
+
+    def _appointed(self, r: Record) -> str | None:
+        """The driver that a record's request appoints; None where it asks for a stop, or is not known any more."""
+        request = self._requests.get(r["request"])
+        return None if request is None else request.get("to")
+
+    def _event(self, r: Record, what: What, deployment: str, **more: Any) -> LifeEvent:
+        release = self._releases.get(deployment)
+        said = {"by": r.by, "reason": _reason(r), "incarnation": r.get("incarnation") or "", **more}
+        version, hash = (release.version, release.hash) if release else ("", "")
+        return LifeEvent(r.seq, what, r.at, deployment=deployment, version=version, release=hash, **said)
+
+
+def _first_holder(records: Sequence[Record], state: StreamState) -> str | None:
+    """Return who held before the first record, as far as the records tell."""
+    for record in records:
+        if record.kind == Kind.ACQUIRED:
+            return None
+        if record.kind in (Kind.RELEASED, Kind.FINISHED):
+            return str(record["incarnation"])
+    return state.holder
+
+
+def _reason(r: Record) -> str:
+    # Who was given no reason by a person has written his own name there.
+    reason = r.get("reason") or ""
+    return "" if reason == r.by else reason
+
+
+def _as_record(request: Request) -> Record:
+    return Record(Kind.REQUESTED, {"request": request.id, "to": request.to, "reason": request.reason}, by=request.by)
+
+
+def _illegal(found: IllegalRecord) -> LifeEvent:
+    why = f"A record of the kind {found.kind!r} broke the rule {found.rule!r}: nobody obeys it."
+    return LifeEvent(found.seq, What.ILLEGAL, reason=why)
+
+
+_TELL: Mapping[str, Callable[[_Reader, Record], Iterator[LifeEvent]]] = {
+    Kind.DECLARED: _Reader._declared,
+    Kind.STANDBY: _Reader._standby,
+    Kind.REQUESTED: _Reader._requested,
+    Kind.RELEASED: _Reader._released,
+    Kind.ACQUIRED: _Reader._acquired,
+    Kind.ABORTED: _Reader._aborted,
+    Kind.FAILED: _Reader._failed,
+    Kind.FINISHED: _Reader._finished,
+    Kind.FENCING: _Reader._fencing,
+    Kind.FENCED: _Reader._fenced,
+    Kind.RETIRED: _Reader._retired,
+    Kind.STOPPED: _Reader._stopped,
+}

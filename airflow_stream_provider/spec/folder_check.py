@@ -1,0 +1,127 @@
+"""Everything that is wrong with a folder of YAML files, by nothing but what lies on this disk: for CI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.releases.address import StorageAddress
+from airflow_stream_provider.releases.manifest import manifest_of
+from airflow_stream_provider.spec.folder import read_folder
+from airflow_stream_provider.spec.named_checkpoints import OPTIONS, named_checkpoints
+from airflow_stream_provider.spec.release_files import check_file, check_script
+from airflow_stream_provider.spec.requested_release import RequestedRelease
+from airflow_stream_provider.spec.stream import StreamSpec, load_spec
+from airflow_stream_provider.spec.yaml_file import Field, YamlFile
+
+
+@dataclass(frozen=True)
+class FolderCheck:
+    """What was found.
+
+    :param files: names of the YAML files.
+    :param streams: the streams that can be used, by name.
+    :param errors: by file and line; each names both, and the field.
+    """
+
+    files: tuple[str, ...]
+    streams: tuple[str, ...]
+    errors: tuple[SpecError, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        errors = [{**_place(each), "message": each.message, "next_step": each.next_step} for each in self.errors]
+        return {"files": list(self.files), "streams": list(self.streams), "errors": errors}
+
+
+def check_folder(folder: str | Path) -> FolderCheck:
+    """Check every YAML file of a folder, and the files of their releases. Asks no connection, network or control log.
+
+    :raises SpecError: the folder is not there, or has no YAML file.
+    """
+    found = read_folder(folder)
+    if not found:
+        raise SpecError(
+            f"There is no YAML file in {folder}.",
+            next_step="Name the folder of the streams' files, whose names end in .yaml or .yml.",
+            folder=str(folder),
+        )
+    errors: list[SpecError] = []
+    specs: list[tuple[YamlFile, StreamSpec]] = []
+    for file in found:
+        own = _errors_of_fields(file.path)
+        errors += own
+        if own:
+            continue
+        if file.error is not None:
+            errors.append(file.error)  # another file describes the same stream
+        yaml, spec = YamlFile.read(file.path), load_spec(file.path)
+        errors += _errors_of_files(yaml, spec)
+        specs.append((yaml, spec))
+    errors += _errors_of_checkpoints(specs)
+    errors.sort(key=lambda error: (_place(error)["file"], _place(error)["line"]))
+    wrong = {error.fields["file"] for error in errors}
+    streams = sorted(file.name for file in found if str(file.path) not in wrong)
+    return FolderCheck(tuple(file.path.name for file in found), tuple(streams), tuple(errors))
+
+
+def _place(error: SpecError) -> dict[str, Any]:
+    # A file that cannot be read has neither lines nor fields.
+    return {"line": 1, "field": "", **error.fields}
+
+
+def _errors_of_fields(path: Path) -> list[SpecError]:
+    try:
+        file = YamlFile.read(path)
+    except SpecError as error:
+        return [error]
+    try:
+        StreamSpec.model_validate(file.fields)
+    except ValidationError as error:
+        return file.refuse(error, StreamSpec)
+    return []
+
+
+def _errors_of_files(yaml: YamlFile, spec: StreamSpec) -> list[SpecError]:
+    """Return why files of the release could not be published."""
+    requested = RequestedRelease.of(spec, None, None, None, None)
+    checks: list[tuple[Field, Callable[[Path, Sequence[Path]], None], Path]] = [
+        (("application",), check_script, requested.application_path),
+        *((("py_files", number), check_file, path) for number, path in enumerate(requested.py_files)),
+    ]
+    errors = []
+    for field, check, path in checks:
+        try:
+            check(path, requested.folders)
+        except SpecError as error:
+            errors.append(yaml.error(field, error.message, next_step=error.next_step))
+    if errors:
+        return errors
+    try:
+        release, files = requested.make()
+        if spec.storage and not StorageAddress.parse(spec.storage).is_folder:
+            manifest_of(release, files)
+    except SpecError as error:  # of the files' names: each alone is as it should be
+        field = ("py_files",) if spec.py_files else ("application",)
+        return [yaml.error(field, error.message, next_step=error.next_step)]
+    return []
+
+
+def _errors_of_checkpoints(specs: Sequence[tuple[YamlFile, StreamSpec]]) -> Iterator[SpecError]:
+    """Yield the checkpoints that an earlier file names as well, for another stream."""
+    owners: dict[str, tuple[str, str]] = {}
+    for yaml, spec in specs:
+        for location, number in named_checkpoints(spec.arguments).items():
+            owner, where = owners.setdefault(location, (spec.name, yaml.path.name))
+            if owner != spec.name:
+                yield yaml.error(
+                    ("arguments", number),
+                    f"the checkpoint {location} is that of the stream {owner!r} ({where}), too.",
+                    next_step="Give each stream its own: the second one would be refused when it starts. If the script "
+                    f"puts others below it, name its option otherwise: only {OPTIONS} are compared.",
+                )

@@ -1,0 +1,89 @@
+"""`airflow streams history`: on real control logs, as a table and as JSON."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.cli import commands
+from airflow_stream_provider.cli.status import Code
+from devstack.checkpoint_trees import commit, kafka, new, plan
+from devstack.control_folder import folder_of
+from tests.support.control_root import new_log
+from tests.support.recorded import lines
+from tests.support.story import HANDED_OVER, NEW, OLD, PREPARED, standby, write
+
+Show = Callable[..., str]
+
+
+@pytest.fixture
+def show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Show:
+    """Run the command on the stream orders, whose control root is the test's folder."""
+    (tmp_path / "streams").mkdir()
+    (tmp_path / "streams" / "orders.yaml").write_text(
+        f"name: orders\napplication: a.py\nversion: v1\ncluster: c\ncontrol: file://{tmp_path}\n"
+    )
+
+    def show(*, last: int = 30, json: bool = False) -> str:
+        folder = str(tmp_path / "streams")
+        commands.history(Namespace(name="orders", folder=folder, json=json, last=last, verbose=False))
+        return capsys.readouterr().out
+
+    return show
+
+
+def test_the_life_of_a_stream_is_a_table_and_json(show: Show, tmp_path: Path) -> None:
+    write(new_log(f"file://{tmp_path}"), *HANDED_OVER)
+    text = show()
+    assert [text.count(word) for word in ("deployed", "stood by", "started", "handed over")] == [2, 2, 1, 1]
+    assert "a person wants it" in text
+    events = json.loads(show(json=True))
+    assert [event["what"] for event in events][-2:] == ["stood_by", "handed_over"]
+    assert {**events[-1], "release": "…"} == {
+        "seq": 13,
+        "what": "handed_over",
+        "at": 100.0,
+        "by": "airflow",
+        "reason": "a person wants it",
+        "deployment": NEW.rpartition(".")[0],
+        "incarnation": NEW,
+        "version": "1",
+        "release": "…",
+        "before": OLD,
+        "free_seconds": 0.0,
+        "gap_seconds": {},
+        "evidence": {},
+    }
+    assert json.loads(show(json=True, last=2)) == events[-2:]
+
+
+def test_the_recorded_log_is_shown_whole(show: Show, tmp_path: Path) -> None:
+    log = new_log(f"file://{tmp_path}")
+    for number, line in enumerate(lines("log.jsonl"), 1):
+        (folder_of(log) / "log" / f"{number:020}.json").write_bytes(line)
+    assert "confirmed by ann" in " ".join(show(last=1000).split())
+    assert [event["what"] for event in json.loads(show(json=True))][-3:] == ["unknown", "illegal", "deployed"]
+
+
+def test_a_gap_is_measured_where_the_checkpoint_can_be_read(show: Show, tmp_path: Path) -> None:
+    root = new(tmp_path / "checkpoint")
+    for batch, at in enumerate((90.0, 99.0, 102.5)):
+        plan(root, batch, kafka(orders={0: batch}))
+        commit(root, batch, at=at)
+    query = {"name": "enrich", "checkpoint": str(tmp_path / "checkpoint")}
+    up = replace(standby(NEW), fields={**standby(NEW).fields, "queries": [query]})
+    write(new_log(f"file://{tmp_path}"), *PREPARED[:-1], up, *HANDED_OVER[len(PREPARED) :])
+    assert json.loads(show(json=True))[-1]["gap_seconds"] == {"enrich": 3.5}
+    assert "enrich 3.5 s" in show()
+
+
+def test_a_stream_that_was_never_deployed_has_none(show: Show, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as found:
+        show()
+    assert found.value.code == Code.UNKNOWN
+    assert "is not a control root" in capsys.readouterr().err

@@ -1,0 +1,158 @@
+"""A folder of YAML files is checked as a whole: every error of every file, by what lies on the disk alone."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.spec.folder_check import FolderCheck, check_folder
+
+GOOD = """\
+name: {name}
+application: apps/a.py
+version: v1
+cluster: nowhere
+control: kafka://nowhere/streams
+storage: s3a://bucket/prefix
+"""
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Write a file of the folder; nothing may be asked outside this machine."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a check of YAML files has reached for the network")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    for name in ("streams", "apps"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "apps" / "a.py").write_text("x = 1\n")
+
+    def write(file: str, more: str = "", *, name: str = "", text: str = GOOD) -> Path:
+        path = tmp_path / "streams" / file
+        path.write_text(text.format(name=name or path.stem) + more)
+        return path
+
+    return write
+
+
+def check(tmp_path: Path) -> FolderCheck:
+    return check_folder(tmp_path / "streams")
+
+
+def places(found: FolderCheck) -> list[tuple[str, int, str]]:
+    return [(Path(e.fields["file"]).name, e.fields["line"], e.fields["field"]) for e in found.errors]
+
+
+def test_good_files_have_no_errors(write: Write, tmp_path: Path) -> None:
+    write("orders.yaml", "arguments: [--checkpoint, /data/orders]\n")
+    write("payments.yml", "arguments: [--checkpoint, /data/payments]\n")
+    assert check(tmp_path) == FolderCheck(("orders.yaml", "payments.yml"), ("orders", "payments"), ())
+
+
+def test_all_errors_of_all_files_are_told_at_once_with_file_line_and_field(write: Write, tmp_path: Path) -> None:
+    write("a.yaml", "versoin: v2\nlag: {max_seconds: soon}\nupgrade: {approvers: [ann]}\n")
+    write("b.yaml", text="name: [")
+    write("c.yaml", text="name: c\n")
+    write("d.yaml")
+    write(
+        "e.yaml", text=GOOD.replace("apps/a.py", "apps/none.py"), more="py_files: [apps/a.py, ../x.zip, apps/y.zip]\n"
+    )
+    found = check(tmp_path)
+    assert found.streams == ("d",)
+    assert places(found) == [
+        ("a.yaml", 7, "versoin"),
+        ("a.yaml", 8, "lag.max_seconds"),
+        ("a.yaml", 9, "upgrade"),
+        ("b.yaml", 2, ""),
+        *(("c.yaml", 1, field) for field in ("application", "version", "cluster", "control")),
+        ("e.yaml", 2, "application"),
+        ("e.yaml", 7, "py_files.1"),
+        ("e.yaml", 7, "py_files.2"),
+    ]
+    texts = [str(error) for error in found.errors]
+    assert texts[0].endswith("a.yaml, line 7, versoin: there is no such field. Did you mean `version`?")
+    assert "is not a duration" in texts[1]
+    assert "approval is false" in texts[2]
+    assert texts[4].endswith("line 1, application: this field is missing. Add `application: ...`.")
+    assert f"There is no file {tmp_path}/apps/none.py" in texts[8]
+    assert "is outside" in texts[9]
+
+
+def test_of_equal_names_one_file_is_told(write: Write, tmp_path: Path) -> None:
+    write("orders.yaml", "arguments: [--checkpoint, /data/orders]\n")
+    write("copy.yaml", "arguments: [--checkpoint, /data/orders]\n", name="orders")
+    found = check(tmp_path)
+    assert places(found) == [("copy.yaml", 1, "name")]
+    assert "is described by orders.yaml already" in str(found.errors[0])
+    assert found.streams == ("orders",)
+
+
+def test_of_equal_checkpoints_the_later_file_is_told(write: Write, tmp_path: Path) -> None:
+    write("a.yaml", "arguments: [--checkpoint, /data/a]\n")
+    write("b.yaml", "arguments: [--in, x, --checkpoint=file:/data//a/]\n")
+    write("c.yaml", "arguments:\n  - --checkpoint\n  - /data/c\n  - --checkpoint\n  - /data/a\n")
+    found = check(tmp_path)
+    assert places(found) == [("b.yaml", 7, "arguments.2"), ("c.yaml", 11, "arguments.3")]
+    assert "the checkpoint /data/a is that of the stream 'a' (a.yaml), too." in str(found.errors[0])
+
+
+@pytest.mark.parametrize(
+    ("script", "py_files", "says"),
+    [
+        ("def", "", "this is not Python"),
+        ("x = 1", "py_files: [other/a.py]\n", "Two files of the release are named a.py"),
+        ("x = 1", "py_files: ['apps/b,c.py']\n", "has a comma in its name"),
+        ("x = 1", "py_files: [apps/b c.py]\n", "which `storage` does not take"),
+    ],
+)
+def test_files_that_could_not_be_published_are_told(
+    write: Write, tmp_path: Path, script: str, py_files: str, says: str
+) -> None:
+    (tmp_path / "other").mkdir()
+    for name in ("other/a.py", "apps/b,c.py", "apps/b c.py"):
+        (tmp_path / name).write_text("y = 1\n")
+    (tmp_path / "apps" / "a.py").write_text(script)
+    write("orders.yaml", py_files)
+    (error,) = check(tmp_path).errors
+    assert says in str(error)
+    assert error.fields["field"] == ("py_files" if py_files else "application")
+
+
+def test_the_json_has_where_and_what_to_do(write: Write, tmp_path: Path) -> None:
+    path = write("a.yaml", "versoin: v2\n")
+    assert check(tmp_path).to_json() == {
+        "files": ["a.yaml"],
+        "streams": [],
+        "errors": [
+            {
+                "file": str(path),
+                "line": 7,
+                "field": "versoin",
+                "message": f"{path}, line 7, versoin: there is no such field.",
+                "next_step": "Did you mean `version`?",
+            }
+        ],
+    }
+
+
+def test_a_file_that_cannot_be_read_hides_no_other(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "streams" / "a.yaml").symlink_to("nowhere")
+    write("b.yaml", "versoin: v2\n")
+    found = check(tmp_path)
+    assert [error["line"] for error in found.to_json()["errors"]] == [1, 7]
+    assert "a.yaml cannot be read" in str(found.errors[0])
+
+
+def test_a_folder_without_files_is_no_good_folder(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="There is no folder"):
+        check(tmp_path)
+    (tmp_path / "streams").mkdir()
+    with pytest.raises(SpecError, match="There is no YAML file in"):
+        check(tmp_path)
