@@ -161,6 +161,13 @@ class LocalCluster:
         alive = {submission for _, submission in processes.marked()}
         return {each: DriverView(self._state(each, each in alive), self.links(each)) for each in submissions}
 
+    def belongs(self, id: str, whose: Whose) -> bool | None:
+        """Return whether a driver is of a deployment, by the name of its folder and its processes' command lines."""
+        commands = [processes.command(process) for process in processes.of(id)]
+        if not commands and not Path(id).is_dir():
+            return None
+        return whose.runs_any(commands) if _deployment(id) == whose.deployment else False
+
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         """Kill the driver: its JVM and all Python processes below it; return when they are gone.
 

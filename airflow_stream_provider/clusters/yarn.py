@@ -206,6 +206,11 @@ class YarnCluster:
         listed = {str(app["id"]): app for app in api.applications(manager, applicationTags=COMMON_TAG)}
         return {each: view(manager, each, listed.get(each)) for each in submissions}
 
+    def belongs(self, id: str, whose: Whose) -> bool | None:
+        """Return whether an application is of a deployment, by its tags; None for what YARN does not know."""
+        app = api.application(api.find_active(self._settings), id) if api.is_application(id) else None
+        return None if app is None else runs(app, whose)
+
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         """Ask the ResourceManager to kill the driver, and with it its executors.
 

@@ -205,6 +205,15 @@ def test_the_driver_and_its_applications_are_killed(fake: FakeYarn, cluster: Yar
         cluster.kill(ID)
 
 
+def test_whose_an_application_is_its_tags_say(fake: FakeYarn, cluster: YarnCluster) -> None:
+    fake.add_app()
+    assert cluster.belongs(ID, WHOSE) is True
+    assert cluster.belongs(ID, replace(WHOSE, log="ff" * 16)) is False
+    assert cluster.belongs(ID, replace(WHOSE, deployment="payments-1-a")) is False
+    assert cluster.belongs(EARLIER, WHOSE) is None
+    assert cluster.belongs("driver-20200101000000-0000", WHOSE) is None
+
+
 # -- away --------------------------------------------------------------------------------------------------------------
 
 
@@ -220,6 +229,11 @@ def test_without_a_manager_nothing_is_known(fake: FakeYarn) -> None:
             ask()
         assert ADDRESS in refused.value.next_step
         assert not isinstance(refused.value, SubmitUnclear)
-    for look in (lambda: away.find(WHOSE, 0.0), lambda: away.kill(ID), lambda: away.overview([ID])):
+    for look in (
+        lambda: away.find(WHOSE, 0.0),
+        lambda: away.belongs(ID, WHOSE),
+        lambda: away.kill(ID),
+        lambda: away.overview([ID]),
+    ):
         with pytest.raises(ClusterError, match="No ResourceManager of YARN answers"):
             look()
