@@ -160,9 +160,11 @@ def test_a_queue_that_is_only_known_to_be_wrong_when_the_driver_is_sent_is_told(
     fake.add_node()
     cluster.check(JOB)
     why = f"Application {ID} submitted by user alice to unknown queue: default"
-    fake.takes = {"state": "FAILED", "amContainerLogs": None, "diagnostics": f"{why}.\n"}
-    with pytest.raises(ClusterError, match=rf"YARN has refused {ID}: {why}\.") as refused:
+    torn = "Last 9 bytes of stderr :\n-hunter2"
+    fake.takes = {"state": "FAILED", "amContainerLogs": None, "diagnostics": f"{torn}\n{why}.\n"}
+    with pytest.raises(ClusterError, match=rf"YARN has refused {ID}: .*\n{why}\.") as refused:
         cluster.submit(JOB, ID)
+    assert "hunter2" not in str(refused.value)
     assert refused.value.next_step.startswith("Correct the connection's queue")
 
 
