@@ -160,10 +160,7 @@ class KubernetesCluster:
         }
 
     def belongs(self, id: str, whose: Whose) -> bool | None:
-        """Return whether a pod is of a deployment, in whatever namespace: by the arguments of its driver, or its name.
-
-        The connection may have named another namespace when it was submitted.
-        """
+        """Return whether a pod is of a deployment: by its arguments or its name, in any namespace."""
         place = self._place(id)
         label = label_of(place[1]) if place else ""
         if place is None or not label:
