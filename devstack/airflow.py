@@ -97,7 +97,8 @@ class Airflow:
     @property
     def environment(self) -> dict[str, str | None]:
         """Environment variables of all processes. None removes one that the shell has set for another Airflow."""
-        return {**_environment(self.folder), **self._variables}
+        # The locks of local drivers go with the folder.
+        return {**_environment(self.folder), "XDG_RUNTIME_DIR": str(self.folder), **self._variables}
 
     @property
     def _database(self) -> Path:

@@ -55,6 +55,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         os.nice(max(0, 5 - os.nice(0)))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def locks_of_local_drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep them below the folder of the tests; otherwise a folder stays in /tmp for each `XDG_STATE_HOME`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def no_client_outlives_its_test() -> Iterator[None]:
     """Close the clients of Kafka that the hooks share in a process, and that nobody would close before its end."""

@@ -113,6 +113,7 @@ class Files(Protocol):
         """Return the contents of a small file.
 
         :raises FileNotFoundError: there is no such file.
+        :raises CheckpointError: it is none that Spark has written: a link, a pipe, or much too large.
         """
 
     def open(self, path: Place) -> IO[bytes]:

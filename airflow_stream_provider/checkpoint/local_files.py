@@ -14,7 +14,11 @@ from pathlib import Path
 from typing import IO
 
 from airflow_stream_provider.checkpoint.files import FileFacts, Place
-from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.control.disk import open_file, read_file
+from airflow_stream_provider.lifecycle.errors import CheckpointError, Damaged
+
+SMALL = 64 * 2**20
+"""Bytes of the largest file that is read whole: many times what Spark's logs have for a batch of 10,000 partitions."""
 
 
 class LocalFiles:
@@ -39,11 +43,17 @@ class LocalFiles:
 
     def read(self, path: Place) -> bytes:
         """See `Files.read`."""
-        return _path(path).read_bytes()
+        try:
+            return read_file(_path(path), SMALL)
+        except Damaged as error:
+            raise _no_file(path, error.message) from error
 
     def open(self, path: Place) -> IO[bytes]:
         """See `Files.open`."""
-        return _path(path).open("rb")
+        try:
+            return open(open_file(_path(path)), "rb")
+        except Damaged as error:
+            raise _no_file(path, error.message) from error
 
     def write(self, path: Place, data: bytes) -> None:
         """See `Files.write`."""
@@ -92,6 +102,14 @@ class LocalFiles:
 def _path(place: Place) -> Path:
     assert isinstance(place, Path)
     return place
+
+
+def _no_file(path: Place, what: str) -> CheckpointError:
+    return CheckpointError(
+        what,
+        next_step="Spark writes no such file into a checkpoint: find out who did, and put the file itself there.",
+        path=str(path),
+    )
 
 
 def _facts(path: Path) -> FileFacts | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from airflow_stream_provider.checkpoint.files import Place, RemotePath
 from airflow_stream_provider.checkpoint.location import Location, files_of, locate
 from airflow_stream_provider.lifecycle.errors import CheckpointError
+
+_VERSION = re.compile(r"v[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -177,8 +180,9 @@ def _read(path: Place, newest: int) -> tuple[int, list[str]]:
     first, rest = lines[0].strip(), lines[1:]
     while rest and not rest[-1]:
         rest.pop()
-    if not (first[:1] == "v" and first[1:].isascii() and first[1:].isdigit()):
-        raise damaged(path, f"it starts with {first[:20]!r}, not with a version" if first else "it is empty")
+    # Nothing of it is quoted: it may be any file of the machine that a link or a mistake has put there.
+    if not _VERSION.fullmatch(first):
+        raise damaged(path, "it does not start with a version" if first else "it is empty")
     version = int(first[1:])
     if not 1 <= version <= newest:
         raise CheckpointError(
@@ -192,10 +196,10 @@ def _read(path: Place, newest: int) -> tuple[int, list[str]]:
 def _json_object(path: Place, text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError as error:
-        raise damaged(path, f"{text[:40]!r} is not JSON") from error
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, "it has a line that is not JSON") from error
     if not isinstance(value, dict):
-        raise damaged(path, f"{text[:40]!r} is not a JSON object")
+        raise damaged(path, "it has a line that is not a JSON object")
     return value
 
 

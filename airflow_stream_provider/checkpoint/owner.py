@@ -73,7 +73,7 @@ def _read(path: Place) -> Owner | None:
         return None
     except OSError as error:
         raise unreadable(path, error) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(
             f"The owner file {path} does not name a stream.",
             next_step="Find out which job writes the checkpoint. Remove the file once no job does.",

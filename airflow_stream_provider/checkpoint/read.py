@@ -182,7 +182,7 @@ def query_id(root: Place) -> str | None:
         return str(value["id"])
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise damaged(path, "it does not contain the id of a query") from error
 
 
@@ -267,5 +267,5 @@ def _operator(path: Place, number: int, found: str) -> StatefulOperator:
             str(value["operatorInfo"]["operatorName"]),
             max(int(store["numPartitions"]) for store in stores),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise damaged(path, "it does not describe a stateful operator") from error

@@ -161,8 +161,20 @@ class Cluster(Protocol):
         :raises ClusterError: the cluster does not answer.
         """
 
+    def belongs(self, id: str, whose: Whose) -> bool | None:
+        """Return whether a driver or a Spark application of this id is of a deployment; None: nobody can tell.
+
+        A heartbeat says any id, and the account of the connection may kill other teams' drivers and read their logs. So
+        what only a heartbeat names is killed, or shown, only if this is not False. It is False only with proof: one of
+        ours that is taken for a stranger's would not be fenced.
+
+        :raises ClusterError: the cluster does not answer.
+        """
+
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         """Ask the cluster to kill the driver. Killing a driver that has ended is not an error.
+
+        It does not ask whose they are; see `belongs`.
 
         :param applications: ids of its Spark applications, from its heartbeats: what they left behind is killed, too.
         :raises ClusterError: the cluster does not answer.

@@ -159,11 +159,22 @@ class KubernetesCluster:
             for each, place in places.items()
         }
 
+    def belongs(self, id: str, whose: Whose) -> bool | None:
+        """Return whether a pod is of a deployment: by its arguments or its name, in any namespace."""
+        place = self._place(id)
+        label = label_of(place[1]) if place else ""
+        if place is None or not label:
+            return None  # nothing that `kill` takes for a driver
+        if label in labels_of(whose)[: 1 if whose.log else 0]:
+            return True  # made of deployment and log
+        pod = self._api.pod(*place)
+        return label in labels_of(whose) if pod is None else whose.runs(command_of(pod))
+
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         """Have the driver's pod and those of its executors ended: SIGTERM, and SIGKILL after 10 s.
 
         The executors are ended as well because the finalizer of the driver's pod keeps Kubernetes from doing it. A pod
-        that is no driver of ours stays: the submission may be what a heartbeat says.
+        that is no driver of this provider stays.
 
         :raises ClusterError: the API server does not answer, or refuses.
         """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import importlib.util
 import os
 import re
@@ -24,7 +23,7 @@ from airflow_stream_provider.clusters.capacity import ResourceRequest
 from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.log_tail import READ_BYTES, tail
-from airflow_stream_provider.clusters.own_folders import driver_folder, lock_folder, log_folder
+from airflow_stream_provider.clusters.own_folders import driver_folder, log_folder, take_lock
 from airflow_stream_provider.clusters.traits import Traits
 from airflow_stream_provider.clusters.whose import Whose, names_deployment
 from airflow_stream_provider.lifecycle.errors import ClusterError
@@ -161,6 +160,13 @@ class LocalCluster:
         alive = {submission for _, submission in processes.marked()}
         return {each: DriverView(self._state(each, each in alive), self.links(each)) for each in submissions}
 
+    def belongs(self, id: str, whose: Whose) -> bool | None:
+        """Return whether a driver is of a deployment, by the name of its folder and its processes' command lines."""
+        commands = [processes.command(process) for process in processes.of(id)]
+        if not commands and not Path(id).is_dir():
+            return None
+        return whose.runs_any(commands) if _deployment(id) == whose.deployment else False
+
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         """Kill the driver: its JVM and all Python processes below it; return when they are gone.
 
@@ -272,16 +278,13 @@ def _lock(job: Job, home: Path) -> int:
     :raises ClusterError: the folder of the locks is not this user's own.
     """
     name = uuid.uuid5(uuid.NAMESPACE_URL, f"{home}/{job.deployment}/{job.log}").hex
-    lock = os.open(lock_folder() / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
+    lock = take_lock(name)
+    if lock is None:
         raise SubmitUnclear(
             f"A driver of {job.deployment} is running or just starting on this machine.",
             next_step="Nothing to do: the driver is searched for before anything is submitted again.",
             deployment=job.deployment,
-        ) from None
+        )
     return lock
 
 

@@ -22,9 +22,9 @@ _OURS_BYTES = 1024
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _KEY_THAT_BEGAN_BEFORE = re.compile(r"\A(?:(?!-----BEGIN).)*?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
 # A setting's name and the word behind it, as lists of a conf have them. Names of Java's classes have a capital letter
-# behind a dot, those of files follow a slash.
+# behind a dot, those of files follow a slash. Blanks are not given back: many of them would be tried in every division.
 _SETTING = re.compile(
-    r"(?<![\w.$/-])([a-z][\w-]{0,99}(?:\.[a-z][\w-]{0,99}){1,20})(?![\w.$/(-])[ \t]*[=:,\s][ \t]*(\S+)"
+    r"(?<![\w.$/-])([a-z][\w-]{0,99}(?:\.[a-z][\w-]{0,99}){1,20})(?![\w.$/(-])(?=[=:,\s])\s*+[=:,]?\s*+(\S+)"
 )
 
 

@@ -6,17 +6,21 @@ that fill the control folder's disk would pause every stream there.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import socket
 import stat
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 NAME = "airflow-stream-provider"
+# How often a lock is tried, and how long it is waited between.
+_TRIES, _SWEEP_SECONDS = 5, 0.02
 
 
 def log_folder(stream: str) -> Path:
@@ -36,13 +40,61 @@ def driver_folder(stream: str) -> Path:
     return _private(_private(_state() / "submissions") / f"{stream}@{socket.gethostname()}")
 
 
-def lock_folder() -> Path:
-    """Return the folder for the locks, below the folder for temporary files.
+def take_lock(name: str) -> int | None:
+    """Take a lock, and return the descriptor that holds it until all who inherit it have ended; None: it is taken.
 
-    Everybody may write there, so its name has a random part that only this user can read.
+    The files of locks that nobody holds any more are removed.
+
+    :raises ClusterError: the folder of the locks cannot be used; see `_private`.
+    """
+    folder = lock_folder()
+    for _ in range(_TRIES):
+        held = _flock(folder / name, os.O_CREAT)
+        if held is not None:
+            for other in folder.iterdir():
+                if other.name != name:
+                    _remove_free(other)
+            return held
+        # Who sweeps holds it for a moment, or has removed the file since it was opened.
+        time.sleep(_SWEEP_SECONDS)
+    return None
+
+
+def _flock(path: Path, flags: int = 0) -> int | None:
+    """Open and lock a file; None: somebody holds it, or it is not at this path any more."""
+    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A lock on a file that was removed meanwhile hinders nobody.
+        if os.path.samestat(os.fstat(handle), path.lstat()):
+            return handle
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(handle)
+    return None
+
+
+def _remove_free(path: Path) -> None:
+    with suppress(OSError):
+        held = _flock(path)
+        if held is not None:
+            path.unlink()
+            os.close(held)
+
+
+def lock_folder() -> Path:
+    """Return the folder for the locks: ``$XDG_RUNTIME_DIR/airflow-stream-provider``, which ends with the machine.
+
+    Where that is not this user's own, it is below the folder for temporary files. Everybody may write there, so its
+    name has a random part that only this user can read.
 
     :raises ClusterError: it cannot be used; see `_private`.
     """
+    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    with suppress(OSError):
+        found = os.stat(given)
+        if given.startswith("/") and found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) == 0o700:
+            return _private(Path(given) / NAME)
     return _private(Path(tempfile.gettempdir()) / f"{NAME}-{os.getuid()}-{_token()}")
 
 
@@ -96,6 +148,6 @@ def _unusable(folder: Path, why: str) -> ClusterError:
     return ClusterError(
         f"{folder} cannot be used for local drivers: {why}.",
         next_step="Make it a folder that belongs to the user of the Airflow workers and that nobody else can write to, "
-        "or set XDG_STATE_HOME to another place. Nothing was started.",
+        "or set XDG_STATE_HOME, for locks also XDG_RUNTIME_DIR, to another place. Nothing was started.",
         folder=str(folder),
     )

@@ -16,6 +16,13 @@ from airflow_stream_provider.lifecycle.secrets import holds_secret, secret_optio
 
 _OPTION = re.compile(r"(?P<dashes>-{0,2})(?P<name>[\w.-]+?)(?:=(?P<value>.*))?", re.DOTALL)
 _TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+# Settings of Spark that say where a secret is, or how one is used: name and value.
+_REFERENCES = re.compile(
+    r"spark\.kubernetes\.(?:driver|executor)\.secretKeyRef\.[A-Za-z_][\w.-]*\n[a-z0-9][a-z0-9.-]*:[\w.-]+"
+    r"|spark\.kubernetes\.(?:driver|executor)\.secrets\.[a-z0-9][a-z0-9.-]*\n/[\w./-]*"
+    r"|spark\.kafka\.clusters\.[\w-]+\.sasl\.token\.mechanism\nSCRAM-SHA-(?:256|512)",
+    re.ASCII,
+)
 _ELSEWHERE = (
     "Put it where the driver runs instead: its environment, spark-defaults.conf on the cluster, or a file that the "
     "application reads."
@@ -31,7 +38,8 @@ def refuse_secret_conf(conf: Mapping[str, str]) -> None:
 
     :raises SecretInConf: by its key or its value, one does. The message names the key only.
     """
-    _refuse(conf, "The Spark conf key {key} looks like a secret, and the conf is visible to everyone who sees the ")
+    settings = {key: value for key, value in conf.items() if not _REFERENCES.fullmatch(f"{key}\n{value}")}
+    _refuse(settings, "The Spark conf key {key} looks like a secret, and the conf is visible to everyone who sees the ")
 
 
 def refuse_secret_environment(environment: Mapping[str, str]) -> None:

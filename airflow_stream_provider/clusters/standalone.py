@@ -141,6 +141,21 @@ class StandaloneCluster:
         workers = master.workers
         return {each: _view(master, workers, listed.get(each)) for each in submissions}
 
+    def belongs(self, id: str, whose: Whose) -> bool | None:
+        """Return whose an application is by its name, and a driver by its launch command, which its worker shows.
+
+        None where the worker does not, and for what the master does not list.
+        """
+        master = api.find_master(self._masters)
+        for app in master.active_apps:
+            if app["id"] == id:
+                return whose.owns(app["name"])
+        driver = master.driver(id)
+        if driver is None:
+            return None
+        # Who waits for a worker has written no heartbeat, so what one says of it is not true.
+        return False if driver["state"] == "SUBMITTED" else driver_belongs(master, self._hosts, driver, whose, None)
+
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         """Ask the master to kill the driver.
 

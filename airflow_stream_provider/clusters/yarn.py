@@ -19,7 +19,7 @@ from airflow_stream_provider.clusters.whose import Whose
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.yarn_api import Manager
 from airflow_stream_provider.clusters.yarn_connection import YarnSettings
-from airflow_stream_provider.clusters.yarn_log import driver_log_tail
+from airflow_stream_provider.clusters.yarn_log import driver_log_tail, without_torn_lines
 from airflow_stream_provider.clusters.yarn_remains import application_remains
 from airflow_stream_provider.clusters.yarn_request import (
     COMMON_TAG,
@@ -167,7 +167,7 @@ class YarnCluster:
             if found is not None and found.get("state") not in WAITS:
                 if found.get("state") == "FAILED" and not found.get("amContainerLogs"):
                     raise ClusterError(
-                        f"YARN has refused {id}: {str(found.get('diagnostics') or '').strip().rstrip('.')}.",
+                        f"YARN has refused {id}: {_said(found)}.",
                         next_step="Correct the connection's queue, or ask for less in `conf`, and start a new run.",
                         submission=id,
                     )
@@ -205,6 +205,11 @@ class YarnCluster:
         manager = api.find_active(self._settings)
         listed = {str(app["id"]): app for app in api.applications(manager, applicationTags=COMMON_TAG)}
         return {each: view(manager, each, listed.get(each)) for each in submissions}
+
+    def belongs(self, id: str, whose: Whose) -> bool | None:
+        """Return whether an application is of a deployment, by its tags; None for what YARN does not know."""
+        app = api.application(api.find_active(self._settings), id) if api.is_application(id) else None
+        return None if app is None else runs(app, whose)
 
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         """Ask the ResourceManager to kill the driver, and with it its executors.
@@ -269,6 +274,10 @@ class YarnCluster:
             return driver_log_tail(manager, api.application(manager, submission) or {}, self._hosts)
         except ClusterError:
             return ""
+
+
+def _said(app: Mapping[str, Any]) -> str:
+    return without_torn_lines(str(app.get("diagnostics") or "")).strip().rstrip(".")
 
 
 def _short(user: str) -> str:

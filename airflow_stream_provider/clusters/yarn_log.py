@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -13,6 +14,8 @@ from airflow_stream_provider.lifecycle.errors import ClusterError
 
 # A NodeManager puts some lines of its own around a file.
 _LIMIT = 2 * READ_BYTES
+# NodeManagers write "Last 4096 bytes of prelaunch.err :", "Last 4096 bytes of stderr :".
+_TORN = re.compile(r"(\bLast \d{1,9} bytes of [^\n:]{0,200}:[ \t]*+(?:\r?\n)?+)[^\n]*(?:\n|\Z)")
 _BEGINS, _ENDS = "\nLogContents:\n", "\nEnd of LogType:"
 
 
@@ -35,4 +38,12 @@ def driver_log_tail(manager: Manager, app: Mapping[str, Any], hosts: WorkerHosts
         found = tail(stderr=read("stderr"), stdout=read("stdout"))
     except (ClusterError, KeyError, IndexError):
         found = ""
-    return found or tail(diagnostics=str(app.get("diagnostics") or ""))
+    return found or tail(diagnostics=without_torn_lines(str(app.get("diagnostics") or "")))
+
+
+def without_torn_lines(diagnostics: str) -> str:
+    """Return what YARN says of an end without the lines that it has cut: their beginning may have named a secret.
+
+    It quotes the last bytes of a container's files, from wherever they begin.
+    """
+    return _TORN.sub(r"\1", diagnostics)

@@ -19,11 +19,10 @@ FOLDER_MODE = 0o2770
 FILE_MODE = 0o660
 
 
-def read_file(path: Path, limit: int) -> bytes:
-    """Return the contents of a regular file.
+def open_file(path: Path) -> int:
+    """Open a regular file to read it, and return its descriptor.
 
-    :param limit: bytes; a larger file is not loaded.
-    :raises Damaged: it is larger, or a symbolic link, a pipe or the like.
+    :raises Damaged: it is a symbolic link, a pipe or the like.
     :raises OSError: it does not exist, or cannot be read.
     """
     try:
@@ -33,10 +32,22 @@ def read_file(path: Path, limit: int) -> bytes:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             raise _damaged(path, "is not a regular file") from error
         raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise _damaged(path, "is not a regular file")
+    return handle
+
+
+def read_file(path: Path, limit: int) -> bytes:
+    """Return the contents of a regular file.
+
+    :param limit: bytes; a larger file is not loaded.
+    :raises Damaged: it is larger, or a symbolic link, a pipe or the like.
+    :raises OSError: it does not exist, or cannot be read.
+    """
+    handle = open_file(path)
     try:
         found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise _damaged(path, "is not a regular file")
         chunks, left = [], limit + 1
         # It may grow meanwhile.
         while left and found.st_size <= limit and (chunk := os.read(handle, min(left, 2**16))):

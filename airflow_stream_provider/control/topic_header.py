@@ -57,7 +57,12 @@ def from_header(message: Message, topic_id: str, stream: str) -> TopicIndex | No
     read_to = ReadTo.from_header(message.headers.get(READ_TO))
     number, _, rest = message.headers.get(INDEX, b"").partition(b" ")
     checksum, _, text = rest.partition(b" ")
-    if read_to is None or number != b"%d" % FORMAT or checksum != b"%08x" % _checksum(read_to.to_header(), text):
+    if (
+        read_to is None
+        or len(text) > INDEX_LIMIT
+        or number != b"%d" % FORMAT
+        or checksum != b"%08x" % _checksum(read_to.to_header(), text)
+    ):
         return None
     try:
         body = json.loads(text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_stream_provider.control.topic import Message
 from airflow_stream_provider.control.topic_damage import another, lost
@@ -20,6 +20,10 @@ from airflow_stream_provider.lifecycle.record import MAX_BYTES, Record
 # The keys of messages. Each record has a key of its own: compaction, which keeps the last message of a key, must never
 # remove one, nor put a repeated one behind a later number.
 RECORD, HEARTBEAT, STATE, TOPIC_IDS, LOOK, SAMPLE = "record", "heartbeat", "state", "topics", "look", "sample"
+# Bytes. A larger value is read again when somebody asks for it, and so are those for which all of them leave no room:
+# whoever may write to a topic is not to fill the memory of all who open it.
+HELD_VALUE = 64 * 2**10
+HELD_VALUES = 16 * 2**20
 # So many samples are kept: with one look a minute, those of eight hours.
 SAMPLES = 500
 _SAMPLE_KEY = re.compile(rf"{SAMPLE}/[0-9]{{1,3}}")
@@ -88,8 +92,8 @@ class Last:
     """The last message of a key.
 
     :param count: how many heartbeats its writer had sent, or how many samples there were, if it is one.
-    :param value: what it says; None: it was not read yet, only where it is is known.
-    :param at: when it was written, seconds since 1970; known with the value.
+    :param value: what it says; None: it is not held here, only where it is is known. A sample's never is.
+    :param at: when it was written, seconds since 1970; 0 if it was not read yet.
     """
 
     offset: int
@@ -109,6 +113,7 @@ class TopicIndex:
     :param at: when the message that was taken in last was written, seconds since 1970.
     :param foreign: whether a writer had read a log with another first record, or a topic with another id: it does not
         know yet that the topic was made anew, or this reader does not.
+    :param held: bytes of all values in `last`.
     """
 
     stream: str
@@ -119,6 +124,14 @@ class TopicIndex:
     last: dict[str, Last] = field(default_factory=dict)
     at: float = 0.0
     foreign: bool = False
+    held: int = field(default=0, compare=False)
+
+    def hold(self, last: Last, value: bytes | None) -> None:
+        """Keep the value of a last message, if there is room for it."""
+        before = len(last.value or b"")
+        fits = value is not None and len(value) <= min(HELD_VALUE, HELD_VALUES - self.held + before)
+        last.value = value if fits else None
+        self.held += len(last.value or b"") - before
 
     def lacks(self, message: Message) -> int | None:
         """Return the number of the record whose nonce must be known before this message is taken in, and is not."""
@@ -162,13 +175,15 @@ class TopicIndex:
             return None
         if message.value is None:
             if key != STATE:  # nobody removes that
-                self.last.pop(key, None)
+                self.hold(self.last.pop(key, Last(0)), None)
             return None
         count = message.headers.get(COUNT, b"")
         sent = int(count) if count.isdigit() and len(count) < 20 else 0
         # A heartbeat whose answer was lost may arrive behind a later one.
         if key not in self.last or sent >= self.last[key].count:
-            self.last[key] = Last(message.offset, sent, message.value, message.at)
+            self.hold(self.last.get(key, Last(0)), None)
+            self.last[key] = Last(message.offset, sent, None, message.at)
+            self.hold(self.last[key], None if key == SAMPLE else message.value)
         return None
 
     def _record(self, seq: int, offset: int, value: bytes) -> int | None:
@@ -185,6 +200,13 @@ class TopicIndex:
 def kept(value: bytes) -> bytes:
     """Return a record as readers take it: one that is too large is unreadable to everybody."""
     return value if len(value) <= MAX_BYTES else b""
+
+
+def cut(message: Message) -> Message:
+    """Return a message without those bytes of its value that decide nothing: a value that is too large stays so."""
+    record, last = number_of(message.key) is not None, replaced_key(message.key) not in (None, SAMPLE)
+    most = 1 + (MAX_BYTES if record else HELD_VALUE if last else 0)
+    return message if message.value is None else replace(message, value=message.value[:most])
 
 
 def _text(data: bytes | None) -> str:

@@ -13,7 +13,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable
 
-from airflow_stream_provider.control.owners import claimed
+from airflow_stream_provider.control.owners import LIMIT, claimed
 from airflow_stream_provider.control.topic import Message, Topic, read_all
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
@@ -105,7 +105,7 @@ class TopicOwners:
                 claims.pop(key, None)
             else:
                 # A message that was sent again under a key that is known changes nothing.
-                claims.setdefault(key, message.value)
+                claims.setdefault(key, message.value if len(message.value) <= LIMIT else b"")
 
 
 def _hash(location: str) -> str:

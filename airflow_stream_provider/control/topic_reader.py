@@ -9,14 +9,26 @@ from collections.abc import Callable, Sequence
 from airflow_stream_provider.control.topic import READ_SECONDS, Fetched, Message, Topic, not_returned
 from airflow_stream_provider.control.topic_damage import another, lost
 from airflow_stream_provider.control.topic_header import from_header, of_another_topic
-from airflow_stream_provider.control.topic_index import HEARTBEAT, Last, TopicIndex, kept, number_of, replaced_key
+from airflow_stream_provider.control.topic_index import (
+    HEARTBEAT,
+    SAMPLE,
+    Last,
+    TopicIndex,
+    cut,
+    kept,
+    number_of,
+    replaced_key,
+)
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlLogReplaced
 from airflow_stream_provider.lifecycle.record import Record
 
-# So many records are kept in memory; older ones are read again when they are asked for.
+# So many records are kept in memory, and of so many bytes; older ones are read again when they are asked for.
 _KEPT = 4096
+_KEPT_BYTES = 32 * 2**20
 # An index is looked for in so many of the last messages, then in more; then the topic is read from its beginning.
 TAILS = (8, 64, 1024)
+# Bytes of all these messages: behind more than that, the topic is read from its beginning, too.
+TAIL_BYTES = 64 * 2**20
 # Bytes that are read where a record is wanted, and those behind it may be: where it is old, compaction has left nothing
 # else between them.
 NEAR_BYTES = 2**15
@@ -43,6 +55,7 @@ class TopicReader:
         # Whether the index has every record, and every value.
         self._whole = False
         self._records: OrderedDict[int, bytes] = OrderedDict()
+        self._records_bytes = 0
         # The last message that did not fit an index.
         self._doubted = -1
         # Whether the topic did not reach the offset to read on from, when it was asked last.
@@ -79,14 +92,24 @@ class TopicReader:
 
     def last(self, key: str) -> Last | None:
         """Return the last message of a key, with its value; None: there is none."""
-        found = self.index.last.get(key)
+        found = self._with_value(key)
         if found is not None and found.value is None:
-            self._load(found.offset, 1)
-            if found.value is None:
-                # A later one has replaced it, or it was removed, where the index does not know of it yet.
-                self._read_all()
-                found = self.index.last.get(key)
+            # A later one has replaced it, or it was removed, where the index does not know of it yet.
+            self._read_all()
+            found = self._with_value(key)
+            if found is not None and found.value is None:
+                raise not_returned(self._topic, found.offset, self.index.next_offset)
         return found
+
+    def _with_value(self, key: str) -> Last | None:
+        """Return the last message of a key; its value is None if it is not where it was."""
+        found = self.index.last.get(key)
+        if found is None or found.value is not None:
+            return found
+        message = self._load(found.offset, 1)
+        if message is None or replaced_key(message.key) != key:
+            return found
+        return Last(found.offset, found.count, message.value, message.at)
 
     def at(self, offset: int) -> Message | None:
         """Return the message at an offset; None: it was compacted away."""
@@ -106,18 +129,26 @@ class TopicReader:
             if begin <= first.next_offset:
                 break
             tail = self._tail(begin, first.end)
+            if tail is None:
+                break
             if self._start(begin, tail):
                 return
         self._index, self._whole = TopicIndex(self._stream), True
         self._take_all(first)
 
-    def _tail(self, begin: int, end: int) -> list[Message]:
+    def _tail(self, begin: int, end: int) -> list[Message] | None:
+        """Return the messages from one offset to another; None: they are too large to be held."""
         found: list[Message] = []
+        size = 0
         while begin < end:
             fetched = self._topic.read(begin)
             if fetched.next_offset == begin:
                 break
-            found += fetched.messages
+            for message in map(cut, fetched.messages):
+                size += len(message.value or b"") + sum(map(len, message.headers.values()))
+                if size > TAIL_BYTES:
+                    return None
+                found.append(message)
             begin = fetched.next_offset
         return found
 
@@ -238,7 +269,8 @@ class TopicReader:
             self._keep(seq, message.value or b"")
         last = None if key is None else self.index.last.get(key)
         if last is not None and last.offset == message.offset:
-            last.value, last.at = message.value, message.at
+            last.at = message.at
+            self.index.hold(last, None if key == SAMPLE else message.value)
 
     def _read_all(self) -> None:
         """Read the topic from its first message on.
@@ -256,7 +288,8 @@ class TopicReader:
             raise
 
     def _keep(self, seq: int, data: bytes) -> None:
+        self._records_bytes -= len(self._records.pop(seq, b""))
         self._records[seq] = kept(data)
-        self._records.move_to_end(seq)
-        while len(self._records) > _KEPT:
-            self._records.popitem(last=False)
+        self._records_bytes += len(self._records[seq])
+        while len(self._records) > _KEPT or (self._records_bytes > _KEPT_BYTES and len(self._records) > 1):
+            self._records_bytes -= len(self._records.popitem(last=False)[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from airflow_stream_provider.clusters import Cluster, DriverState, Whose
@@ -9,6 +10,8 @@ from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.planning.snapshot import DriverFacts
+
+logger = logging.getLogger(__name__)
 
 
 def driver_facts(log: ControlLog, cluster: Cluster, whose: Whose) -> DriverFacts | None:
@@ -34,6 +37,41 @@ def driver_facts(log: ControlLog, cluster: Cluster, whose: Whose) -> DriverFacts
     remains = [cluster.remains(each, whose, apps, hosts) for each in known]
     lost = any(left.lost for left in remains) and not any(left.alive for left in remains)
     return DriverFacts(known[0], states[known[0]], all(left.gone for left in remains), lost)
+
+
+def kill_drivers(log: ControlLog, cluster: Cluster, whose: Whose) -> None:
+    """Kill all drivers of a deployment, by everything that is known of them.
+
+    What the log or the cluster names is killed. What only a heartbeat names may be another team's, and is left alone if
+    the cluster says so; `driver_facts` counts it all the same, so that nothing is confirmed by it.
+
+    :raises ClusterError: the cluster does not answer.
+    """
+    declared = log.refresh().deployments[whose.deployment]
+    named = {*submissions(log, whose.deployment)}
+    sure = {declared.submission} - {""} | {*cluster.find(whose, declared.declared_at).alive}
+    apps = applications(log.heartbeats(whose.deployment))
+    # Asked of the applications before the first kill: the cluster names only what runs.
+    apps = {each for each in sorted(apps) if each in sure or not is_stranger(cluster, each, whose)}
+    for submission in (*sorted(sure), *sorted(named - sure)):
+        if submission in sure or not is_stranger(cluster, submission, whose):
+            cluster.kill(submission, apps)
+
+
+def is_stranger(cluster: Cluster, id: str, whose: Whose) -> bool:
+    """Return whether a driver, or an application, that a heartbeat names is certainly not of this deployment.
+
+    :raises ClusterError: the cluster does not answer.
+    """
+    if cluster.belongs(id, whose) is not False:
+        return False
+    logger.warning(
+        "A heartbeat of %s names %s, which the cluster runs for somebody else: it is not touched. Whoever can write to "
+        "the stream's control log has written that; see docs/security.md.",
+        whose.deployment,
+        id,
+    )
+    return True
 
 
 def may_be_unsent(log: ControlLog, deployment: str) -> bool:

@@ -22,7 +22,7 @@ from airflow_stream_provider.hooks.clean_up import StorageOfLog, clean_up, clean
 from airflow_stream_provider.hooks.connections import Connected, aconnect, connect, storage_connection
 from airflow_stream_provider.hooks.control import acontrol_root, control_root
 from airflow_stream_provider.hooks.driver_log import driver_log_tail
-from airflow_stream_provider.hooks.drivers import applications, driver_facts, submissions
+from airflow_stream_provider.hooks.drivers import driver_facts, is_stranger, kill_drivers
 from airflow_stream_provider.hooks.lag import lag_if_known
 from airflow_stream_provider.hooks.newest import Newest
 from airflow_stream_provider.hooks.submit import job_of, submit_once, way_to_log
@@ -335,19 +335,17 @@ class StreamHook(BaseHook):
 
         :raises ClusterError: the cluster does not answer.
         """
-        declared = self.control_log.refresh().deployments[deployment]
-        known = {*submissions(self.control_log, deployment)}
-        known.update(self.cluster.find(self._whose(deployment), declared.declared_at).alive)
-        apps = applications(self.control_log.heartbeats(deployment))
-        for submission in sorted(known):
-            self.cluster.kill(submission, apps)
+        kill_drivers(self.control_log, self.cluster, self._whose(deployment))
 
     def log_tail(self, deployment: str) -> str:
         """Return the end of what a deployment's driver has written, for a person; empty if it cannot be read."""
         try:
             state = self.control_log.refresh()
             release = state.deployments[deployment].release
-            submission = submission_of(deployment, state, self._heartbeats(state))
+            recorded = state.deployments[deployment].submission
+            submission = recorded or submission_of(deployment, state, self._heartbeats(state))
+            if submission and not recorded and is_stranger(self.cluster, submission, self._whose(deployment)):
+                return ""
             where = address_of(release, self.stream, self.folder)
             return driver_log_tail(self.cluster, submission, where, release.storage or self.control)
         except Exception as error:  # noqa: BLE001 - it is shown beside an error, which is not to be lost for it

@@ -8,7 +8,7 @@ from pathlib import Path
 from airflow_stream_provider.clusters import Cluster, Job, SubmitUnclear
 from airflow_stream_provider.control.log import ControlLog, make_record
 from airflow_stream_provider.control.store import ControlRoot
-from airflow_stream_provider.hooks.drivers import may_be_unsent
+from airflow_stream_provider.hooks.drivers import is_stranger, may_be_unsent
 from airflow_stream_provider.lifecycle.ids import application_name
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.release import Release
@@ -87,7 +87,7 @@ def submit_once(
         return True
     if not first:
         known = submission_of(job.deployment, log.state, log.heartbeats(job.deployment))
-        if not known:
+        if not known or is_stranger(cluster, known, job.whose):
             found = cluster.find(job.whose, deployment.declared_at, job.conf)
             if not found.alive and not found.certain:
                 return False

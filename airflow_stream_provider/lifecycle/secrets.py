@@ -1,9 +1,9 @@
 """What a secret looks like: in a name, in a text. It is redacted from every error and record of this package.
 
 Records, heartbeats, errors and XCom are read by more people than may know a password, and drivers write some of them:
-this module travels to the driver. It finds a value that stands after a name (`password=…`, JSON, `--token …`), the
-userinfo of a URL, an authorization header, a private key and the few tokens that have a form of their own. It is a net
-for mistakes, not a proof: a password without a name looks like any other word.
+this module travels to the driver. It finds a value that stands after a name (`password=…`, JSON, `--token …`, Scala's
+maps and tuples), the userinfo of a URL, an authorization header, a private key and the few tokens that have a form of
+their own. It is a net for mistakes, not a proof: a password without a name looks like any other word.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ _WORDS = (
     r"|sasl[._-]jaas[._-]config|auth[._-]?user[._-]?info)"
 )
 _NAME = re.compile(_WORDS, re.IGNORECASE)
+# What nobody names a column or a variable of a lambda, which stand before an arrow and in tuples, too.
+_NO_COLUMN = _WORDS.replace("|token|", r"|[\w.-]token|")
 # An argument's own name has to end in one of the words: --max-tokens, --tokenizer and --password-file hold no secret.
 _ENDS_IN_NAME = re.compile(rf"{_WORDS}\Z", re.IGNORECASE)
 # Azure's settings end in the account: fs.azure.account.key.ACCOUNT.dfs.core.windows.net.
@@ -53,6 +55,10 @@ _TEXTS = tuple(
         # --name value, also in the list of a command line
         rf"(?P<keep>(?<![\w-])--?[\w.-]{{0,64}}(?:{_WITH_ACCOUNT}|{_WORDS})(?:[\"'],)?\s+(?!-)){_VALUE}",
         rf"(?P<keep>(?<![\w-])--?[\w.-]{{0,64}}credentials?(?:[\"'],)?\s+(?!-|[\"']?{_PATH.pattern})){_VALUE}",
+        # Scala's maps: name -> value; and tuples: ('name', 'value'), (spark.some.name,value)
+        rf"(?P<keep>{_NO_COLUMN}[\w.-]{{0,64}}\s*->\s*){_VALUE}",
+        rf"(?P<keep>\(\\*[\"'](?:[\w.-]{{0,64}}{_NO_COLUMN}[\w.-]{{0,64}})\\*[\"'],\s*){_VALUE}",
+        rf"(?P<keep>\((?=\w[\w-]{{0,64}}\.[\w-]{{1,64}}\.)[\w.-]{{0,100}}{_WORDS}[\w.-]{{0,64}},\s?){_VALUE}",
         r"(?P<keep>)\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
         # Not \b: within one long word of dashes and eyJ each of these would look for the dot again.
         r"(?P<keep>)(?<![\w-])eyJ[\w-]{8,}\.[\w-]+\.[\w-]*",

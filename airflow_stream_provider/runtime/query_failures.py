@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from airflow_stream_provider.runtime.spark_error import message_of
+
 # A query that fails this often, and has committed nothing since this driver took over, is not restarted any more: the
 # release is at fault. One that has committed is restarted for as long as it takes: its sink or its source is.
 ATTEMPTS = 4
@@ -78,9 +80,9 @@ class QueryFailures:
         self.retry_at = now + wait
         self.trouble = (
             f"The query {label} failed, {self.count} times since its last commit, and is tried again after "
-            f"{wait:.0f} s: {text[:200]}"
+            f"{wait:.0f} s: {message_of(error, 200)}"
         )
-        log.warning("The query %s failed (%s since its last commit): %s", label, self.count, text[:500])
+        log.warning("The query %s failed (%s since its last commit): %s", label, self.count, message_of(error, 500))
 
 
 def back_off(count: int, *, at_once: bool = False) -> float:

@@ -12,7 +12,8 @@ found, code = sys.argv[sys.argv.index("--") + 1 :]
 if code != "stay":
     sys.exit(int(code))
 region = os.environ.get("REGION", "")
-Path(f"{found}.part").write_text(json.dumps({"total": 12, "pid": os.getpid(), "regions": [region, region]}))
+facts = {"total": 12, "pid": os.getpid(), "regions": [region, region], "application": "none"}
+Path(f"{found}.part").write_text(json.dumps(facts))
 Path(f"{found}.part").rename(found)
 while True:
     time.sleep(60)

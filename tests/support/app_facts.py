@@ -17,7 +17,7 @@ def end_with_the_jvm(parent: int) -> None:
     os._exit(1)
 
 
-def count_on_executors() -> tuple[int, str]:
+def count_on_executors() -> tuple[int, str, str]:
     from pyspark.sql import SparkSession
 
     def region(_: int) -> str:
@@ -30,7 +30,7 @@ def count_on_executors() -> tuple[int, str]:
 
     spark = SparkSession.builder.getOrCreate()
     numbers = spark.sparkContext.parallelize(range(4), 2)
-    return int(numbers.map(double).sum()), numbers.map(region).first()
+    return int(numbers.map(double).sum()), numbers.map(region).first(), spark.sparkContext.applicationId
 
 
 def main() -> None:
@@ -42,8 +42,9 @@ def main() -> None:
         SparkSession.builder.getOrCreate()
     if code != "stay":
         sys.exit(int(code.removeprefix("session-")))
-    total, region = count_on_executors()
+    total, region, application = count_on_executors()
     facts = {"total": total, "pid": os.getpid(), "regions": [os.environ.get("REGION", ""), region]}
+    facts |= {"application": application}
     Path(f"{found}.part").write_text(json.dumps(facts))
     Path(f"{found}.part").rename(found)
     while True:

@@ -15,7 +15,7 @@ class NotingCluster:
 
     `left` and `lost` are the two halves of `remains`, except for the submissions in `of`; `applications` and `whose`
     are those that it was last asked about, and `conf` is what it last searched with. `logs`: their ends by
-    submission.
+    submission. `strangers`: the ids of what is another team's.
     """
 
     traits: ClassVar[Traits] = Traits("noting", 0.0, True, "nobody", "the test says so", "the test says so")
@@ -36,6 +36,7 @@ class NotingCluster:
         self.applications: set[str] = set()
         self.hosts: Collection[str] | None = None
         self.forgotten: list[str] = []
+        self.strangers: set[str] = set()
         self.full: ClusterError | None = None
         self.error: ClusterError | None = None
 
@@ -69,6 +70,10 @@ class NotingCluster:
     def overview(self, submissions: Collection[str]) -> Mapping[str, DriverView]:
         self._answer()
         return {each: DriverView(self.status(each), self.links(each)) for each in submissions}
+
+    def belongs(self, id: str, whose: Whose) -> bool | None:
+        self._answer()
+        return None if id not in self.strangers else False
 
     def kill(self, submission: str, applications: Collection[str] = ()) -> None:
         self._answer()

@@ -17,7 +17,8 @@ ROOT = Path(airflow_stream_provider.__file__).parent
 # A room may import the rooms of the lines above its own, and itself.
 ORDER = """
 lifecycle
-control checkpoint
+control
+checkpoint
 runtime clusters
 kafka releases
 lag

@@ -7,13 +7,18 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
 from airflow_stream_provider.clusters import DriverState, FoundDrivers, Whose
+from airflow_stream_provider.hooks.drivers import kill_drivers
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from devstack.drivers import wait_for
+from tests.support.control_root import new_log
 from tests.support.places import Place, processes_of
+from tests.support.story import hash_of, record, write
 from tests.support.submitter import submitter
 
 
@@ -94,11 +99,13 @@ def test_a_crash_between_submit_and_record_leaves_one_driver_that_is_found(place
     assert place.cluster.status(submission) is DriverState.RUNNING
 
 
-def test_a_driver_of_another_control_log_is_neither_found_nor_in_the_way(place: Place) -> None:
+def test_a_driver_of_another_control_log_is_neither_found_nor_in_the_way_nor_killed(
+    place: Place, tmp_path: Path
+) -> None:
     """Two Airflows have streams and DAGs of the same names, and runs of the same id: their deployments have one id."""
     theirs, since = place.job(log="0b" * 16), time.time()
     submission = place.cluster.submit(theirs)
-    place.facts(theirs, submission)
+    application = place.facts(theirs, submission)["application"]
     mine = place.job(deployment=theirs.deployment)
     assert place.cluster.find(mine.whose, since) == FoundDrivers()
     assert place.cluster.find(theirs.whose, since) == FoundDrivers(alive=(submission,))
@@ -106,8 +113,17 @@ def test_a_driver_of_another_control_log_is_neither_found_nor_in_the_way(place: 
     assert place.cluster.remains(unknown, mine.whose).alive == ()
     own = place.cluster.submit(mine)
     assert place.certain(mine, since) == FoundDrivers(alive=(own,))
-    place.end(own, mine)
+    place.facts(mine, own)
+    assert [place.cluster.belongs(each, theirs.whose) for each in (submission, own)] == [True, False]
+    log = new_log((tmp_path / "control").as_uri())
+    release = {"version": "1", "hash": hash_of("x")}
+    write(log, record("declared", deployment=mine.deployment, release=release, policy={}, reason=""))
+    write(log, record("submitted", deployment=mine.deployment, submission=own, cluster="one"))
+    log.beat(f"{mine.deployment}.0000000a", Heartbeat(submission=submission, application_id=application))
+    kill_drivers(log, place.cluster, mine.whose)
+    wait_for(f"{own} to be gone", lambda: place.cluster.gone(own, mine.whose))
     assert place.cluster.status(submission) is DriverState.RUNNING
+    assert not place.cluster.gone(submission, theirs.whose, [application])
     place.end(submission, theirs)
 
 

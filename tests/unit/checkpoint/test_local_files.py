@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from airflow_stream_provider.checkpoint import local_files
 from airflow_stream_provider.checkpoint.local_files import LocalFiles
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
@@ -48,3 +50,28 @@ def test_where_a_folder_cannot_be_made_is_said(tmp_path: Path) -> None:
     with pytest.raises(NotADirectoryError) as caught:
         FILES.check_writable(tmp_path / "file" / "checkpoint")
     assert caught.value.filename == str(tmp_path / "file")
+
+
+def test_a_file_is_read_if_it_is_a_small_one_and_no_link_or_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes a checkpoint need not be allowed to read what this user may."""
+    monkeypatch.setattr(local_files, "SMALL", 4)
+    (tmp_path / "by-a-link").symlink_to(tmp_path)  # users may keep the folder elsewhere
+    file, link, pipe = (tmp_path / "by-a-link" / name for name in ("file", "link", "pipe"))
+    FILES.write(file, b"four")
+    assert FILES.read(file) == b"four"
+    with FILES.open(file) as opened:
+        assert opened.read() == b"four"
+    link.symlink_to(file)
+    os.mkfifo(pipe)
+    for each in (link, pipe, tmp_path):
+        for ask in (FILES.read, FILES.open):
+            with pytest.raises(CheckpointError, match="is not a regular file"):
+                ask(each)
+    FILES.write(file, b"fives")
+    with pytest.raises(CheckpointError, match="is larger than 4 bytes"):
+        FILES.read(file)
+    for ask in (FILES.read, FILES.open):
+        with pytest.raises(FileNotFoundError):
+            ask(tmp_path / "gone")

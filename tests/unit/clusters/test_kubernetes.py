@@ -188,6 +188,20 @@ def test_what_a_heartbeat_calls_its_submission_is_not_killed_unless_it_is_a_driv
     assert pods.cluster().status(submission) is DriverState.RUNNING
 
 
+def test_whose_a_pod_is_its_arguments_say_also_in_a_namespace_of_before(pods: Pods) -> None:
+    job, theirs = pods.job(), pods.job(deployment="payments-1-0a0b0c0d", log="0b" * 16)
+    own, submission = pods.running(job), pods.running(theirs)
+    cluster = pods.cluster(namespace="of-today")
+    assert [cluster.belongs(submission, each.whose) for each in (job, theirs)] == [False, True]
+    assert [cluster.belongs(own, each.whose) for each in (job, theirs)] == [True, False]
+    assert cluster.belongs(own, dataclasses.replace(job.whose, log="")) is True
+    # There is no pod of this name; executors may be left, which are found by its label.
+    gone = own.replace(NAMESPACE, "of-yesterday")
+    assert [cluster.belongs(gone, each.whose) for each in (job, theirs)] == [True, False]
+    for unknown in ("driver-20200101000000-0000", f"{NAMESPACE}/..", "a/b/c?x=1", "", "-driver"):
+        assert cluster.belongs(unknown, job.whose) is None
+
+
 def test_no_room_is_told_from_other_refusals(pods: Pods) -> None:
     """An upgrade that ends the old driver first, or makes room, goes on then; see `operators/check.py`."""
     for hard in ({"limits.memory": "1Mi"}, {"limits.memory": "2000Mi"}):

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_stream_provider.clusters import FoundDrivers, Whose
+from airflow_stream_provider.clusters import FoundDrivers, Whose, processes
 from airflow_stream_provider.clusters.local import LocalCluster
 
 FOLDER = ("--control", "file:///data/streams")
@@ -52,3 +52,17 @@ def test_the_end_of_a_driver_s_log_is_read_from_its_file_and_from_no_pipe(tmp_pa
     os.mkfifo(log)
     assert cluster.log_tail(str(tmp_path)) == ""
     assert cluster.log_tail("driver-20261123\0") == ""
+
+
+def test_whose_a_driver_is_its_folder_and_its_processes_say(tmp_path: Path) -> None:
+    cluster, folder = LocalCluster("local[1]"), tmp_path / f"{MINE.deployment}.00000001"
+    assert cluster.belongs(str(folder), MINE) is None
+    folder.mkdir()
+    assert cluster.belongs(str(folder), MINE) is None, "it has ended"
+    assert cluster.belongs(str(folder), Whose("payments-1-a", MINE.log, FOLDER)) is False
+    words = ["-c", "import sys; sys.stdin.read()", f"spark.airflow.stream.log={MINE.log}"]
+    words += ["--deployment", MINE.deployment]
+    mark = {**os.environ, processes.MARK: str(folder)}
+    with subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE, env=mark):
+        assert cluster.belongs(str(folder), MINE) is True
+        assert cluster.belongs(str(folder), Whose(MINE.deployment, "ff" * 16, FOLDER)) is False

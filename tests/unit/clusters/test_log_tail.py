@@ -89,3 +89,14 @@ def test_of_what_began_before_the_part_that_was_read_nothing_is_shown() -> None:
 )
 def test_what_only_sounds_like_a_secret_is_shown(line: str) -> None:
     assert tail(log=line) == f"  | {line}"
+
+
+def test_a_long_log_takes_no_long_time() -> None:
+    """Each of these made a pattern that looks back and forth quadratic."""
+    for unit in (" ", "\t", " \t", " =", "a.b ", "a.", "a-", ",a.b"):
+        tail(log="a.b" + unit * ((READ_BYTES - 10) // len(unit)) + "\nx\n")
+
+
+@pytest.mark.parametrize("between", ["=", " = ", ":\t", " ,", "   ", "\t"])
+def test_a_setting_is_known_whatever_stands_between_name_and_value(between: str) -> None:
+    assert tail(log=f"my.secret{between}{SECRET}") == "  | ***"

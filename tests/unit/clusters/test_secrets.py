@@ -51,6 +51,13 @@ REFUSED_ENTRIES = [
     ("spark.my.address", "https://account.blob.core.windows.net/x?sv=1&sig=hunter2"),
     ("spark.my.jwt", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJodW50ZXIyIn0.hunter2"),
     ("spark.my.words", "--api-key hunter2"),
+    ("spark.kubernetes.executor.secretKeyRef.KEY", "hunter2"),
+    ("spark.kubernetes.executor.secretKeyRef.KEY", "secret:key:hunter2"),
+    ("spark.kubernetes.executor.secretKeyRef.KEY", "secret:key,hunter2"),
+    ("spark.kubernetes.executor.secrets.kafka-tls", "hunter2"),
+    ("spark.kubernetes.executor.secretKeyRef", "secret:hunter2"),
+    ("my.spark.kubernetes.executor.secretKeyRef.KEY", "secret:hunter2"),
+    ("spark.kafka.clusters.x.sasl.token.mechanism", "hunter2"),
     ("spark.my.escaped", '{\\"password\\": \\"hunter2\\"}'),
 ]
 
@@ -66,6 +73,15 @@ ACCEPTED_ENTRIES = [
     ("spark.my.checkpoint", "abfss://container@account.dfs.core.windows.net/orders"),
     ("spark.my.page", "http://host:8080/path@v1"),
     ("spark.sql.shuffle.partitions", "8"),
+]
+
+# Of a conf only: where Spark finds a secret, and how it uses one.
+ACCEPTED_REFERENCES = [
+    ("spark.kubernetes.executor.secretKeyRef.AWS_ACCESS_KEY_ID", "storage:login"),
+    ("spark.kubernetes.driver.secretKeyRef.TOKEN", "my.vault-1:the_token.pem"),
+    ("spark.kubernetes.executor.secrets.kafka-tls", "/etc/kafka/tls"),
+    ("spark.kubernetes.driver.secrets.kafka-tls", "/etc/kafka"),
+    ("spark.kafka.clusters.x.sasl.token.mechanism", "SCRAM-SHA-512"),
 ]
 
 # The arguments, and what the error names.
@@ -154,6 +170,11 @@ def test_an_environment_variable_that_looks_like_a_secret_is_refused_without_its
 def test_a_conf_value_that_only_mentions_a_secret_passes(key: str, value: str) -> None:
     refuse_secret_conf({key: value})
     refuse_secret_environment({key.replace(".", "_").upper(): value})
+
+
+@pytest.mark.parametrize(("key", "value"), ACCEPTED_REFERENCES)
+def test_a_conf_entry_that_says_where_a_secret_is_passes(key: str, value: str) -> None:
+    refuse_secret_conf({key: value})
 
 
 @pytest.mark.parametrize(("arguments", "named"), REFUSED_ARGUMENTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 import traceback
@@ -262,3 +263,20 @@ def test_of_a_worker_that_does_not_answer_or_is_not_to_be_asked_no_log_is_known(
     assert cluster.log_tail("driver-1") == ""
     master.state["status"] = "STANDBY"
     assert cluster.log_tail("driver-1") == ""
+
+
+def test_whose_a_driver_is_its_worker_says_and_an_application_its_name(master: Master) -> None:
+    master.add_worker("w")
+    driver = {"id": "driver-1", "state": "RUNNING", "worker": "w", "mainclass": MAIN_CLASS, "cores": 1, "memory": 512}
+    master.state |= {"activedrivers": [driver], "activeapps": [APP]}
+    cluster, other = open_cluster(master.connection()), dataclasses.replace(WHOSE, log="ff" * 16)
+    assert [cluster.belongs("app-1", each) for each in (WHOSE, other)] == [True, False]
+    assert cluster.belongs("driver-1", other) is None, "its worker does not show a command"
+    words = ["java", f"-Dspark.airflow.stream.log={WHOSE.log}", MAIN_CLASS, "--deployment", WHOSE.deployment]
+    master.driver_log = "Launch Command: " + " ".join(f'"{word}"' for word in words) + "\n" + "=" * 40 + "\n"
+    assert [cluster.belongs("driver-1", each) for each in (WHOSE, other)] == [True, False]
+    assert cluster.belongs("driver-2", other) is None
+    driver |= {"state": "SUBMITTED", "worker": "None"}
+    assert cluster.belongs("driver-1", WHOSE) is False, "who waits for a worker has said nothing"
+    driver |= {"state": "RELAUNCHING"}
+    assert cluster.belongs("driver-1", WHOSE) is None

@@ -160,9 +160,11 @@ def test_a_queue_that_is_only_known_to_be_wrong_when_the_driver_is_sent_is_told(
     fake.add_node()
     cluster.check(JOB)
     why = f"Application {ID} submitted by user alice to unknown queue: default"
-    fake.takes = {"state": "FAILED", "amContainerLogs": None, "diagnostics": f"{why}.\n"}
-    with pytest.raises(ClusterError, match=rf"YARN has refused {ID}: {why}\.") as refused:
+    torn = "Last 9 bytes of stderr :\n-hunter2"
+    fake.takes = {"state": "FAILED", "amContainerLogs": None, "diagnostics": f"{torn}\n{why}.\n"}
+    with pytest.raises(ClusterError, match=rf"YARN has refused {ID}: .*\n{why}\.") as refused:
         cluster.submit(JOB, ID)
+    assert "hunter2" not in str(refused.value)
     assert refused.value.next_step.startswith("Correct the connection's queue")
 
 
@@ -205,6 +207,15 @@ def test_the_driver_and_its_applications_are_killed(fake: FakeYarn, cluster: Yar
         cluster.kill(ID)
 
 
+def test_whose_an_application_is_its_tags_say(fake: FakeYarn, cluster: YarnCluster) -> None:
+    fake.add_app()
+    assert cluster.belongs(ID, WHOSE) is True
+    assert cluster.belongs(ID, replace(WHOSE, log="ff" * 16)) is False
+    assert cluster.belongs(ID, replace(WHOSE, deployment="payments-1-a")) is False
+    assert cluster.belongs(EARLIER, WHOSE) is None
+    assert cluster.belongs("driver-20200101000000-0000", WHOSE) is None
+
+
 # -- away --------------------------------------------------------------------------------------------------------------
 
 
@@ -220,6 +231,11 @@ def test_without_a_manager_nothing_is_known(fake: FakeYarn) -> None:
             ask()
         assert ADDRESS in refused.value.next_step
         assert not isinstance(refused.value, SubmitUnclear)
-    for look in (lambda: away.find(WHOSE, 0.0), lambda: away.kill(ID), lambda: away.overview([ID])):
+    for look in (
+        lambda: away.find(WHOSE, 0.0),
+        lambda: away.belongs(ID, WHOSE),
+        lambda: away.kill(ID),
+        lambda: away.overview([ID]),
+    ):
         with pytest.raises(ClusterError, match="No ResourceManager of YARN answers"):
             look()

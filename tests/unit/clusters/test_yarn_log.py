@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from airflow_stream_provider.clusters.yarn_log import without_torn_lines
 from tests.support.fake_yarn import ID, STARTED, FakeYarn
 
 
@@ -36,3 +37,16 @@ def test_the_end_of_a_driver_s_log_is_on_its_node_and_else_in_what_yarn_says(
     assert fake.cluster(worker_hosts="10.0.0.0/8").log_tail(ID) == said, "a host that is not to be asked"
     fake.info["haState"] = "STANDBY"
     assert cluster.log_tail(ID) == ""
+
+
+def test_a_line_of_which_yarn_shows_the_end_only_is_not_shown(fake: FakeYarn) -> None:
+    """Its beginning may have said that this is a secret."""
+    said = (
+        "exitCode: 1\nLast 4096 bytes of prelaunch.err :\nter2\nLast 4096 bytes of stderr :\n-hunter2;\nTraceback\nX."
+    )
+    fake.add_app(state="FAILED", diagnostics=said)
+    shown = "exitCode: 1\nLast 4096 bytes of prelaunch.err :\nLast 4096 bytes of stderr :\nTraceback\nX."
+    assert fake.cluster().log_tail(ID).replace("  | ", "") == shown
+    assert without_torn_lines("x Last 10 bytes of stderr : -hunter2") == "x Last 10 bytes of stderr : "
+    assert without_torn_lines("Last 10 bytes of stderr :\n") == "Last 10 bytes of stderr :\n"
+    assert without_torn_lines("The queue is closed.") == "The queue is closed."

@@ -8,7 +8,16 @@ import pytest
 
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.control.topic import Message
-from airflow_stream_provider.control.topic_index import READ_TO, Last, ReadTo, TopicIndex, number_of, record_key
+from airflow_stream_provider.control.topic_index import (
+    HELD_VALUE,
+    READ_TO,
+    Last,
+    ReadTo,
+    TopicIndex,
+    cut,
+    number_of,
+    record_key,
+)
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlLogReplaced
 from airflow_stream_provider.lifecycle.record import MAX_BYTES, Record
 
@@ -168,3 +177,22 @@ def test_the_key_of_a_record_is_its_own() -> None:
     assert number_of(record_key(7).encode()) == 7
     assert number_of(b"heartbeat/" + DRIVER.encode()) is None
     assert number_of(None) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "kept"),
+    [
+        (record_key(1), MAX_BYTES + 1),
+        (f"heartbeat/{DRIVER}", HELD_VALUE + 1),
+        ("state", HELD_VALUE + 1),
+        ("sample/7", 1),
+        ("look", 1),
+        ("junk", 1),
+    ],
+)
+def test_a_value_is_cut_where_it_is_too_large_already(key: str, kept: int) -> None:
+    def cut_of(value: bytes | None) -> bytes | None:
+        return cut(Message(0, key.encode(), value, {})).value
+
+    assert [len(cut_of(b"x" * size) or b"") for size in (1, kept, kept + 1)] == [1, kept, kept]
+    assert cut_of(None) is None

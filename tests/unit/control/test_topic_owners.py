@@ -96,7 +96,9 @@ def test_a_claim_that_is_removed_while_it_is_made_is_none(log: SimulatedLog) -> 
         TopicOwners(lambda: Removing(log)).claim(PLACE, "orders")
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"stream": "orders", "location": "hdfs://other/a"}'])
+@pytest.mark.parametrize(
+    "content", ["", "x" * 2**17, "{}", "[1]", '{"stream": "orders", "location": "hdfs://other/a"}']
+)
 def test_a_damaged_claim_is_nobodys(log: SimulatedLog, content: str) -> None:
     owners(log).claim(PLACE, "orders")
     (claim,) = log.messages

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from airflow_stream_provider.control import topic_header, topic_reader
+from airflow_stream_provider.control import topic_header, topic_index, topic_reader
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.control.topic import READ_BYTES, Fetched, Message
 from airflow_stream_provider.control.topic_header import INDEX
@@ -225,8 +225,15 @@ def small() -> Iterator[None]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(histories, st.randoms(use_true_random=False))
-def test_a_log_opened_from_its_end_says_what_one_says_that_was_read_whole(acts: list[Any], random: Random) -> None:
+@given(histories, st.randoms(use_true_random=False), st.sampled_from((topic_index.HELD_VALUE, 0)))
+def test_a_log_opened_from_its_end_says_what_one_says_that_was_read_whole(
+    acts: list[Any], random: Random, held: int
+) -> None:
+    with patch.object(topic_index, "HELD_VALUE", held), patch.object(topic_reader, "_KEPT_BYTES", held):
+        check_answers(acts, random)
+
+
+def check_answers(acts: list[Any], random: Random) -> None:
     world = World()
     order = random.sample(range(35), 35)
     for each in acts:
@@ -415,3 +422,61 @@ def test_a_heartbeat_larger_than_any_is_not_returned() -> None:
     world.log.append(heartbeat_key(DRIVERS[0]).encode(), b"x" * (HEARTBEAT_LIMIT + 1), headers)
     with pytest.raises(Damaged, match="at most"):
         world.opened().heartbeat(DRIVERS[0])
+
+
+def test_large_values_are_not_held_and_are_read_when_they_are_asked_for() -> None:
+    world = life(1, 1)
+    large, small = (str(number).encode() * (topic_index.HELD_VALUE + 1 - number) for number in range(2))
+    store = world.opened()
+    for driver, value in zip(DRIVERS, (large, small), strict=False):
+        world.log.append(heartbeat_key(driver).encode(), value, {COUNT: b"9", **read_to(world)})
+    assert [store.heartbeat(driver) for driver in DRIVERS] == [large, small, None]
+    index = store._reader.index
+    assert index.held == len(small) == sum(len(last.value or b"") for last in index.last.values())
+    world.writers[0].remove_heartbeat(DRIVERS[1])
+    assert store.heartbeats() == [DRIVERS[0]]
+    assert index.held == 0
+
+
+def test_many_values_are_held_in_one_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_index, "HELD_VALUES", 250)
+    world = life(1, 1)
+    for number, driver in enumerate(DRIVERS):
+        world.log.append(heartbeat_key(driver).encode(), b"%d" % number * 100, {COUNT: b"9", **read_to(world)})
+    store = world.opened()
+    assert [store.heartbeat(driver) for driver in DRIVERS] == [b"%d" % number * 100 for number in range(3)]
+    assert store._reader.index.held == 200
+
+
+def test_records_are_held_up_to_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_reader, "_KEPT_BYTES", 500)
+    store = life(20, 1).opened()
+    for _ in range(2):
+        assert [Record.read(store.read(seq) or b"", seq).fields["n"] for seq in range(1, 21)]
+        held = store._reader._records
+        assert store._reader._records_bytes == sum(map(len, held.values())) <= 500
+    assert held
+
+
+def test_behind_messages_that_are_too_large_together_the_log_is_read_from_its_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where nobody knows their keys: whoever may write to the topic does not fill the memory of who opens it."""
+    world = life(6, 5)
+    held: list[int] = []
+
+    def noted(message: Message) -> Message:
+        held.append(len(topic_index.cut(message).value or b""))
+        return topic_index.cut(message)
+
+    monkeypatch.setattr(topic_reader, "cut", noted)
+    world.log.append(b"junk", b"x" * 2**20, {})
+    world.beat(1, DRIVERS[0])
+    assert same_as_whole(world, 6).heartbeats() == [DRIVERS[0]]
+    assert max(held) < 1000
+    monkeypatch.setattr(topic_reader, "TAIL_BYTES", 10)
+    assert same_as_whole(world, 6).heartbeats() == [DRIVERS[0]]
+
+
+def read_to(world: World) -> dict[str, bytes]:
+    return {READ_TO: world.writers[0]._reader.index.read_to.to_header()}

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_stream_provider.clusters import DriverState, FoundDrivers, Remains, Whose
 from airflow_stream_provider.control import ControlLog
-from airflow_stream_provider.hooks.drivers import driver_facts
+from airflow_stream_provider.hooks.drivers import driver_facts, kill_drivers
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from tests.support.control_root import new_log
@@ -145,3 +145,37 @@ def test_the_hosts_of_executors_are_known_if_each_driver_has_said_them(
     cluster.states = {RECORDED: DriverState.KILLED}
     driver_facts(log, cluster, Whose(OLD_DEPLOYMENT))
     assert cluster.hosts == hosts
+
+
+def test_what_only_a_heartbeat_names_is_not_killed_if_the_cluster_runs_it_for_somebody_else(
+    log: ControlLog, cluster: NotingCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(log, *STARTED)
+    log.beat(OLD, Heartbeat(submission="team-b/driver", application_id="app-b"))
+    log.beat(f"{OLD_DEPLOYMENT}.0000000b", Heartbeat(submission=SAID, application_id="app-a"))
+    # What the log and the cluster name is killed without a question: a wrong answer would fence nobody.
+    cluster.strangers = {"team-b/driver", "app-b", RECORDED, "driver-3"}
+    cluster.found = FoundDrivers(alive=("driver-3",))
+    kill_drivers(log, cluster, Whose(OLD_DEPLOYMENT))
+    assert cluster.did == [("kill", "driver-3"), ("kill", RECORDED), ("kill", SAID)]
+    assert cluster.applications == {"app-a"}
+    assert {"team-b/driver", "app-b"} == {each.args[1] for each in caplog.records if each.levelname == "WARNING"}
+    cluster.states = {RECORDED: DriverState.KILLED, SAID: DriverState.KILLED, "team-b/driver": DriverState.RUNNING}
+    found = driver_facts(log, cluster, Whose(OLD_DEPLOYMENT))
+    assert found is not None
+    assert not found.gone, "it counts all the same"
+
+
+def test_while_the_cluster_does_not_answer_what_is_certain_is_killed_before_what_is_not(
+    log: ControlLog, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(log, *STARTED)
+    log.beat(OLD, Heartbeat(submission="another/driver"))
+
+    def refused(id: str, whose: Whose) -> bool:
+        raise ClusterError("It does not allow it.")
+
+    monkeypatch.setattr(cluster, "belongs", refused)
+    with pytest.raises(ClusterError, match="does not allow it"):
+        kill_drivers(log, cluster, Whose(OLD_DEPLOYMENT))
+    assert cluster.did == [("kill", RECORDED)]

@@ -311,6 +311,17 @@ def test_the_end_of_a_driver_s_log_is_shown_if_it_can_be_read_and_nothing_fails_
     assert hook.log_tail(OLD_DEPLOYMENT) == ""
 
 
+def test_no_log_of_somebody_else_s_driver_is_shown_because_a_heartbeat_names_it(
+    hook: StreamHook, cluster: NotingCluster
+) -> None:
+    write(hook.control_log, *STARTED[:1])
+    hook.control_log.beat(OLD, Heartbeat(submission="driver-7"))
+    cluster.logs = {"driver-7": "  | Boom."}
+    assert hook.log_tail(OLD_DEPLOYMENT) == "  | Boom."
+    cluster.strangers = {"driver-7"}
+    assert hook.log_tail(OLD_DEPLOYMENT) == ""
+
+
 def test_cleaning_up_lets_the_cluster_forget_the_drivers_whose_end_is_in_the_log(
     hook: StreamHook, cluster: NotingCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

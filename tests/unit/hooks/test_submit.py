@@ -115,6 +115,15 @@ def test_a_driver_that_says_its_submission_is_believed_before_the_cluster(
     assert (submissions(log), cluster.searched, cluster.did) == (["driver-7"], [], [])
 
 
+def test_a_stranger_s_driver_is_not_recorded_because_a_heartbeat_names_it(
+    log: ControlLog, cluster: NotingCluster
+) -> None:
+    log.beat(OLD, Heartbeat(submission="driver-7"))
+    cluster.strangers, cluster.found = {"driver-7"}, FoundDrivers(alive=("driver-9",))
+    assert submit(log, cluster)
+    assert (submissions(log), cluster.did) == (["driver-9"], [])
+
+
 @pytest.mark.parametrize("ended", [(), ("driver-8",)])
 def test_while_the_cluster_is_not_certain_nothing_is_submitted(
     log: ControlLog, cluster: NotingCluster, ended: tuple[str, ...]

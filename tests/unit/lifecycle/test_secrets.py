@@ -38,6 +38,23 @@ from airflow_stream_provider.lifecycle.secrets import redact, redact_within
         ("https://outlook.office.com/webhook/a@b", "https://outlook.office.com/webhook/***"),
         ("see https://discord.com/channels/1/2", "see https://discord.com/channels/1/2"),
         ("the number of tokens is 5", "the number of tokens is 5"),
+        (
+            "Map(a.b -> c, kafka.ssl.truststore.password -> p, d -> e)",
+            "Map(a.b -> c, kafka.ssl.truststore.password -> *** d -> e)",
+        ),
+        ("Map(password -> p)", "Map(password -> ***"),
+        ("Map(sessionToken->p)", "Map(sessionToken->***"),
+        (
+            "[('spark.app.name', 'a'), ('spark.ssl.keyPassword', 'p')]",
+            "[('spark.app.name', 'a'), ('spark.ssl.keyPassword', ***)]",
+        ),
+        ('("sasl.jaas.config", "p q")', '("sasl.jaas.config", ***)'),
+        ("Array((spark.app.name,a),(spark.ssl.keyPassword,p))", "Array((spark.app.name,a),(spark.ssl.keyPassword,***"),
+        ("(fs.s3a.session.token,p)", "(fs.s3a.session.token,***"),
+        ("transform(tokens, token -> upper(token))", "transform(tokens, token -> upper(token))"),
+        ("INSERT INTO t (token, day)", "INSERT INTO t (token, day)"),
+        ("GROUP BY (t.api_key,t.day)", "GROUP BY (t.api_key,t.day)"),
+        ("split('token', 'a')", "split('token', 'a')"),
     ],
 )
 def test_only_the_value_goes(text: str, shown: str) -> None:
@@ -62,6 +79,11 @@ def test_a_long_text_takes_no_long_time() -> None:
         "password='",
         "https://",
         "https://discord",
+        "(a.b.secret",
+        "('secret",
+        "(",
+        "secret-> ",
+        "secret ",
     ):
         redact(unit * (20_000 // len(unit)))
 

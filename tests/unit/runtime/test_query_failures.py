@@ -10,7 +10,7 @@ import pytest
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.runtime import query_group
 from airflow_stream_provider.runtime.ports import QueryEnd
-from airflow_stream_provider.runtime.query_failures import BACK_OFF_SECONDS, CONCURRENT_ATTEMPTS
+from airflow_stream_provider.runtime.query_failures import BACK_OFF_SECONDS, CONCURRENT_ATTEMPTS, QueryFailures
 from airflow_stream_provider.runtime.query_group import QueryGroup
 from tests.support.fake_queries import Query, group_of, started
 
@@ -51,6 +51,14 @@ def attempts(group: QueryGroup, query: Query, clock: Time, error: str, seconds: 
             group.restart(due)
         clock.now += 1.0
     return tries
+
+
+def test_an_error_is_redacted_before_it_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    """Half an address would not show that there is a password in it."""
+    failures = QueryFailures()
+    failures.fails("orders", Exception(f"{'x' * 150} https://loader:{'hunter2-' * 60}@warehouse/load"), 1, 0.0)
+    assert "hunter2" not in failures.trouble + caplog.text
+    assert failures.trouble.endswith(" https://***@warehouse/load")
 
 
 def test_an_outage_of_any_length_is_survived_by_a_release_that_has_committed(query: Query, clock: Time) -> None:

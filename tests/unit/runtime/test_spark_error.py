@@ -30,6 +30,29 @@ def test_a_huge_error_is_not_looked_through_for_secrets(monkeypatch: pytest.Monk
     assert looked_through == [2**16]
 
 
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "'Project ['data]\n+- StreamingRelationV2 x, [ssl=hunter2], Map(a -> hunter2)",
+        "Write [hunter2]\n:- 'Join Inner\n:  :- Relation hunter2\n:  +- Filter\n+- Project",
+        "StreamingRelation DataSource(kafka,List(),Map(a.b -> hunter2),None), kafka, [key#0]",
+    ],
+)
+def test_the_plan_behind_a_message_goes_because_sources_show_their_options_there(plan: str) -> None:
+    message = "[UNRESOLVED_COLUMN] There is no x. SQLSTATE: 42703; line 1 pos 7;"
+    assert (
+        message_of(ValueError(f"{message}\n{plan}\n\nValueError: It is over."))
+        == f"{message}\n\nValueError: It is over."
+    )
+
+
+def test_a_message_that_has_a_list_keeps_its_first_line() -> None:
+    assert message_of(ValueError("Relations differ\n+- a\n")) == "Relations differ"
+    said = "Project x\nFilter y\n- z"
+    assert message_of(ValueError(said)) == said
+    assert message_of(ValueError("Map(kafka.ssl.truststore.password -> hunter2, subscribe -> t)")).count("hunter2") == 0
+
+
 def test_what_names_the_error_stays_and_stack_and_plan_go() -> None:
     text = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted:
 Traceback (most recent call last):
