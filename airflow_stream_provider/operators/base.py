@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -19,6 +18,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.links.stream import DriverLogLink, SparkUiLink, key
+from airflow_stream_provider.triggers.grace import beyond
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from airflow_stream_provider.planning.task_identity import TaskIdentity
     from airflow_stream_provider.planning.wait_outcome import WaitOutcome
     from airflow_stream_provider.spec.stream import StreamSpec
-
-
-# The trigger keeps the deadline itself. Airflow ends a wait this much later, when no triggerer runs or it hangs.
-TRIGGER_GRACE_SECONDS = 600.0
 
 
 class StreamOperator(BaseOperator):
@@ -71,11 +67,21 @@ class StreamOperator(BaseOperator):
 
     @cached_property
     def hook(self) -> StreamHook:
-        """The hook of the stream."""
+        """The hook of the stream; where no `cluster` is declared, that of the last submission.
+
+        :raises StreamError: nothing is known of the stream, because its YAML cannot be used now.
+        """
         # Imported here: parsing a DAG file needs no hook, nor the clients behind it.
         from airflow_stream_provider.hooks.stream import StreamHook
 
-        return StreamHook.of(self.stream)
+        if not self.stream.control:
+            # Not a SpecError: a file that is just being written is whole again when the task is retried.
+            raise StreamError(self.stream.problem)
+        hook = StreamHook.of(self.stream)
+        if not hook.cluster_conn_id and hook.exists():
+            used = [each.cluster for each in hook.control_log.refresh().deployments.values() if each.cluster]
+            hook.cluster_conn_id = used[-1] if used else ""
+        return hook
 
     # -- what the subclasses say -------------------------------------------------------------------------------------
 
@@ -163,8 +169,7 @@ class StreamOperator(BaseOperator):
         from airflow_stream_provider.triggers.stream import StreamTrigger
 
         trigger = StreamTrigger(self.hook.address, condition.to_json(), deadline)
-        left = max(0.0, deadline - time.time()) + TRIGGER_GRACE_SECONDS
-        self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=left))
+        self.defer(trigger=trigger, method_name="resume", timeout=beyond(deadline - time.time()))
 
     def _timed_out(self, context: Context, outcome: WaitOutcome) -> NoReturn:
         from airflow_stream_provider.planning.task_identity import TaskIdentity

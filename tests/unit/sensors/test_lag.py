@@ -12,12 +12,13 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, A
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import Ceilings
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.operators.lag import KafkaLagOperator
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.sensors import lag as sensors
 from airflow_stream_provider.sensors.lag import KafkaLagSensor, StreamCaughtUpSensor
 from airflow_stream_provider.spec.stream import StreamSpec
+from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 from tests.support.lag_reports import partition, report
 
 
@@ -84,6 +85,17 @@ def test_it_defers_without_a_connection_of_its_own(spec: StreamSpec) -> None:
     }
     assert kwargs["interval"] == 7
     assert 90 < kwargs["deadline"] - time.time() <= 100
+
+
+@pytest.mark.parametrize("sensor", [KafkaLagSensor, StreamCaughtUpSensor])
+def test_without_a_triggerer_airflow_itself_ends_the_wait(spec: StreamSpec, sensor: Any) -> None:
+    with pytest.raises(TaskDeferred) as found:
+        sensor(task_id="t", stream=spec, timeout=100).execute(context())
+    assert found.value.timeout == timedelta(seconds=100 + TRIGGER_GRACE_SECONDS)
+    for soft_fail, error in ((False, AirflowSensorTimeout), (True, AirflowSkipException)):
+        waited = sensor(task_id="t", stream=spec, soft_fail=soft_fail)
+        with pytest.raises(error):
+            waited.resume_execution("__fail__", {"error": "Trigger timeout"}, context())
 
 
 def test_what_was_found_is_the_xcom_whatever_it_was(spec: StreamSpec) -> None:
@@ -159,9 +171,20 @@ def test_the_operator_returns_whatever_was_measured(spec: StreamSpec) -> None:
     assert operator.resume({}, WaitOutcome(Ended.REACHED, evidence=evidence).to_event()) == evidence
 
 
-def test_the_operator_is_tried_again_when_kafka_does_not_answer_and_not_without_a_connection(spec: StreamSpec) -> None:
+@pytest.mark.parametrize(("soft_fail", "error"), [(False, StreamError), (True, AirflowSkipException)])
+def test_a_connection_that_cannot_be_read_is_left_to_the_retries(
+    spec: StreamSpec, soft_fail: bool, error: type[Exception]
+) -> None:
+    sensor = KafkaLagSensor(task_id="t", stream=spec, soft_fail=soft_fail)
+    with pytest.raises(error, match="no connection"):
+        sensor.resume(context(), WaitOutcome(Ended.CANNOT_LOOK, reason="There is no connection.").to_event())
+
+
+def test_the_operator_is_tried_again_when_kafka_does_not_answer_or_its_connection_cannot_be_read(
+    spec: StreamSpec,
+) -> None:
     operator = KafkaLagOperator(task_id="t", stream=spec)
-    with pytest.raises(AirflowFailException, match="no connection"):
+    with pytest.raises(StreamError, match="no connection"):
         operator.resume({}, WaitOutcome(Ended.CANNOT_LOOK, reason="There is no connection.").to_event())
     with pytest.raises(
         Exception, match=r"Timed out waiting for Kafka to answer\. The task waited .* s\. .* wait_seconds"
