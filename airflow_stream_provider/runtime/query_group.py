@@ -132,7 +132,7 @@ class QueryGroup:
         query.start_real()
 
     def stop(self, seconds: float) -> tuple[dict[str, QueryEnd], BoundaryMissed | None]:
-        """Stop all queries at their boundaries; return where each stopped, and the error of one that did not.
+        """Stop all queries at their boundaries; return where each stopped, and the error of one that did not say where.
 
         When one misses its boundary the others are stopped already; `restart_in_place` starts them again.
         """
@@ -149,6 +149,13 @@ class QueryGroup:
                 if run.isActive:
                     self._gate.show_end(run)
                 return missed
+            except CheckpointError as error:
+                # It has ended, and its storage is away: nobody may follow who is not told where it stopped.
+                return BoundaryMissed(
+                    f"The query {query.label} has stopped, but nobody can say where: {error.message}",
+                    next_step=error.next_step,
+                    query=query.label,
+                )
 
         # Also what is over: the script may have cut a query off inside a batch, of which tasks may still write.
         over = [query for query in self._gate.queries if query.over]
