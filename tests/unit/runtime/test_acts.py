@@ -324,6 +324,30 @@ def test_a_releaser_takes_back_after_its_wait() -> None:
     assert driver.did == ["acquired", "hold"]
 
 
+def test_the_wait_for_the_new_holder_begins_when_the_release_is_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a review: after twelve seconds without the log the old holder took the stream back at once."""
+    driver = FakeDriver(OLD, READY).running()
+    driver.turn()
+    driver.moves(NEW, 1)
+    driver.turn()
+
+    def sleep(seconds: float) -> None:
+        driver.clock.now += 12.0
+        driver.process.deadline += 12.0
+        driver.store.away = False
+
+    monkeypatch.setattr(driver.clock, "sleep", sleep)
+    driver.store.away = True
+    driver.work()
+    assert driver.record().kind == "released"
+    driver.did.clear()
+    driver.turn()
+    assert driver.did == []
+    driver.clock.now += 10.0
+    driver.turn()
+    assert driver.did == ["acquired", "hold"]
+
+
 def test_sigterm_in_a_rehearsal_does_not_wait_for_it() -> None:
     driver = FakeDriver(OLD, STARTED[:2])
     driver.turn()
