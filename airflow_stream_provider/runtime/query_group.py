@@ -122,7 +122,7 @@ class QueryGroup:
         def halt(query: ManagedQuery) -> QueryEnd | BoundaryMissed | None:
             run = query.real
             if run is None:
-                return None
+                return self._starts.stood(query)
             if run.isActive:  # one that has failed is not ended by this stop
                 self._gate.hide_end(run)
             try:
@@ -146,7 +146,7 @@ class QueryGroup:
         ends = [end for _, end in stops]
         found = {q.label: end for q, end in stops if isinstance(end, QueryEnd) and not (q in over and end.quiet)}
         for query, end in stops:
-            if isinstance(end, QueryEnd):
+            if isinstance(end, QueryEnd) and query.real is not None:
                 self._starts.failures_of(query).prove(end.batch)
         misses = [end for end in ends if isinstance(end, BoundaryMissed)]
         # One that may still reach its boundary says more than one that never can.

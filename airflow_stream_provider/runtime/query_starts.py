@@ -10,6 +10,7 @@ from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointE
 from airflow_stream_provider.runtime.engine import check_engine
 from airflow_stream_provider.runtime.gap import Gaps
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
+from airflow_stream_provider.runtime.ports import QueryEnd
 from airflow_stream_provider.runtime.query_failures import QueryFailures
 
 
@@ -67,6 +68,14 @@ class QueryStarts:
     def waits(self, query: ManagedQuery) -> bool:
         """Whether the query has not started in this hold, since its storage is away."""
         return query.real is None and query.label in self._waiting
+
+    def stood(self, query: ManagedQuery) -> QueryEnd | None:
+        """Return where a query that has waited in vain stood when this driver took over, if that must be seen.
+
+        Whoever follows would not know any more what the former holder committed.
+        """
+        batch, required = self._waiting.get(query.label, (None, False))
+        return QueryEnd(True, batch, checkpoint=query.checkpoint) if required and batch is not None else None
 
     def again(self, query: ManagedQuery) -> None:
         """Start a query that has failed, or one that has waited for its storage."""

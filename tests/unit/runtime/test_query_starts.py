@@ -238,6 +238,10 @@ def test_the_next_hold_begins_with_its_own_batches(
     storage.away = SILENT
     group.start(group.hold(), {query.checkpoint: 99})
     monkeypatch.setattr(query_group, "stop_at_boundary", lambda run, seconds: QueryEnd(True, 7))
+    # Whoever follows must still see what the holder before has committed.
+    assert group.stop(1.0) == ({"orders": QueryEnd(True, 99, checkpoint=query.checkpoint)}, None)
+    assert not group.has_committed()
+    group.start(group.hold(), {query.checkpoint: 99}, required=False)
     assert group.stop(1.0) == ({}, None)
     storage.away = None
     group.start(group.hold(), {query.checkpoint: 7})
