@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_stream_provider.checkpoint.files import Place, RemotePath
 from airflow_stream_provider.checkpoint.location import Location, files_of, locate
-from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError
 
 _VERSION = re.compile(r"v[0-9]{1,9}")
 
@@ -154,13 +154,19 @@ def damaged(path: Place, found: str) -> CheckpointError:
 def unreadable(path: Place | str, error: OSError) -> CheckpointError:
     """Return the error for a checkpoint file or folder that its storage refuses to read."""
     remote = isinstance(path, RemotePath) or "://" in str(path)
-    return CheckpointError(
+    return kind_of(error)(
         f"{path} cannot be read: {error.strerror or error}.",
         next_step="Check that the storage is up, and that the driver's user may read there."
         if remote
         else "Check that the checkpoint's storage is mounted here and that this user may read it.",
         path=str(path),
     )
+
+
+def kind_of(error: OSError) -> type[CheckpointError]:
+    """Return the class for what a storage has said: rights, and a file in place of a folder, are no matter of time."""
+    lasting = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
+    return CheckpointError if isinstance(error, lasting) else CheckpointAway
 
 
 def text(path: Place) -> str:

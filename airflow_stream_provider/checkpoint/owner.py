@@ -19,7 +19,7 @@ from pathlib import Path
 
 from airflow_stream_provider.checkpoint.files import Place
 from airflow_stream_provider.checkpoint.location import Location, files_of, followed, locate
-from airflow_stream_provider.checkpoint.logs import LogEnds, boundary, numeric_names, unreadable
+from airflow_stream_provider.checkpoint.logs import LogEnds, boundary, kind_of, numeric_names, unreadable
 from airflow_stream_provider.lifecycle.errors import CheckpointError
 
 POLL_SECONDS = 0.2
@@ -157,7 +157,7 @@ def claim(location: Location, stream: str, control: str, log: str = "") -> None:
         if not created:
             check_owner(location, stream, control, log)
     except OSError as error:
-        raise CheckpointError(
+        raise kind_of(error)(
             f"The owner file {path} cannot be written: {error.strerror or error}.",
             next_step="Give the driver's user write access to the folder that the checkpoint is in.",
             path=str(path),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 from airflow_stream_provider.control.owners import LIMIT, claimed
 from airflow_stream_provider.control.topic import Message, Topic, read_all
-from airflow_stream_provider.lifecycle.errors import CheckpointError
+from airflow_stream_provider.lifecycle.errors import CheckpointError, ControlLogDamaged
 
 OWNER = "owner"
 _KEY = re.compile(rf"{OWNER}/([0-9a-f]{{64}})/[0-9a-f]{{32}}")
@@ -92,7 +92,15 @@ class TopicOwners:
         return None
 
     def _read(self, topic: Topic, least: int = 0) -> None:
-        self._next = read_all(topic, self._next, self._take, least)
+        try:
+            self._next = read_all(topic, self._next, self._take, least)
+        except ControlLogDamaged:
+            if not self._next:
+                raise
+            # Its end is lost, which this reader has read: from now on as whoever opens it now.
+            self._claims.clear()
+            self._next = 0
+            self._next = read_all(topic, 0, self._take, least)
 
     def _take(self, messages: Iterable[Message]) -> None:
         for message in messages:

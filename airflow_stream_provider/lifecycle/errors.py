@@ -69,6 +69,10 @@ class CheckpointError(StreamError):
     """A checkpoint cannot be read, belongs to another stream, or is being written by another job."""
 
 
+class CheckpointAway(CheckpointError):
+    """The storage of a checkpoint does not answer, or says that it cannot now: the same may go well later."""
+
+
 class RehearsalRefused(StreamError):
     """The rehearsal refused the new release; the holder was not touched."""
 

@@ -212,7 +212,6 @@ class Acts:
             self._offsets.flush(self._queries.progress, FLUSH_SECONDS)
         self.running = False
         self._offsets.withdraw()
-        self.released_at = self._clock.monotonic()
         self._heartbeat.phase = DriverPhase.STANDBY
 
         def build(state: StreamState) -> Record | None:
@@ -222,6 +221,8 @@ class Acts:
             return self._control.record(Kind.RELEASED, **fields) if wanted and held else None
 
         self._control.append_patiently(build)
+        # Not before: the log may have been away for longer than the new holder has to take over.
+        self.released_at = self._clock.monotonic()
 
     def _abort(self, request: str, missed: BoundaryMissed) -> None:
         """A boundary was missed: what is stopped restarts in place, in the same epoch (rule 3)."""

@@ -13,6 +13,8 @@ class Ownership:
 
     In a local or mounted folder a file beside the checkpoint decides, which is created once. Elsewhere the control
     store does, where the first claim wins; the file beside the checkpoint then tells streams of other control stores.
+    A claim is for ever, so the control store is asked of each location until it has once named this stream: a hand-over
+    must not wait for it again. The file is looked at each time.
 
     :param control: control URL of the stream.
     :param owners: the claims of that control store.
@@ -24,6 +26,8 @@ class Ownership:
         self._control = control
         self._owners = owners
         self._log = log
+        # Places that the control store has named this stream for.
+        self._ours: set[str] = set()
 
     def check(self, location: str) -> bool:
         """Return True if the stream owns the checkpoint, False if it has no owner.
@@ -42,10 +46,11 @@ class Ownership:
         :raises ControlUnavailable: the control store does not answer.
         """
         if isinstance(checkpoints.locate(location), RemotePath):
-            # First what other control stores have said: a claim in this one would stay.
-            checkpoints.check_owner(location, self._stream, self._control, self._log)
             place = checkpoints.normal_form(location)
-            self._refuse_other(place, self._owners.claim(place, self._stream))
+            if place not in self._ours:
+                # First what other control stores have said: a claim in this one would stay.
+                checkpoints.check_owner(location, self._stream, self._control, self._log)
+                self._note(place, self._owners.claim(place, self._stream))
         self.mark(location)
 
     def mark(self, location: str) -> None:
@@ -59,12 +64,14 @@ class Ownership:
         if not isinstance(checkpoints.locate(location), RemotePath):
             return False
         place = checkpoints.normal_form(location)
+        if place in self._ours:
+            return True
         owner = self._owners.owner(place)
         if owner is not None:
-            self._refuse_other(place, owner)
+            self._note(place, owner)
         return owner is not None
 
-    def _refuse_other(self, place: str, owner: str) -> None:
+    def _note(self, place: str, owner: str) -> None:
         if owner != self._stream:
             raise CheckpointError(
                 f"The checkpoint {place} belongs to the stream {owner}, not to {self._stream}; both are of "
@@ -74,3 +81,4 @@ class Ownership:
                 location=place,
                 owner=owner,
             )
+        self._ours.add(place)

@@ -17,7 +17,10 @@ from airflow_stream_provider.lifecycle.record import Boundary
 
 
 class BoundaryMissed(StreamError):
-    """The query reached no batch boundary within the deadline, or its engine has none; the query is still running."""
+    """The query reached no batch boundary within the deadline, or its engine has none; the query is still running.
+
+    Or it has stopped, and its storage did not say where.
+    """
 
 
 class LeaseOver(StreamError):
@@ -118,7 +121,8 @@ class Queries(Protocol):
     def stop(self, seconds: float) -> tuple[Mapping[str, QueryEnd], BoundaryMissed | None]:
         """Stop all queries side by side at their batch boundaries; return where each stopped, by label.
 
-        The second value is the error of one that reached no boundary within so many seconds and is still running.
+        The second value is the error of one that reached no boundary within so many seconds and is still running, or
+        of which nobody can say where it stopped.
         """
 
     def interrupt(self) -> Mapping[str, QueryEnd]:
@@ -128,7 +132,7 @@ class Queries(Protocol):
         """
 
     def restart_in_place(self) -> None:
-        """Start again what `stop` stopped before one query missed its boundary, and what the script added since."""
+        """Start again what has stopped when `stop` returned an error, and what the script added since."""
 
     def pause(self, seconds: float) -> None:
         """Hold every query still until `resume`; raise BoundaryMissed, holding none, when one takes too long."""

@@ -14,6 +14,8 @@ ATTEMPTS = 4
 CONCURRENT_ATTEMPTS = 7
 # The longest pause between two attempts.
 BACK_OFF_SECONDS = 300.0
+# As long at most when the storage of the checkpoint is away.
+AWAY_SECONDS = 10.0
 # Errors that no restart cures: Spark's error classes and, where it has none, part of its message.
 INCURABLE = (
     "KAFKA_DATA_LOSS",
@@ -36,6 +38,7 @@ class QueryFailures:
     """How a query does in this driver. All times are monotonic.
 
     :param count: how often it failed since its last commit.
+    :param waited: how often it waited for its checkpoint since then.
     :param at_batch: that commit.
     :param retry_at: when it is tried again; 0 while it runs.
     :param began_at: its last commit when this driver started it.
@@ -45,6 +48,7 @@ class QueryFailures:
     """
 
     count: int = 0
+    waited: int = 0
     at_batch: int | None = None
     retry_at: float = 0.0
     began_at: int | None = None
@@ -58,7 +62,7 @@ class QueryFailures:
 
     def begins(self, batch: int | None) -> None:
         """This driver, which holds, goes on after this commit."""
-        self.count = 0
+        self.count = self.waited = 0
         self.began_at = self.at_batch = batch
 
     def prove(self, batch: int | None) -> None:
@@ -68,6 +72,7 @@ class QueryFailures:
     def fails(self, label: str, error: Exception, batch: int | None, now: float) -> None:
         """It has failed after this commit."""
         text = str(error)
+        self.waited = 0
         self.prove(batch)
         if batch != self.at_batch:
             self.count, self.at_batch = 0, batch
@@ -83,6 +88,16 @@ class QueryFailures:
             f"{wait:.0f} s: {message_of(error, 200)}"
         )
         log.warning("The query %s failed (%s since its last commit): %s", label, self.count, message_of(error, 500))
+
+    def waits(self, label: str, error: Exception, now: float) -> None:
+        """It cannot run while the storage of its checkpoint is away; that says nothing against its release."""
+        self.waited += 1
+        wait = min(AWAY_SECONDS, back_off(self.waited))
+        self.retry_at = now + wait
+        self.trouble = (
+            f"The query {label} waits for its checkpoint, and is tried again after {wait:.0f} s: {error!s:.200}"
+        )
+        log.warning("The query %s waits for its checkpoint: %.500s", label, error)
 
 
 def back_off(count: int, *, at_once: bool = False) -> float:

@@ -15,12 +15,10 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamErro
 from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.runtime.boundary import progress_lock, stop_at_boundary
 from airflow_stream_provider.runtime.describe import describe, progress
-from airflow_stream_provider.runtime.engine import check_engine
-from airflow_stream_provider.runtime.gap import Gaps
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
-from airflow_stream_provider.runtime.query_failures import QueryFailures
+from airflow_stream_provider.runtime.query_starts import QueryStarts
 from airflow_stream_provider.runtime.side_by_side import side_by_side
 
 # How long the end of queries that are cut off inside a batch is waited for; whatever runs on then is fenced.
@@ -37,9 +35,7 @@ class QueryGroup:
 
     def __init__(self, gate: Gate, claim: Callable[[str], None]) -> None:
         self._gate = gate
-        self._claim = claim
-        self._failures: dict[str, QueryFailures] = {}
-        self._gaps = Gaps()
+        self._starts = QueryStarts(claim)
         self._held: ExitStack | None = None
 
     @property
@@ -49,8 +45,8 @@ class QueryGroup:
 
     @property
     def trouble(self) -> str:
-        """One line on a query that has failed and is tried again later; empty when there is none."""
-        return next((found.trouble for found in list(self._failures.values()) if found.trouble), "")
+        """One line on a query that has failed or waits, and is tried again later; empty when there is none."""
+        return self._starts.trouble
 
     @property
     def paused(self) -> bool:
@@ -64,7 +60,7 @@ class QueryGroup:
     def progress(self) -> tuple[QueryProgress, ...]:
         """Ask Spark how far each query is."""
         found = [(query, progress(query)) for query in self._gate.queries]
-        return tuple(replace(p, gap_seconds=self._gaps.seconds(q.checkpoint, p.batch)) for q, p in found)
+        return tuple(replace(p, gap_seconds=self._starts.gaps.seconds(q.checkpoint, p.batch)) for q, p in found)
 
     def ended(self) -> dict[str, QueryEnd]:
         """Read in the checkpoints where the queries, all of which have ended, stopped.
@@ -83,15 +79,15 @@ class QueryGroup:
         while nobody else may commit: another driver's batches would count.
         """
         for query in self._gate.queries:
-            failures = self._failures.get(query.label)
-            if failures is not None and not self._proven:  # it was started
+            if query.real is not None and not self._starts.proven:  # it was started in this hold
                 with suppress(CheckpointError):
-                    failures.prove(checkpoints.boundary(query.checkpoint).commit)
-        return self._proven
+                    self._starts.failures_of(query).prove(checkpoints.boundary(query.checkpoint).commit)
+        return self._starts.proven
 
     def hold(self) -> list[ManagedQuery]:
         """Start at once what the script adds from now on, and return the queries to `start`."""
-        queries = self._gate.hold(self._start_one)
+        self._starts.forget()
+        queries = self._gate.hold(self._starts.start)
         for query in queries:
             # The run from an earlier epoch of this driver is out of date: another driver has gone on since.
             query.real = None
@@ -104,35 +100,21 @@ class QueryGroup:
     def start(self, queries: Sequence[ManagedQuery], committed: Mapping[str, int], *, required: bool = True) -> None:
         """Start these side by side on their real checkpoints, each once the batch in `committed` is seen there.
 
+        One whose storage is away waits for it: `tend` names it again and again.
+
         :param required: whether it is an error when the checkpoint does not show that batch within a minute; else it is
             started then.
         :raises StreamError: one cannot start, or its checkpoint does not show that batch.
         """
-
         last = {checkpoints.real_form(location): batch for location, batch in committed.items()}
 
         def start(query: ManagedQuery) -> None:
-            batch = last.get(checkpoints.real_form(query.checkpoint))
-            if batch is not None:
-                checkpoints.await_commit(query.checkpoint, batch, required=required)
-            self._start_one(query)
+            self._starts.start(query, last.get(checkpoints.real_form(query.checkpoint)), required)
 
         side_by_side(start, queries)
 
-    def _start_one(self, query: ManagedQuery) -> None:
-        check_engine(query.label, query.writer_spec)
-        self._claim(query.checkpoint)
-        # After a fence nobody can say what was committed, and Spark begins where this machine sees the logs end.
-        checkpoints.list_anew(query.checkpoint)
-        begins = checkpoints.boundary(query.checkpoint).commit
-        failures = self._failures_of(query.label)
-        failures.tries()
-        failures.begins(begins)
-        self._gaps.starts(query.checkpoint, begins)
-        query.start_real()
-
     def stop(self, seconds: float) -> tuple[dict[str, QueryEnd], BoundaryMissed | None]:
-        """Stop all queries at their boundaries; return where each stopped, and the error of one that did not.
+        """Stop all queries at their boundaries; return where each stopped, and the error of one that did not say where.
 
         When one misses its boundary the others are stopped already; `restart_in_place` starts them again.
         """
@@ -140,7 +122,7 @@ class QueryGroup:
         def halt(query: ManagedQuery) -> QueryEnd | BoundaryMissed | None:
             run = query.real
             if run is None:
-                return None
+                return self._starts.stood(query)
             if run.isActive:  # one that has failed is not ended by this stop
                 self._gate.hide_end(run)
             try:
@@ -149,6 +131,13 @@ class QueryGroup:
                 if run.isActive:
                     self._gate.show_end(run)
                 return missed
+            except CheckpointError as error:
+                # It has ended, and its storage is away: nobody may follow who is not told where it stopped.
+                return BoundaryMissed(
+                    f"The query {query.label} has stopped, but nobody can say where: {error.message}",
+                    next_step=error.next_step,
+                    query=query.label,
+                )
 
         # Also what is over: the script may have cut a query off inside a batch, of which tasks may still write.
         over = [query for query in self._gate.queries if query.over]
@@ -157,8 +146,8 @@ class QueryGroup:
         ends = [end for _, end in stops]
         found = {q.label: end for q, end in stops if isinstance(end, QueryEnd) and not (q in over and end.quiet)}
         for query, end in stops:
-            if isinstance(end, QueryEnd):
-                self._failures_of(query.label).prove(end.batch)
+            if isinstance(end, QueryEnd) and query.real is not None:
+                self._starts.failures_of(query).prove(end.batch)
         misses = [end for end in ends if isinstance(end, BoundaryMissed)]
         # One that may still reach its boundary says more than one that never can.
         return found, min(misses, key=lambda missed: bool(missed.fields.get("never")), default=None)
@@ -233,59 +222,38 @@ class QueryGroup:
         )
 
     def tend(self) -> tuple[list[ManagedQuery], tuple[ManagedQuery, Exception] | None]:
-        """Return the failed queries to `restart` now, and one that no restart cures, with its error.
+        """Return the queries to `restart` now, which failed or wait, and one that no restart cures, with its error.
 
         A query that failed because of another writer is due at once: restart it only when the control log says that
         this driver holds the stream. A query that ended by itself is marked as over.
         """
         due = []
         for query in self._gate.live():
+            failures = self._starts.failures_of(query)
             if query.real is None or query.real.isActive:
-                continue
-            error = query.real.exception()
-            if error is None:
-                query.end()
-                continue
-            failures = self._failures_of(query.label)
-            if not failures.retry_at:
-                self._note(query, error)
-            if failures.lost is not None:
-                return [], (query, failures.lost)
+                if not self._starts.waits(query):
+                    continue
+            else:
+                error = query.real.exception()
+                if error is None:
+                    query.end()
+                    continue
+                if not failures.retry_at:
+                    self._starts.note(query, error)
+                if failures.lost is not None:
+                    return [], (query, failures.lost)
             if time.monotonic() >= failures.retry_at:
                 due.append(query)
         return due, None
 
     def restart(self, queries: Sequence[ManagedQuery]) -> None:
-        """Start failed queries again; driver, executors and caches stay."""
-
-        def again(query: ManagedQuery) -> None:
-            self._failures_of(query.label).tries()
-            try:
-                query.start_real()
-            except Exception as error:  # noqa: BLE001 - what cannot start now is tried again like what has failed
-                self._note(query, error)
-
-        side_by_side(again, queries)
+        """Start failed queries again, and those that wait for their storage; driver, executors and caches stay."""
+        side_by_side(self._starts.again, queries)
 
     def restart_in_place(self) -> None:
         """Start again what `stop` stopped before another query missed its boundary, and what the script added since."""
         self.restart([query for query in self._gate.live() if query.real is not None and not query.real.isActive])
-        self.start([query for query in self._gate.hold(self._start_one) if query.real is None], {})
-
-    def _note(self, query: ManagedQuery, error: Exception) -> None:
-        failures = self._failures_of(query.label)
-        try:
-            batch = checkpoints.boundary(query.checkpoint).commit
-        except CheckpointError:
-            batch = failures.at_batch  # its storage is away, which may be why the query has failed
-        failures.fails(query.label, error, batch, time.monotonic())
-
-    @property
-    def _proven(self) -> bool:
-        return any(failures.proven for failures in list(self._failures.values()))
-
-    def _failures_of(self, label: str) -> QueryFailures:
-        return self._failures.setdefault(label, QueryFailures())
+        self.restart([query for query in self._gate.hold(self._starts.start) if query.real is None])
 
 
 def _read_end(query: ManagedQuery, found: dict[str, QueryEnd]) -> None:

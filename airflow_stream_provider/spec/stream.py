@@ -94,7 +94,7 @@ class UpgradeSpec(_Part):
     boundary_seconds: Seconds = Policy.boundary_seconds
     lease_seconds: Annotated[Seconds, Field(ge=5)] = Policy.lease_seconds
     pause_seconds: Seconds = Policy.pause_seconds
-    take_back_seconds: Seconds = Policy.take_back_seconds
+    take_back_seconds: Annotated[Seconds, Field(ge=1)] = Policy.take_back_seconds
 
     @model_validator(mode="after")
     def _approvers_are_asked(self) -> Self:

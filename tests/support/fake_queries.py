@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -15,6 +16,7 @@ class Run:
     """A query that Spark runs, until it is told otherwise."""
 
     isActive = True
+    _jsq = SimpleNamespace(lastProgress=lambda: None)
 
     def __init__(self) -> None:
         self.runId = str(uuid4())
@@ -30,7 +32,7 @@ class Run:
 class Query:
     """A managed query on a real checkpoint, as far as the group looks at it."""
 
-    over = False
+    over = context_stopped = False
     writer_spec = WriterSpec()
 
     def __init__(self, checkpoint: Path) -> None:

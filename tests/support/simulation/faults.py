@@ -296,6 +296,7 @@ FAULTS: dict[str, Callable[[Simulation], Heal | None]] = {
     "store away": _everywhere("store_down", True, False),
     "store full": _everywhere("store_full", True, False),
     "store slow": _everywhere("store_slow", 0.7, 0.0),
+    "checkpoint away": _everywhere("checkpoint_down", True, False),
     "cluster away": _everywhere("cluster_down", True, False),
     **{name: _at_write(fault) for fault, name in AT_WRITE.items()},
     "torn heartbeat": torn_heartbeat,

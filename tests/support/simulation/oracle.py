@@ -138,9 +138,11 @@ class Oracle:
         if self.world.data is None:
             return
         if record.kind == Kind.ACQUIRED and record["request"] in self.released_for:
-            self.world.data.listing_seconds = float("inf")
+            if self.world.data.listing_seconds:  # else nobody was told what must be seen
+                self.world.data.listing_seconds = float("inf")
         elif record.kind in ENDS and self.holder is not None and record.get("incarnation") == self.holder:
-            self.world.data.listing_seconds = 0.0 if record.kind == Kind.FENCED else LISTING_SECONDS
+            told = record.kind != Kind.FENCED and record.get("ends")
+            self.world.data.listing_seconds = LISTING_SECONDS if told else 0.0
 
     def beat(self, incarnation: str) -> Heartbeat:
         """The last heartbeat of a driver; an empty one when there is none that can be read."""

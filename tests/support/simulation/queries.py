@@ -48,6 +48,8 @@ class Queries:
         self.proven = False
         self.run: Run | None = None
         self.batch: int | None = None
+        # What a start that waits for the checkpoint must see there.
+        self.waits: tuple[Mapping[str, int], bool] | None = None
         self.stopped_at = 0.0
         self._loop: Any = None
         self._driver = driver
@@ -64,6 +66,8 @@ class Queries:
 
     def ended(self) -> dict[str, QueryEnd]:
         # As the checkpoint says: a query that was started again has its last commit from before.
+        if self._away:
+            return {}
         data = self._driver.world.data
         seen = 0 if data is None else data.seen(self._driver)
         return {self.label: QueryEnd(True, seen - 1, checkpoint=CHECKPOINT)} if seen else {}
@@ -72,6 +76,7 @@ class Queries:
         return self.proven
 
     def hold(self) -> Sequence[Queries]:
+        self.batch = None
         return [self]
 
     def let_go(self) -> None:
@@ -82,14 +87,17 @@ class Queries:
         driver.here.point()
         if self.over:
             return
+        self.waits = committed, required
         data = driver.world.data
         if data is not None:
             until = driver.clock + SEEN_SECONDS
-            while data.seen(driver) <= committed.get(CHECKPOINT, -1) and driver.clock < until:
+            while not self._away and data.seen(driver) <= committed.get(CHECKPOINT, -1) and driver.clock < until:
                 driver.here.point(0.5)
+            if self._away:
+                return
             if required and data.seen(driver) <= committed.get(CHECKPOINT, -1):
                 raise CheckpointError("The last commit has not appeared.")
-        self.started = driver.writing = True
+        self.started, self.waits, driver.writing = True, None, True
         if data is not None:
             self.stopping, self.batch, self.run = False, None, None
             self._loop = driver.spawn(self._batches)
@@ -98,9 +106,13 @@ class Queries:
         driver = self._driver
         driver.here.point()
         if not self.started:
-            return {}, None
+            committed, required = self.waits or ({}, False)
+            stood = committed.get(CHECKPOINT) if required else None
+            return {} if stood is None else {self.label: QueryEnd(True, stood, checkpoint=CHECKPOINT)}, None
         if self.paused:
             return {}, BoundaryMissed("Its lock is held.")
+        if self._away and self._loop is not None:
+            return {}, BoundaryMissed("Nobody can say where it would stop.")
         broken = driver.mishap in ("failed", "torn", "curable")
         missed = not broken and driver.world_says(Luck.BOUNDARY_MISSED)
         if not missed and not broken:
@@ -108,6 +120,13 @@ class Queries:
         if missed:
             self.stopping = False
             return {}, BoundaryMissed("Still inside a batch.")
+        until = driver.clock + seconds
+        while self._away and driver.clock < until:
+            driver.here.point(0.5)
+        if self._away:
+            self._end(cut=broken)  # inside a batch: its tasks may go on
+            driver.writing = driver.mishap == "torn" and driver.writing
+            return {}, BoundaryMissed("It has stopped, and nobody can say where.")
         torn = driver.mishap == "torn" if broken else driver.world_says(Luck.INTERRUPTED)
         self._end(cut=broken or torn)
         self.started, driver.writing = False, torn and driver.writing
@@ -120,12 +139,12 @@ class Queries:
         self._driver.here.point()
         self._end(cut=True)
         self.started = False  # what its last batch writes may still arrive
-        return {self.label: QueryEnd(False, self._last(), checkpoint=CHECKPOINT)}
+        return {} if self._away else {self.label: QueryEnd(False, self._last(), checkpoint=CHECKPOINT)}
 
     def restart_in_place(self) -> None:
         if self.started and self._loop is not None:
             return  # it missed its boundary, and runs on
-        self.start([self], {})
+        self.restart([self])
 
     def pause(self, seconds: float) -> None:
         self.pause_missed = self._driver.world_says(Luck.BOUNDARY_MISSED)
@@ -141,6 +160,8 @@ class Queries:
 
     def tend(self) -> tuple[Sequence[Queries], tuple[Queries, Exception] | None]:
         driver = self._driver
+        if self.waits is not None:
+            return [self], None
         if not self.started or not driver.mishap:
             return [], None
         if driver.mishap == "finished":
@@ -155,9 +176,14 @@ class Queries:
         return [], (self, Mishap("It broke."))
 
     def restart(self, queries: Sequence[Queries]) -> None:
-        self.start(queries, {})
+        committed, required = self.waits or ({}, True)
+        self.start(queries, committed, required=required)
 
     # -- the batches -----------------------------------------------------------------------------------------------
+
+    @property
+    def _away(self) -> bool:
+        return self._driver.world.checkpoint_down
 
     def _last(self) -> int | None:
         data = self._driver.world.data
@@ -180,7 +206,7 @@ class Queries:
         return self.run is None
 
     def _rests(self) -> bool:
-        return self.paused or self.stopping or bool(self._driver.mishap) or self._errs()
+        return self.paused or self.stopping or self._away or bool(self._driver.mishap) or self._errs()
 
     def _errs(self) -> bool:
         """Whether it goes on though a person has given the stream away: what it wrote would be the person's fault."""
@@ -208,7 +234,7 @@ class Queries:
                 driver.mishap = "failed"
                 continue
             here.point(0.0, "commit")
-            while self.paused or self._errs():
+            while self.paused or self._away or self._errs():
                 here.point(0.2)
             data.commit(run)
             self.run, self.batch, self.proven = None, number, True

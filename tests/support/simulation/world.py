@@ -56,6 +56,8 @@ class World:
         # Seconds that a call takes.
         self.store_slow = 0.0
         self.cluster_down = False
+        # Nobody can list, read or write the checkpoint.
+        self.checkpoint_down = False
         # What the watch reads once more, later in the same look, gives no answer.
         self.second_reads_hang = False
         # What the last look of the watch has kept.

@@ -123,3 +123,16 @@ def test_a_topic_that_was_made_anew_takes_no_claim(log: SimulatedLog) -> None:
     log.begin()
     with pytest.raises(ControlLogReplaced):
         mine.claim(f"{PLACE}/b", "orders")
+
+
+def test_a_reader_of_an_end_that_was_lost_reads_on_like_whoever_comes_now(log: SimulatedLog) -> None:
+    """Found by a review: it took the topic for damaged until its driver ended."""
+    one = owners(log)
+    for number in range(3):
+        assert one.claim(f"{PLACE}/{number}", "orders") == "orders"
+    del log.messages[1:]
+    log.end = 1
+    for reader in (one, owners(log)):
+        assert [reader.owner(f"{PLACE}/{number}") for number in range(3)] == ["orders", None, None]
+    assert owners(log).claim(f"{PLACE}/1", "others") == "others"
+    assert one.claim(f"{PLACE}/1", "orders") == "others", "the first one wins"

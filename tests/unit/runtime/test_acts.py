@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.lifecycle.errors import RehearsalRefused
+from airflow_stream_provider.lifecycle.errors import CheckpointError, RehearsalRefused
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.runtime import query_group
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from tests.support.fake_driver import CUT, QUICK_STOP, STOP, FakeDriver, look_again, lose, work
+from tests.support.fake_queries import Query, Run, group_of
 from tests.support.story import (
     HANDED_OVER,
     NEW,
@@ -250,6 +253,45 @@ def test_a_hand_over_does_not_cut_off_a_query_that_has_no_boundary() -> None:
     assert driver.did == ["let go", STOP, "restart in place", "aborted"]
 
 
+@pytest.mark.parametrize(
+    ("story", "end", "did"),
+    [
+        (READY, hand_over, ["let go", "restart", "aborted"]),
+        (STOPPING, lambda driver: work(driver.running()), ["let go", "restart", "aborted"]),
+        (RUNNING, drain, ["let go", "released", "exit"]),
+        (RUNNING, lose, ["let go", "failed", "halt"]),
+    ],
+    ids=["hand-over", "stop", "SIGTERM", "failure"],
+)
+def test_nobody_follows_a_query_of_which_nobody_can_say_where_it_stopped(
+    story: list[Record],
+    end: Callable[[FakeDriver], None],
+    did: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the driver's own group of queries. Found by a review: holder and standby were lost."""
+    query = Query(tmp_path / "orders")
+    group = group_of(query)
+
+    def stop(run: Run, seconds: float) -> QueryEnd:
+        run.stop()
+        raise CheckpointError("hdfs://n/commits cannot be read: its storage has not answered for 10 s.")
+
+    monkeypatch.setattr(query_group, "stop_at_boundary", stop)
+    driver = FakeDriver(OLD, story)
+    for name in ("stop", "interrupt"):
+        monkeypatch.setattr(driver.queries, name, getattr(group, name))
+    monkeypatch.setattr(
+        driver.queries, "restart_in_place", lambda: (driver.did.append("restart"), group.restart_in_place())
+    )
+    group.start(group.hold(), {})
+    end(driver)
+    assert driver.did == did
+    assert driver.record().get("boundary", "interrupted") == "interrupted"
+    assert query.starts == 1 + ("restart" in did)
+
+
 def test_a_driver_that_does_not_hold_any_more_halts_though_work_is_under_way() -> None:
     driver = FakeDriver(OLD, RUNNING)
     driver.turn()
@@ -278,6 +320,30 @@ def test_a_releaser_takes_back_after_its_wait() -> None:
     driver.turn()
     assert driver.did == []
     driver.clock.now += 0.2
+    driver.turn()
+    assert driver.did == ["acquired", "hold"]
+
+
+def test_the_wait_for_the_new_holder_begins_when_the_release_is_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a review: after twelve seconds without the log the old holder took the stream back at once."""
+    driver = FakeDriver(OLD, READY).running()
+    driver.turn()
+    driver.moves(NEW, 1)
+    driver.turn()
+
+    def sleep(seconds: float) -> None:
+        driver.clock.now += 12.0
+        driver.process.deadline += 12.0
+        driver.store.away = False
+
+    monkeypatch.setattr(driver.clock, "sleep", sleep)
+    driver.store.away = True
+    driver.work()
+    assert driver.record().kind == "released"
+    driver.did.clear()
+    driver.turn()
+    assert driver.did == []
+    driver.clock.now += 10.0
     driver.turn()
     assert driver.did == ["acquired", "hold"]
 

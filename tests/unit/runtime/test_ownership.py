@@ -145,3 +145,54 @@ def test_a_control_store_that_is_away_is_not_one_without_claims(stored: dict[str
 def test_the_marker_is_beside_the_checkpoint() -> None:
     path = RemotePath("s3a://bucket", PurePosixPath("/cp"), Any)  # type: ignore[arg-type]
     assert str(path.with_name(f"{path.name}.owner")) == f"{PLACE}.owner"
+
+
+class Away:
+    """The claims of a control store, until it is out of reach."""
+
+    def __init__(self, control: str) -> None:
+        self.owners = open_owners(control)
+        self.away = False
+
+    def __getattr__(self, name: str) -> Any:
+        if self.away:
+            raise ControlUnavailable("The control store is out of reach.")
+        return getattr(self.owners, name)
+
+
+def test_whoever_takes_over_does_not_wait_for_a_control_store_that_has_answered(
+    stored: dict[str, bytes], control: str
+) -> None:
+    """Found by a review: while the claims could not be read, a hand-over stopped the stream."""
+    ownership("orders", control).claim(PLACE)
+    store: Any = Away(control)
+    mine = Ownership("orders", control, store)
+    assert mine.check(PLACE)
+    store.away = True
+    stored.clear()
+    assert mine.check("s3://bucket//cp/")
+    mine.claim(PLACE)
+    assert json.loads(stored[f"{PLACE}.owner"])["stream"] == "orders"
+    with pytest.raises(ControlUnavailable):
+        mine.check(f"{PLACE}-2")
+    with pytest.raises(ControlUnavailable):
+        mine.claim(f"{PLACE}-2")
+    # The mark counts each time.
+    stored[f"{PLACE}.owner"] = json.dumps({"stream": "others", "control": control}).encode()
+    for ask in (mine.check, mine.claim):
+        with pytest.raises(CheckpointError, match="belongs to the stream others"):
+            ask(PLACE)
+
+
+def test_a_mark_alone_does_not_stand_for_a_claim(stored: dict[str, bytes], control: str) -> None:
+    """The control store may have been put back from an older copy: then the claim is made again."""
+    store: Any = Away(control)
+    mine = Ownership("orders", control, store)
+    mine.mark(PLACE)
+    assert mine.check(PLACE)
+    store.away = True
+    with pytest.raises(ControlUnavailable):
+        mine.claim(PLACE)
+    store.away = False
+    mine.claim(PLACE)
+    assert open_owners(control).owner(PLACE) == "orders"

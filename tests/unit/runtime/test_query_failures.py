@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.lifecycle.errors import StreamError
-from airflow_stream_provider.runtime import query_group
+from airflow_stream_provider.runtime import query_group, query_starts
 from airflow_stream_provider.runtime.ports import QueryEnd
 from airflow_stream_provider.runtime.query_failures import BACK_OFF_SECONDS, CONCURRENT_ATTEMPTS, QueryFailures
 from airflow_stream_provider.runtime.query_group import QueryGroup
@@ -32,7 +32,8 @@ def query(tmp_path: Path) -> Query:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
     found = Time()
-    monkeypatch.setattr(query_group, "time", found)
+    for module in (query_group, query_starts):
+        monkeypatch.setattr(module, "time", found)
     return found
 
 

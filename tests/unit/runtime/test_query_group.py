@@ -12,7 +12,7 @@ import pytest
 
 from airflow_stream_provider import checkpoint
 from airflow_stream_provider.checkpoint import LogEnds
-from airflow_stream_provider.lifecycle.errors import RehearsalRefused
+from airflow_stream_provider.lifecycle.errors import CheckpointError, RehearsalRefused
 from airflow_stream_provider.runtime import query_group
 from airflow_stream_provider.runtime.gate import Gate
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
@@ -67,6 +67,39 @@ def test_of_two_that_miss_their_boundary_the_one_that_could_reach_it_is_named(mo
     monkeypatch.setattr(query_group, "stop_at_boundary", stop)
     runs = [Run(), Run()]
     assert QueryGroup(gate_of("a", "b", runs=runs), lambda location: None).stop(1.0)[1] is misses[1]
+
+
+AWAY = CheckpointError("hdfs://n/commits cannot be read: its storage has not answered for 10 s.", next_step="Wait.")
+
+
+def test_a_query_that_stopped_while_its_storage_is_silent_has_missed_its_boundary_and_starts_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a review: the hand-over ended with the holder's failure, and both drivers were lost."""
+    queries = [Query(tmp_path / name) for name in ("a", "b", "c")]
+    gate: Any = Gate()
+    gate.queries += queries
+    group = QueryGroup(gate, lambda location: None)
+    group.start(group.hold(), {})
+    queries[2].fails("its sink is away")  # it waits to be tried again
+    group.tend()
+    first = [query.real for query in queries]
+
+    def stop(run: Run, seconds: float) -> QueryEnd:
+        run.stop()
+        if run is not first[0]:
+            raise AWAY
+        return QueryEnd(completed=True, batch=7)
+
+    monkeypatch.setattr(query_group, "stop_at_boundary", stop)
+    group.let_go()
+    missed = group.stop(1.0)[1]
+    assert missed is not None
+    assert str(missed).startswith("The query orders has stopped, but nobody can say where: hdfs://n/commits cannot be")
+    assert "never" not in missed.fields
+    group.restart_in_place()
+    assert all(query.real is not None and query.real.isActive for query in queries)
+    assert [query.starts for query in queries] == [2, 2, 2]
 
 
 def test_a_query_that_the_script_has_cut_off_counts_at_the_boundary(monkeypatch: pytest.MonkeyPatch) -> None:

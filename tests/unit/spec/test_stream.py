@@ -190,6 +190,12 @@ def test_what_is_no_name_of_a_variable_is_refused(write: Write, name: str) -> No
         ),
         (
             "lease_seconds: 20",
+            "take_back_seconds: 0",
+            7,
+            "upgrade.take_back_seconds: Input should be greater than or equal to 1.",
+        ),
+        (
+            "lease_seconds: 20",
             "lease_seconds: 20, pause_seconds: 13m",
             7,
             "upgrade: four lease_seconds and pause_seconds are 860 s together: make them at most 840 s",

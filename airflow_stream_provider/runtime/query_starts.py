@@ -1,0 +1,132 @@
+"""How the queries of a driver start: once it holds, when the script adds one, and again after they have failed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from airflow_stream_provider import checkpoint as checkpoints
+from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, StreamError
+from airflow_stream_provider.runtime.engine import check_engine
+from airflow_stream_provider.runtime.gap import Gaps
+from airflow_stream_provider.runtime.managed_query import ManagedQuery
+from airflow_stream_provider.runtime.ports import QueryEnd
+from airflow_stream_provider.runtime.query_failures import QueryFailures
+
+
+class QueryStarts:
+    """Starts queries, and remembers by label how each of them has failed.
+
+    While the storage of a checkpoint is away, a query that has not started in this hold is `due` again and again: an
+    outage of any length ends with the same release running. The driver can be stopped and relieved meanwhile.
+
+    :param claim: takes a checkpoint location; records this stream as its owner, or raises.
+    """
+
+    def __init__(self, claim: Callable[[str], None]) -> None:
+        self._claim = claim
+        self._failures: dict[str, QueryFailures] = {}
+        # Those that wait for their storage, with the batch that they must see there first and whether they must.
+        self._waiting: dict[str, tuple[int | None, bool]] = {}
+        self.gaps = Gaps()
+
+    @property
+    def trouble(self) -> str:
+        """One line on a query that has failed and is tried again later; empty when there is none."""
+        return next((found.trouble for found in list(self._failures.values()) if found.trouble), "")
+
+    @property
+    def proven(self) -> bool:
+        """Whether a query is known to have committed a batch in this driver."""
+        return any(failures.proven for failures in list(self._failures.values()))
+
+    def failures_of(self, query: ManagedQuery) -> QueryFailures:
+        """How the query does in this driver."""
+        return self._failures.setdefault(query.label, QueryFailures())
+
+    def forget(self) -> None:
+        """Another hold begins, with other batches to wait for."""
+        self._waiting.clear()
+
+    def start(self, query: ManagedQuery, batch: int | None = None, required: bool = True) -> None:
+        """Start a query on its real checkpoint, or note that it waits for its storage.
+
+        :param batch: the last batch that the former holder committed, which must be seen first; default: not known.
+        :param required: see `checkpoint.await_commit`.
+        :raises StreamError: it cannot start, or its checkpoint does not show that batch.
+        """
+        try:
+            if batch is not None:
+                checkpoints.await_commit(query.checkpoint, batch, required=required)
+            self._start(query)
+        except CheckpointAway as error:
+            self._waiting[query.label] = (batch, required)
+            self.failures_of(query).waits(query.label, error, time.monotonic())
+        else:
+            self._waiting.pop(query.label, None)
+
+    def waits(self, query: ManagedQuery) -> bool:
+        """Whether the query has not started in this hold, since its storage is away."""
+        return query.real is None and query.label in self._waiting
+
+    def stood(self, query: ManagedQuery) -> QueryEnd | None:
+        """Return where a query that has waited in vain stood when this driver took over, if that must be seen.
+
+        Whoever follows would not know any more what the former holder committed.
+        """
+        batch, required = self._waiting.get(query.label, (None, False))
+        return QueryEnd(True, batch, checkpoint=query.checkpoint) if required and batch is not None else None
+
+    def again(self, query: ManagedQuery) -> None:
+        """Start a query that has failed, or one that has waited for its storage."""
+        if query.real is None:
+            self.start(query, *self._waiting.get(query.label, (None, True)))
+            return
+        self.failures_of(query).tries()
+        try:
+            query.start_real()
+        except Exception as error:  # noqa: BLE001 - what cannot start now is tried again like what has failed
+            self.note(query, error)
+
+    def note(self, query: ManagedQuery, error: Exception) -> None:
+        """Remember that a query has failed; its checkpoint says whether it has committed anything before."""
+        failures = self.failures_of(query)
+        try:
+            batch = checkpoints.boundary(query.checkpoint).commit
+        except CheckpointAway:
+            failures.waits(query.label, error, time.monotonic())  # which may be why it has failed
+            return
+        except CheckpointError:
+            batch = failures.at_batch
+        failures.fails(query.label, error, batch, time.monotonic())
+
+    def _start(self, query: ManagedQuery) -> None:
+        check_engine(query.label, query.writer_spec)
+        self._claim(query.checkpoint)
+        # After a fence nobody can say what was committed, and Spark begins where this machine sees the logs end.
+        checkpoints.list_anew(query.checkpoint)
+        begins = checkpoints.boundary(query.checkpoint).commit
+        failures = self.failures_of(query)
+        failures.tries()
+        failures.begins(begins)
+        self.gaps.starts(query.checkpoint, begins)
+        try:
+            query.start_real()
+        except StreamError:
+            raise
+        except Exception as error:
+            away = _away(query)  # which may be why
+            if away is not None:
+                raise away from error
+            raise
+
+
+def _away(query: ManagedQuery) -> CheckpointAway | None:
+    """Return what the storage of a checkpoint says, if it is away."""
+    try:
+        checkpoints.boundary(query.checkpoint)
+    except CheckpointAway as error:
+        return error
+    except CheckpointError:
+        return None
+    return None
