@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import KafkaTimeoutError, RequestTimedOutError
 from kafka.protocol.metadata import MetadataRequest
 
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.internals import Internals
 from devstack.kafka_cluster import KafkaCluster
+from devstack.kafka_tools import KafkaTools
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +73,23 @@ def test_the_offsets_of_several_groups_are_one_request(internals: Internals, cli
     client.groups_offsets(["nobody"])  # until the coordinator is there
     found = internals.run(internals.send, internals.group_offsets_request(["nobody", "no one"]), 1)
     assert sorted(group.group_id for group in found.groups) == ["no one", "nobody"]
+
+
+def test_a_request_waits_as_long_as_a_quota_says(
+    kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = new_topic()
+    KafkaTools(tmp_path / "bin").run(
+        f"kafka-configs.sh --bootstrap-server {kafka.servers} --alter --add-config producer_byte_rate=1000 "
+        "--entity-type clients --entity-name throttled"
+    )
+    partition = TopicPartition(topic, 0)
+    with KafkaClient("throttled", {**kafka.extra, "client.id": "throttled"}) as client:
+        written = [client.write(partition, b"k", b"v" * 12_000, {}, 60.0)]
+        kafka.wait(lambda: written.append(client.write(partition, b"k", b"v" * 12_000, {}, 60.0)) or _paused(client))
+        written.append(client.write(partition, b"k", b"v", {}, 60.0))
+        assert [each.get(partition) for each in written] == list(range(len(written)))
+
+
+def _paused(client: KafkaClient) -> bool:
+    return client._kafka._throttled(1) > 0 and client._kafka._throttled(None) > 0
