@@ -113,7 +113,6 @@ def test_a_driver_of_another_control_log_is_neither_found_nor_in_the_way_nor_kil
     assert place.cluster.remains(unknown, mine.whose).alive == ()
     own = place.cluster.submit(mine)
     assert place.certain(mine, since) == FoundDrivers(alive=(own,))
-    place.facts(mine, own)
     assert [place.cluster.belongs(each, theirs.whose) for each in (submission, own)] == [True, False]
     log = new_log((tmp_path / "control").as_uri())
     release = {"version": "1", "hash": hash_of("x")}
