@@ -71,11 +71,21 @@ class StreamOperator(BaseOperator):
 
     @cached_property
     def hook(self) -> StreamHook:
-        """The hook of the stream."""
+        """The hook of the stream; where no `cluster` is declared, that of the last submission.
+
+        :raises StreamError: nothing is known of the stream, because its YAML cannot be used now.
+        """
         # Imported here: parsing a DAG file needs no hook, nor the clients behind it.
         from airflow_stream_provider.hooks.stream import StreamHook
 
-        return StreamHook.of(self.stream)
+        if not self.stream.control:
+            # Not a SpecError: a file that is just being written is whole again when the task is retried.
+            raise StreamError(self.stream.problem)
+        hook = StreamHook.of(self.stream)
+        if not hook.cluster_conn_id and hook.exists():
+            used = [each.cluster for each in hook.control_log.refresh().deployments.values() if each.cluster]
+            hook.cluster_conn_id = used[-1] if used else ""
+        return hook
 
     # -- what the subclasses say -------------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow.sdk import Context
@@ -14,7 +13,6 @@ from typing_extensions import override
 from airflow_stream_provider.operators.base import StreamOperator
 
 if TYPE_CHECKING:
-    from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.planning.condition import Needs
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.steps import Step
@@ -40,15 +38,6 @@ class ReviveStreamOperator(StreamOperator):
 
     WAIT_SECONDS = 1500.0
     _before: Mapping[str, int] = {}
-
-    @cached_property
-    def hook(self) -> StreamHook:
-        """The hook of the stream; where no `cluster` is declared, that of the last submission."""
-        hook = super().hook
-        if not hook.cluster_conn_id and hook.exists():
-            used = [each.cluster for each in hook.control_log.refresh().deployments.values() if each.cluster]
-            hook.cluster_conn_id = used[-1] if used else ""
-        return hook
 
     @override
     def begin(self, context: Context) -> None:

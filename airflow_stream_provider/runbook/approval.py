@@ -11,6 +11,8 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 from typing_extensions import override
 
+from airflow_stream_provider.lifecycle.errors import StreamError
+
 if TYPE_CHECKING:
     from airflow_stream_provider.lifecycle.state import Deployment
     from airflow_stream_provider.spec.stream import StreamSpec
@@ -51,6 +53,9 @@ class ApproveUpgradeOperator(ApprovalOperator):
         from airflow_stream_provider.releases.open_place import address_of
 
         with failing_without_retry():
+            if self.stream.problem:
+                # Who may answer is said there. Not a SpecError: the file may be mended when the task is retried.
+                raise StreamError(self.stream.problem)
             hook = StreamHook.of(self.stream)
             declared = hook.control_log.refresh().deployments[self.deployment]
             shown = self._facts(declared, address_of(declared.release, hook.stream, hook.folder))

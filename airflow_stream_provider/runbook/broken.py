@@ -4,30 +4,20 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from airflow.sdk import DAG, BaseOperator, Context
+from airflow.sdk import DAG, Context, Param
+from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowFailException
 from typing_extensions import override
 
 from airflow_stream_provider.operators.revive import ReviveStreamOperator
 from airflow_stream_provider.operators.watch import LAST_GOOD
 from airflow_stream_provider.runbook.options import DagOptions
+from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
 from airflow_stream_provider.runbook.watch import revive_with
 from airflow_stream_provider.spec.folder import StreamFile
-from airflow_stream_provider.spec.salvage import salvage
+from airflow_stream_provider.spec.salvage import nothing_known, salvage
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.spec.watched import declared_spec
-
-
-class UnusableStreamOperator(BaseOperator):
-    """Fail with the error that reading the stream's YAML file raised."""
-
-    def __init__(self, *, error: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.error = error
-
-    @override
-    def execute(self, context: Context) -> None:
-        raise AirflowFailException(self.error)
 
 
 class ReviveUnusableStreamOperator(ReviveStreamOperator):
@@ -63,27 +53,36 @@ class ReviveUnusableStreamOperator(ReviveStreamOperator):
                 dag_id=self.watch, task_ids="look", run_id=look, key=LAST_GOOD, map_indexes=-1
             )
         fields = kept.get(self.file.name) if isinstance(kept, dict) else None
-        spec = declared_spec(self.file.path, fields) if isinstance(fields, dict) else salvage(self.file.path)
+        path, problem = self.file.path, str(self.file.error)
+        spec = declared_spec(path, fields) if isinstance(fields, dict) else salvage(path, problem)
         if spec is None:
-            raise AirflowFailException(str(self.file.error))
+            raise AirflowFailException(problem)
         return spec
 
 
 def unusable_dag(file: StreamFile, options: DagOptions) -> DAG:
-    """Return the ``NAME__upgrade`` of a stream whose YAML cannot be used: its one task fails with the error.
+    """Return the ``NAME__upgrade`` of a stream whose YAML cannot be used: `check` fails with the error.
+
+    It has the tasks of any upgrade: Airflow removes those that a DAG has no more from its runs, and what watches a new
+    release, takes it back and tells people would be gone. What has begun goes on from the control log.
 
     Not an import error, which would make all DAGs of the file stale, those of the other streams too.
     """
-    says = str(file.error)
-    with options.dag(
-        file.name,
-        "upgrade",
-        description=says,
-        tags=["stream", "unusable"],
-        doc_md=f"**This stream cannot be upgraded.** It is watched by its last good declaration. {says}",
-    ) as dag:
-        UnusableStreamOperator(task_id="read_yaml", error=says)
+    dag = upgrade_dag(_what_is_known(file), options)
+    dag.description = says = str(file.error)
+    dag.tags.add("unusable")
+    dag.doc_md = (
+        "**This stream cannot be upgraded now.** It is watched by its last good declaration, and an upgrade that has "
+        f"begun goes on from the control log. {says}"
+    )
+    # Without their limits, which every task checks: a run has the values that were right when it began.
+    dag.params = ParamsDict({name: Param(dag.params[name]) for name in dag.params})
     return dag
+
+
+def retire_unusable_dag(file: StreamFile, options: DagOptions) -> DAG:
+    """Return the ``NAME__retire`` of a stream whose YAML cannot be used: upgrades that have begun need it."""
+    return retire_dag(_what_is_known(file), options)
 
 
 def revive_unusable_dag(file: StreamFile, options: DagOptions, watch: str) -> DAG:
@@ -92,3 +91,13 @@ def revive_unusable_dag(file: StreamFile, options: DagOptions, watch: str) -> DA
     :param watch: id of the DAG that watches the folder.
     """
     return revive_with(ReviveUnusableStreamOperator, file.name, options, file=file, watch=watch)
+
+
+def _what_is_known(file: StreamFile) -> StreamSpec:
+    """Return the stream as far as it can be read; of one that goes by another name than its DAGs, nothing.
+
+    That is a file whose stream another file describes.
+    """
+    problem = str(file.error)
+    spec = salvage(file.path, problem)
+    return spec if spec is not None and spec.name == file.name else nothing_known(file.path, file.name, problem)

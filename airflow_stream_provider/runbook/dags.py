@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from airflow.sdk import DAG, get_parsing_context
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.runbook.broken import revive_unusable_dag, unusable_dag
+from airflow_stream_provider.runbook.broken import retire_unusable_dag, revive_unusable_dag, unusable_dag
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
 from airflow_stream_provider.runbook.watch import revive_dag, watch_dag
@@ -41,7 +42,7 @@ def stream_dags(
     does not grow with the number of streams, as long as files are named like their streams.
 
     A file that cannot be used does not remove the other streams' DAGs: its stream is watched by its last good
-    declaration, and its upgrade fails with the file, line and field to correct. `check_stream_dags` makes an import
+    declaration, and a new upgrade fails with the file, line and field to correct. `check_stream_dags` makes an import
     error of it. Where the whole folder is gone, the watch stays, and says so.
 
     :param folder: of the YAML files; relative to the file that calls this.
@@ -112,8 +113,12 @@ def _dags(file: StreamFile, options: DagOptions, folder: str, verb: str = "") ->
     if file.spec is not None:
         return [make(file.spec, options) for name, make in _MAKERS.items() if verb in ("", name)]
     watch = options.dag_id(folder, "watch")
-    found = [unusable_dag(file, options)] if verb in ("", "upgrade") else []
-    return found + ([revive_unusable_dag(file, options, watch)] if verb in ("", "revive") else [])
+    makers: Mapping[str, Callable[[StreamFile, DagOptions], DAG]] = {
+        "upgrade": unusable_dag,
+        "retire": retire_unusable_dag,
+        "revive": partial(revive_unusable_dag, watch=watch),
+    }
+    return [make(file, options) for name, make in makers.items() if verb in ("", name)]
 
 
 def _seconds(files: Sequence[StreamFile]) -> float | None:

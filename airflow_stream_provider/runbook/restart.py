@@ -9,6 +9,7 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowSkipException
 from typing_extensions import override
 
+from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.operators.stop import StopStreamOperator
 from airflow_stream_provider.spec.stream import Strategy
 
@@ -29,4 +30,7 @@ class StopFirstOperator(StopStreamOperator):
     def execute(self, context: Context) -> Any:
         if self.strategy != Strategy.RESTART.value:
             raise AirflowSkipException("The old release runs until the new one takes over.")
+        if self.stream.problem:
+            # The new release could not be submitted. Not a SpecError: the file may be mended when this is retried.
+            raise StreamError(self.stream.problem)
         return super().execute(context)

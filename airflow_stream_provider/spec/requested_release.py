@@ -76,9 +76,11 @@ class RequestedRelease:
     def check(self) -> None:
         """Raise SpecError unless this may be published.
 
-        Every file must be there, inside `folders` and Python; the version must be a plain label; other arguments than
-        the YAML's must be allowed there; and nothing may look like a secret.
+        The YAML must be usable; every file must be there, inside `folders` and Python; the version must be a plain
+        label; other arguments than the YAML's must be allowed there; and nothing may look like a secret.
         """
+        if self.spec.problem:
+            raise SpecError(self.spec.problem)
         check_version(self.version)
         refuse_secret_conf(self.spec.conf)
         refuse_secret_environment(self.spec.environment)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,34 +18,78 @@ from airflow_stream_provider.spec.yaml_file import YamlFile
 
 # What a watch needs. What the stream runs is in the control log.
 WATCHED_FIELDS = ("name", "control", "cluster", "kafka", "lag", "watch", "notify", "storage", "storage_connection")
+# For fields that a stream must have, and that cannot be read.
 PLACEHOLDERS = {"application": "none.py", "version": "none"}
+_NOTHING = {"name": "none", "cluster": "none", "control": "file:///none", **PLACEHOLDERS}
 
 
-def salvage(path: Path) -> StreamSpec | None:
-    """Return a stream to watch, made of those fields of its YAML that are right; None when it has no `control`.
+def salvage(path: Path, problem: str) -> StreamSpec | None:
+    """Return a stream made of those fields of its YAML that are right; None when it has no `control`.
 
     Without a right `name` it is that of the file. Without a right `cluster` it is empty. All other fields have their
-    defaults; nothing can be deployed with it.
+    defaults; but where it cannot be read whether an upgrade needs a person's approval, it does.
+
+    :param problem: why the YAML cannot be used. With it, nothing can be deployed.
     """
     fields: dict[str, Any] = {"name": path.stem} if STREAM.fullmatch(path.stem) else {}
     try:
-        for block in _blocks(read_text(path)):
-            fields.update(_read(path, block))
+        text = read_text(path)
     except SpecError:
         return None
+    for block in _blocks(text):
+        fields.update(_read(path, block))
     while True:
+        # A control log in Kafka needs a storage beside it; to go on with what was published, none need be known.
+        storage = {"storage": "file:///none"} if "storage" not in fields else {}
         try:
-            spec = StreamSpec.model_validate({"cluster": "none", **fields, **PLACEHOLDERS})
+            spec = StreamSpec.model_validate({"cluster": "none", **PLACEHOLDERS, **storage, **fields})
         except ValidationError as error:
-            wrong = {str(each["loc"][0]) for each in error.errors(include_input=False, include_url=False)} & set(fields)
-            if not wrong:
+            left = _without(fields, error)
+            if "name" not in left and "name" in fields and STREAM.fullmatch(path.stem):
+                left["name"] = path.stem
+            if left == fields:
                 return None
-            fields = {name: value for name, value in fields.items() if name not in wrong}
-            if "name" in wrong and STREAM.fullmatch(path.stem):
-                fields["name"] = path.stem
+            fields = left
         else:
-            spec._source = path.absolute()
-            return spec if "cluster" in fields else spec.model_copy(update={"cluster": ""})
+            return _known(spec, fields, text, path, problem)
+
+
+def nothing_known(path: Path, name: str, problem: str) -> StreamSpec:
+    """Return a stream of which nothing can be read, for the DAGs of its file. It has no `control`: its tasks fail.
+
+    :param name: by which the DAGs of the file go.
+    """
+    spec = StreamSpec.model_validate(_NOTHING)
+    return _known(spec, {}, "approval", path, problem).model_copy(update={"name": name, "control": ""})
+
+
+def _known(spec: StreamSpec, fields: Mapping[str, Any], text: str, path: Path, problem: str) -> StreamSpec:
+    """Return the stream with what is not among its fields as empty as it is."""
+    spec._source, spec._problem = path.absolute(), problem
+    update: dict[str, Any] = {}
+    if "cluster" not in fields:
+        update["cluster"] = ""
+    if "storage" not in fields:
+        update["storage"] = None
+    if "approval" not in fields.get("upgrade", {}) and re.search(r"\bapproval\b", text):
+        # Without its task in the DAG, an upgrade that waits for an answer would go on.
+        update["upgrade"] = spec.upgrade.model_copy(update={"approval": True})
+    return spec.model_copy(update=update)
+
+
+def _without(fields: Mapping[str, Any], error: ValidationError) -> dict[str, Any]:
+    """Return the fields without those that are wrong; of `upgrade` only what is wrong in it."""
+    left = dict(fields)
+    for each in error.errors(include_input=False, include_url=False):
+        # Where fields do not fit each other, none is named.
+        unnamed = "storage_connection" if "storage_connection" in left else "storage"
+        name, *parts = [str(part) for part in each["loc"] or (unnamed,)]
+        inner = left.get(name) if name == "upgrade" and parts else None
+        if isinstance(inner, dict) and parts[0] in inner:
+            left[name] = {key: value for key, value in inner.items() if key != parts[0]}
+        else:
+            left.pop(name, None)
+    return left
 
 
 def salvage_name(path: Path) -> str:
@@ -71,4 +115,4 @@ def _read(path: Path, block: str) -> dict[str, Any]:
         found = YamlFile.parse(path, block).fields
     except SpecError:
         return {}
-    return {name: value for name, value in found.items() if name in WATCHED_FIELDS}
+    return {name: value for name, value in found.items() if name in StreamSpec.model_fields}

@@ -67,7 +67,7 @@ def watched_folder(files: Sequence[StreamFile], before: Mapping[str, Mapping[str
     for file in (file for file in files if file.spec is None):
         fields = before.get(file.path.name) or renamed.get(file.name)
         good = None if fields is None else declared_spec(file.path, fields)
-        spec = good or salvage(file.path)
+        spec = good or salvage(file.path, str(file.error))
         if spec is None:
             unknown.append(str(file.error))
         elif spec.name not in streams:

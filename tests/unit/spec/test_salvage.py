@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.spec.salvage import salvage, salvage_name
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.spec.requested_release import RequestedRelease
+from airflow_stream_provider.spec.salvage import nothing_known, salvage, salvage_name
 from airflow_stream_provider.spec.stream import WatchSpec
 
 GOOD = """\
@@ -46,18 +48,19 @@ def test_a_fault_in_one_field_leaves_the_others(tmp_path: Path, old: str, new: s
     path = tmp_path / "orders.yaml"
     assert old in GOOD
     path.write_text(GOOD.replace(old, new))
-    spec = salvage(path)
+    spec = salvage(path, "It is wrong.")
     assert spec is not None
     assert spec.name == ("again" if "again" in new else "orders")
     assert (spec.cluster, spec.kafka, spec.control) == ("spark_default", "kafka_default", "file:///data/streams")
     assert (spec.watch.schedule, spec.watch.for_at_least, spec.lag.max_records) == (300.0, 30.0, 100)
     assert [each.call for each in spec.notify] == ["builtins.print"]
+    assert (spec.problem, spec.source) == ("It is wrong.", path)
 
 
 def test_what_is_wrong_itself_has_its_default(tmp_path: Path) -> None:
     path = tmp_path / "orders.yaml"
     path.write_text(GOOD.replace("max_records", "max_rows").replace("schedule: 5m", "schedule: often"))
-    spec = salvage(path)
+    spec = salvage(path, "It is wrong.")
     assert spec is not None
     assert (spec.lag.max_records, spec.watch) == (None, WatchSpec())
     assert spec.kafka == "kafka_default"
@@ -67,15 +70,78 @@ def test_what_is_wrong_itself_has_its_default(tmp_path: Path) -> None:
 def test_a_stream_without_its_name_has_that_of_the_file(tmp_path: Path, line: str) -> None:
     path = tmp_path / "payments.yaml"
     path.write_text(GOOD.replace("name: orders", line))
-    spec = salvage(path)
+    spec = salvage(path, "It is wrong.")
     assert spec is not None
     assert spec.name == "payments"
+
+
+def test_what_it_runs_is_read_as_well_but_can_never_be_published(tmp_path: Path) -> None:
+    path = tmp_path / "orders.yaml"
+    path.write_text(GOOD.replace("kafka:", "kafak:"))
+    spec = salvage(path, "It is wrong.")
+    assert spec is not None
+    assert (spec.application, spec.version, dict(spec.conf)) == ("apps/orders.py", "2", {"spark.cores.max": "2"})
+    with pytest.raises(SpecError, match="It is wrong"):
+        RequestedRelease.of(spec, None, None, None, None).check()
+    path.write_text(GOOD.replace('version: "2"', "version: 2"))
+    spec = salvage(path, "It is wrong.")
+    assert spec is not None
+    assert (spec.application, spec.version) == ("apps/orders.py", "none")
+
+
+@pytest.mark.parametrize(
+    ("upgrade", "asks", "soak"),
+    [
+        ("upgrade: {soak: 5m}", False, 300),
+        ("upgrade: {soak: 5m, approvel: true}", False, 300),
+        ("upgrade: {soak: 5m, approval_timeout: soon}", False, 300),
+        ("upgrade: {soak: 5m, approval: false, strategy: both}", False, 300),
+        ("upgrade: {soka: 5m, approval: true}", True, 600),
+        ("upgrade: {soak: 5m, approval: maybe}", True, 300),
+        ("upgrade: {soak: 5m, approval: [", True, 600),
+        ("upgrade: {approval: false, approvers: [anna]}", True, 600),
+    ],
+)
+def test_an_upgrade_is_never_read_as_one_that_asks_nobody(
+    tmp_path: Path, upgrade: str, asks: bool, soak: float
+) -> None:
+    path = tmp_path / "orders.yaml"
+    path.write_text(f"{GOOD}{upgrade}\nversoin: 1\n")
+    spec = salvage(path, "It is wrong.")
+    assert spec is not None
+    assert (spec.upgrade.approval, spec.upgrade.soak) == (asks, soak)
+
+
+@pytest.mark.parametrize(
+    ("control", "storage", "left"),
+    [
+        ("file:///data/streams", "storage_connection: aws", (None, None)),
+        ("file:///data/streams", "storage: [\nstorage_connection: aws", (None, None)),
+        ("file:///data/streams", "storage: s3a://bucket/p\nstorage_connection: [", ("s3a://bucket/p", None)),
+        ("file:///data/streams", "storage: hdfs://h/p\nstorage_connection: [", (None, None)),
+        ("kafka://kafka_default/streams", "storage: [", (None, None)),
+    ],
+)
+def test_fields_that_do_not_fit_each_other_are_left_out(
+    tmp_path: Path, control: str, storage: str, left: tuple[str | None, str | None]
+) -> None:
+    path = tmp_path / "orders.yaml"
+    path.write_text(GOOD.replace("file:///data/streams", control) + storage)
+    spec = salvage(path, "It is wrong.")
+    assert spec is not None
+    assert (spec.control, (spec.storage, spec.storage_connection)) == (control, left)
+
+
+def test_of_a_file_that_cannot_be_read_at_all_only_the_name_is_known(tmp_path: Path) -> None:
+    spec = nothing_known(tmp_path / "a b.yaml", "a-b", "It is wrong.")
+    assert (spec.name, spec.control, spec.cluster, spec.storage) == ("a-b", "", "", None)
+    assert (spec.problem, spec.upgrade.approval) == ("It is wrong.", True)
 
 
 def test_without_a_cluster_it_is_empty(tmp_path: Path) -> None:
     path = tmp_path / "orders.yaml"
     path.write_text(GOOD.replace("cluster:", "clutser:"))
-    spec = salvage(path)
+    spec = salvage(path, "It is wrong.")
     assert spec is not None
     assert spec.cluster == ""
 
@@ -83,13 +149,13 @@ def test_without_a_cluster_it_is_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "\0", "name: orders", GOOD.replace("file://", "s3://"), "control: [" * 30_000])
 def test_without_its_control_folder_nothing_can_be_watched(tmp_path: Path, text: str) -> None:
     (tmp_path / "orders.yaml").write_text(text)
-    assert salvage(tmp_path / "orders.yaml") is None
+    assert salvage(tmp_path / "orders.yaml", "It is wrong.") is None
 
 
 def test_a_file_that_is_gone_or_has_no_name_of_a_stream(tmp_path: Path) -> None:
-    assert salvage(tmp_path / "gone.yaml") is None
+    assert salvage(tmp_path / "gone.yaml", "It is wrong.") is None
     (tmp_path / "Not A Name.yaml").write_text(GOOD.replace("name: orders", "name: 7"))
-    assert salvage(tmp_path / "Not A Name.yaml") is None
+    assert salvage(tmp_path / "Not A Name.yaml", "It is wrong.") is None
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def outcome(data: bytes) -> StreamSpec | SpecError:
         [found] = load_specs(folder)
         if isinstance(found, SpecError):
             assert found.fields["file"] == str(path)
-        rest = salvage(path)
+        rest = salvage(path, "It is wrong.")
         assert rest is None or isinstance(rest, StreamSpec)
         assert re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", salvage_name(path))
     assert isinstance(found, (StreamSpec, SpecError))
