@@ -110,7 +110,7 @@ def _looks(spec: StreamSpec, again: bool) -> Iterator[LagLook]:
 def _look(spec: StreamSpec) -> LagLook:
     try:
         return look_at_lag(lag_target(spec), spec.lag.limits.moments)
-    except SpecError as error:
+    except StreamError as error:
         return LagLook.failed(error)
 
 

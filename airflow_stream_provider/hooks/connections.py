@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowNotFoundException
 
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -50,40 +50,28 @@ class Connected:
 def connect(cluster: str, kafka: str | None) -> Connected:
     """Read the connections of a stream; for tasks.
 
-    :raises SpecError: one of them is missing.
+    :raises ConnectionUnavailable: one of them cannot be read.
     """
-    try:
-        found, other = BaseHook.get_connection(cluster), BaseHook.get_connection(kafka) if kafka else None
-    except AirflowException as error:
-        raise _missing(cluster, kafka, error) from error
+    found, other = _read(cluster, _create(cluster, "spark")), _read(kafka, _create(kafka, "kafka")) if kafka else None
     named = _kubernetes(found)
-    try:
-        return _of(found, other, BaseHook.get_connection(named) if named else None)
-    except AirflowException as error:
-        raise _no_kubernetes(cluster, named, error) from error
+    return _of(found, other, _read(named, _create_kubernetes(named, cluster)) if named else None)
 
 
 async def aconnect(cluster: str, kafka: str | None) -> Connected:
     """Read the connections of a stream; for triggers.
 
-    :raises SpecError: one of them is missing.
+    :raises ConnectionUnavailable: one of them cannot be read.
     """
-    try:
-        found = await BaseHook.aget_connection(cluster)
-        other = await BaseHook.aget_connection(kafka) if kafka else None
-    except AirflowException as error:
-        raise _missing(cluster, kafka, error) from error
+    found = await _aread(cluster, _create(cluster, "spark"))
+    other = await _aread(kafka, _create(kafka, "kafka")) if kafka else None
     named = _kubernetes(found)
-    try:
-        return _of(found, other, await BaseHook.aget_connection(named) if named else None)
-    except AirflowException as error:
-        raise _no_kubernetes(cluster, named, error) from error
+    return _of(found, other, await _aread(named, _create_kubernetes(named, cluster)) if named else None)
 
 
 def cluster_connection(cluster: str) -> ClusterConnection:
     """Read the connection of a cluster; for tasks.
 
-    :raises SpecError: it is missing.
+    :raises ConnectionUnavailable: it cannot be read.
     """
     return connect(cluster, None).cluster
 
@@ -91,40 +79,27 @@ def cluster_connection(cluster: str) -> ClusterConnection:
 def kafka_extra(kafka: str) -> Mapping[str, Any]:
     """Read the extra of a Kafka connection; for tasks.
 
-    :raises SpecError: it is missing.
+    :raises ConnectionUnavailable: it cannot be read.
     """
-    try:
-        return _extra(BaseHook.get_connection(kafka))
-    except AirflowException as error:
-        raise _no_kafka(kafka, error) from error
+    return _extra(_read(kafka, _create(kafka, "kafka")))
 
 
 async def akafka_extra(kafka: str) -> Mapping[str, Any]:
     """Read the extra of a Kafka connection; for triggers.
 
-    :raises SpecError: it is missing.
+    :raises ConnectionUnavailable: it cannot be read.
     """
-    try:
-        return _extra(await BaseHook.aget_connection(kafka))
-    except AirflowException as error:
-        raise _no_kafka(kafka, error) from error
+    return _extra(await _aread(kafka, _create(kafka, "kafka")))
 
 
 def storage_connection(conn_id: str) -> StorageConnection:
     """Read the connection of a storage; for tasks.
 
-    :raises SpecError: it is missing.
+    :raises ConnectionUnavailable: it cannot be read.
     """
     from airflow_stream_provider.releases.place import StorageConnection
 
-    try:
-        found = BaseHook.get_connection(conn_id)
-    except AirflowException as error:
-        raise SpecError(
-            f"The Airflow connection {conn_id!r} cannot be read: {error}".rstrip(".") + ".",
-            next_step="Create it, or correct `storage_connection`.",
-            conn_id=conn_id,
-        ) from error
+    found = _read(conn_id, f"Create {conn_id!r}, or correct `storage_connection`")
     return StorageConnection(
         conn_id=conn_id,
         conn_type=found.conn_type or "",
@@ -136,30 +111,49 @@ def storage_connection(conn_id: str) -> StorageConnection:
     )
 
 
+def _read(conn_id: str, create: str) -> Connection:
+    try:
+        return BaseHook.get_connection(conn_id)
+    except Exception as error:
+        raise _unavailable(conn_id, create, error) from error
+
+
+async def _aread(conn_id: str, create: str) -> Connection:
+    try:
+        return await BaseHook.aget_connection(conn_id)
+    except Exception as error:
+        raise _unavailable(conn_id, create, error) from error
+
+
+def _unavailable(conn_id: str, create: str, error: Exception) -> ConnectionUnavailable:
+    """Return the error for people; what a backend says may hold what nobody should be shown."""
+    if isinstance(error, AirflowNotFoundException):
+        why = "it is not defined, or what keeps it (a secrets backend, Airflow's API server) does not answer"
+    else:
+        why = f"Airflow says {type(error).__name__}"
+    return ConnectionUnavailable(
+        f"The Airflow connection {conn_id!r} cannot be read: {why}.",
+        next_step=f"{create}; if it is there, look at the log of what keeps it.",
+        conn_id=conn_id,
+    )
+
+
+def _create(conn_id: str, kind: str) -> str:
+    return f"Create {conn_id!r} (type {kind})"
+
+
+def _create_kubernetes(named: str, cluster: str) -> str:
+    return f"{_create(named, 'kubernetes')}, or correct kubernetes_conn_id in the extra of {cluster!r}"
+
+
 def _extra(connection: Connection) -> Mapping[str, Any]:
     extra: Mapping[str, Any] = connection.extra_dejson
     return extra
 
 
-def _no_kafka(kafka: str, error: Exception) -> SpecError:
-    return SpecError(
-        f"The Airflow connection {kafka!r} cannot be read: {error}".rstrip(".") + ".",
-        next_step="Create it, with type kafka.",
-        conn_id=kafka,
-    )
-
-
 def _kubernetes(cluster: Connection) -> str:
     """Return the id of the Kubernetes connection that a cluster's connection names; empty: it names none."""
     return str(cluster.extra_dejson.get("kubernetes_conn_id") or "")
-
-
-def _no_kubernetes(cluster: str, named: str, error: Exception) -> SpecError:
-    return SpecError(
-        f"The Airflow connection {named!r} cannot be read: {error}".rstrip(".") + ".",
-        next_step=f"Create it, with type kubernetes, or correct kubernetes_conn_id in the extra of {cluster!r}.",
-        conn_id=named,
-    )
 
 
 def _of(cluster: Connection, kafka: Connection | None, kubernetes: Connection | None) -> Connected:
@@ -171,13 +165,4 @@ def _of(cluster: Connection, kafka: Connection | None, kubernetes: Connection | 
         login=cluster.login or "",
         password=cluster.password or "",
         kubernetes=kubernetes.extra_dejson if kubernetes else None,
-    )
-
-
-def _missing(cluster: str, kafka: str | None, error: Exception) -> SpecError:
-    return SpecError(
-        f"An Airflow connection of this stream cannot be read: {error}".rstrip(".") + ".",
-        next_step=f"Create {cluster!r} (type spark)" + (f" and {kafka!r} (type kafka)." if kafka else "."),
-        cluster=cluster,
-        kafka=kafka,
     )

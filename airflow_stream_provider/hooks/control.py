@@ -21,7 +21,8 @@ def control_root(url: str) -> ControlRoot:
 
     In a trigger's thread, which cannot read connections, call `acontrol_root` before.
 
-    :raises SpecError: no control log can live there, or the connection is missing.
+    :raises SpecError: no control log can live there.
+    :raises ConnectionUnavailable: the connection cannot be read.
     """
     known = _opened.get((os.getpid(), url))
     if known is not None:

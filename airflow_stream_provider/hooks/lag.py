@@ -14,7 +14,7 @@ from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.reader import measure_lag, measure_sources
 from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.lag.targets import LagTarget
-from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable, SpecError, StreamError
 
 log = logging.getLogger(__name__)
 
@@ -24,11 +24,12 @@ def look_at_lag(target: LagTarget, moments: Moments) -> LagLook:
 
     :param moments: what the report must say exactly.
 
-    :raises SpecError: the Airflow connection is missing or unusable, so that a later look fails too.
+    :raises SpecError: the Airflow connection is unusable, so that a later look fails too.
+    :raises ConnectionUnavailable: it cannot be read; perhaps it is missing.
     """
     try:
         report = measure_lag(target, kafka_extra(target.kafka), control_root, moments)
-    except SpecError:
+    except (SpecError, ConnectionUnavailable):
         raise
     except StreamError as error:
         return LagLook.failed(error)
@@ -52,7 +53,7 @@ def lag_if_known(
 
 
 def check_kafka(conn_id: str) -> None:
-    """Raise SpecError or BrokerUnreachable unless the Kafka that a connection names answers."""
+    """Raise ConnectionUnavailable, SpecError or BrokerUnreachable unless the Kafka that a connection names answers."""
     from airflow_stream_provider.kafka.client import KafkaClient
 
     with KafkaClient(conn_id, kafka_extra(conn_id)) as client:

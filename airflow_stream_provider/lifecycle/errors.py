@@ -27,6 +27,13 @@ class SpecError(StreamError):
     """Input from a person (YAML, form, connection, parameter) cannot be used; nothing that runs was touched."""
 
 
+class ConnectionUnavailable(StreamError):
+    """An Airflow connection cannot be read: it is not defined, or what keeps it does not answer now.
+
+    Airflow does not tell which: a secrets backend or an API server that fails is to it one that has no such connection.
+    """
+
+
 class RuleBroken(StreamError):
     """The rules of the control log forbid this record; nothing was written. `fields["rule"]` names the rule."""
 

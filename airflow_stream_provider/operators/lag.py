@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator, Context
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.hooks.connections import kafka_extra
 from airflow_stream_provider.hooks.control import control_root
@@ -98,13 +97,15 @@ class KafkaLagOperator(BaseOperator):
     def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
         """Return the report.
 
-        :raises StreamError: Kafka did not answer in time; Airflow retries the task.
+        :raises StreamError: Kafka did not answer in time, or its connection cannot be read or used; Airflow retries
+            the task.
         """
         outcome = WaitOutcome.from_event(event)
         if outcome.ended is Ended.REACHED:
             return dict(outcome.evidence)
         if outcome.ended is Ended.CANNOT_LOOK:
-            raise AirflowFailException(outcome.reason)
+            # Perhaps what keeps the connection is away for longer than the trigger has waited for it.
+            raise StreamError(outcome.reason)
         raise StreamError(
             f"{outcome.subject}: {outcome.reason} The task waited {self.wait_seconds:.0f} s.",
             next_step="Make Kafka answer, or give a larger wait_seconds.",

@@ -18,7 +18,7 @@ from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.report import Alarm, Verdict
 from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lag.targets import LagTarget
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.planning.lag_conditions import CaughtUp, LagCondition, Unknown, WithinLimits
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.spec.lag_target import lag_target, own_limits
@@ -117,6 +117,9 @@ class _LagSensor(BaseSensorOperator):
         sentence = f"{self.target.name}: {outcome.reason}".rstrip(".") + "."
         if self.soft_fail or (outcome.ended is Ended.UNKNOWN and self.skips_unknown):
             raise AirflowSkipException(sentence)
+        if outcome.ended is Ended.CANNOT_LOOK:
+            # Perhaps what keeps the connection is away for longer than the trigger has waited for it: retries help.
+            raise StreamError(sentence)
         again = "wait again, or give a larger timeout" if outcome.ended is Ended.TIMEOUT else "measure again"
         raise AirflowFailException(f"{sentence} Clear the task to {again}.")
 

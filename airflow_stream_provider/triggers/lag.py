@@ -13,11 +13,14 @@ from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.streaks import Streaks
 from airflow_stream_provider.lag.targets import LagTarget
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable, SpecError
 from airflow_stream_provider.planning.lag_conditions import LAG_CONDITIONS
 from airflow_stream_provider.planning.wait_loop import Looks, condition_from_json, wait
 from airflow_stream_provider.triggers.shared_reader import SharedReader, next_tick, shared_reader
 
+# A connection that so many looks in a row could not read, in so many seconds, is taken for one that is not defined.
+MISSING_LOOKS = 3
+MISSING_SECONDS = 60.0
 # Triggers that start within this many seconds share their first look too.
 FRESH_SECONDS = 1.0
 
@@ -68,7 +71,6 @@ class LagTrigger(BaseTrigger):
         # The reader is left before the event: code after a yield may never run.
         async with shared_reader(target.kafka) as reader:
             looks = _LagLooks(reader, target, condition.moments, self.interval, self.deadline)
-            # A connection that is missing stays so until a person creates it.
             waited = await wait(condition, looks, self.deadline, subject=target.name, fatal=SpecError, log=self.log)
         evidence = condition.evidence(waited.last, partitions=self.partitions)
         payload = replace(waited.outcome, subject=target.name, evidence=evidence, deadline=self.deadline).to_event()
@@ -86,9 +88,20 @@ class _LagLooks(Looks[LagLook, Streaks]):
         self._deadline = deadline
         # Not from the last tick: the task before this one may have changed everything since then.
         self._since = time.time() - FRESH_SECONDS
+        # When the connection could not be read, since it could be.
+        self._unread: list[float] = []
 
     async def look(self, memory: Streaks) -> LagLook:
-        return await self._reader.look(self._target, self._since, self._moments)
+        try:
+            look = await self._reader.look(self._target, self._since, self._moments)
+        except ConnectionUnavailable as error:
+            self._unread.append(time.monotonic())
+            if len(self._unread) >= MISSING_LOOKS and self._unread[-1] - self._unread[0] >= MISSING_SECONDS:
+                # It stays so until a person creates it.
+                raise SpecError(error.message, next_step=error.next_step) from error
+            raise
+        self._unread.clear()
+        return look
 
     async def pause(self) -> None:
         self._since = await next_tick(self._interval, self._deadline)

@@ -153,7 +153,7 @@ class LagEventTrigger(BaseEventTrigger):
     async def _look(self, reader: SharedReader, target: LagTarget, since: float, moments: Moments) -> LagLook:
         try:
             look = await reader.look(target, since, moments)
-        except SpecError as error:
+        except StreamError as error:
             look = LagLook.failed(error)
         if look.problem:
             self.log.warning("The lag of %s cannot be measured now: %s", target.name, look.problem)

@@ -20,7 +20,7 @@ from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.reader import LagReader
 from airflow_stream_provider.lag.summary import summary
 from airflow_stream_provider.lag.targets import LagTarget
-from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable, SpecError, StreamError
 from airflow_stream_provider.monitoring.metrics import emit
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ class SharedReader:
 
         :param moments: what its report must say exactly.
 
-        :raises SpecError: the Airflow connection is missing or unusable.
+        :raises SpecError: the Airflow connection is unusable.
+        :raises ConnectionUnavailable: it cannot be read; perhaps it is missing.
         """
         last, known = self._last.get(target, (None, Moments()))
         if last is not None and last.at >= since and moments <= known:
@@ -126,7 +127,7 @@ class SharedReader:
             readable = {target: moments for target, moments in targets.items() if target.control not in refused}
             found = await loop.run_in_executor(self._thread, self._read, readable, extra) if readable else {}
             return {target: found.get(target) or LagLook.failed(refused[target.control], began) for target in targets}
-        except SpecError:
+        except (SpecError, ConnectionUnavailable):
             raise
         except StreamError as error:
             problem = error

@@ -29,6 +29,7 @@ class WatchedKafka:
     answers: threading.Event = field(default_factory=threading.Event)
     answered: int = 0
     opened: int = 0
+    unread: int = 0  # so many times the connection `flaky` cannot be read
     closed: int = 0
     reads: list[list[LagTarget]] = field(default_factory=list)
     threads: set[str] = field(default_factory=set)

@@ -14,7 +14,7 @@ from kafka.net.manager import KafkaConnectionManager
 from airflow_stream_provider.control import FilesRoot
 from airflow_stream_provider.hooks.control import acontrol_root, close_roots, control_root
 from airflow_stream_provider.kafka.control_root import TopicRoot
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable
 from tests.support.wire_kafka import WireKafka
 
 
@@ -49,7 +49,7 @@ def test_a_connection_that_has_changed_is_taken_up(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_missing_connection_is_named() -> None:
-    with pytest.raises(SpecError, match="'nowhere'"):
+    with pytest.raises(ConnectionUnavailable, match="'nowhere'"):
         control_root("kafka://nowhere/streams")
 
 

@@ -11,7 +11,7 @@ from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.moments import Moments
 from airflow_stream_provider.lag.targets import LagTarget
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable
 from tests.support.lag_reports import partition, report
 
 TARGET = LagTarget("k", group="g")
@@ -36,12 +36,12 @@ def test_a_look_has_a_report_or_the_reason_why_there_is_none(monkeypatch: pytest
 
 
 def test_a_connection_that_is_missing_is_an_error() -> None:
-    with pytest.raises(SpecError, match="The Airflow connection 'k' cannot be read"):
+    with pytest.raises(ConnectionUnavailable, match="The Airflow connection 'k' cannot be read"):
         look_at_lag(TARGET, Moments())
 
 
 def test_a_kafka_is_checked_by_asking_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SpecError, match="The Airflow connection 'k' cannot be read"):
+    with pytest.raises(ConnectionUnavailable, match="The Airflow connection 'k' cannot be read"):
         check_kafka("k")
     away = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
     monkeypatch.setenv("AIRFLOW_CONN_K", json.dumps(away))

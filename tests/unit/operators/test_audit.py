@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.audit import AuditReport
 from airflow_stream_provider.audit.report import judge
+from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable
 from airflow_stream_provider.operators.audit import AuditFailed, KafkaTopicAuditOperator
 from tests.support.audited import NEEDS, facts, topic
 
@@ -70,10 +71,15 @@ def test_what_is_not_bad_enough_is_warned_of(caplog: pytest.LogCaptureFixture) -
         ({"fail_on": "bad"}, "'bad' is not a severity"),
         ({"topics": []}, "No topic was given to audit"),
         ({"topics": ""}, "No topic was given to audit"),
-        ({"conn_id": "nowhere"}, "The Airflow connection 'nowhere' cannot be read"),
     ],
 )
 def test_what_cannot_be_used_fails_at_once(settings: dict[str, Any], sentence: str) -> None:
     made = KafkaTopicAuditOperator(**{"task_id": "audit", "topics": ["orders"], **settings})
     with pytest.raises(AirflowFailException, match=sentence):
+        made.execute({"ti": Pushed()})  # type: ignore[typeddict-item]
+
+
+def test_a_connection_that_cannot_be_read_is_left_to_the_retries() -> None:
+    made = KafkaTopicAuditOperator(task_id="audit", topics=["orders"], conn_id="nowhere")
+    with pytest.raises(ConnectionUnavailable, match="The Airflow connection 'nowhere' cannot be read"):
         made.execute({"ti": Pushed()})  # type: ignore[typeddict-item]

@@ -81,8 +81,8 @@ def test_a_kafka_that_did_not_answer_is_tried_again(spec: StreamSpec) -> None:
         resumed(spec, timeout)
 
 
-def test_a_connection_that_is_missing_is_not(spec: StreamSpec) -> None:
-    with pytest.raises(AirflowFailException, match="There is no connection"):
+def test_so_is_a_connection_that_stayed_unreadable(spec: StreamSpec) -> None:
+    with pytest.raises(StreamError, match="There is no connection"):
         resumed(spec, WaitOutcome(Ended.CANNOT_LOOK, "orders", "There is no connection."))
 
 

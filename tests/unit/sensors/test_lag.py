@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, A
 from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import Ceilings
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.operators.lag import KafkaLagOperator
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.sensors import lag as sensors
@@ -159,9 +159,20 @@ def test_the_operator_returns_whatever_was_measured(spec: StreamSpec) -> None:
     assert operator.resume({}, WaitOutcome(Ended.REACHED, evidence=evidence).to_event()) == evidence
 
 
-def test_the_operator_is_tried_again_when_kafka_does_not_answer_and_not_without_a_connection(spec: StreamSpec) -> None:
+@pytest.mark.parametrize(("soft_fail", "error"), [(False, StreamError), (True, AirflowSkipException)])
+def test_a_connection_that_cannot_be_read_is_left_to_the_retries(
+    spec: StreamSpec, soft_fail: bool, error: type[Exception]
+) -> None:
+    sensor = KafkaLagSensor(task_id="t", stream=spec, soft_fail=soft_fail)
+    with pytest.raises(error, match="no connection"):
+        sensor.resume(context(), WaitOutcome(Ended.CANNOT_LOOK, reason="There is no connection.").to_event())
+
+
+def test_the_operator_is_tried_again_when_kafka_does_not_answer_or_its_connection_cannot_be_read(
+    spec: StreamSpec,
+) -> None:
     operator = KafkaLagOperator(task_id="t", stream=spec)
-    with pytest.raises(AirflowFailException, match="no connection"):
+    with pytest.raises(StreamError, match="no connection"):
         operator.resume({}, WaitOutcome(Ended.CANNOT_LOOK, reason="There is no connection.").to_event())
     with pytest.raises(
         Exception, match=r"Timed out waiting for Kafka to answer\. The task waited .* s\. .* wait_seconds"

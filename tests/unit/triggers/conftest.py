@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable, SpecError
 from airflow_stream_provider.triggers import shared_reader as sharing
 from tests.support.watched_kafka import WatchedKafka
 
@@ -30,7 +30,12 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[WatchedKafka]:
 
     async def extra(kafka: str) -> Any:
         if kafka == "missing":
-            raise SpecError("There is no connection.", next_step="Create it.")
+            raise ConnectionUnavailable("There is no connection.", next_step="Create it.")
+        if kafka == "wrong":
+            raise SpecError("It has no host.")
+        if kafka == "flaky" and found.unread:
+            found.unread -= 1
+            raise ConnectionUnavailable("There is no connection.", next_step="Create it.")
         return {"of": kafka}
 
     monkeypatch.setattr("airflow_stream_provider.kafka.client.KafkaClient", Client)

@@ -14,7 +14,7 @@ from airflow_stream_provider.lag.limits import LagLimits
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.planning.lag_conditions import CaughtUp, Measured, WithinLimits
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
-from airflow_stream_provider.triggers.lag import LagTrigger
+from airflow_stream_provider.triggers.lag import MISSING_LOOKS, LagTrigger
 from tests.support.watched_kafka import LIMITS, WatchedKafka, target
 
 
@@ -112,6 +112,21 @@ def test_a_stream_whose_log_cannot_be_read_is_unknown(kafka: WatchedKafka) -> No
     assert (found.ended, found.reason) == (Ended.UNKNOWN, "The folder is not mounted.")
 
 
-def test_a_connection_that_is_not_there_ends_the_wait_at_once(kafka: WatchedKafka) -> None:
+def test_a_connection_that_cannot_be_used_ends_the_wait_at_once(kafka: WatchedKafka) -> None:
+    (found,) = outcomes(trigger(kafka="wrong", seconds=600))
+    assert (found.ended, found.reason) == (Ended.CANNOT_LOOK, "It has no host.")
+
+
+def test_one_that_stays_unreadable_ends_it_after_several_looks(
+    kafka: WatchedKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_stream_provider.triggers.lag.MISSING_SECONDS", 0.5)
     (found,) = outcomes(trigger(kafka="missing", seconds=600))
     assert (found.ended, found.reason) == (Ended.CANNOT_LOOK, "There is no connection. Create it.")
+
+
+@pytest.mark.parametrize("unread", [1, MISSING_LOOKS])
+def test_one_whose_backend_is_away_for_a_moment_is_waited_for(kafka: WatchedKafka, unread: int) -> None:
+    kafka.unread = unread
+    (found,) = outcomes(trigger(kafka="flaky", seconds=600))
+    assert (found.ended, kafka.unread) == (Ended.REACHED, 0)

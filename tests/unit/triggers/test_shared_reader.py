@@ -13,7 +13,7 @@ import pytest
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.moments import Moments
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError
+from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable, ControlUnavailable
 from airflow_stream_provider.triggers import shared_reader as sharing
 from airflow_stream_provider.triggers.shared_reader import next_tick, shared_reader
 from tests.support.watched_kafka import WatchedKafka, target, until
@@ -136,7 +136,7 @@ def test_a_stream_whose_log_cannot_be_read_keeps_the_connection(kafka: WatchedKa
 
 
 def test_a_connection_that_is_missing_is_an_error(kafka: WatchedKafka) -> None:
-    with pytest.raises(SpecError, match="There is no connection"):
+    with pytest.raises(ConnectionUnavailable, match="There is no connection"):
         asyncio.run(look(kafka="missing"))
     assert kafka.reads == []
 
@@ -201,7 +201,7 @@ def test_a_control_root_whose_connection_is_missing_is_a_problem_of_its_streams_
 ) -> None:
     async def opened(control: str) -> None:
         if control == "kafka://nowhere/streams":
-            raise SpecError("There is no connection 'nowhere'.")
+            raise ConnectionUnavailable("There is no connection 'nowhere'.")
 
     monkeypatch.setattr(sharing, "acontrol_root", opened)
     moved = replace(target("moved"), control="kafka://nowhere/streams")
