@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from datetime import date
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -39,13 +40,18 @@ def check_variable(name: str) -> None:
 
 
 def _text(value: Any) -> Any:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        raise ValueError(f'is read as a number by YAML: put it in quotes, like "{value}"')
+    # Without what YAML made of it, which may be another number than was written.
+    kinds = {type(None): "nothing", bool: "true or false", int: "a number", float: "a number", date: "a date"}
+    kind = kinds.get(date if isinstance(value, date) else type(value))
+    if kind is not None:
+        raise ValueError(f"is read as {kind} by YAML: put it in quotes")
     return value
 
 
 def _words(value: Any) -> Any:
-    # 5 and true are what a person writes for an argument or a Spark setting; YAML makes numbers of them.
+    if value is None:
+        raise ValueError("is read as nothing by YAML: put it in quotes")
+    # Of a YAML file only texts come here (`yaml_file.AS_WRITTEN`); in Python, 5 and True are what a person writes.
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, (int, float)) else value

@@ -14,6 +14,9 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.spec.plain_yaml import NotPlain, check_plain, read_text
 
 Field = tuple[str | int, ...]
+# Fields that other programs read. What is written there is a text: YAML would make 750 of 12:30, and false of NO.
+AS_WRITTEN = frozenset({"arguments", "conf", "environment"})
+_TEXT, _NOTHING, _MERGE = (f"tag:yaml.org,2002:{name}" for name in ("str", "null", "merge"))
 
 # PyYAML's own in C where it was built with it: ten times as fast.
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -47,6 +50,7 @@ class YamlFile:
             fields = None
             if node is not None:
                 file._number(node, ())
+                _keep_as_written(node)
                 fields = file._construct(loader, node)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
@@ -126,6 +130,15 @@ class YamlFile:
                     raise self.error(name, "this field is given twice.", next_step="Keep one of the two.")
                 self.lines[name] = key.start_mark.line + 1
                 self._number(value, name)
+
+
+def _keep_as_written(stream: yaml.Node) -> None:
+    """Make texts of all that the fields of AS_WRITTEN hold, but not of null, which is to be refused."""
+    fields = stream.value if isinstance(stream, yaml.MappingNode) else []
+    for each in (value for key, value in fields if key.value in AS_WRITTEN):
+        for _, scalar in _scalars(each, ()):
+            if scalar.tag not in (_NOTHING, _MERGE):
+                scalar.tag = _TEXT
 
 
 def _scalars(node: yaml.Node, field: Field) -> Iterator[tuple[Field, yaml.ScalarNode]]:

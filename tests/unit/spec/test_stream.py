@@ -99,6 +99,27 @@ def test_what_yaml_makes_numbers_of_may_be_an_argument_or_a_setting(write: Write
     assert spec.conf == {"spark.cores.max": "2", "spark.x": "true"}
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("5", "true", "True", "NO", "yes", "on", "y", "12:30", "+10:00", "1.10", "00123", "0777", "0x1F", "1_000"),
+        *("2026-11-23", "2026-30-11", "2026-11-23T10:00:00Z", ".inf", "=", "1.", "1e3", "9" * 5000, "1.2345678901234"),
+    ],
+)
+def test_what_other_programs_read_is_what_was_written(write: Write, written: str) -> None:
+    """YAML 1.1 would make other values of these."""
+    more = f"arguments: [--x, {written}]\nconf: {{a.b: {written}}}\nenvironment: {{A: {written}}}\n"
+    spec = load_spec(write(GOOD + more))
+    assert (spec.arguments, spec.conf, spec.environment) == (("--x", written), {"a.b": written}, {"A": written})
+    if written.isalpha():
+        assert load_spec(write(GOOD + f"environment: {{{written}: x}}\n")).environment == {written: "x"}
+
+
+def test_a_text_in_quotes_may_be_any(write: Write) -> None:
+    spec = load_spec(write(GOOD + "arguments: ['null', \"~\", '', \"1\"]\nconf: {'on': 'no'}\n"))
+    assert (spec.arguments, spec.conf) == (("null", "~", "", "1"), {"on": "no"})
+
+
 def test_the_environment_of_a_stream_is_a_mapping_of_names_to_texts(write: Write) -> None:
     spec = load_spec(write(GOOD + "environment: {REGION: eu, BATCH: 5, VERBOSE: true}\n"))
     assert spec.environment == {"REGION": "eu", "BATCH": "5", "VERBOSE": "true"}
@@ -117,7 +138,14 @@ def test_what_is_no_name_of_a_variable_is_refused(write: Write, name: str) -> No
     ("old", "new", "line", "sentence"),
     [
         ("soak: 10m", "soak: 10 parsecs", 7, "upgrade.soak: is not a duration: write it like 90s, 10m or 1h30m."),
-        ('"2.1.0"', "2.1", 3, 'version: is read as a number by YAML: put it in quotes, like "2.1".'),
+        ('"2.1.0"', "2.1", 3, "version: is read as a number by YAML: put it in quotes."),
+        ('"2.1.0"', "12:30", 3, "version: is read as a number by YAML: put it in quotes."),
+        ('"2.1.0"', "2026-11-23", 3, "version: is read as a date by YAML: put it in quotes."),
+        ('"2.1.0"', "2026-11-23T10:00:00Z", 3, "version: is read as a date by YAML: put it in quotes."),
+        ('"2.1.0"', "on", 3, "version: is read as true or false by YAML: put it in quotes."),
+        ('"2.1.0"', "", 3, "version: is read as nothing by YAML: put it in quotes."),
+        ("lag:", "arguments: [--x, ~]\nlag:", 8, "arguments.1: is read as nothing by YAML: put it in quotes."),
+        ("lag:", "conf: {a: null}\nlag:", 8, "conf.a: is read as nothing by YAML: put it in quotes."),
         ("name: orders", "name: ../orders", 1, "name: '../orders' cannot be a stream's name"),
         ("cluster:", "clutser:", 4, "clutser: there is no such field. Did you mean `cluster`?"),
         ("cluster: spark_default\n", "", 1, "cluster: this field is missing. Add `cluster: ...`."),
