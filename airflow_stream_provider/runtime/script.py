@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import runpy
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn, Protocol
@@ -50,7 +51,8 @@ def run_to_end(script: Path, arguments: Sequence[str], gate: Gate, agent: Ends, 
     try:
         run_script(script, arguments, gate, fails)
         leave_if_terminated()
-        gate.await_all()
+        with _forked_end_here():
+            gate.await_all()
     except SystemExit:  # by the script's handler of a signal, when the script itself is over
         leave_if_terminated()
         raise
@@ -72,7 +74,8 @@ def run_script(script: Path, arguments: Sequence[str], gate: Gate, fails: Callab
     _see_hard_exits(gate, fails)
     lost = _see_lost_errors()
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        with _forked_end_here():
+            runpy.run_path(str(script), run_name="__main__")
     except SystemExit as error:
         if error.code not in (None, 0):
             # What the script was handling when it left says more than its exit code.
@@ -85,6 +88,41 @@ def run_script(script: Path, arguments: Sequence[str], gate: Gate, fails: Callab
     if not gate.queries:
         why = lost[-1] if lost else RuntimeError("no query was started")
         fails("The script ended without starting a query", why)
+
+
+@contextlib.contextmanager
+def _forked_end_here() -> Iterator[None]:
+    """End a process that the script has forked in here, as Python ends one whose script is over.
+
+    What comes after this, with the gate's locks and an agent whose thread is not there, is for the driver alone.
+    """
+    driver = os.getpid()
+    code = 0
+    try:
+        yield
+    except BaseException as error:
+        if os.getpid() == driver:
+            raise
+        code = _exit_code(error)
+    if os.getpid() != driver:
+        for thread in threading.enumerate():
+            if not thread.daemon and thread is not threading.current_thread():
+                thread.join()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+
+def _exit_code(error: BaseException) -> int:
+    """Return the code of a process that this error ends, and say why on stderr as Python does."""
+    if not isinstance(error, SystemExit):
+        sys.excepthook(type(error), error, error.__traceback__)
+        return 1
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 0xFF
+    print(error.code, file=sys.stderr)
+    return 1
 
 
 def _works(thread: threading.Thread) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -199,3 +200,79 @@ def test_a_script_that_ends_by_itself_has_finished_if_it_held(holds: bool, tmp_p
     did = run_whole(tmp_path, HANDLER.format(handle="raise ValueError", then="query.stop()"), holds=holds)
     failed = "The script ended its queries while this driver did not hold the stream"
     assert did == (["finished"] if holds else [failed])
+
+
+# What a driver is to its script, in a process of its own: whoever is asked what, says it with its process.
+DRIVER = """
+import os, sys
+from pathlib import Path
+from types import SimpleNamespace
+from airflow_stream_provider.runtime.gate import Gate
+from airflow_stream_provider.runtime.script import run_to_end
+from tests.support.real_run import real_run, writer
+
+driver, leave, gate = os.getpid(), os._exit, Gate()
+
+def says(what):
+    print("driver" if os.getpid() == driver else "child", what, flush=True)
+
+class Agent:
+    def script_failed(self, reason, error):
+        says(reason)
+        leave(1)
+
+    def script_finished(self):
+        says("finished")
+        leave(0)
+
+def start():
+    gate._register(writer("/data/a", "a"), real_run)
+    return gate.queries[0]
+
+gate.hold(lambda query: None)
+sys.modules["the_driver"] = SimpleNamespace(start=start)
+run_to_end(Path(sys.argv[1]), [], gate, Agent(), lambda: None)
+"""
+FORKS = """
+import os, sys
+from the_driver import start
+
+def fork():
+    if os.fork() == 0:
+        {end}
+        return True
+    return False
+
+query = None
+for when in ("before", "after"):
+    if fork():
+        break
+    _, status = os.wait()
+    print(when, "start:", os.waitstatus_to_exitcode(status), flush=True)
+    query = query or start()
+else:
+    query.stop()
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("pass", 0),
+        ("sys.exit()", 0),
+        ("sys.exit(1)", 1),
+        ("sys.exit('no')", 1),
+        ("raise ValueError('no')", 1),
+        ("os._exit(7)", 7),
+    ],
+)
+def test_a_process_that_the_script_forks_ends_as_ever(tmp_path: Path, end: str, code: int) -> None:
+    """Found by a review: it went on in the launcher, and its parent waited for it for ever."""
+    (tmp_path / "app.py").write_text(FORKS.format(end=end))
+    run = [sys.executable, "-c", DRIVER, str(tmp_path / "app.py")]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.returncode) == (
+        f"before start: {code}\nafter start: {code}\ndriver finished\n",
+        0,
+    ), done.stderr
+    assert ("no" in done.stderr) == ("no" in end)
