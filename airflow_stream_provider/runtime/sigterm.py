@@ -30,7 +30,15 @@ class Sigterm:
         original = signal.signal
         if os.environ.get("CONTAINER_ID"):
             # Not SIG_IGN, which whatever the script starts would inherit.
-            original(signal.SIGTERM, self._noted(lambda number, frame: None))
+            going_on = self._noted(lambda number, frame: None)
+            original(signal.SIGTERM, going_on)
+
+            def as_ever() -> None:
+                if signal.getsignal(signal.SIGTERM) is going_on:
+                    original(signal.SIGTERM, signal.SIG_DFL)
+
+            # Processes that the script forks have no stream to release: who terminates them waits for their end.
+            os.register_at_fork(after_in_child=as_ever)
 
         def noting(signalnum: int, handler: Any) -> Any:
             own = signalnum == signal.SIGTERM and callable(handler)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,3 +62,37 @@ def test_other_signals_and_no_handler_are_as_ever(sigterm: Sigterm) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.kill(os.getpid(), signal.SIGTERM)
     assert (seen, sigterm.came) == ([signal.SIGUSR1], False)
+
+
+ON_YARN = """
+import multiprocessing, signal, sys, time
+from airflow_stream_provider.runtime.sigterm import Sigterm
+Sigterm().install()
+context = multiprocessing.get_context("fork")
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        (
+            "child = context.Process(target=time.sleep, args=(1000,)); child.start(); time.sleep(0.5)\n"
+            "child.terminate(); child.join(60); print(child.exitcode); child.kill()",
+            "-15",
+        ),
+        ("with context.Pool(4) as pool: print(pool.map(abs, [-1, 2]))", "[1, 2]"),
+        (
+            "signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(3))\n"
+            "child = context.Process(target=time.sleep, args=(1000,)); child.start(); time.sleep(0.5)\n"
+            "child.terminate(); child.join(60); print(child.exitcode); child.kill()",
+            "3",
+        ),
+    ],
+    ids=["a process", "a pool", "a handler of the script's own"],
+)
+def test_on_yarn_what_the_script_forks_can_be_terminated(script: str, says: str) -> None:
+    """Found by a review: a handler that does nothing is inherited, and `with Pool()` never ended."""
+    environment = {**os.environ, "CONTAINER_ID": "container_1_0001_01_000001"}
+    run = [sys.executable, "-c", ON_YARN + script]
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.returncode) == (f"{says}\n", 0), done.stderr
