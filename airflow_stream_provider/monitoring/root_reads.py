@@ -34,11 +34,7 @@ class RootReads:
     def __init__(self, url: str, specs: Sequence[StreamSpec]) -> None:
         self.url = url
         # Here, in the thread that may read Airflow's connections.
-        self._root: ControlRoot | StreamError
-        try:
-            self._root = control_root(url)
-        except StreamError as error:
-            self._root = error
+        self._root: ControlRoot | StreamError = opened(url)
         self.specs = specs
         # Why nothing of the root can be read; empty: it can.
         self.problem = ""
@@ -96,6 +92,16 @@ class RootReads:
         self.unclear |= most and len(away) == 1
         if most and len(away) > 1:
             self.problem = f"{len(away)} of {len(asked)} streams cannot be {what} there. {found[away[0]]}"
+
+
+def opened(url: str) -> ControlRoot | StreamError:
+    """Return the control root of a URL, or why it cannot be opened: whatever that is, other roots are read."""
+    try:
+        return control_root(url)
+    except StreamError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - a backend of secrets may raise anything
+        return StreamError(f"The control root {url} cannot be opened: {type(error).__name__}.")
 
 
 def _open(root: ControlRoot) -> frozenset[str]:

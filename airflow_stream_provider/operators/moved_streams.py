@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # Seconds for looking at all of them.
@@ -35,12 +35,11 @@ def unsettled(moved: Mapping[str, str], specs: Mapping[str, StreamSpec]) -> dict
 
     :param moved: control URLs that they had.
     """
-    from airflow_stream_provider.hooks.control import control_root
     from airflow_stream_provider.lag.guarded_reads import GuardedReads
+    from airflow_stream_provider.monitoring.root_reads import opened
 
     for url in {*moved.values(), *(specs[name].control for name in moved)}:
-        with contextlib.suppress(StreamError):  # here, as threads cannot read Airflow's connections; said below
-            control_root(url)
+        opened(url)  # here, as threads cannot read Airflow's connections; an error is said below
     reads = {name: partial(_is_left_alone, specs[name], old) for name, old in moved.items()}
     # What cannot be read is not settled.
     answers = GuardedReads[str, bool]().run(reads, SECONDS) if reads else {}

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
 
 from airflow_stream_provider.control.root import MARKER
 from airflow_stream_provider.control.sample_file import NAME
 from airflow_stream_provider.hooks import connections
+from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.lag.report import LagReport
 from airflow_stream_provider.monitoring import folder_reading, kafka_look, root_reads
 from tests.support.story import failed, write
@@ -204,3 +206,22 @@ def test_queries_that_fail_while_their_kafka_is_away_are_told_of_at_once_and_wit
     found = folder.look(60.0)
     assert (found.revive, folder.told()) == (("s0000", "s0001"), [("Kafka nowhere", "kafka", True)])
     assert "Down: 2 streams (s0000, s0001)." in RECEIVED[""][0].text
+
+
+def test_a_control_root_whose_connection_may_not_be_read_hides_no_other_one(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(url: str) -> Any:
+        if url.startswith("kafka://"):
+            raise AirflowSecretsBackendAccessDenied("hunter2")
+        return control_root(url)
+
+    monkeypatch.setattr("airflow_stream_provider.monitoring.root_reads.control_root", denied)
+    url = "kafka://denied/streams"
+    folder.more = {"s0000": {"control": url, "storage": "file:///releases"}}
+    for after in (0.0, 60.0):
+        folder.look(after)
+    assert [folder.sample(number).phase for number in (1, 2, 3)] == ["running"] * 3
+    assert folder.told() == [(f"control root {url}", "control", True)]
+    assert "cannot be opened: AirflowSecretsBackendAccessDenied" in RECEIVED[""][0].text
+    assert "hunter2" not in RECEIVED[""][0].text

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
 
 from airflow_stream_provider.control import make_root
+from airflow_stream_provider.hooks.control import control_root
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
 from airflow_stream_provider.operators import moved_streams
@@ -106,3 +109,18 @@ def test_a_stream_that_moves_though_it_runs_is_told_until_that_is_settled(airflo
     write(hook.control_log, *RUNNING)
     assert look("b") == ""
     assert airflow.pushed["memory"]["moved"] == {}
+
+
+def test_a_control_root_whose_connection_may_not_be_read_is_not_settled(
+    roots: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(url: str) -> Any:
+        if url.startswith("kafka://"):
+            raise AirflowSecretsBackendAccessDenied("no")
+        return control_root(url)
+
+    for module in ("monitoring.root_reads", "hooks.stream"):
+        monkeypatch.setattr(f"airflow_stream_provider.{module}.control_root", denied)
+    old, new = roots
+    specs = {"a": spec("a", new), "b": spec("b", new)}
+    assert unsettled({"a": old, "b": "kafka://denied/streams"}, specs).keys() == {"b"}
