@@ -27,7 +27,7 @@ from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import RESTING
 from airflow_stream_provider.spec.stream import StreamSpec
 
-# A sample of the watch that is older says nothing about the present.
+# A sample of the watch that is older, and older than two looks are apart, says nothing about the present.
 STALE_SECONDS = 900.0
 
 
@@ -110,20 +110,30 @@ def _status(spec: StreamSpec) -> StreamStatus:
     sign = SignOfLife(state.phase.value) if unreadable else sign_of_life(found, last)
     held = state.holding_deployment
     version = held.release.version if held else ""
+    stale = _stale(spec, last) if last and state.phase is StreamPhase.RUNNING else ""
     if unreadable:
         code = Code.UNKNOWN
     elif sign.phase == SILENT or state.phase in (StreamPhase.FAILED, StreamPhase.DOWN):
         code = Code.BAD
     elif state.phase is not StreamPhase.RUNNING:
         code = Code.WELL
-    elif last and last.at > time.time() - STALE_SECONDS:
+    elif last and not stale:
         code = code_of_sample(spec, last)
     else:
         code = Code.UNKNOWN if spec.kafka else Code.WELL
-    problems = [problem for problem in (unreadable, illegal_records(state), last.problem if last else "") if problem]
+    said = (unreadable, illegal_records(state), last.problem if last else "", stale)
+    problems = [problem for problem in said if problem]
     if state.illegal_count:
         code = Code.worst((code, Code.WARN))
     return StreamStatus(spec.name, sign.phase, version, last, " ".join(problems), code, sign.silent_seconds)
+
+
+def _stale(spec: StreamSpec, last: LagSample) -> str:
+    """Return a sentence when the last sample is too old to say how the stream is; empty when it is not."""
+    age, allowed = time.time() - last.at, max(STALE_SECONDS, 2 * (spec.watch.schedule or 0.0))
+    if age < allowed:
+        return ""
+    return f"The last sample of the watch is {age:.0f} s old, and says nothing of now: is the watch paused?"
 
 
 def _last_heartbeat(log: ControlLog, incarnation: str | None) -> tuple[dict[str, Heartbeat], str]:

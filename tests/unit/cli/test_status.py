@@ -173,16 +173,28 @@ def test_a_log_that_is_older_than_its_heartbeats_is_no_status_either(spec: Strea
 
 
 @pytest.mark.parametrize(
-    ("age", "kafka", "code"),
-    [(0.0, "k", Code.BAD), (STALE_SECONDS + 5, "k", Code.UNKNOWN), (STALE_SECONDS + 5, None, Code.WELL)],
+    ("age", "schedule", "kafka", "code"),
+    [
+        (0.0, 60, "k", Code.BAD),
+        (STALE_SECONDS + 5, 60, "k", Code.UNKNOWN),
+        (STALE_SECONDS + 5, 60, None, Code.WELL),
+        (STALE_SECONDS + 5, None, "k", Code.UNKNOWN),
+        (7000.0, 3600, "k", Code.BAD),
+        (7300.0, 3600, "k", Code.UNKNOWN),
+    ],
 )
-def test_only_a_sample_of_late_says_how_it_is(spec: StreamSpec, age: float, kafka: str | None, code: Code) -> None:
+def test_only_a_sample_of_late_says_how_it_is(
+    spec: StreamSpec, age: float, schedule: float | None, kafka: str | None, code: Code
+) -> None:
     log = new_log(spec.control, "orders")
     write(log, *RUNNING)
     log.beat(OLD, Heartbeat(at=time.time()))
     append(SampleFile(folder_of(log)), LagSample(time.time() - age, "running", health=Health.FAIL, problem="Because."))
-    found = status_of(spec.model_copy(update={"kafka": kafka}))
-    assert (found.phase, found.code, found.problem) == ("running", code, "Because.")
+    watch = spec.watch.model_copy(update={"schedule": schedule})
+    found = status_of(spec.model_copy(update={"kafka": kafka, "watch": watch}))
+    assert (found.phase, found.code) == ("running", code)
+    assert found.problem.startswith("Because.")
+    assert ("s old, and says nothing of now" in found.problem) == (code is not Code.BAD)
 
 
 @pytest.mark.parametrize(("kafka", "sampled"), [("k", True), ("k", False), (None, False)])
