@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -19,6 +18,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.links.stream import DriverLogLink, SparkUiLink, key
+from airflow_stream_provider.triggers.grace import beyond
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from airflow_stream_provider.planning.task_identity import TaskIdentity
     from airflow_stream_provider.planning.wait_outcome import WaitOutcome
     from airflow_stream_provider.spec.stream import StreamSpec
-
-
-# The trigger keeps the deadline itself. Airflow ends a wait this much later, when no triggerer runs or it hangs.
-TRIGGER_GRACE_SECONDS = 600.0
 
 
 class StreamOperator(BaseOperator):
@@ -173,8 +169,7 @@ class StreamOperator(BaseOperator):
         from airflow_stream_provider.triggers.stream import StreamTrigger
 
         trigger = StreamTrigger(self.hook.address, condition.to_json(), deadline)
-        left = max(0.0, deadline - time.time()) + TRIGGER_GRACE_SECONDS
-        self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=left))
+        self.defer(trigger=trigger, method_name="resume", timeout=beyond(deadline - time.time()))
 
     def _timed_out(self, context: Context, outcome: WaitOutcome) -> NoReturn:
         from airflow_stream_provider.planning.task_identity import TaskIdentity

@@ -18,6 +18,7 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.planning.lag_conditions import Measured
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.spec.lag_target import lag_target, own_limits
+from airflow_stream_provider.triggers.grace import beyond
 from airflow_stream_provider.triggers.lag import LagTrigger
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class KafkaLagOperator(BaseOperator):
             time.time() + self.wait_seconds,
             partitions=True,
         )
-        self.defer(trigger=trigger, method_name="resume")
+        self.defer(trigger=trigger, method_name="resume", timeout=beyond(self.wait_seconds))
 
     def resume(self, context: Context, event: Any = None) -> dict[str, Any]:
         """Return the report.

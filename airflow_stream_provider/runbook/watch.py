@@ -10,11 +10,11 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, Param
 from airflow.sdk.definitions.param import ParamsDict
 
-from airflow_stream_provider.operators.base import TRIGGER_GRACE_SECONDS
 from airflow_stream_provider.operators.revive import ReviveStreamOperator
 from airflow_stream_provider.operators.watch import WatchStreamsOperator
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.spec.stream import StreamSpec
+from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 
 # A look begins though the triggers of the run before still wait for a slot.
 RUNS = 5

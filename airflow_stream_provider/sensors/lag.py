@@ -22,6 +22,7 @@ from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.planning.lag_conditions import CaughtUp, LagCondition, Unknown, WithinLimits
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.spec.lag_target import lag_target, own_limits
+from airflow_stream_provider.triggers.grace import beyond
 from airflow_stream_provider.triggers.lag import LagTrigger
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class _LagSensor(BaseSensorOperator):
         trigger = LagTrigger(
             self.target.to_json(), self.condition().to_json(), max(1.0, self.poke_interval), time.time() + self.timeout
         )
-        self.defer(trigger=trigger, method_name="resume")
+        self.defer(trigger=trigger, method_name="resume", timeout=beyond(self.timeout))
 
     def prepare(self, context: Context) -> None:
         """Do what must be done before the wait."""

@@ -14,6 +14,7 @@ from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.planning.conditions import InPhase
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from airflow_stream_provider.triggers.grace import beyond
 from airflow_stream_provider.triggers.stream import StreamTrigger
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class StreamSensor(BaseSensorOperator):
             super().execute(context)
         elif not self.poke(context):
             trigger = StreamTrigger(self.hook.address, self.condition.to_json(), time.time() + self.timeout)
-            self.defer(trigger=trigger, method_name="resume")
+            self.defer(trigger=trigger, method_name="resume", timeout=beyond(self.timeout))
 
     def resume(self, context: Context, event: Any = None) -> None:
         """Finish; fail when the time is over, or skip with `soft_fail`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from airflow_stream_provider.operators import lag
 from airflow_stream_provider.operators.lag import KafkaLagOperator
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
+from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 from tests.support.lag_reports import partition, report
 from tests.support.tasks import context
 
@@ -40,6 +42,7 @@ def test_it_waits_for_one_look_with_its_partitions(spec: StreamSpec, wait_second
     operator = KafkaLagOperator(task_id="t", stream=spec, wait_seconds=wait_seconds)
     with pytest.raises(TaskDeferred) as deferred:
         operator.execute(context())
+    assert deferred.value.timeout == timedelta(seconds=wait_seconds + TRIGGER_GRACE_SECONDS)
     trigger = deferred.value.trigger.serialize()[1]
     assert (trigger["partitions"], trigger["interval"]) == (True, interval)
     assert (trigger["condition"]["condition"], trigger["condition"]["limits"]["max_seconds"]) == ("Measured", 10)

@@ -18,6 +18,7 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.sensors import lag as sensors
 from airflow_stream_provider.sensors.lag import KafkaLagSensor, StreamCaughtUpSensor
 from airflow_stream_provider.spec.stream import StreamSpec
+from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 from tests.support.lag_reports import partition, report
 
 
@@ -84,6 +85,17 @@ def test_it_defers_without_a_connection_of_its_own(spec: StreamSpec) -> None:
     }
     assert kwargs["interval"] == 7
     assert 90 < kwargs["deadline"] - time.time() <= 100
+
+
+@pytest.mark.parametrize("sensor", [KafkaLagSensor, StreamCaughtUpSensor])
+def test_without_a_triggerer_airflow_itself_ends_the_wait(spec: StreamSpec, sensor: Any) -> None:
+    with pytest.raises(TaskDeferred) as found:
+        sensor(task_id="t", stream=spec, timeout=100).execute(context())
+    assert found.value.timeout == timedelta(seconds=100 + TRIGGER_GRACE_SECONDS)
+    for soft_fail, error in ((False, AirflowSensorTimeout), (True, AirflowSkipException)):
+        waited = sensor(task_id="t", stream=spec, soft_fail=soft_fail)
+        with pytest.raises(error):
+            waited.resume_execution("__fail__", {"error": "Trigger timeout"}, context())
 
 
 def test_what_was_found_is_the_xcom_whatever_it_was(spec: StreamSpec) -> None:

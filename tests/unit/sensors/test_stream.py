@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, TaskDeferred
 
 from airflow_stream_provider.lifecycle.state import StreamPhase
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.sensors.stream import StreamSensor
 from airflow_stream_provider.spec.stream import StreamSpec
+from airflow_stream_provider.triggers.grace import TRIGGER_GRACE_SECONDS
 from tests.support.control_root import new_log
 from tests.support.snapshots import RUNNING
 
@@ -34,6 +36,15 @@ def test_it_looks_once_before_it_defers(spec: StreamSpec) -> None:
         sensor(spec, phases=["stopped", StreamPhase.FAILED], version="1").execute({})
     condition = deferred.value.trigger.serialize()[1]["condition"]
     assert condition == {"condition": "InPhase", "phases": ("stopped", "failed"), "version": "1"}
+
+
+def test_without_a_triggerer_airflow_itself_ends_the_wait(spec: StreamSpec) -> None:
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor(spec, phases="stopped", timeout=60).execute({})
+    assert deferred.value.timeout == timedelta(seconds=60 + TRIGGER_GRACE_SECONDS)
+    for soft_fail, error in ((False, AirflowSensorTimeout), (True, AirflowSkipException)):
+        with pytest.raises(error):
+            sensor(spec, soft_fail=soft_fail).resume_execution("__fail__", {"error": "Trigger timeout"}, {})
 
 
 def test_it_can_poke(spec: StreamSpec) -> None:
