@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,7 @@ def _dags(file: StreamFile, options: DagOptions, folder: str, verb: str = "") ->
     if file.spec is not None:
         return [make(file.spec, options) for name, make in _MAKERS.items() if verb in ("", name)]
     watch = options.dag_id(folder, "watch")
-    makers = {
+    makers: Mapping[str, Callable[[StreamFile, DagOptions], DAG]] = {
         "upgrade": unusable_dag,
         "retire": retire_unusable_dag,
         "revive": partial(revive_unusable_dag, watch=watch),

@@ -82,12 +82,13 @@ def _without(fields: Mapping[str, Any], error: ValidationError) -> dict[str, Any
     left = dict(fields)
     for each in error.errors(include_input=False, include_url=False):
         # Where fields do not fit each other, none is named.
-        name, *parts = each["loc"] or ("storage_connection" if "storage_connection" in left else "storage",)
+        unnamed = "storage_connection" if "storage_connection" in left else "storage"
+        name, *parts = [str(part) for part in each["loc"] or (unnamed,)]
         inner = left.get(name) if name == "upgrade" and parts else None
         if isinstance(inner, dict) and parts[0] in inner:
             left[name] = {key: value for key, value in inner.items() if key != parts[0]}
         else:
-            left.pop(str(name), None)
+            left.pop(name, None)
     return left
 
 
