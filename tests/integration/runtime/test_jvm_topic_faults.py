@@ -16,7 +16,8 @@ from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.control_topic import KafkaTopic
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from devstack.kafka_cluster import USERS, Certificates, KafkaCluster
+from devstack.certificates import Certificates
+from devstack.kafka_cluster import USERS, KafkaCluster
 from tests.support.jvm_drivers import Driver, driver
 from tests.support.story import OLD, PREPARED, RUNNING, declared, write
 from tests.support.three_brokers import (
