@@ -77,9 +77,9 @@ class SubmittedDriver:
             with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
                 process.send_signal(number)
 
-    def exit_code(self, seconds: float = DEADLINE) -> int:
+    def exit_code(self) -> int:
         """Wait until the JVM has ended and return its exit code."""
-        return self.popen.wait(seconds)
+        return self.popen.wait(DEADLINE)
 
     def log(self) -> str:
         """Return what the driver has printed so far."""
