@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,26 +30,10 @@ from devstack.processes import Process, Processes
 from tests.support import story
 from tests.support.control_root import new_log
 from tests.support.simulated_topic import SimulatedLog, SimulatedTopic
+from tests.support.stack_of_processes import NamedStack
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, write
 
 COMMITS = Heartbeat(phase="running", queries=(QueryProgress("a", batch=3, commits=(Commit(1.0),)),))
-
-
-@dataclass
-class SleepingSpark:
-    worker_names: list[str] = field(default_factory=lambda: ["spark-worker", "spark-worker-2"])
-
-
-@dataclass
-class SleepingBroker:
-    port: int = 0
-
-
-@dataclass
-class SleepingStack:
-    processes: Processes
-    broker: SleepingBroker = field(default_factory=SleepingBroker)
-    spark: SleepingSpark = field(default_factory=SleepingSpark)
 
 
 class PretendedFolder(ControlFolder):
@@ -84,7 +68,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     processes = Processes(tmp_path / "logs")
     journal = Journal(tmp_path / "journal.jsonl")
     control = PretendedFolder(tmp_path / "control", tmp_path / "control", tmp_path / "elsewhere")
-    stack: Any = SleepingStack(processes)
+    stack: Any = NamedStack(processes)
     nemesis = Nemesis(
         stack,
         new_log((tmp_path / "control").as_uri()),
@@ -281,7 +265,7 @@ def test_what_ends_the_thread_is_raised_where_it_is_noticed(site: Site, monkeypa
 def test_a_storage_is_frozen_for_a_while_and_the_stream_recovers_from_that(tmp_path: Path) -> None:
     processes = Processes(tmp_path / "logs")
     journal = Journal(tmp_path / "journal.jsonl")
-    stack: Any = SleepingStack(processes)
+    stack: Any = NamedStack(processes)
     log = new_log((tmp_path / "control").as_uri())
     write(log, *story.RUNNING)
     log.beat(OLD, COMMITS)
@@ -316,7 +300,7 @@ def test_a_fault_ends_in_time_while_nothing_can_be_read_of_the_log(tmp_path: Pat
     log = ControlLog(TopicStore(SimulatedTopic(brokers), "orders"), "orders")
     write(log, *story.RUNNING)
     log.beat(OLD, COMMITS)
-    stack: Any = SleepingStack(processes)
+    stack: Any = NamedStack(processes)
     journal = Journal(tmp_path / "journal.jsonl")
     broker = processes.start("kafka", ["sleep", "600"], env={}, folder=tmp_path)
     try:
