@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import signal
 import sys
@@ -32,6 +33,8 @@ def main() -> int:
     from chaos.matrix import empty, happened, planned, possible
     from chaos.run import Run
 
+    # Airflow has the log of a process begin at INFO, where Kafka's client has a line for each connection.
+    logging.getLogger("kafka").setLevel(logging.WARNING)
     console = Console()
     started = time.monotonic()
 

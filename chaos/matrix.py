@@ -20,17 +20,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from chaos.plan import FILES, STORAGE, Cell
+from chaos.plan import FILES, PROCESSES, STORAGE, Cell
 from chaos.states import DOWN, RUNNING, STATES
 from devstack.errors import StackError
 from devstack.places import FILE, HDFS, Pair
 
 CELLS = Path("build/chaos/cells.json")
-PROCESSES = (
-    *("holder", "holder_python", "standby", "standby_python", "executor"),
-    *("worker", "master", "broker", "scheduler", "triggerer", "task"),
-)
-"""The processes of every run; with HDFS there is the storage, too."""
 FAULTS = ("kill", "freeze", "slow store", "full disk")
 COLUMN_OF = {
     **{"kill": "kill", "freeze": "freeze", "hang": "slow store", "away": "slow store"},
@@ -63,7 +58,7 @@ def cell(state: str, process: str, fault: str) -> str:
 
 
 def processes_of(pair: Pair) -> tuple[str, ...]:
-    """Return the processes of the runs of a pair."""
+    """Return the processes of the runs of a pair: with HDFS there is the storage, too."""
     return (*PROCESSES, STORAGE) if pair.storage == HDFS else PROCESSES
 
 

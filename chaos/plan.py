@@ -23,7 +23,6 @@ NEXT_IN_ROW = "next_in_row"
 ROWS = {FOUR_IN_A_ROW: 4}
 # The tasks of an upgrade that a person clears.
 TASKS = ("check", "submit", "hand_over", "soak")
-ACTIONS = (GOOD, REFUSED, BAD, TWO_AT_ONCE, FOUR_IN_A_ROW, ROLL_BACK, CLEARED_TASK, NOTHING, NEXT_IN_ROW)
 
 DRIVERS = ("holder", "standby", "holder_python", "standby_python")
 PARTS = ("worker", "master", "broker", "scheduler", "triggerer")

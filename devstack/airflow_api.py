@@ -12,6 +12,7 @@ from devstack.errors import StackError
 
 TIMEOUT = 60.0
 POLL_SECONDS = 0.5
+PARSED_SECONDS = 120.0
 FINAL = frozenset({"success", "failed"})
 
 
@@ -41,17 +42,17 @@ class AirflowApi:
         parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")
         return all((health.get(part) or {}).get("status") == "healthy" for part in parts)
 
-    def wait_for_dag(self, dag_id: str, seconds: float = 120.0) -> None:
+    def wait_for_dag(self, dag_id: str) -> None:
         """Wait until a DAG has been parsed.
 
-        :raises StackError: it is not parsed after `seconds`; the error has the import errors of the DAGs folder.
+        :raises StackError: it is not parsed after 120 s; the error has the import errors of the DAGs folder.
         """
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + PARSED_SECONDS
         while not any(dag["dag_id"] == dag_id for dag in self.call("GET", "dags", exclude_stale=True)["dags"]):
             if time.monotonic() > deadline:
                 errors = [each["stack_trace"] for each in self.call("GET", "importErrors")["import_errors"]]
                 raise StackError(
-                    f"Airflow has no DAG {dag_id!r} after {seconds:.0f} s.",
+                    f"Airflow has no DAG {dag_id!r} after {PARSED_SECONDS:.0f} s.",
                     next_step="\n".join(errors) or "Check its name.",
                 )
             time.sleep(POLL_SECONDS)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
@@ -25,8 +26,10 @@ from airflow_stream_provider.lifecycle.state import StreamState
 
 DEADLINE = 600.0
 
+Found = TypeVar("Found")
 
-def wait_for(what: str, condition: Callable[[], object], seconds: float = DEADLINE) -> object:
+
+def wait_for(what: str, condition: Callable[[], Found], seconds: float = DEADLINE) -> Found:
     """Wait for a condition and return its first true value.
 
     :param what: what is waited for, for the error message.
@@ -74,9 +77,9 @@ class SubmittedDriver:
             with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
                 process.send_signal(number)
 
-    def exit_code(self, seconds: float = DEADLINE) -> int:
+    def exit_code(self) -> int:
         """Wait until the JVM has ended and return its exit code."""
-        return self.popen.wait(seconds)
+        return self.popen.wait(DEADLINE)
 
     def log(self) -> str:
         """Return what the driver has printed so far."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from devstack.jars import Progress, fetch, hdfs
+from devstack.jars import fetch, hdfs
 from devstack.ports import HOST, free_port, listening
 from devstack.processes import Process, Processes, java, stop
 
@@ -29,17 +29,15 @@ class Hdfs:
 
     :param folder: folder for its files; emptied at the first start.
     :param processes: where its process is started.
-    :param progress: called while jars are fetched.
     """
 
-    def __init__(self, folder: Path, processes: Processes, progress: Progress | None = None) -> None:
+    def __init__(self, folder: Path, processes: Processes) -> None:
         self.folder = folder
         self.port = free_port()
         self.url = f"hdfs://{HOST}:{self.port}"
         self.process: Process | None = None
         self._http = free_port()
         self._processes = processes
-        self._progress = progress
         self._formatted = False
 
     @property
@@ -62,7 +60,7 @@ class Hdfs:
         :raises StackError: Java or a jar is missing, or HDFS did not start within 180 s.
         """
         runtime = java()
-        jars = fetch(hdfs(), progress=self._progress)
+        jars = fetch(hdfs())
         if not self._formatted:
             shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from devstack.jars import Progress, fetch
+from devstack.jars import fetch
 from devstack.jars import s3proxy as s3proxy_jars
 from devstack.ports import HOST, free_port
 from devstack.processes import Process, Processes, java
@@ -78,7 +78,7 @@ def moto(folder: Path) -> Iterator[S3Server]:
 
 
 @contextlib.contextmanager
-def s3proxy(folder: Path, progress: Progress | None = None) -> Iterator[S3Server]:
+def s3proxy(folder: Path) -> Iterator[S3Server]:
     """Run s3proxy on a folder. It asks for `LOGIN` and `PASSWORD`.
 
     :param folder: for its objects and its log.
@@ -96,7 +96,7 @@ def s3proxy(folder: Path, progress: Progress | None = None) -> Iterator[S3Server
     }
     properties = folder / "s3proxy.properties"
     properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    jars = fetch(s3proxy_jars(), progress=progress)
+    jars = fetch(s3proxy_jars())
     command = [java(), *DAEMON_JVM, "-cp", f"{jars}/*", "org.gaul.s3proxy.Main", "--properties", str(properties)]
     with contextlib.closing(Processes(folder / "logs")) as processes:
         process = processes.start("s3proxy", command, env={}, folder=folder)

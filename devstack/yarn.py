@@ -21,6 +21,8 @@ from devstack.processes import Process, Processes, java, stop
 from devstack.spark import QUICK_JVM, bundled_spark
 
 START_SECONDS = 240.0
+NODES = 2
+MEMORY = 4096  # MiB that each NodeManager offers
 JVM = (
     *("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
     *("-Djava.net.preferIPv4Stack=true", "--add-opens=java.base/java.lang=ALL-UNNAMED"),
@@ -55,13 +57,11 @@ class Yarn:
     Containers run as the user who runs it, whatever name an application was submitted with. It has no Kerberos: users
     are believed by their name. Spark is the one of this Python.
 
-    `node_names` are those of the NodeManagers' processes: yarn-node-1, yarn-node-2, …
+    `node_names` are those of the NodeManagers' processes, each with folders of its own: yarn-node-1 and yarn-node-2.
 
     :param folder: folder for its files; emptied at the first start.
     :param processes: where its processes are started.
     :param progress: called while jars are fetched.
-    :param nodes: number of NodeManagers; each has folders of its own.
-    :param memory: MiB that each of them offers.
     :param settings: of yarn-site.xml, besides those that it needs.
     :param libraries: jars on the class path of drivers and executors besides the Kafka connector.
     :param core_site: of core-site.xml.
@@ -73,18 +73,15 @@ class Yarn:
         processes: Processes,
         progress: Progress | None = None,
         *,
-        nodes: int = 2,
-        memory: int = 4096,
         settings: Mapping[str, str] | None = None,
         libraries: Sequence[JarSet] = (),
         core_site: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
-        self.memory = memory
         self.resource_manager: Process | None = None
         self.node_managers: dict[str, Process] = {}
         self.web_url = f"http://{HOST}:{free_port()}"
-        self.node_names = [f"yarn-node-{number}" for number in range(1, nodes + 1)]
+        self.node_names = [f"yarn-node-{number}" for number in range(1, NODES + 1)]
         # A process that is started again has its ports again; the ResourceManager knows a node by them.
         named = [*_MANAGER_PORTS, *(f"{name}.{port}" for name in self.node_names for port in _NODE_PORTS)]
         self._ports = {name: f"{HOST}:{free_port()}" for name in named}
@@ -150,7 +147,7 @@ class Yarn:
             **{f"yarn.nodemanager.{port}": self._ports[f"{name}.{port}"] for port in _NODE_PORTS},
             "yarn.nodemanager.local-dirs": str(own / "local"),
             "yarn.nodemanager.log-dirs": str(own / "logs"),
-            "yarn.nodemanager.resource.memory-mb": str(self.memory),
+            "yarn.nodemanager.resource.memory-mb": str(MEMORY),
             "yarn.nodemanager.resource.cpu-vcores": "8",
             "yarn.nodemanager.vmem-check-enabled": "false",
             "yarn.nodemanager.pmem-check-enabled": "false",
@@ -216,7 +213,7 @@ class Yarn:
             # Half a minute by default, after which a node asks again for a ResourceManager that was away.
             f"{manager}.connect.retry-interval.ms": "1000",
             "yarn.scheduler.minimum-allocation-mb": "128",
-            "yarn.scheduler.maximum-allocation-mb": str(self.memory),
+            "yarn.scheduler.maximum-allocation-mb": str(MEMORY),
             **self._settings,
             **settings,
         }

@@ -7,7 +7,7 @@ from airflow.cli.cli_config import ARG_VERBOSE, ActionCommand, Arg, CLICommand, 
 _COMMANDS = "airflow_stream_provider.cli.commands"
 
 _NAME = Arg(("name",), help="Name of the stream")
-_CONTROL = Arg(("control",), help="Control URL, such as file:///data/streams: `control` in the YAML")
+_CONTROL = Arg(("control",), help="`control` in the YAML, such as file:///data/streams or kafka://CONNECTION/PREFIX")
 _CHECKED = Arg(
     ("folder",),
     nargs="?",
@@ -38,7 +38,7 @@ def get_streams_cli_commands() -> list[CLICommand]:
             subcommands=(
                 ActionCommand(
                     name="init",
-                    help="Make a folder a control root, once, before its first stream is deployed",
+                    help="Make a control root, once, before its first stream is deployed",
                     func=lazy_load_command(f"{_COMMANDS}.init"),
                     args=(_CONTROL, ARG_VERBOSE),
                 ),

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -43,6 +44,12 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+    @property
+    def clock_ahead(self) -> float:
+        """How far the clock of who answered is ahead of ours, in seconds; exact to one second, 0 if it does not say."""
+        date = self.headers.get("date")
+        return parsedate_to_datetime(date).timestamp() - time.time() if date else 0.0
 
     def text(self) -> str:
         """The body as text.

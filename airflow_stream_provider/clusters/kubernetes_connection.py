@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from airflow_stream_provider.clusters.connection import KUBERNETES, ClusterConnection
+from airflow_stream_provider.clusters.connection import KUBERNETES, ClusterConnection, refused
 from airflow_stream_provider.clusters.pod_template import container_of, read_template
-from airflow_stream_provider.lifecycle.errors import SpecError
 
 KUBERNETES_CONN_ID = "kubernetes_conn_id"
 """Field of the extra that names a connection of type ``kubernetes``."""
@@ -60,17 +59,17 @@ def kubernetes_settings(connection: ClusterConnection) -> KubernetesSettings:
     extra = connection.extra
     named = str(extra.get(KUBERNETES_CONN_ID) or "")
     if named and connection.kubernetes is None:
-        raise _refused(f"the Kubernetes connection {named!r} was not read", "Open it through Airflow.")
+        raise refused(f"the Kubernetes connection {named!r} was not read", "Open it through Airflow.")
     address = "" if named else _address(connection.host, connection.port)
     if not named and (connection.login or not connection.password):
-        raise _refused(
+        raise refused(
             "it has a login" if connection.login else f"{connection.host!r} has no credentials",
             f"Name a connection of type kubernetes as {KUBERNETES_CONN_ID} in the extra, or give a service account's "
             "token as the password, without a login.",
         )
     namespace = str(extra.get("namespace") or (connection.kubernetes or {}).get("namespace") or "")
     if not _NAME.fullmatch(namespace):
-        raise _refused(f"namespace in the extra is {namespace!r}", "Name the namespace of the drivers' pods.")
+        raise refused(f"namespace in the extra is {namespace!r}", "Name the namespace of the drivers' pods.")
     return KubernetesSettings(
         namespace=namespace,
         template=_completed(read_template(extra.get("template")), extra),
@@ -93,7 +92,7 @@ def _address(host: str, port: int | None) -> str:
         valid, plain, own_port = False, True, None
     if not valid or not plain:
         shown = host.rpartition("@")[2]  # what stands before it may hold a password
-        raise _refused(f"{shown!r} is no API server", "Write k8s://https://HOST:PORT.")
+        raise refused(f"{shown!r} is no API server", "Write k8s://https://HOST:PORT.")
     found = parts.geturl()
     return f"{found}:{port}" if port and not own_port else found
 
@@ -104,10 +103,10 @@ def _completed(template: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, 
     for holder, key, name in ((container, "image", "image"), (spec, "serviceAccountName", "service_account")):
         given, own = str(extra.get(name) or ""), str(holder.get(key) or "")
         if given and own and given != own:
-            raise _refused(f"{name} in the extra is {given!r}, and {own!r} in the pod template", "Write it once.")
+            raise refused(f"{name} in the extra is {given!r}, and {own!r} in the pod template", "Write it once.")
         if not given and not own:
             what = {"image": "image", "service_account": "service account"}[name]
-            raise _refused(
+            raise refused(
                 f"neither its extra nor the pod template names the drivers' {what}", f"Write {name} into the extra."
             )
         holder[key] = own or given
@@ -121,9 +120,5 @@ def _link(extra: Mapping[str, Any], key: str) -> str:
     except ValueError:
         fields = {""}
     if fields - {"namespace", "pod"} or (url and not url.startswith(("http://", "https://"))):
-        raise _refused(f"{key} in the extra is {url!r}", "Write a URL with {namespace} and {pod} in it.")
+        raise refused(f"{key} in the extra is {url!r}", "Write a URL with {namespace} and {pod} in it.")
     return url
-
-
-def _refused(found: str, next_step: str) -> SpecError:
-    return SpecError(f"The cluster's Airflow connection is not valid: {found}.", next_step=next_step)

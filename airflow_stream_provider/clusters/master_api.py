@@ -6,10 +6,8 @@ their JSON and log pages, without.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -99,7 +97,7 @@ def find_master(masters: Masters) -> Master:
             answers.append(f"{ui} is not a Spark master's web UI")
             continue
         if status == "ALIVE":
-            return Master(rest, ui, state, _clock_ahead(answer), masters.authorization)
+            return Master(rest, ui, state, answer.clock_ahead, masters.authorization)
         answers.append(f"{ui} is {status}")
     raise ClusterError(
         f"No Spark master of {masters.url} answers: {'; '.join(answers)}.",
@@ -232,8 +230,3 @@ def _unclear(master: Master) -> SubmitUnclear:
         next_step="Nothing to do: the driver is searched for on the cluster before anything is submitted again.",
         master=master.rest,
     )
-
-
-def _clock_ahead(answer: Answer) -> float:
-    date = answer.headers.get("date")
-    return parsedate_to_datetime(date).timestamp() - time.time() if date else 0.0

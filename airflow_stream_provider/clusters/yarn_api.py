@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -92,7 +90,7 @@ def _look_at(url: str, user: str) -> Manager | str:
     except (KeyError, TypeError, ValueError, AttributeError):
         return f"{url} is not a ResourceManager's web address"
     if state == ("STARTED", "ACTIVE"):
-        return Manager(url, user, started, clock_ahead(answer))
+        return Manager(url, user, started, answer.clock_ahead)
     return f"{url} is {state[1]} ({state[0]})"
 
 
@@ -253,9 +251,3 @@ def reason(answer: Answer) -> str:
 def _kerberos(answer: Answer) -> str:
     negotiates = answer.headers.get("www-authenticate", "").startswith("Negotiate")
     return _WANTS_KERBEROS if negotiates else ""
-
-
-def clock_ahead(answer: Answer) -> float:
-    """Return how far the clock of who answered is ahead of ours, in seconds; exact to one second."""
-    date = answer.headers.get("date")
-    return parsedate_to_datetime(date).timestamp() - time.time() if date else 0.0

@@ -14,7 +14,7 @@ from airflow_stream_provider.clusters.bounded_http import Answer, Unanswered
 from airflow_stream_provider.clusters.cluster import Remains
 from airflow_stream_provider.clusters.worker_hosts import WorkerHosts
 from airflow_stream_provider.clusters.workers import ask_all
-from airflow_stream_provider.clusters.yarn_api import Manager, clock_ahead, send
+from airflow_stream_provider.clusters.yarn_api import Manager, send
 from airflow_stream_provider.clusters.yarn_status import state_of
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.ids import application_of
@@ -93,7 +93,7 @@ def _ask(manager: Manager, node: Mapping[str, Any], allowed: WorkerHosts, id: st
             return send("GET", f"{url}/{path}", manager.user, address, _LIMIT)
 
         info = get("ws/v1/node/info")
-        started = int(info.json()["nodeInfo"]["nmStartupTime"]) / 1000 - clock_ahead(info)
+        started = int(info.json()["nodeInfo"]["nmStartupTime"]) / 1000 - info.clock_ahead
         anew = started > began / 1000 - manager.clock_ahead - _EXACT
         forgot = anew and not _recovers(get(f"conf?format=json&name={_RECOVERY}"))
         app = get(f"ws/v1/node/apps/{quote(id, safe='')}")

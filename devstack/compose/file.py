@@ -17,9 +17,9 @@ DURATION = re.compile(r"(\d+)s")
 Service = Mapping[str, Any]
 
 
-def read_services(path: Path = COMPOSE_FILE) -> dict[str, Service]:
+def read_services() -> dict[str, Service]:
     """Return the services of the file by name."""
-    services: dict[str, Service] = yaml.safe_load(path.read_text())["services"]
+    services: dict[str, Service] = yaml.safe_load(COMPOSE_FILE.read_text())["services"]
     return services
 
 

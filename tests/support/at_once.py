@@ -14,10 +14,12 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError, StreamErro
 from airflow_stream_provider.runtime.driver_control import open_owners
 from airflow_stream_provider.runtime.ownership import Ownership
 
+MANY = 8
 
-def errors_at_once(call: Callable[[], object], count: int = 8) -> list[StreamError]:
-    """Call this in so many threads that begin together, and return the errors of ours that they raised."""
-    start, errors = threading.Barrier(count), list[StreamError]()
+
+def errors_at_once(call: Callable[[], object]) -> list[StreamError]:
+    """Call this in eight threads that begin together, and return the errors of ours that they raised."""
+    start, errors = threading.Barrier(MANY), list[StreamError]()
 
     def one() -> None:
         start.wait()
@@ -26,7 +28,7 @@ def errors_at_once(call: Callable[[], object], count: int = 8) -> list[StreamErr
         except StreamError as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=one) for _ in range(count)]
+    threads = [threading.Thread(target=one) for _ in range(MANY)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -34,8 +36,8 @@ def errors_at_once(call: Callable[[], object], count: int = 8) -> list[StreamErr
     return errors
 
 
-def claim_at_once(control: str, location: str, count: int = 10) -> list[str]:
-    """Let so many streams of a new control root claim a checkpoint, and return those that own it."""
+def claim_at_once(control: str, location: str) -> list[str]:
+    """Let eight streams of a new control root claim a checkpoint, and return those that own it."""
     make_root(control)
 
     def claim(number: int) -> str:
@@ -45,21 +47,21 @@ def claim_at_once(control: str, location: str, count: int = 10) -> list[str]:
             return ""
         return f"s{number}"
 
-    with ThreadPoolExecutor(count) as pool:
-        return [name for name in pool.map(claim, range(count)) if name]
+    with ThreadPoolExecutor(MANY) as pool:
+        return [name for name in pool.map(claim, range(MANY)) if name]
 
 
-def commit_at_once(session: Any, location: str, count: int = 8) -> list[int]:
-    """Let so many writers write one file as Spark writes its logs; return those who take theirs for written.
+def commit_at_once(session: Any, location: str) -> list[int]:
+    """Let eight writers write one file as Spark writes its logs; return those who take theirs for written.
 
     :param session: a SparkSession.
     """
     streaming = session._jvm.org.apache.spark.sql.execution.streaming
     path = session._jvm.org.apache.hadoop.fs.Path(location)
     conf = session._jsparkSession.sessionState().newHadoopConf()
-    files = [streaming.CheckpointFileManager.create(path.getParent(), conf) for _ in range(count)]
+    files = [streaming.CheckpointFileManager.create(path.getParent(), conf) for _ in range(MANY)]
     files[0].mkdirs(path.getParent())
-    start = threading.Barrier(count)
+    start = threading.Barrier(MANY)
 
     def commit(number: int) -> bool:
         stream = files[number].createAtomic(path, False)
@@ -71,5 +73,5 @@ def commit_at_once(session: Any, location: str, count: int = 8) -> list[int]:
             return False
         return True
 
-    with ThreadPoolExecutor(count) as pool:
-        return [number for number, won in enumerate(pool.map(commit, range(count))) if won]
+    with ThreadPoolExecutor(MANY) as pool:
+        return [number for number, won in enumerate(pool.map(commit, range(MANY))) if won]

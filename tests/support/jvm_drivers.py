@@ -54,10 +54,6 @@ class Driver:
             self._process.stdin.flush()
         return self._process.stdout.readline().strip()
 
-    def exit_code(self, seconds: float = 60.0) -> int:
-        """Wait until it has ended by itself."""
-        return self._process.wait(seconds)
-
     def close(self) -> None:
         """End it."""
         self._process.kill()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow_stream_provider.lag.report import LagReport, PartitionLag, PartitionState, QueryLag, Verdict
 
 
@@ -9,6 +11,12 @@ def partition(lag: int | None, number: int = 0, verdict: Verdict | None = Verdic
     if lag is None:
         return PartitionLag("t", number, PartitionState.NO_LEADER, committed=5, verdict=None)
     return PartitionLag("t", number, PartitionState.OK, 10_000 - lag, 0, 10_000, verdict=verdict)
+
+
+def read_to(number: int = 0, committed: int | None = 90, end: int | None = 100, **more: Any) -> PartitionLag:
+    return PartitionLag(
+        "t", number, **{"state": PartitionState.OK, "log_start": 0, **more}, committed=committed, end=end
+    )
 
 
 def report(*partitions: PartitionLag, **more: object) -> LagReport:

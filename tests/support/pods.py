@@ -80,11 +80,11 @@ class Pods:
         wait_for(f"{submission} to run", lambda: self.pod(submission)["status"]["phase"] == "Running")
         return submission
 
-    def executor(self, submission: str, name: str = "") -> str:
+    def executor(self, submission: str) -> str:
         """Add a pod as Spark makes one for an executor of this driver, and return its name when it runs."""
         driver = self.pod(submission)
         label = driver["metadata"]["labels"]["spark-app-selector"]
-        name = name or f"{label}-exec-1"
+        name = f"{label}-exec-1"
         owner = {"apiVersion": "v1", "kind": "Pod", "controller": True}
         owner |= {"name": driver["metadata"]["name"], "uid": driver["metadata"]["uid"]}
         labels = {"spark-role": "executor", "airflow-stream-provider/driver": label}

@@ -20,9 +20,8 @@ from typing import Any
 
 from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.control.log import make_record
-from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.control_topic import KafkaTopic
+from tests.support.log_in_topic import log_in_topic
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 300
@@ -71,7 +70,7 @@ def _opened(where: str, what: str) -> ControlLog:
     if where.startswith("file:"):
         return open_log(where, what)
     client = KafkaClient("kafka_test", json.loads(where))
-    return ControlLog(TopicStore(KafkaTopic(lambda: client, client.conn_id, what), "orders"), "orders")
+    return log_in_topic(client, what)
 
 
 def main(writers: str, wins: str, total: str, what: str) -> None:

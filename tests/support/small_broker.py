@@ -13,13 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.kafka import control_topic_setup as topic_setup
-from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.control_topic import KafkaTopic
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from devstack.kafka_cluster import KafkaCluster
 from tests.support.jvm_drivers import Driver
+from tests.support.log_in_topic import log_in_topic
 from tests.support.small_disk import fill
 from tests.support.story import RUNNING, declared, write
 
@@ -27,10 +25,6 @@ TOPIC, SIZE, BEATEN = "streams.orders", "48m", "beaten"
 SENTENCE = "he broker that leads it cannot write to its disk, which may be full"
 # The deployments whose records Kafka has acknowledged to Airflow.
 acknowledged: set[str] = set()
-
-
-def reader(client: KafkaClient) -> ControlLog:
-    return ControlLog(TopicStore(KafkaTopic(lambda: client, client.conn_id, TOPIC), "orders"), "orders")
 
 
 def told(log: ControlLog) -> list[tuple[int, str]]:
@@ -47,7 +41,7 @@ def main(scratch: str) -> None:
     settings = {"log.dirs": f"{disk / 'data'},{folder / 'other'}", "metadata.log.dir": folder / "metadata"}
     with KafkaCluster(folder, settings=settings) as brokers, brokers.client() as client:
         topic_setup.create(client, TOPIC)
-        log = reader(client)
+        log = log_in_topic(client, TOPIC)
         write(log, *RUNNING)
         there = Driver(brokers.servers, TOPIC)
         try:
@@ -62,7 +56,7 @@ def main(scratch: str) -> None:
         assert len(set(names)) == len(names)
         assert acknowledged <= set(names)
         with brokers.client() as other:
-            assert told(reader(other)) == told(log)
+            assert told(log_in_topic(other, TOPIC)) == told(log)
     print("well again")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
@@ -17,6 +16,7 @@ from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.control.log import make_record
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
+from devstack.drivers import wait_for
 from tests.support.control_root import new_log
 
 OTHERS = ("writer-0", "writer-1")
@@ -32,13 +32,6 @@ def refused(act: Callable[[], object]) -> ControlUnavailable:
 
 def append(log: ControlLog) -> int:
     return log.propose(lambda state: make_record("noted", "main", text="x" * 3000)).seq
-
-
-def wait(reached: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not reached():
-        assert time.monotonic() < deadline, "nothing happens"
-        time.sleep(0.01)
 
 
 def full(log: ControlLog, disk: Path, folder: Path) -> None:
@@ -74,7 +67,7 @@ def wait_for_more(said: list[Path], wanted: Callable[[str], bool]) -> None:
         return [sum(wanted(line) for line in path.read_text().splitlines()) for path in said]
 
     before = count()
-    wait(lambda: all(now > then for now, then in zip(count(), before, strict=True)))
+    wait_for("each writer to say more", lambda: all(now > then for now, then in zip(count(), before, strict=True)))
 
 
 def fill(filler: FileIO) -> None:

@@ -12,7 +12,8 @@ from airflow_stream_provider.control.topic import topic_name
 from airflow_stream_provider.kafka import control_topic_setup as topic_setup
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.control_topic_rules import SETTINGS
-from devstack.kafka_cluster import Certificates, KafkaCluster
+from devstack.certificates import Certificates
+from devstack.kafka_cluster import KafkaCluster
 
 HEAP = "224m"
 

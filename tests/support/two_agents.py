@@ -15,7 +15,6 @@ from airflow_stream_provider.control.topic import topic_name
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.kafka import control_topic_setup as topic_setup
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.control_topic import KafkaTopic
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, RuleBroken
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.lifecycle.record import Kind
@@ -23,6 +22,7 @@ from airflow_stream_provider.lifecycle.state import IncarnationState, RequestSta
 from devstack.kafka_cluster import KafkaCluster
 from tests.support.agent_on_topic import STREAM
 from tests.support.jvm_drivers import Driver
+from tests.support.log_in_topic import log_in_topic
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, declared, requested, submitted, write
 
 DRIVERS = (OLD, NEW)
@@ -63,7 +63,7 @@ class TwoAgents:
 
     def reader(self, client: KafkaClient) -> ControlLog:
         """Return a reader as Airflow has one, which has read nothing yet."""
-        return ControlLog(TopicStore(KafkaTopic(lambda: client, client.conn_id, self.topic), STREAM), STREAM)
+        return log_in_topic(client, self.topic)
 
     def ask(self, to: str) -> str:
         """Ask for a hand-over, as a task does: until the log has it, and once; return the request's id."""

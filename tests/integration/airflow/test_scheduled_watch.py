@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from devstack.airflow_api import AirflowApi
+from devstack.drivers import wait_for
 from devstack.stack import LocalStack
 from tests.support.airflow_world import World
 
@@ -66,14 +66,6 @@ def api(orders: World, tmp_path: Path) -> Iterator[AirflowApi]:
         yield stack.airflow.api
 
 
-def until(what: str, condition: Callable[[], Any], seconds: float = 300.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.5)
-    return found
-
-
 def lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -90,17 +82,17 @@ def test_a_look_that_is_killed_is_made_good_and_looks_go_on_while_the_stream_is_
 ) -> None:
     revive = f"{PREFIX}{orders.name}__revive"
     api.wait_for_dag(WATCH)
-    until("a look", lambda: any(run["state"] == "success" for run in runs(api, WATCH)))
+    wait_for("a look", lambda: any(run["state"] == "success" for run in runs(api, WATCH)))
     assert runs(api, revive) == []
 
     for pid in orders.drivers():
         os.kill(pid, signal.SIGKILL)
     # The look that finds it dead is killed while it tells somebody.
-    until("somebody to be told", (tmp_path / "hung").exists)
+    wait_for("somebody to be told", (tmp_path / "hung").exists)
     os.kill(int((tmp_path / "hung").read_text()), signal.SIGKILL)
 
-    until("the stream to run again", lambda: orders.state.holder is not None and len(orders.drivers()) == 1)
-    until("its revival to end", lambda: [run["state"] for run in runs(api, revive)][:1] == ["success"])
+    wait_for("the stream to run again", lambda: orders.state.holder is not None and len(orders.drivers()) == 1)
+    wait_for("its revival to end", lambda: [run["state"] for run in runs(api, revive)][:1] == ["success"])
     # Airflow itself fails a task, before it begins, whose process it cannot start in time on a busy machine.
     failed = [
         (run["dag_run_id"], task["task_id"])
@@ -120,7 +112,7 @@ def test_a_look_that_is_killed_is_made_good_and_looks_go_on_while_the_stream_is_
     ]
     assert meanwhile, "looks went on"
 
-    until("the end to be told", lambda: any(not each["open"] for each in lines(tmp_path / "told.jsonl")))
+    wait_for("the end to be told", lambda: any(not each["open"] for each in lines(tmp_path / "told.jsonl")))
     told = [each for each in lines(tmp_path / "told.jsonl") if each["kind"] == "down"]
     assert len({each["incident"] for each in told}) == 1
     # Once by the look that was killed before it could keep that, and once by the next one.

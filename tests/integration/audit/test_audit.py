@@ -35,8 +35,9 @@ from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.settings import client_settings
 from airflow_stream_provider.operators.audit import AuditFailed, KafkaTopicAuditOperator
 from airflow_stream_provider.spec.stream import load_spec
+from devstack.certificates import Certificates
 from devstack.drivers import wait_for
-from devstack.kafka_cluster import USERS, Certificates, KafkaCluster
+from devstack.kafka_cluster import USERS, KafkaCluster
 from devstack.kafka_tools import KafkaTools
 from devstack.kafka_writes import commit_group
 from devstack.ports import HOST, free_port

@@ -17,7 +17,6 @@ from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.kafka import control_topic_setup as topic_setup
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.control_topic import KafkaTopic
 from airflow_stream_provider.kafka.control_topic_rules import SETTINGS
 from airflow_stream_provider.lifecycle.errors import (
     ControlLogDamaged,
@@ -29,6 +28,7 @@ from airflow_stream_provider.lifecycle.errors import (
 )
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from devstack.kafka_cluster import KafkaCluster
+from tests.support.log_in_topic import log_in_topic
 from tests.support.story import OLD, RUNNING, declared, write
 from tests.support.three_brokers import alter, brokers, certificates, client, control_topic, in_sync, leader
 
@@ -41,10 +41,6 @@ WRITERS, MORE = 5, 3
 FAULT_SECONDS = 150.0
 # Compacts within seconds.
 QUICK = {"segment.ms": "200", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01"}
-
-
-def control_log(client: KafkaClient, topic: str) -> ControlLog:
-    return ControlLog(TopicStore(KafkaTopic(lambda: client, client.conn_id, topic), "orders"), "orders")
 
 
 def store(log: ControlLog) -> TopicStore:
@@ -63,7 +59,7 @@ class Writer(threading.Thread):
     def __init__(self, brokers: KafkaCluster, topic: str, number: int) -> None:
         super().__init__(daemon=True)
         self.client = brokers.client()
-        self.log = control_log(self.client, topic)
+        self.log = log_in_topic(self.client, topic)
         self.number = number
         self.acknowledged: list[str] = []
         self.unknown = 0
@@ -139,10 +135,10 @@ def test_no_record_is_lost_with_the_leader(
     assert [each.failed for each in writers] == [None] * WRITERS
     assert sum(each.unknown for each in writers) > 0
     brokers.wait(lambda: in_sync(client, control_topic) == 3)
-    history = told(control_log(client, control_topic))
+    history = told(log_in_topic(client, control_topic))
     with brokers.client() as other:
-        assert told(control_log(other, control_topic)) == history
-    log = control_log(client, control_topic)
+        assert told(log_in_topic(other, control_topic)) == history
+    log = log_in_topic(client, control_topic)
     names = Counter(str(record.fields["deployment"]) for record in log.records())
     assert set(names.values()) == {1}
     assert {name for each in writers for name in each.acknowledged} <= names.keys()
@@ -152,7 +148,7 @@ def test_no_record_is_lost_with_the_leader(
 def test_too_few_replicas_in_sync_are_an_outage_with_its_name(
     brokers: KafkaCluster, client: KafkaClient, control_topic: str, alter: Alter
 ) -> None:
-    log = control_log(client, control_topic)
+    log = log_in_topic(client, control_topic)
     write(log, *RUNNING)
     alter(control_topic, {"min.insync.replicas": "3"})
     gone = next(number for number in brokers.numbers if number != leader(client, control_topic))
@@ -182,7 +178,7 @@ def test_too_few_replicas_in_sync_are_an_outage_with_its_name(
 def test_a_deleted_topic_is_named_and_one_made_anew_is_another_one(
     brokers: KafkaCluster, client: KafkaClient, control_topic: str
 ) -> None:
-    log, writer = control_log(client, control_topic), control_log(client, control_topic)
+    log, writer = log_in_topic(client, control_topic), log_in_topic(client, control_topic)
     write(log, *RUNNING)
     writer.refresh()
     client._admin.delete_topics([control_topic])
@@ -194,7 +190,7 @@ def test_a_deleted_topic_is_named_and_one_made_anew_is_another_one(
     with pytest.raises(ControlUnavailable, match=r"There is no control log: .* does not exist"):
         topic_setup.check(client, control_topic)
     brokers.wait(lambda: topic_setup.create(client, control_topic) is None)
-    assert control_log(client, control_topic).refresh().seq == 0
+    assert log_in_topic(client, control_topic).refresh().seq == 0
     for each in (log.refresh, lambda: writer.beat(OLD, Heartbeat(counter=2))):
         with pytest.raises(ControlLogReplaced, match="was deleted, and perhaps made anew"):
             each()
@@ -204,7 +200,7 @@ def test_a_topic_that_somebody_lets_expire_is_refused_by_whoever_opens_it(
     brokers: KafkaCluster, client: KafkaClient, control_topic: str, alter: Alter
 ) -> None:
     alter(control_topic, QUICK)
-    log = control_log(client, control_topic)
+    log = log_in_topic(client, control_topic)
     write(log, *RUNNING)
     alter(control_topic, {**QUICK, "cleanup.policy": "delete", "retention.ms": "500"})
     partition = TopicPartition(control_topic, 0)
@@ -216,7 +212,7 @@ def test_a_topic_that_somebody_lets_expire_is_refused_by_whoever_opens_it(
     brokers.wait(expired)
     assert log.refresh().holder == OLD  # who had read it all, goes on
     with pytest.raises(ControlLogDamaged, match=r"does not have offset 0.*its beginning was deleted"):
-        control_log(client, control_topic).refresh()
+        log_in_topic(client, control_topic).refresh()
     with pytest.raises(SpecError, match=r"has cleanup.policy=delete; a control log needs compact"):
         topic_setup.check(client, control_topic)
     alter(control_topic, SETTINGS)
@@ -229,7 +225,7 @@ def test_compaction_loses_no_record_while_it_runs(
     brokers: KafkaCluster, client: KafkaClient, control_topic: str, alter: Alter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alter(control_topic, {**QUICK, "delete.retention.ms": "1"})
-    log, reader = control_log(client, control_topic), control_log(client, control_topic)
+    log, reader = log_in_topic(client, control_topic), log_in_topic(client, control_topic)
     partition = TopicPartition(control_topic, 0)
     ids = {control_topic: client.topics([control_topic])[control_topic]["topic_id"]}
     drivers = [f"orders-1-aaaaaaaa.{number:08x}" for number in range(3)]
@@ -271,7 +267,7 @@ def test_compaction_loses_no_record_while_it_runs(
         return told(each), beats, each.store.saved_state()
 
     def same() -> None:
-        fresh, whole = control_log(client, control_topic), control_log(client, control_topic)
+        fresh, whole = log_in_topic(client, control_topic), log_in_topic(client, control_topic)
         for each in (fresh, reader):
             store(each).catch_up()  # a new leader may not yet show all that was acknowledged
         with monkeypatch.context() as patched:

@@ -2,13 +2,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from devstack import reaper
+from devstack.drivers import wait_for
 from devstack.errors import StackError
 from devstack.stack import LocalStack
 
@@ -32,13 +31,6 @@ with LocalStack(Path(sys.argv[1]), kafka=False):
 """
 
 
-def eventually(condition: Callable[[], object], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=lambda number: number.name)
 @pytest.mark.parametrize("moment", ["starting", "up"])
 def test_an_owner_that_is_killed_leaves_nothing(number: signal.Signals, moment: str, tmp_path: Path) -> None:
@@ -56,7 +48,10 @@ def test_an_owner_that_is_killed_leaves_nothing(number: signal.Signals, moment: 
         try:
             if moment == "up":
                 assert owner.stdout.readline().strip() == "up"
-            eventually(lambda: any("spark" in " ".join(process.cmdline()) for process in reaper.marked(mark)))
+            wait_for(
+                "a part to start",
+                lambda: any("spark" in " ".join(process.cmdline()) for process in reaper.marked(mark)),
+            )
         finally:
             os.killpg(owner.pid, number)
         try:
@@ -66,7 +61,7 @@ def test_an_owner_that_is_killed_leaves_nothing(number: signal.Signals, moment: 
         if number == signal.SIGINT:
             assert list(reaper.marked(mark)) == []
             assert "KeyboardInterrupt" in owner.stderr.read()
-        eventually(lambda: not list(reaper.marked(mark)))
+        wait_for("all to end", lambda: not list(reaper.marked(mark)))
 
 
 def test_a_part_that_does_not_come_up_is_an_error_and_nothing_is_left(

@@ -13,7 +13,8 @@ from airflow_stream_provider.kafka import control_topic_setup as topic_setup
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.control_topic_rules import SETTINGS
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, SpecError
-from devstack.kafka_cluster import USERS, Certificates, KafkaCluster
+from devstack.certificates import Certificates
+from devstack.kafka_cluster import USERS, KafkaCluster
 from tests.support.three_brokers import alter, brokers, certificates, client, control_topic
 
 __all__ = ["alter", "brokers", "certificates", "client", "control_topic"]

@@ -23,7 +23,8 @@ from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied
 from airflow_stream_provider.lag.committed_offsets import Committed, GroupOffsets
 from airflow_stream_provider.lag.measure import measure
 from airflow_stream_provider.lag.report import GroupVerdict, PartitionState
-from devstack.kafka_cluster import USERS, Certificates, KafkaCluster
+from devstack.certificates import Certificates
+from devstack.kafka_cluster import USERS, KafkaCluster
 from devstack.kafka_writes import commit_group, create_topics
 
 PARTITION = TopicPartition("allowed", 0)

@@ -14,15 +14,14 @@ from pathlib import Path
 import pytest
 
 from airflow_stream_provider.control.log import ControlLog
-from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.kafka import control_topic_setup as topic_setup
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.control_topic import KafkaTopic
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, RuleBroken
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.state import RequestStage
 from devstack.kafka_cluster import KafkaCluster
 from tests.support.jvm_drivers import Driver, driver
+from tests.support.log_in_topic import log_in_topic
 from tests.support.namespaces import COMMAND, needs_namespaces
 from tests.support.slow_link import slow_link
 from tests.support.story import NEW, OLD, RUNNING, declared, write
@@ -69,17 +68,13 @@ def distant(tmp_path: Path, network: Network) -> Iterator[KafkaCluster]:
             yield brokers
 
 
-def control_log(client: KafkaClient) -> ControlLog:
-    return ControlLog(TopicStore(KafkaTopic(lambda: client, client.conn_id, TOPIC), "orders"), "orders")
-
-
 def test_calls_over_a_slow_network_end_in_time_and_what_arrives_late_counts_once(
     distant: KafkaCluster, network: Network, driver: Callable[..., Driver]
 ) -> None:
     in_time, *late = (f"orders-{number}-cccc" for number in range(3))
     with KafkaClient("test", {**distant.extra, "socket.timeout.ms": 5000}) as client:
         topic_setup.create(client, TOPIC)
-        log = control_log(client)
+        log = log_in_topic(client, TOPIC)
         write(log, *RUNNING)
         there = driver(distant.servers, TOPIC)
         assert there.says() == "open"
@@ -107,7 +102,7 @@ def test_calls_over_a_slow_network_end_in_time_and_what_arrives_late_counts_once
         assert told == Counter([in_time, *late])
         assert log.refresh().illegal_count == 0
         with distant.client() as other:
-            assert control_log(other).refresh() == log.state
+            assert log_in_topic(other, TOPIC).refresh() == log.state
 
 
 def _long(deployment: str) -> Record:

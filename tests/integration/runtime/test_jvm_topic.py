@@ -7,10 +7,8 @@ from collections.abc import Callable
 import pytest
 from kafka import TopicPartition
 
-from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.control.topic_header import INDEX, from_header
 from airflow_stream_provider.control.topic_index import COUNT, READ_TO
-from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.kafka import control_topic_setup as topic_setup
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.control_topic import KafkaTopic
@@ -18,6 +16,7 @@ from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from devstack.kafka_cluster import KafkaCluster
 from tests.support.jvm_drivers import Driver, driver
+from tests.support.log_in_topic import log_in_topic
 from tests.support.one_broker import client, kafka, new_topic
 from tests.support.story import NEW, OLD, RUNNING, write
 
@@ -28,7 +27,7 @@ def test_a_driver_and_airflow_use_one_log_and_a_driver_outlives_an_outage(
     driver: Callable[..., Driver], kafka: KafkaCluster, client: KafkaClient, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(cleanup_policy="compact", message_timestamp_type="LogAppendTime")
-    log = ControlLog(TopicStore(KafkaTopic(lambda: client, client.conn_id, topic), "orders"), "orders")
+    log = log_in_topic(client, topic)
     there = driver(kafka.servers, topic)
     assert there.says() == "open"
     assert there.says("read") == "0 None"
@@ -52,7 +51,7 @@ def test_a_driver_and_airflow_open_a_long_log_by_each_others_index(
     driver: Callable[..., Driver], kafka: KafkaCluster, client: KafkaClient, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(cleanup_policy="compact", message_timestamp_type="LogAppendTime")
-    log = ControlLog(TopicStore(KafkaTopic(lambda: client, client.conn_id, topic), "orders"), "orders")
+    log = log_in_topic(client, topic)
     write(log, *RUNNING)
     for number in range(120):
         log.beat(NEW, Heartbeat(counter=number))
@@ -69,9 +68,9 @@ def test_a_driver_and_airflow_open_a_long_log_by_each_others_index(
     strange = dict.fromkeys(("trace", READ_TO, INDEX, COUNT))
     client.write(TopicPartition(topic, 0), b"look", b"-", strange, 5.0)  # type: ignore[arg-type]  # as above
     assert there.says("read") == f"{len(RUNNING)} {OLD}"
-    fresh = TopicStore(KafkaTopic(lambda: client, client.conn_id, topic), "orders")
-    assert Heartbeat.from_json(fresh.heartbeat(OLD) or b"", OLD).counter == 500
-    assert ControlLog(fresh, "orders").refresh() == log.refresh()
+    fresh = log_in_topic(client, topic)
+    assert Heartbeat.from_json(fresh.store.heartbeat(OLD) or b"", OLD).counter == 500
+    assert fresh.refresh() == log.refresh()
 
 
 def test_a_driver_learns_every_few_seconds_who_leads_whatever_its_settings_say(

@@ -13,11 +13,12 @@ from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.control.topic_store import TopicStore
 from airflow_stream_provider.kafka import control_topic_setup as topic_setup
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.control_topic import KafkaTopic
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
-from devstack.kafka_cluster import USERS, Certificates, KafkaCluster
+from devstack.certificates import Certificates
+from devstack.kafka_cluster import USERS, KafkaCluster
 from tests.support.jvm_drivers import Driver, driver
+from tests.support.log_in_topic import log_in_topic
 from tests.support.story import OLD, PREPARED, RUNNING, declared, write
 from tests.support.three_brokers import (
     alter,
@@ -36,14 +37,10 @@ __all__ = ["alter", "brokers", "certificates", "client", "control_topic", "drive
 pytestmark = pytest.mark.system
 
 
-def control_log(client: KafkaClient, topic: str) -> ControlLog:
-    return ControlLog(TopicStore(KafkaTopic(lambda: client, client.conn_id, topic), "orders"), "orders")
-
-
 def test_a_driver_outlives_a_frozen_leader_which_comes_back(
     driver: Callable[..., Driver], brokers: KafkaCluster, client: KafkaClient, control_topic: str
 ) -> None:
-    write(control_log(client, control_topic), *RUNNING)
+    write(log_in_topic(client, control_topic), *RUNNING)
     there = driver(brokers.servers, control_topic)
     assert there.says() == "open"
     assert there.says("beat 1") == "beaten"
@@ -61,7 +58,7 @@ def test_a_driver_outlives_a_frozen_leader_which_comes_back(
     found: list[int] = []
 
     def caught_up() -> bool:
-        log = control_log(client, control_topic)
+        log = log_in_topic(client, control_topic)
         assert isinstance(log.store, TopicStore)
         with contextlib.suppress(ControlUnavailable):
             log.store.catch_up()
@@ -77,7 +74,7 @@ def test_a_driver_outlives_a_frozen_leader_which_comes_back(
 def test_a_driver_says_that_too_few_replicas_are_in_sync_and_goes_on_when_they_are(
     driver: Callable[..., Driver], brokers: KafkaCluster, client: KafkaClient, two_copies: str
 ) -> None:
-    log = control_log(client, two_copies)
+    log = log_in_topic(client, two_copies)
     write(log, *RUNNING)
     there = driver(brokers.servers, two_copies)
     assert there.says() == "open"
@@ -113,7 +110,7 @@ def test_whoever_has_read_what_an_unclean_election_lost_goes_no_further(
 ) -> None:
     """The follower is behind, as such settings allow, when the leader goes; `first` writes to the follower first."""
     alter(two_copies, {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"})
-    log = control_log(client, two_copies)
+    log = log_in_topic(client, two_copies)
     write(log, *RUNNING)
     there = driver(brokers.servers, two_copies)
     assert there.says() == "open"
@@ -133,7 +130,7 @@ def test_whoever_has_read_what_an_unclean_election_lost_goes_no_further(
     try:
         brokers.wait(lambda: leader(client, two_copies) == behind)
         brokers.wait(lambda: refused(r"ControlLogDamaged: .* does not have offset \d+, .* or its end is lost\."))
-        stranger = control_log(client, two_copies)
+        stranger = log_in_topic(client, two_copies)
         if first == "others":
             assert stranger.refresh().seq == len(RUNNING)
             write(stranger, *(declared(f"orders-{number}-cccc") for number in range(8)))
@@ -145,7 +142,7 @@ def test_whoever_has_read_what_an_unclean_election_lost_goes_no_further(
         else:
             # A driver that is told to say why it waits has written how far it had read: nobody goes on from there.
             assert there.says("beat 2").startswith("ControlLogDamaged: ")
-            for each in (stranger, control_log(client, two_copies)):
+            for each in (stranger, log_in_topic(client, two_copies)):
                 with pytest.raises(
                     ControlLogDamaged, match=rf"Record {len(RUNNING) + 1} .* is missing, though somebody"
                 ):
@@ -167,7 +164,7 @@ def _said(log: ControlLog) -> str:
 def test_a_driver_halts_at_a_topic_that_was_made_anew(
     driver: Callable[..., Driver], brokers: KafkaCluster, client: KafkaClient, control_topic: str
 ) -> None:
-    write(control_log(client, control_topic), *RUNNING)
+    write(log_in_topic(client, control_topic), *RUNNING)
     drivers = [driver(brokers.servers, control_topic) for _ in range(2)]
     for each in drivers:
         assert each.says() == "open"
@@ -178,11 +175,11 @@ def test_a_driver_halts_at_a_topic_that_was_made_anew(
     assert said.startswith(("ControlUnavailable: ", "ControlLogReplaced: ")), said
     brokers.wait(lambda: topic_setup.create(client, control_topic) is None)
     longer = [declared(f"orders-{number}-aaaa") for number in range(len(RUNNING) + 3)]
-    write(control_log(client, control_topic), *longer)
+    write(log_in_topic(client, control_topic), *longer)
     for each, order in zip(drivers, ("read", "beat 2"), strict=True):
         # As long as its client has not learned of the new topic, it is an outage.
         brokers.wait(lambda each=each, order=order: "not the one that was read before" in each.says(order))  # type: ignore[misc]
-    assert control_log(client, control_topic).refresh().seq == len(longer)
+    assert log_in_topic(client, control_topic).refresh().seq == len(longer)
 
 
 def test_what_a_driver_may_not_do_is_said(

@@ -16,9 +16,10 @@ from airflow_stream_provider.control.topic import read_all
 from airflow_stream_provider.kafka.control_root import TopicRoot
 from airflow_stream_provider.kafka.control_topic import KafkaTopic
 from airflow_stream_provider.runtime.driver_control import PROPERTIES
+from devstack.certificates import Certificates
 from devstack.drivers import HandRunStream, SubmittedDriver, hand_run_stream, wait_for
 from devstack.jars import fetch, spark_connector
-from devstack.kafka_cluster import USERS, Certificates, KafkaCluster
+from devstack.kafka_cluster import USERS, KafkaCluster
 from devstack.kafka_tools import KafkaTools
 from devstack.spark import bundled_spark
 from tests.support.hand_run import end, show

@@ -23,6 +23,7 @@ from airflow_stream_provider.kafka.client import KafkaClient
 from devstack.airflow_api import AirflowApi
 from devstack.checkpoint_trees import commit, new, plan
 from devstack.checkpoint_trees import kafka as offsets
+from devstack.drivers import wait_for
 from devstack.kafka_writes import commit_group
 from devstack.stack import LocalStack
 from tests.support.control_root import new_log
@@ -173,14 +174,6 @@ def open_incidents(api: AirflowApi) -> list[dict[str, Any]]:
     return [event["payload"] for events in found if events for event in events]
 
 
-def until(what: str, condition: Any, seconds: float = 400.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.5)
-    return found
-
-
 def airflow(stack: LocalStack, *commands: str) -> list[subprocess.CompletedProcess[str]]:
     """Run `airflow streams` with each of these, all at once."""
     environment = {**os.environ, **{k: v for k, v in stack.airflow.environment.items() if v is not None}}
@@ -246,7 +239,7 @@ def test_a_connection_without_brokers_fails_at_once_and_says_so(api: AirflowApi,
 def test_the_gate_opens_once_everything_that_was_there_is_committed(api: AirflowApi, stream: Stream) -> None:
     stream.behind(50)
     made = api.trigger("gate")
-    until("the gate to wait", lambda: api.task_states("gate", made)["caught_up"] == "deferred")
+    wait_for("the gate to wait", lambda: api.task_states("gate", made)["caught_up"] == "deferred")
     stream.produce(4)
     time.sleep(3)
     assert api.task_states("gate", made)["caught_up"] == "deferred"
@@ -258,14 +251,16 @@ def test_the_gate_opens_once_everything_that_was_there_is_committed(api: Airflow
 
 def test_an_asset_tells_of_a_lag_once_when_it_begins_and_once_when_it_ends(api: AirflowApi, stream: Stream) -> None:
     stream.commit()
-    until("earlier incidents to be closed", lambda: [e["event"] for e in open_incidents(api)][-1:] in (["close"], []))
+    wait_for(
+        "earlier incidents to be closed", lambda: [e["event"] for e in open_incidents(api)][-1:] in (["close"], [])
+    )
     before = len(open_incidents(api))
     stream.behind(100)
-    opened = until("the incident to open", lambda: open_incidents(api)[before:])[0]
+    opened = wait_for("the incident to open", lambda: open_incidents(api)[before:])[0]
     stream.behind(200)
     time.sleep(3)
     stream.commit()
-    closed = until("the incident to close", lambda: open_incidents(api)[before + 1 :])[0]
+    closed = wait_for("the incident to close", lambda: open_incidents(api)[before + 1 :])[0]
     assert [opened["event"], closed["event"], len(open_incidents(api)) - before] == ["open", "close", 2]
     assert opened["incident"] == closed["incident"]
     assert opened["reasons"] == ["enrich is behind by 100 records; 20 are allowed."]
@@ -278,7 +273,7 @@ def test_the_triggerer_sends_gauges(api: AirflowApi, stream: Stream, gauges: tup
         "airflow.stream.lag.records.orders.enrich.orders:0.0|g",
         "airflow.stream.lag.verdict.orders.enrich.OK:1.0|g",
     }
-    until("the gauges", lambda: wanted <= set(gauges[1]))
+    wait_for("the gauges", lambda: wanted <= set(gauges[1]))
 
 
 def test_the_command_line_shows_a_lag_and_tells_it_by_its_exit_code(stack: LocalStack, stream: Stream) -> None:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from chaos.clock import Clocks
+from devstack.drivers import wait_for
 
 TELL = """
 import sys, time
@@ -32,18 +33,12 @@ def test_the_clock_of_one_process_jumps_and_is_set_right(tmp_path: Path) -> None
             assert abs(seconds - nanoseconds) < 60
             return seconds - time.time()
 
-        def wait(low: float, high: float) -> None:
-            deadline = time.monotonic() + 60
-            while not low < off() < high:
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-
-        wait(-60, 60)
+        wait_for("its clock", lambda: -60 < off() < 60)
         clocks.jump([process.pid], 3600)
-        wait(3500, 3700)
+        wait_for("its clock", lambda: 3500 < off() < 3700)
         clocks.jump([process.pid], -3600)
-        wait(-3700, -3500)
+        wait_for("its clock", lambda: -3700 < off() < -3500)
         clocks.set_right([process.pid])
-        wait(-60, 60)
+        wait_for("its clock", lambda: -60 < off() < 60)
         told.close()
     assert list(clocks.folder.iterdir()) == []

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,11 +17,6 @@ from tests.support.control_root import new_log
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, write
 
 COMMITS = Heartbeat(phase="running", queries=(QueryProgress("a", batch=3, commits=(Commit(1.0),)),))
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> ControlLog:
-    return new_log((tmp_path / "control").as_uri())
 
 
 @pytest.fixture

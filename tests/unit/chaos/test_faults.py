@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,30 +25,15 @@ from chaos.plan import PlannedFault, Trigger
 from chaos.store_faults import ControlFolder
 from chaos.topic_copy import TopicCopy
 from chaos.topic_log import TopicLog
+from devstack.drivers import wait_for
 from devstack.processes import Process, Processes
 from tests.support import story
 from tests.support.control_root import new_log
 from tests.support.simulated_topic import SimulatedLog, SimulatedTopic
+from tests.support.stack_of_processes import NamedStack
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, write
 
 COMMITS = Heartbeat(phase="running", queries=(QueryProgress("a", batch=3, commits=(Commit(1.0),)),))
-
-
-@dataclass
-class SleepingSpark:
-    worker_names: list[str] = field(default_factory=lambda: ["spark-worker", "spark-worker-2"])
-
-
-@dataclass
-class SleepingBroker:
-    port: int = 0
-
-
-@dataclass
-class SleepingStack:
-    processes: Processes
-    broker: SleepingBroker = field(default_factory=SleepingBroker)
-    spark: SleepingSpark = field(default_factory=SleepingSpark)
 
 
 class PretendedFolder(ControlFolder):
@@ -83,7 +68,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     processes = Processes(tmp_path / "logs")
     journal = Journal(tmp_path / "journal.jsonl")
     control = PretendedFolder(tmp_path / "control", tmp_path / "control", tmp_path / "elsewhere")
-    stack: Any = SleepingStack(processes)
+    stack: Any = NamedStack(processes)
     nemesis = Nemesis(
         stack,
         new_log((tmp_path / "control").as_uri()),
@@ -101,13 +86,6 @@ def site(tmp_path: Path) -> Iterator[Site]:
         processes.close()
 
 
-def wait(what: str, condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
 def fault(target: str, kind: str, seconds: float = 0.0, state: str = "running", **more: float) -> PlannedFault:
     return PlannedFault(Trigger(state), target, kind, seconds, **more)
 
@@ -119,8 +97,8 @@ def stopped(process: Process) -> bool:
 def test_a_driver_is_killed_and_nobody_else(site: Site) -> None:
     driver, other = site.sleeper("driver", "--deployment", OLD_DEPLOYMENT), site.sleeper("other")
     site.nemesis.arm(1, [fault("holder", "kill")])
-    wait("the kill", lambda: not driver.alive)
-    wait("the end of it", lambda: site.noted("healed"))
+    wait_for("the kill", lambda: not driver.alive)
+    wait_for("the end of it", lambda: site.noted("healed"))
     (noted,) = site.noted("fault")
     assert (noted["id"], noted["state"], noted["incarnation"]) == ("1.1", "running", OLD)
     assert noted["between"] is False
@@ -131,8 +109,8 @@ def test_a_driver_is_killed_and_nobody_else(site: Site) -> None:
 def test_a_driver_is_frozen_for_a_while(site: Site) -> None:
     driver = site.sleeper("driver", "--deployment", OLD_DEPLOYMENT)
     site.nemesis.arm(1, [fault("holder_python", "freeze", 1.0)])
-    wait("the freeze", lambda: stopped(driver))
-    wait("the end of it", lambda: not stopped(driver))
+    wait_for("the freeze", lambda: stopped(driver))
+    wait_for("the end of it", lambda: not stopped(driver))
     assert site.nemesis.last_fault == "1.1"
 
 
@@ -141,13 +119,13 @@ def test_a_part_that_was_killed_is_started_again_and_is_back_when_its_port_answe
     serve = f"until [ -e {go} ]; do sleep 0.05; done; exec {sys.executable} -m http.server 0 --bind 127.0.0.1"
     master = site.processes.start("spark-master", ["bash", "-c", serve], env={}, folder=site.folder)
     site.nemesis.arm(1, [fault("master", "kill", 0.5)])
-    wait("the kill", lambda: not master.alive)
-    wait("the restart", lambda: site.processes.named("spark-master").alive)
+    wait_for("the kill", lambda: not master.alive)
+    wait_for("the restart", lambda: site.processes.named("spark-master").alive)
     time.sleep(0.5)
     assert site.noted("healed") == []
     assert site.nemesis.lasting == 1
     go.touch()
-    wait("the entry", lambda: [entry["id"] for entry in site.noted("healed")] == ["1.1"])
+    wait_for("the entry", lambda: [entry["id"] for entry in site.noted("healed")] == ["1.1"])
     assert site.nemesis.last_healed > 0
 
 
@@ -155,7 +133,7 @@ def test_a_driver_that_is_being_killed_is_no_target_any_more(site: Site) -> None
     driver = site.sleeper("driver", "--deployment", OLD_DEPLOYMENT)
     torn = fault("holder", "torn_heartbeat", 600.0)
     site.nemesis.arm(1, [fault("holder", "kill"), torn, fault("holder_python", "freeze", 60.0)])
-    wait("the kill", lambda: not driver.alive)
+    wait_for("the kill", lambda: not driver.alive)
     time.sleep(0.5)
     assert [entry["id"] for entry in site.noted("fault")] == ["1.1"]
     assert site.nemesis.waiting == 2
@@ -167,7 +145,7 @@ def test_a_driver_that_is_being_killed_is_no_target_any_more(site: Site) -> None
 def test_a_fault_of_the_folder_notes_who_lived(site: Site) -> None:
     site.sleeper("airflow-triggerer")
     site.nemesis.arm(1, [fault("control", "read_only", 1.0)])
-    wait("the end of it", lambda: site.noted("healed"))
+    wait_for("the end of it", lambda: site.noted("healed"))
     assert [entry["drivers"] for entry in site.noted("fault")] == [[]]
     assert [entry["users"] for entry in site.noted("healed")] == [["triggerer"]]
 
@@ -179,7 +157,7 @@ def test_a_fault_of_the_folder_waits_for_a_standby_with_a_name(site: Site) -> No
     time.sleep(1.0)
     assert site.nemesis.waiting == 1
     site.log.beat(NEW, Heartbeat(phase="starting"))
-    wait("the fault", lambda: site.noted("fault"))
+    wait_for("the fault", lambda: site.noted("fault"))
     assert site.noted("fault")[0]["drivers"] == ["standby"]
 
 
@@ -187,7 +165,7 @@ def test_what_strikes_in_another_state_than_it_should_has_missed_its_cell(site: 
     site.sleeper("driver", "--deployment", OLD_DEPLOYMENT)
     early = PlannedFault(Trigger("released", 0.0, "holder", 0), "holder", "freeze", 0.2)
     site.nemesis.arm(1, [early])
-    wait("the end of it", lambda: site.noted("healed"))
+    wait_for("the end of it", lambda: site.noted("healed"))
     assert site.nemesis.missed == {early.cell}
 
 
@@ -203,7 +181,7 @@ def test_what_strikes_while_the_state_changes_has_missed_its_cell(site: Site, mo
 
     monkeypatch.setattr(site.nemesis, "_act", late)
     site.nemesis.arm(1, [freeze])
-    wait("the end of it", lambda: site.noted("healed"))
+    wait_for("the end of it", lambda: site.noted("healed"))
     [noted] = site.noted("fault")
     assert (noted["state"], noted["between"]) == ("running", True)
     assert site.nemesis.missed == {freeze.cell}
@@ -212,7 +190,7 @@ def test_what_strikes_while_the_state_changes_has_missed_its_cell(site: Site, mo
 def test_a_fault_of_airflow_is_none_that_the_stream_recovers_from(site: Site) -> None:
     site.sleeper("airflow-triggerer")
     site.nemesis.arm(1, [fault("triggerer", "freeze", 0.5)])
-    wait("the end of it", lambda: site.noted("healed"))
+    wait_for("the end of it", lambda: site.noted("healed"))
     assert (site.nemesis.last_healed, site.nemesis.last_fault) == (0.0, "")
     [(began, ended)] = site.nemesis.excused
     assert 0.4 < ended - began < 60
@@ -234,7 +212,7 @@ def test_an_event_without_its_target_waits_for_it(monkeypatch: pytest.MonkeyPatc
     time.sleep(0.2)
     assert site.nemesis.waiting == 1
     broker = site.sleeper("kafka")
-    wait("the kill", lambda: not broker.alive)
+    wait_for("the kill", lambda: not broker.alive)
 
 
 def test_a_heartbeat_is_torn_again_and_again(site: Site) -> None:
@@ -242,7 +220,7 @@ def test_a_heartbeat_is_torn_again_and_again(site: Site) -> None:
     site.sleeper("driver", "--deployment", OLD_DEPLOYMENT)
     for counter in (2, 3):
         site.log.beat(OLD, replace(COMMITS, counter=counter))
-        wait("the tear", lambda: site.log.heartbeat(OLD) is None)
+        wait_for("the tear", lambda: site.log.heartbeat(OLD) is None)
 
 
 def test_a_heartbeat_that_is_not_there_yet_is_waited_for(site: Site) -> None:
@@ -251,7 +229,7 @@ def test_a_heartbeat_that_is_not_there_yet_is_waited_for(site: Site) -> None:
     site.nemesis.arm(1, [fault("standby", "torn_heartbeat", 600.0, state="submitted")])
     time.sleep(1.0)
     site.log.beat(NEW, Heartbeat(phase="starting"))
-    wait("the tear", lambda: site.log.heartbeat(NEW) is None)
+    wait_for("the tear", lambda: site.log.heartbeat(NEW) is None)
     assert [entry["incarnation"] for entry in site.noted("fault")] == [NEW]
 
 
@@ -259,17 +237,17 @@ def test_a_clock_is_jumped_and_set_right(site: Site) -> None:
     driver = site.sleeper("driver", "--deployment", OLD_DEPLOYMENT)
     site.nemesis.arm(1, [fault("holder_python", "clock_jump", 0.5, jump=-60.0)])
     clock = site.folder / "clocks" / str(driver.pid)
-    wait("the jump", clock.exists)
+    wait_for("the jump", clock.exists)
     assert clock.read_text() == "-60.0"
-    wait("the end of it", lambda: not clock.exists())
+    wait_for("the end of it", lambda: not clock.exists())
 
 
 def test_at_the_end_everything_is_healed(site: Site) -> None:
     driver = site.sleeper("driver", "--deployment", OLD_DEPLOYMENT)
     site.nemesis.arm(1, [fault("holder", "freeze", 600.0), fault("standby", "kill", state="ready")])
-    wait("the freeze", lambda: stopped(driver))
+    wait_for("the freeze", lambda: stopped(driver))
     site.nemesis.heal_all()
-    wait("the end of it", lambda: not stopped(driver))
+    wait_for("the end of it", lambda: not stopped(driver))
     assert (site.nemesis.waiting, site.nemesis.lasting) == (0, 0)
     assert [entry["id"] for entry in site.noted("skipped")] == ["1.2"]
 
@@ -279,7 +257,7 @@ def test_what_ends_the_thread_is_raised_where_it_is_noticed(site: Site, monkeypa
         raise OSError("no more")
 
     monkeypatch.setattr(site.nemesis.events, "look", broken)
-    wait("the end of the thread", lambda: site.nemesis._error)
+    wait_for("the end of the thread", lambda: site.nemesis._error)
     with pytest.raises(OSError, match="no more"):
         site.nemesis.check()
 
@@ -287,7 +265,7 @@ def test_what_ends_the_thread_is_raised_where_it_is_noticed(site: Site, monkeypa
 def test_a_storage_is_frozen_for_a_while_and_the_stream_recovers_from_that(tmp_path: Path) -> None:
     processes = Processes(tmp_path / "logs")
     journal = Journal(tmp_path / "journal.jsonl")
-    stack: Any = SleepingStack(processes)
+    stack: Any = NamedStack(processes)
     log = new_log((tmp_path / "control").as_uri())
     write(log, *story.RUNNING)
     log.beat(OLD, COMMITS)
@@ -298,8 +276,8 @@ def test_a_storage_is_frozen_for_a_while_and_the_stream_recovers_from_that(tmp_p
         nemesis = Nemesis(stack, log, None, clocks, journal, lambda line: None, psutil.Process(server.pid))
         with nemesis:
             nemesis.arm(1, [fault("storage", "freeze", 1.0)])
-            wait("the freeze", lambda: stopped(server))
-            wait("the end of it", lambda: not stopped(server) and not nemesis.lasting)
+            wait_for("the freeze", lambda: stopped(server))
+            wait_for("the end of it", lambda: not stopped(server) and not nemesis.lasting)
         assert nemesis.last_fault == "1.1"
         assert nemesis.last_healed > 0
         [noted] = [entry for entry in journal.entries() if entry["what"] == "fault"]
@@ -322,7 +300,7 @@ def test_a_fault_ends_in_time_while_nothing_can_be_read_of_the_log(tmp_path: Pat
     log = ControlLog(TopicStore(SimulatedTopic(brokers), "orders"), "orders")
     write(log, *story.RUNNING)
     log.beat(OLD, COMMITS)
-    stack: Any = SleepingStack(processes)
+    stack: Any = NamedStack(processes)
     journal = Journal(tmp_path / "journal.jsonl")
     broker = processes.start("kafka", ["sleep", "600"], env={}, folder=tmp_path)
     try:
@@ -330,15 +308,15 @@ def test_a_fault_ends_in_time_while_nothing_can_be_read_of_the_log(tmp_path: Pat
             followed = ControlLog(TopicCopy(read), "orders")
             nemesis = Nemesis(stack, followed, None, Clocks(tmp_path / "clocks"), journal, lambda line: None)
             with nemesis:
-                wait("the state", lambda: nemesis.events.name == "running")
+                wait_for("the state", lambda: nemesis.events.name == "running")
                 answers.clear()
                 nemesis.arm(1, [fault("broker", "freeze", 1.0)])
-                wait("the freeze", lambda: stopped(broker))
-                wait("the end of it", lambda: not stopped(broker) and not nemesis.lasting)
+                wait_for("the freeze", lambda: stopped(broker))
+                wait_for("the end of it", lambda: not stopped(broker) and not nemesis.lasting)
                 assert nemesis.events.name == "running"
                 write(log, *story.PREPARED[len(story.RUNNING) :])
                 answers.set()
-                wait("the standby", lambda: nemesis.events.name == "ready")
+                wait_for("the standby", lambda: nemesis.events.name == "ready")
     finally:
         answers.set()
         processes.close()

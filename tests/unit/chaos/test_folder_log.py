@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from airflow_stream_provider.control import ControlLog
 from chaos.folder_log import FolderLog
 from devstack.control_folder import folder_of
-from tests.support.control_root import new_log
 from tests.support.story import RUNNING, write
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> ControlLog:
-    return new_log((tmp_path / "control").as_uri())
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from airflow_stream_provider.lifecycle.record import Record
 from chaos import leftovers as module
 from chaos.leftovers import lasting, leftovers
 from devstack.control_folder import folder_of
-from tests.support.control_root import new_log
 from tests.support.pretended_webhdfs import PretendedWebHdfs, hdfs
 from tests.support.story import HANDED_OVER, NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, PREPARED, fenced, play, retired
 
@@ -28,11 +27,6 @@ __all__ = ["hdfs"]
 
 RETIRED = [*PREPARED, retired(NEW_DEPLOYMENT)]
 SLEEP = "import time; time.sleep(600)"
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> ControlLog:
-    return new_log((tmp_path / "control").as_uri())
 
 
 @pytest.fixture(autouse=True)

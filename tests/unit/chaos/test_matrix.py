@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from chaos import matrix
-from chaos.matrix import FAULTS, PROCESSES, add, cell, cells_of, empty, happened, impossible, main, planned, possible
-from chaos.plan import Cell, cells
+from chaos.matrix import FAULTS, add, cell, cells_of, empty, happened, impossible, main, planned, possible
+from chaos.plan import PROCESSES, Cell, cells
 from chaos.states import STATES
 from devstack.errors import StackError
 from devstack.places import Pair

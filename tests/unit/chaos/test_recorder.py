@@ -18,7 +18,6 @@ from chaos.recorder import Evidence
 from devstack import checkpoint_trees as trees
 from devstack.control_folder import folder_of
 from devstack.drivers import wait_for
-from tests.support.control_root import new_log
 from tests.support.pretended_webhdfs import PretendedWebHdfs, hdfs
 from tests.support.story import NEW, OLD, RUNNING, write
 
@@ -33,11 +32,6 @@ def plan(query: Path, number: int, at: float, first: int = 10) -> None:
 @pytest.fixture
 def query(tmp_path: Path) -> Path:
     return tmp_path / "checkpoints" / "enrich"
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> ControlLog:
-    return new_log((tmp_path / "control").as_uri())
 
 
 @pytest.fixture

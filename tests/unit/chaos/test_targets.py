@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +20,10 @@ from devstack.ports import free_port, listening
 from devstack.processes import Process, Processes
 from tests.support import story
 from tests.support.control_root import new_log
+from tests.support.stack_of_processes import NamedStack
 from tests.support.story import NEW, NEW_DEPLOYMENT, OLD, OLD_DEPLOYMENT, write
 
 LISTENS = "import socket, sys, time; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); time.sleep(600)"
-
-
-@dataclass
-class NamedSpark:
-    worker_names: list[str] = field(default_factory=lambda: ["spark-worker", "spark-worker-2"])
-
-
-@dataclass
-class NamedBroker:
-    port: int = 0
-
-
-@dataclass
-class NamedStack:
-    processes: Processes
-    broker: NamedBroker = field(default_factory=NamedBroker)
-    spark: NamedSpark = field(default_factory=NamedSpark)
 
 
 @pytest.fixture

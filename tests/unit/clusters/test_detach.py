@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from airflow_stream_provider.clusters import local
+from devstack.drivers import wait_for
 
 SCRIPT = Path(local.__file__).with_name("detach.py")
 
@@ -29,10 +29,7 @@ def run(folder: Path, *command: str, script: Path = SCRIPT) -> str:
         )
     finally:
         os.close(lock)
-    deadline = time.monotonic() + 60
-    while not (folder / "exit").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for("its exit code", (folder / "exit").exists)
     return (folder / "exit").read_text()
 
 

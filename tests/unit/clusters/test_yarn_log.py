@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from airflow_stream_provider.clusters.yarn_log import without_torn_lines
 from tests.support.fake_yarn import ID, STARTED, FakeYarn
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeYarn]:
-    found = FakeYarn()
-    yield found
-    found.close()
 
 
 def test_the_end_of_a_driver_s_log_is_on_its_node_and_else_in_what_yarn_says(

@@ -3,13 +3,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from devstack import reaper
+from devstack.drivers import wait_for
 from devstack.errors import StackError
 from devstack.processes import Processes, java, stop
 
@@ -24,17 +24,10 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
     started.close()
 
 
-def eventually(condition: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_close_kills_all_descendants(processes: Processes, tmp_path: Path) -> None:
     process = processes.start("runaway", ["bash", "-c", RUNAWAY], env={}, folder=tmp_path)
     processes.wait_for("it to start", lambda: "started" in process.tail(), 60, process)
-    eventually(lambda: len(list(reaper.marked(processes.mark))) == 5)
+    wait_for("all five", lambda: len(list(reaper.marked(processes.mark))) == 5)
     process.signal(signal.SIGKILL)
     processes.close()
     assert list(reaper.marked(processes.mark)) == []
@@ -70,7 +63,7 @@ def test_nothing_outlives_an_owner_that_is_killed(number: signal.Signals, tmp_pa
         assert owner.stdout is not None
         mark = owner.stdout.readline().strip()
         try:
-            eventually(lambda: len(list(reaper.marked(mark))) == 5)
+            wait_for("all five", lambda: len(list(reaper.marked(mark))) == 5)
         finally:
             # The whole foreground group gets Ctrl-C, so the reaper must not be in it.
             os.killpg(owner.pid, number)
@@ -78,7 +71,7 @@ def test_nothing_outlives_an_owner_that_is_killed(number: signal.Signals, tmp_pa
             owner.wait(60)
         finally:
             owner.kill()
-        eventually(lambda: not list(reaper.marked(mark)))
+        wait_for("all to end", lambda: not list(reaper.marked(mark)))
 
 
 def test_the_error_for_an_ended_process_has_its_last_lines_and_its_log(processes: Processes, tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ from tests.support.recorded import (
     without_added,
     written_records,
 )
+from tests.support.scala_sequence import Items
 from tests.support.simulated_topic import SimulatedLog, SimulatedTopic
 from tests.support.simulation import memory_store
 from tests.support.simulation.one_seed import simulate
@@ -168,16 +169,6 @@ def test_a_release_and_its_policy(tmp_path: Path) -> None:
         check_part("declared", "release", each.to_json())
     for policy in (Policy(), Policy(changed_checkpoints=("/data/out",))):
         check_part("declared", "policy", policy.to_json())
-
-
-class Items(list[Any]):
-    """A Scala sequence, as py4j shows it."""
-
-    def size(self) -> int:
-        return len(self)
-
-    def apply(self, position: int) -> Any:
-        return self[position]
 
 
 def node(kind: str, children: Items, **more: Any) -> Any:

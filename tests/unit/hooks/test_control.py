@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
-from collections.abc import Callable
 
 import pytest
 from kafka.net.manager import KafkaConnectionManager
@@ -15,6 +13,7 @@ from airflow_stream_provider.control import FilesRoot
 from airflow_stream_provider.hooks.control import acontrol_root, close_roots, control_root
 from airflow_stream_provider.kafka.control_root import TopicRoot
 from airflow_stream_provider.lifecycle.errors import ConnectionUnavailable
+from devstack.drivers import wait_for
 from tests.support.wire_kafka import WireKafka
 
 
@@ -57,13 +56,6 @@ def kafka_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name.startswith("kafka-io")}
 
 
-def wait(true: Callable[[], object]) -> None:
-    until = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
 def test_a_client_is_closed_when_its_connection_has_changed_and_when_all_are(monkeypatch: pytest.MonkeyPatch) -> None:
     def root(client_id: str) -> TopicRoot:
         extra = {"bootstrap.servers": kafka.servers, "client.id": client_id}
@@ -82,7 +74,7 @@ def test_a_client_is_closed_when_its_connection_has_changed_and_when_all_are(mon
     new = root("new")
     assert new is not old
     assert new._client().topics(["t"])
-    wait(lambda: not kafka_threads() & of_old)
+    wait_for("its threads to end", lambda: not kafka_threads() & of_old)
     for _ in range(2):
         assert kafka_threads()
         close_roots()

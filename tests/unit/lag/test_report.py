@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,27 +16,22 @@ from airflow_stream_provider.lag.report import (
     QueryLag,
     Verdict,
 )
-
-
-def partition(number: int = 0, committed: int | None = 90, end: int | None = 100, **more: Any) -> PartitionLag:
-    return PartitionLag(
-        "t", number, **{"state": PartitionState.OK, "log_start": 0, **more}, committed=committed, end=end
-    )
+from tests.support.lag_reports import read_to
 
 
 @pytest.mark.parametrize("state", [state for state in PartitionState if not state.known])
 def test_what_is_not_known_is_not_zero(state: PartitionState) -> None:
-    found = partition(committed=120, state=state)
+    found = read_to(committed=120, state=state)
     assert found.lag is None
-    query = QueryLag("a", (found, partition(1)))
+    query = QueryLag("a", (found, read_to(1)))
     assert (query.records, query.max_records, query.complete, query.unknown) == (10, 10, False, (found,))
     assert QueryLag("a", (found,)).records is None
-    assert LagReport(0.0, (query, QueryLag("b", (partition(),), seconds=3.0))).complete is False
+    assert LagReport(0.0, (query, QueryLag("b", (read_to(),), seconds=3.0))).complete is False
 
 
 def test_a_report_is_that_of_its_slowest_query() -> None:
-    slow = QueryLag("slow", (partition(verdict=Verdict.WARN), partition(1, verdict=Verdict.OK)), seconds=7.0)
-    fast = QueryLag("fast", (partition(end=91, verdict=Verdict.OK),), seconds=12.0)
+    slow = QueryLag("slow", (read_to(verdict=Verdict.WARN), read_to(1, verdict=Verdict.OK)), seconds=7.0)
+    fast = QueryLag("fast", (read_to(end=91, verdict=Verdict.OK),), seconds=12.0)
     report = LagReport(0.0, (slow, fast))
     assert (report.records, report.seconds, report.complete) == (20, 12.0, True)
     assert report.verdict is GroupVerdict.WARN
@@ -49,9 +43,9 @@ def test_a_report_is_that_of_its_slowest_query() -> None:
         ((), GroupVerdict.UNKNOWN),
         ((QueryLag("a", problem="no checkpoint"),), GroupVerdict.UNKNOWN),
         ((QueryLag("a", problem="no such group", found=False),), GroupVerdict.NOTFOUND),
-        ((QueryLag("a", (partition(),)),), GroupVerdict.UNKNOWN),
-        ((QueryLag("a", (partition(verdict=Verdict.OK),)), QueryLag("b")), GroupVerdict.UNKNOWN),
-        ((QueryLag("a", (partition(verdict=Verdict.STOP),)), QueryLag("b")), GroupVerdict.ERR),
+        ((QueryLag("a", (read_to(),)),), GroupVerdict.UNKNOWN),
+        ((QueryLag("a", (read_to(verdict=Verdict.OK),)), QueryLag("b")), GroupVerdict.UNKNOWN),
+        ((QueryLag("a", (read_to(verdict=Verdict.STOP),)), QueryLag("b")), GroupVerdict.ERR),
     ],
 )
 def test_unknown_is_a_verdict_of_its_own(queries: tuple[QueryLag, ...], verdict: GroupVerdict) -> None:
@@ -79,7 +73,7 @@ def test_one_query_with_an_unread_record_is_enough_and_one_that_is_unknown_is_no
 
 
 def test_an_age_that_was_asked_for_goes_before_the_estimate() -> None:
-    estimated = QueryLag("a", (partition(),), seconds=9.0)
+    estimated = QueryLag("a", (read_to(),), seconds=9.0)
     assert [estimated.older(8.0), estimated.older(9.0)] == [True, False]
     assert replace(estimated, unread_for={8.0: False, 9.0: None}).older(8.0) is False
     assert replace(estimated, unread_for={8.0: False, 9.0: None}).older(9.0) is None
@@ -87,7 +81,7 @@ def test_an_age_that_was_asked_for_goes_before_the_estimate() -> None:
     assert replace(estimated, ages_known=False).older(10.0) is None
 
 
-GOOD = QueryLag("a", (partition(),), commit_age=5.0, seconds=5.0, retention_seconds=1e6, held_seconds=0.0)
+GOOD = QueryLag("a", (read_to(),), commit_age=5.0, seconds=5.0, retention_seconds=1e6, held_seconds=0.0)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +96,7 @@ GOOD = QueryLag("a", (partition(),), commit_age=5.0, seconds=5.0, retention_seco
         (replace(GOOD, retention_seconds=1790.0, retained=1800.0), ()),  # all that waits goes within the hour
         (replace(GOOD, retention_seconds=899.0, retained=1800.0), (Alarm.RETENTION,)),
         (replace(GOOD, held_seconds=961.0), (Alarm.STUCK_TRANSACTION,)),
-        (replace(GOOD, partitions=(partition(committed=0, log_start=1),)), (Alarm.LOST_DATA,)),
+        (replace(GOOD, partitions=(read_to(committed=0, log_start=1),)), (Alarm.LOST_DATA,)),
     ],
 )
 def test_what_burrow_does_not_see(query: QueryLag, alarms: tuple[Alarm, ...]) -> None:
@@ -119,8 +113,8 @@ def test_what_burrow_does_not_see(query: QueryLag, alarms: tuple[Alarm, ...]) ->
         (replace(GOOD, commit_age=59.0, ages_known=False), ()),
         (replace(GOOD, retention_known=False), (Alarm.RETENTION,)),
         (replace(GOOD, retention_known=False, retention_seconds=3599.0), ()),  # raised, whatever else is unknown
-        (replace(GOOD, partitions=(partition(held=5),), held_seconds=None), (Alarm.STUCK_TRANSACTION,)),
-        (replace(GOOD, partitions=(partition(held=0),), held_seconds=None), ()),
+        (replace(GOOD, partitions=(read_to(held=5),), held_seconds=None), (Alarm.STUCK_TRANSACTION,)),
+        (replace(GOOD, partitions=(read_to(held=0),), held_seconds=None), ()),
     ],
 )
 def test_an_alarm_that_cannot_be_judged_is_unknown(query: QueryLag, undecided: tuple[Alarm, ...]) -> None:

@@ -104,9 +104,6 @@ def test_what_cannot_happen_names_states_and_faults_that_there_are() -> None:
     assert {fault for _, fault in CANNOT_HAPPEN} <= set(FAULTS)
 
 
-@pytest.mark.skipif(
-    not DOC.exists() or "## Simulated" not in DOC.read_text(), reason="docs/reliability.md comes with the real chaos"
-)
 def test_the_documentation_has_the_invariants() -> None:
     text = DOC.read_text()
     assert all(f"| `{name}` | {says}" in text for name, says in INVARIANTS.items()), os.linesep.join(INVARIANTS)

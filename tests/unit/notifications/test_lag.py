@@ -14,6 +14,8 @@ from airflow.sdk import BaseNotifier
 from airflow_stream_provider.control.sample_file import SampleFile
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
 from airflow_stream_provider.lag.limits import Health
+from airflow_stream_provider.lag.report import LagReport, Verdict
+from airflow_stream_provider.lag.targets import LagTarget
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.monitoring.alert import Alert
 from airflow_stream_provider.monitoring.samples import LagSample, QuerySample, append
@@ -76,6 +78,25 @@ def test_it_is_brought_by_airflows_notifiers_and_by_functions(
         notifier({})
     assert Page.sent == ["orders is behind Kafka: 50 records, 5 s"] * 2
     assert [found.since for found in called] == [940.0] * 2
+
+
+def test_a_consumer_group_is_measured_without_samples_and_its_verdicts_are_not_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[LagTarget, Any]] = []
+
+    def measured(target: LagTarget, extra: Any, roots: Any, moments: Any) -> LagReport:
+        asked.append((target, extra))
+        return report(partition(50, verdict=Verdict.STALL))
+
+    monkeypatch.setattr(lag, "kafka_extra", lambda kafka: {"read from": kafka})
+    monkeypatch.setattr(lag, "measure_lag", measured)
+    called: list[Alert] = []
+    LagNotifier(group="billing", kafka="kafka_main", to=[called.append])({})
+    assert asked == [(LagTarget("kafka_main", group="billing"), {"read from": "kafka_main"})]
+    (alert,) = called
+    assert (alert.stream, alert.records, alert.since, alert.growth) == ("billing", 50, alert.at, None)
+    assert not any("stall" in reason.lower() for reason in alert.reasons)
 
 
 def test_that_it_cannot_be_measured_is_told_too(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:

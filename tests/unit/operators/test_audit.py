@@ -1,4 +1,4 @@
-"""What the operator does with a report; real brokers are asked in tests/integration/kafka/test_audit.py."""
+"""What the operator does with a report; real brokers are asked in tests/integration/audit/test_audit.py."""
 
 from __future__ import annotations
 

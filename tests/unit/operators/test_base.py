@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -9,13 +10,11 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 
 from airflow_stream_provider.control import ControlLog
+from airflow_stream_provider.get_provider_info import get_provider_info
 from airflow_stream_provider.lifecycle.errors import ClusterError, HandOverFailed, SpecError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.operators.base import StreamOperator
-from airflow_stream_provider.operators.fence import FenceOperator
-from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
-from airflow_stream_provider.operators.soak import SoakOperator
-from airflow_stream_provider.operators.stop import StopStreamOperator
+from airflow_stream_provider.operators.handover import HandOverOperator
 from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.conditions import InPhase
 from airflow_stream_provider.planning.deaths import Dead
@@ -216,14 +215,21 @@ def test_what_an_operator_does_not_say_it_cannot_do(spec: StreamSpec, call: Call
         call(StreamOperator(task_id="t", stream=spec))
 
 
-def test_every_task_waits_long_enough_to_fence_a_driver_on_a_lost_machine() -> None:
-    operators: list[type[StreamOperator]] = [StreamOperator, *StreamOperator.__subclasses__()]
-    for operator in operators:
-        assert operator.WAIT_SECONDS > LOST_SECONDS
+def stream_operators() -> list[type[StreamOperator]]:
+    """Return StreamOperator and every class that the provider offers or shares between those."""
+    modules = [name for entry in get_provider_info()["operators"] for name in entry["python-modules"]]
+    named = [value for name in modules for value in vars(importlib.import_module(name)).values()]
+    classes = {value for value in named if isinstance(value, type) and issubclass(value, StreamOperator)}
+    return sorted(classes, key=lambda each: each.__name__)
 
 
-def test_no_operator_ends_a_stream_when_airflow_kills_its_task() -> None:
-    for operator in (HandOverOperator, RollBackOperator, StopStreamOperator, SoakOperator, FenceOperator):
-        assert not any(
-            "on_kill" in vars(cls) for cls in operator.__mro__ if cls.__module__.startswith("airflow_stream")
-        )
+@pytest.mark.parametrize("operator", stream_operators())
+def test_every_task_waits_long_enough_to_fence_a_driver_on_a_lost_machine(operator: type[StreamOperator]) -> None:
+    assert operator.WAIT_SECONDS > LOST_SECONDS
+
+
+@pytest.mark.parametrize("operator", stream_operators())
+def test_no_operator_ends_a_stream_when_airflow_kills_its_task(operator: type[StreamOperator]) -> None:
+    own = [each for each in operator.__mro__ if each.__module__.startswith("airflow_stream_provider")]
+    assert StreamOperator in own
+    assert not any("on_kill" in vars(each) for each in own)

@@ -8,17 +8,16 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.clusters import DriverState
-from airflow_stream_provider.lifecycle.heartbeat import Commit, Heartbeat, QueryProgress
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning.conditions import RequestOver, SignsOfLife, StandbyUp
 from airflow_stream_provider.planning.deaths import Dead
-from airflow_stream_provider.planning.recover import ADOPT_SECONDS, drivers_of_interest, recover
-from airflow_stream_provider.planning.recovery_decision import COME_UP_SECONDS, release_to_run
+from airflow_stream_provider.planning.recover import ADOPT_SECONDS, drivers_of_interest
+from airflow_stream_provider.planning.recovery_decision import COME_UP_SECONDS
 from airflow_stream_provider.planning.snapshot import DriverFacts
-from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Kill, Skip, Submit, Wait
-from airflow_stream_provider.planning.task_identity import TaskIdentity
+from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Submit, Wait
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+from tests.support.revivals import AGAIN, DOWN, ME, again, take
 from tests.support.snapshots import snapshot
 from tests.support.story import (
     HANDED_OVER,
@@ -39,7 +38,6 @@ from tests.support.story import (
     fencing,
     finished,
     hash_of,
-    play,
     ready,
     record,
     released,
@@ -49,18 +47,7 @@ from tests.support.story import (
     submitted,
 )
 
-ME = TaskIdentity("orders__revive", "run", "revive")
-DOWN = [*RUNNING, fenced(OLD), failed(None, OLD_DEPLOYMENT)]
-AGAIN = ME.deployment("orders", "1")
 TERMINATED = [*RUNNING, released(OLD, None, None)]
-
-
-def take(
-    *records: Record, outcome: WaitOutcome | None = None, before: dict[str, int] | None = None, **fields: Any
-) -> Any:
-    beats = fields.pop("counters", {})
-    found = replace(snapshot(*records, **fields), heartbeats={name: Heartbeat(counter=n) for name, n in beats.items()})
-    return recover(found, ME, outcome, before or {})
 
 
 def known(**alive: bool) -> WaitOutcome:
@@ -68,13 +55,6 @@ def known(**alive: bool) -> WaitOutcome:
     return WaitOutcome(
         Ended.REACHED, SignsOfLife.SUBJECT, evidence={names[name]: lives for name, lives in alive.items()}
     )
-
-
-def again(at: float = 100.0, deployment: str = AGAIN, run: str = "run") -> Record:
-    release = {"version": "1", "hash": hash_of(OLD_DEPLOYMENT)}
-    by = f"airflow:orders__revive/{run}/revive"
-    fields = {"deployment": deployment, "release": release, "policy": {}, "again": OLD_DEPLOYMENT, "reason": ""}
-    return record("declared", by=by, at=at, **fields)
 
 
 def test_a_driver_that_has_beaten_since_the_last_look_is_well() -> None:
@@ -272,143 +252,6 @@ def test_a_driver_that_never_came_up_is_given_up() -> None:
     step = take(*DOWN, again(), submitted(AGAIN), drivers=gone)
     assert isinstance(step, Append)
     assert (step.kind, step.fields["deployment"]) == ("failed", AGAIN)
-
-
-def test_one_run_tries_once_and_the_next_ones_ever_more_seldom() -> None:
-    tried = [*DOWN, again(), submitted(AGAIN), failed(None, AGAIN)]
-    step = take(*tried)
-    assert isinstance(step, GiveUp)
-    assert "it broke" in str(step.error)
-    assert step.log_of == AGAIN, "its driver has not said why"
-    other = TaskIdentity("orders__revive", "next", "revive")
-    for at, kind in ((110.0, Skip), (161.0, Append)):
-        assert isinstance(recover(snapshot(*tried, at=at), other, None, {}), kind)
-    third = other.deployment("orders", "1")
-    twice = [*tried, again(161.0, third, "next"), failed(None, third)]
-    last = TaskIdentity("orders__revive", "last", "revive")
-    for at, kind in ((161.0 + 119.0, Skip), (161.0 + 121.0, Append)):
-        assert isinstance(recover(snapshot(*twice, at=at), last, None, {}), kind)
-
-
-def test_the_pauses_grow_to_five_minutes_and_no_further() -> None:
-    story = list(DOWN)
-    for number in range(20):
-        name = TaskIdentity("orders__revive", f"r{number}", "revive").deployment("orders", "1")
-        story += [again(200.0 + 300 * number, name, f"r{number}"), failed(None, name)]
-    tried = 200.0 + 300 * 19
-    for at, kind in ((tried + 299.0, Skip), (tried + 301.0, Append)):
-        assert isinstance(take(*story, at=at), kind)
-
-
-def test_a_machine_whose_clock_is_ahead_blocks_nobody() -> None:
-    tomorrow = again(at=100.0 + 86400.0, deployment="orders-1-eeee", run="earlier")
-    step = take(*DOWN, tomorrow, failed(None, "orders-1-eeee"))
-    assert isinstance(step, Append)
-    assert step.kind == "declared"
-    theirs = replace(tomorrow, by="airflow:orders__upgrade/x/roll_back")
-    assert take(*DOWN, theirs) == Submit("orders-1-eeee"), "nobody submits it"
-
-
-def held(number: int, at: float) -> list[Record]:
-    """A try of the watch that came to hold and was killed."""
-    deployment = TaskIdentity("orders__revive", f"r{number}", "revive").deployment("orders", "1")
-    name, ask = f"{deployment}.0000000a", f"try {number}"
-    up = replace(standby(name), fields={**standby(name).fields, "queries": [{"name": "a"}, {"name": "b"}]})
-    began = [again(at, deployment, f"r{number}"), submitted(deployment), up, requested(ask, name), ready(ask, name)]
-    return [*began, acquired(name, ask, 2 + number), fenced(name), failed(None, deployment)]
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "kind"),
-    [(7, 1, Append), (7, 0, Skip), (7, None, Skip), (None, None, Skip)],
-    ids=["proven", "idle", "half", "unproven"],
-)
-def test_only_what_follows_a_holder_that_has_committed_counts_as_a_try(
-    a: int | None, b: int | None, kind: type
-) -> None:
-    """Found by a chaos run: after three killed holders a stream stayed down for five minutes, and nothing was wrong."""
-    killed = [*DOWN, *held(0, 200.0), *held(1, 300.0), *held(2, 400.0)]
-    last = str(play(killed).last_holder)
-    progress = (QueryProgress(name, batch=n, commits=(Commit(1.0),) if n else ()) for name, n in (("a", a), ("b", b)))
-    beats = {last: Heartbeat(counter=9, epoch=4, queries=tuple(progress))}
-    assert isinstance(recover(replace(snapshot(*killed, at=410.0), heartbeats=beats), ME, None, {}), kind)
-    # It fails from then on: pauses of 1 and 2 minutes.
-    failing = [*killed]
-    for number, pause in ((3, 60.0), (4, 120.0)):
-        name = TaskIdentity("orders__revive", f"r{number}", "revive").deployment("orders", "1")
-        tried = 500.0 + 100.0 * number
-        failing += [again(tried, name, f"r{number}"), failed(None, name)]
-        for left, then in ((1.0, Skip), (-1.0, kind)):
-            found = replace(snapshot(*failing, at=tried + pause - left), heartbeats=beats)
-            assert isinstance(recover(found, ME, None, {}), then)
-
-
-@pytest.mark.parametrize(("committed", "version"), [(None, "2"), (False, "1"), (True, "2")])
-def test_an_older_release_follows_one_that_failed_uncommitted(committed: bool | None, version: str) -> None:
-    ended = [fenced(OLD), failed(None, OLD_DEPLOYMENT), failed(NEW, committed=committed)]
-    step = take(*HANDED_OVER, *ended)
-    assert isinstance(step, Append)
-    assert step.fields["release"]["hash"] == hash_of({"1": OLD_DEPLOYMENT, "2": NEW_DEPLOYMENT}[version])
-
-
-def failing(tries: int) -> list[Record]:
-    """Tries of the new release that come to hold and fail before they have committed anything."""
-    story: list[Record] = []
-    for number in range(tries):
-        release = {"version": "2", "hash": hash_of(NEW_DEPLOYMENT)}
-        tried, *more, acquires, _killed, _ended = held(1 + number, 200.0)
-        tried = replace(tried, fields={**tried.fields, "release": release})
-        story += [tried, *more, acquires, failed(acquires["incarnation"], committed=False)]
-    return story
-
-
-KILLED = [fenced(NEW, committed=False), failed(None, NEW_DEPLOYMENT)]
-
-
-@pytest.mark.parametrize(
-    ("ends", "tries", "release"),
-    [
-        (KILLED, 0, NEW_DEPLOYMENT),
-        (KILLED, 1, OLD_DEPLOYMENT),
-        ([released(NEW, None, None, committed=False), retired(NEW_DEPLOYMENT)], 1, OLD_DEPLOYMENT),
-        ([fenced(NEW, committed=True), failed(None, NEW_DEPLOYMENT)], 129, NEW_DEPLOYMENT),
-        ([fenced(NEW), failed(None, NEW_DEPLOYMENT)], 2, NEW_DEPLOYMENT),
-        ([fenced(NEW), failed(None, NEW_DEPLOYMENT)], 3, OLD_DEPLOYMENT),
-        ([released(NEW, None, None), retired(NEW_DEPLOYMENT)], 129, OLD_DEPLOYMENT),
-        ([failed(NEW)], 0, NEW_DEPLOYMENT),
-    ],
-    ids=[
-        "killed",
-        "and fails",
-        "drained",
-        "had committed",
-        "unknown",
-        "fails 3 times",
-        "for a day",
-        "by an old driver",
-    ],
-)
-def test_a_release_of_which_nobody_has_seen_a_commit_does_not_keep_the_older_one_out(
-    ends: list[Record], tries: int, release: str
-) -> None:
-    """Found by a review: a holder that was killed before its first commit counted as a proof of its release."""
-    state = play([*HANDED_OVER, *ends, *failing(tries)])
-    assert (state.illegal_count, release_to_run(state, 300.0)) == (0, hash_of(release))
-
-
-def test_an_outage_of_a_day_does_not_bring_back_an_older_release() -> None:
-    """Found by a review: the holder that had proven the release was forgotten after a hundred tries in the outage."""
-    state = play([*HANDED_OVER, fenced(NEW, committed=True), failed(None, NEW_DEPLOYMENT), *failing(120)])
-    assert (state.illegal_count, state.epoch, NEW in state.incarnations) == (0, 122, False)
-    assert release_to_run(state, 300.0) == hash_of(NEW_DEPLOYMENT)
-
-
-def test_an_older_release_does_not_follow_one_that_was_killed_before_its_first_heartbeat_as_holder() -> None:
-    killed = [*HANDED_OVER, retired(OLD_DEPLOYMENT), fenced(NEW), failed(None, NEW_DEPLOYMENT)]
-    found = replace(snapshot(*killed), heartbeats={NEW: Heartbeat(counter=9, epoch=1)})
-    step = recover(found, ME, None, {})
-    assert isinstance(step, Append)
-    assert step.fields["release"]["hash"] == hash_of(NEW_DEPLOYMENT)
 
 
 def test_an_open_request_is_followed_and_ended_when_nobody_can_act_on_it() -> None:

@@ -19,21 +19,11 @@ from airflow.serialization.serialized_objects import DagSerialization
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.runbook.dags import check_stream_dags, stream_dags
 from airflow_stream_provider.spec import folder as folder_module
+from tests.support.spec_text import SPEC
 
 ROOT = Path(__file__).parents[3]
-SPEC = (
-    "name: {name}\napplication: apps/a.py\nversion: v1\ncluster: c\ncontrol: file:///d\nconf: {{spark.cores.max: 2}}\n"
-)
 ORDERS = {"orders__upgrade", "orders__retire", "orders__revive"}
 WATCH = "streams__watch"
-
-
-@pytest.fixture
-def streams(tmp_path: Path) -> Path:
-    folder = tmp_path / "streams"
-    folder.mkdir()
-    (folder / "orders.yaml").write_text(SPEC.format(name="orders"))
-    return folder
 
 
 @contextmanager

@@ -16,18 +16,7 @@ from airflow_stream_provider.runbook.later import RetireLaterOperator
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
 from airflow_stream_provider.spec.stream import load_spec
-
-SPEC = (
-    "name: {name}\napplication: apps/a.py\nversion: v1\ncluster: c\ncontrol: file:///d\nconf: {{spark.cores.max: 2}}\n"
-)
-
-
-@pytest.fixture
-def streams(tmp_path: Path) -> Path:
-    folder = tmp_path / "streams"
-    folder.mkdir()
-    (folder / "orders.yaml").write_text(SPEC.format(name="orders"))
-    return folder
+from tests.support.spec_text import SPEC
 
 
 def upgrade(streams: Path, name: str = "orders", prefix: str = "") -> DAG:

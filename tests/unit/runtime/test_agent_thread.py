@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from airflow_stream_provider.runtime import agent_thread
 from airflow_stream_provider.runtime.agent_thread import AgentThread
+from devstack.drivers import wait_for
 
 
 class Agent:
@@ -44,13 +43,6 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> Any:
     return Agent()
 
 
-def soon(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def end(thread: AgentThread, agent: Any) -> None:
     agent.over.set()
     thread.terminate(agent)
@@ -59,10 +51,10 @@ def end(thread: AgentThread, agent: Any) -> None:
 def test_a_turn_is_taken_at_once_and_then_when_work_is_over(agent: Any) -> None:
     thread = AgentThread()
     thread.start(agent)
-    soon(lambda: agent.turns == 1)
+    wait_for("its turns", lambda: agent.turns == 1)
     assert agent.started
     work = thread.spawn(lambda: None)
-    soon(lambda: agent.turns == 2)
+    wait_for("its turns", lambda: agent.turns == 2)
     assert (work.daemon, work.name, agent.threads) == (True, "airflow-stream-work", {"airflow-stream-agent"})
     end(thread, agent)
 
@@ -71,22 +63,22 @@ def test_a_turn_is_taken_at_once_and_then_when_work_is_over(agent: Any) -> None:
 def test_work_that_fails_is_over_too(agent: Any) -> None:
     thread = AgentThread()
     thread.start(agent)
-    soon(lambda: agent.turns == 1)
+    wait_for("its turns", lambda: agent.turns == 1)
 
     def fail() -> None:
         raise ValueError("it broke")
 
     thread.spawn(fail)
-    soon(lambda: agent.turns == 2)
+    wait_for("its turns", lambda: agent.turns == 2)
     end(thread, agent)
 
 
 def test_sigterm_is_told_and_looked_at_at_once(agent: Any) -> None:
     thread = AgentThread()
     thread.start(agent)
-    soon(lambda: agent.turns == 1)
+    wait_for("its turns", lambda: agent.turns == 1)
     thread.terminate(agent)
-    soon(lambda: agent.turns == 2)
+    wait_for("its turns", lambda: agent.turns == 2)
     assert agent.terminated == 1
     end(thread, agent)
 
@@ -96,7 +88,7 @@ def test_sigterm_before_the_start_is_told_too(agent: Any) -> None:
     thread.terminate(agent)
     assert agent.terminated == 1
     thread.start(agent)
-    soon(lambda: agent.turns == 2)
+    wait_for("its turns", lambda: agent.turns == 2)
     end(thread, agent)
 
 
@@ -104,5 +96,5 @@ def test_in_a_hurry_it_does_not_wait_for_the_next_second(agent: Any) -> None:
     agent.in_hurry = True
     thread = AgentThread()
     thread.start(agent)
-    soon(lambda: agent.turns >= 3)
+    wait_for("its turns", lambda: agent.turns >= 3)
     end(thread, agent)

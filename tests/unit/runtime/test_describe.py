@@ -14,6 +14,7 @@ from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.runtime.describe import cleans_input, progress
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from tests.support.real_run import real_run, writer
+from tests.support.scala_sequence import Items
 
 
 def test_a_query_that_the_script_has_stopped_has_ended() -> None:
@@ -23,16 +24,6 @@ def test_a_query_that_the_script_has_stopped_has_ended() -> None:
     assert progress(query) == QueryProgress("out", "/data/out", sink)
     query.stop()
     assert progress(query) == QueryProgress("out", "/data/out", sink, ended=True)
-
-
-class Items(list[Any]):
-    """A Scala sequence, as py4j shows it."""
-
-    def size(self) -> int:
-        return len(self)
-
-    def apply(self, position: int) -> Any:
-        return self[position]
 
 
 class Pairs(list[Any]):

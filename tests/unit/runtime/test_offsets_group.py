@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from airflow_stream_provider.lifecycle.heartbeat import QueryProgress
 from airflow_stream_provider.runtime import offsets_group
 from airflow_stream_provider.runtime.offsets_group import FinishedBatch, OffsetsGroup, slowest
 from devstack.checkpoint_trees import commit, kafka, new, plan
+from devstack.drivers import wait_for
 
 Commits = Mapping[tuple[str, int], tuple[int, str]]
 
@@ -90,13 +91,6 @@ def ran(name: str, batch: int, *sources: object, checkpoint: str = "/nowhere") -
     return QueryProgress(name, checkpoint, batch=batch, committed=sources)
 
 
-def soon(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_each_finished_batch_is_committed_once_with_its_number(holder: Holder, group: Recorder) -> None:
     holder.turn(ran("out", 7, {"orders": {"0": 10, "1": 20}}))
     holder.turn(ran("out", 7, {"orders": {"0": 10, "1": 20}}))
@@ -116,35 +110,35 @@ def test_all_kafka_sources_and_no_others(holder: Holder, group: Recorder) -> Non
 def test_while_kafka_hangs_only_the_newest_is_kept(holder: Holder, group: Recorder) -> None:
     group.open.clear()
     holder.offsets.offer([ran("out", 0, {"orders": {"0": 0}})])
-    soon(lambda: group.tries)
+    wait_for("a try", lambda: group.tries)
     began = time.monotonic()
     for batch in range(1, 1001):
         holder.offsets.offer([ran("out", batch, {"orders": {"0": batch}})])
     assert time.monotonic() - began < 5, "offering must never wait for Kafka"
     group.open.set()
-    soon(lambda: len(group.told) == 2)
+    wait_for("Kafka to be told", lambda: len(group.told) == 2)
     assert [told for _, told in group.told] == [{("orders", 0): (0, "0")}, {("orders", 0): (1000, "1000")}]
 
 
 def test_a_kafka_that_is_away_is_told_when_it_is_back(holder: Holder, group: Recorder) -> None:
     group.away = {"one"}
     holder.turn(ran("out", 3, {"orders": {"0": 3}}))
-    soon(lambda: group.tries >= 3)
+    wait_for("three tries", lambda: group.tries >= 3)
     assert "no broker answers" in holder.offsets.status.problem
     assert group.closed >= 2, "a client that failed is not kept"
     group.away = set()
-    soon(lambda: group.told)
+    wait_for("Kafka to be told", lambda: group.told)
     assert group.told == [("one", {("orders", 0): (3, "3")})]
-    soon(lambda: not holder.offsets.status.problem)
+    wait_for("the problem to be over", lambda: not holder.offsets.status.problem)
 
 
 def test_days_of_trouble_do_not_end_it(holder: Holder, group: Recorder) -> None:
     holder.offsets._failures = 5000
     group.away = {"one"}
     holder.turn(ran("out", 3, {"orders": {"0": 3}}))
-    soon(lambda: group.tries >= 3)
+    wait_for("three tries", lambda: group.tries >= 3)
     group.away = set()
-    soon(lambda: group.told)
+    wait_for("Kafka to be told", lambda: group.told)
     assert group.told == [("one", {("orders", 0): (3, "3")})]
 
 
@@ -213,7 +207,7 @@ def test_who_has_handed_over_forgets_what_it_knew_and_gives_up_what_is_under_way
     assert group.closed > closed
     group.away = set()
     turns = holder.offsets.turns
-    soon(lambda: holder.offsets.turns >= turns + 2)  # one at least has begun since
+    wait_for("two turns", lambda: holder.offsets.turns >= turns + 2)  # one at least has begun since
     assert len(group.told) == 1, "the next holder has said more since"
     # Holding again: it says so even if nothing has changed here, for the other one may have.
     holder.turn(ran("out", 1, {"orders": {"0": 1}}))
@@ -238,7 +232,7 @@ def test_kafka_is_told_again_before_it_forgets_an_idle_group(
 ) -> None:
     holder.turn(ran("out", 1, {"orders": {"0": 1}}))
     monkeypatch.setattr(offsets_group, "AGAIN_SECONDS", 0.0)
-    soon(lambda: len(group.told) >= 3)
+    wait_for("Kafka to be told", lambda: len(group.told) >= 3)
     assert len({str(told) for told in group.told}) == 1
 
 

@@ -13,6 +13,7 @@ from airflow_stream_provider import checkpoint as checkpoints
 from airflow_stream_provider.lifecycle.errors import RehearsalRefused
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime import rehearsal as module
+from airflow_stream_provider.runtime import rehearsing
 from airflow_stream_provider.runtime.rehearsal import Rehearsal
 
 
@@ -27,6 +28,7 @@ class Noted(Rehearsal):
 
     def _warm(self, query: Any, clone: str) -> dict[str, Any]:
         self.did.append(f"warm {query.label}")
+        assert rehearsing(), "a function of `foreachBatch` may ask"
         return {"batches": 3}
 
     def _warm_sink(self, query: Any) -> None:
@@ -62,6 +64,7 @@ def rehearsed(tmp_path: Path, names: Sequence[str], **policy: Any) -> tuple[list
 def test_a_query_is_planned_and_warmed_up(tmp_path: Path, cleaning: set[str]) -> None:
     did, summary = rehearsed(tmp_path, ["lines"])
     assert did == ["plan lines", "warm lines", "sink lines"]
+    assert not rehearsing()
     assert summary["queries"] == {"lines": {"plan_seconds": 0.5, "batches": 3}}
 
 
