@@ -20,7 +20,7 @@ from airflow_stream_provider.lifecycle.errors import CheckpointError
 class LocalFiles:
     """The operating system's files; implements `Files` for places that are a `Path`."""
 
-    def names(self, folder: Place) -> list[str]:
+    def names(self, folder: Place, *, large: bool = False) -> list[str]:
         """See `Files.names`."""
         return os.listdir(_path(folder))
 

@@ -38,11 +38,11 @@ class Storage:
 def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
     found, names = Storage(), LocalFiles.names
 
-    def listed(self: LocalFiles, folder: Any) -> list[str]:
+    def listed(self: LocalFiles, folder: Any, **how: Any) -> list[str]:
         found.asked += 1
         if found.away is not None:
             raise found.away
-        return names(self, folder)
+        return names(self, folder, **how)
 
     monkeypatch.setattr(LocalFiles, "names", listed)
     for module in (query_group, query_starts):
