@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_stream_provider.kafka.control_topic_rules import (
     COPIES,
     SETTINGS,
     TopicFacts,
+    lacks_replicas,
     problem,
     unreadable,
 )
@@ -85,21 +86,32 @@ def check(client: KafkaClient, name: str) -> None:
 def problems(client: KafkaClient, names: Iterable[str]) -> dict[str, StreamError]:
     """Check the topics of many streams, with five requests for all; return what is wrong, by name of the topic.
 
-    Topics with fewer replicas than three, because there are no more brokers, are named in a warning.
+    Topics with fewer replicas than three are named in a warning: because there are no more brokers, or there were not.
 
     :raises StreamError: Kafka does not answer at all.
     """
     found = facts(client, names)
     few = [each.name for each in found if each.partitions and each.brokers < COPIES]
     if few:
-        shown = ", ".join(few[:5]) + (f" and {len(few) - 5} more" if len(few) > 5 else "")
         _logger.warning(
             "The Kafka of the connection %r has fewer than %d brokers. With the disk of one, these control logs may be "
             "lost: %s. Use a cluster with three brokers for whatever matters.",
-            *(client.conn_id, COPIES, shown),
+            *(client.conn_id, COPIES, _shown(few)),
+        )
+    lacking = [each.name for each in found if lacks_replicas(each)]
+    if lacking:
+        _logger.warning(
+            "These control logs have fewer replicas than the Kafka of the connection %r has brokers for. With one disk "
+            "they may be lost: %s. Give them %d replicas with kafka-reassign-partitions.sh, and right after that "
+            "min.insync.replicas=2 with kafka-configs.sh.",
+            *(client.conn_id, _shown(lacking), COPIES),
         )
     errors = {each.name: problem(each) for each in found}
     return {name: error for name, error in errors.items() if error is not None}
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def facts(client: KafkaClient, names: Iterable[str]) -> list[TopicFacts]:

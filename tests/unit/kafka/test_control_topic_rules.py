@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_stream_provider.control.topic import topic_name
-from airflow_stream_provider.kafka.control_topic_rules import SETTINGS, NotWritable, TopicFacts, problem
+from airflow_stream_provider.kafka import control_topic_setup
+from airflow_stream_provider.kafka.control_topic_rules import (
+    SETTINGS,
+    NotWritable,
+    TopicFacts,
+    lacks_replicas,
+    problem,
+)
 from airflow_stream_provider.kafka.requests import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, Problem
 from airflow_stream_provider.kafka.topic_requests import OPERATIONS
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, SpecError, StreamError
@@ -50,8 +58,6 @@ def test_nothing_is_wrong(topic: TopicFacts) -> None:
     ("topic", "kind", "says"),
     [
         (replace(GOOD, partitions=(PARTITION, PARTITION)), SpecError, "has 2 partitions.*another prefix"),
-        (partition(replica_nodes=[1]), SpecError, "has 1 replica; with 3 brokers it needs 3.*reassign"),
-        (partition(replica_nodes=[1, 2]), SpecError, "has 2 replicas; with 3 brokers"),
         (setting(cleanup_policy="delete"), SpecError, "has cleanup.policy=delete.*add-config cleanup.policy=compact$"),
         (setting(cleanup_policy="compact,delete"), SpecError, "has cleanup.policy=compact,delete"),
         (setting(unclean_leader_election_enable="true"), SpecError, "unclean.leader.election.enable=false$"),
@@ -90,6 +96,26 @@ def test_what_is_wrong_is_said_with_what_to_do(topic: TopicFacts, kind: type[Str
     found = problem(topic)
     assert type(found) is kind
     assert re.search(says, str(found)), str(found)
+
+
+@pytest.mark.parametrize(("copies", "brokers", "lacks"), [(1, 1, False), (1, 2, True), (2, 3, True), (3, 9, False)])
+def test_a_topic_from_before_there_were_more_brokers_is_used(copies: int, brokers: int, lacks: bool) -> None:
+    """Found by a review: nobody could fence or revive a stream once brokers had been added."""
+    topic = replace(kafka_of(copies, "2" if copies == 3 else "1"), brokers=brokers)
+    assert problem(topic) is None
+    assert lacks_replicas(topic) == lacks
+    assert not lacks_replicas(TopicFacts("t", "The topic t", problem=Problem(29, "Denied.")))
+
+
+def test_the_topics_that_lack_replicas_are_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = [replace(kafka_of(1), name=f"streams.{number}", brokers=3) for number in range(7)]
+    monkeypatch.setattr(control_topic_setup, "facts", lambda client, names: topics)
+    client: Any = SimpleNamespace(conn_id="kafka")
+    assert control_topic_setup.problems(client, []) == {}
+    assert "streams.0, streams.1, streams.2, streams.3, streams.4 and 2 more" in caplog.text
+    assert "Give them 3 replicas with kafka-reassign-partitions.sh" in caplog.text
 
 
 def test_the_name_of_a_topic_is_prefix_and_stream() -> None:
