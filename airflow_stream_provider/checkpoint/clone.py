@@ -132,7 +132,7 @@ def rehearsal_folders(location: Location) -> dict[str, Place]:
     root = locate(location)
     start = f"{root.name}{REHEARSAL}"
     try:
-        names = files_of(root).names(root.parent)
+        names = files_of(root).names(root.parent, large=True)
     except OSError:
         return {}  # nothing was ever cloned there, or `check_location` says why
     found = {name[len(start) :]: root.with_name(name) for name in names if name.startswith(start)}

@@ -93,9 +93,10 @@ class Files(Protocol):
     All see what others have written as soon as their write has ended, except on NFS: see `checkpoint.visible`.
     """
 
-    def names(self, folder: Place) -> list[str]:
+    def names(self, folder: Place, *, large: bool = False) -> list[str]:
         """Return the names in a folder, in any order.
 
+        :param large: whether others decide how many there are, so that it may take minutes; default False.
         :raises FileNotFoundError: there is no such folder.
         :raises NotADirectoryError: it is a file.
         """

@@ -24,7 +24,7 @@ SMALL = 64 * 2**20
 class LocalFiles:
     """The operating system's files; implements `Files` for places that are a `Path`."""
 
-    def names(self, folder: Place) -> list[str]:
+    def names(self, folder: Place, *, large: bool = False) -> list[str]:
         """See `Files.names`."""
         return os.listdir(_path(folder))
 

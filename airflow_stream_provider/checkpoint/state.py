@@ -96,6 +96,6 @@ def _tables(snapshot: Place) -> Iterable[Place]:
 
 def _names(folder: Place) -> frozenset[str]:
     try:
-        return frozenset(files_of(folder).names(folder))
+        return frozenset(files_of(folder).names(folder, large=True))
     except FileNotFoundError:
         return frozenset()

@@ -86,8 +86,23 @@ class TopicFacts:
     problem: Problem | None = None
 
 
+def few_replicas(topic: TopicFacts) -> SpecError | None:
+    """Return the error for a topic with fewer replicas than there are brokers for, such as brokers added since."""
+    copies = min((len(each["replica_nodes"]) for each in topic.partitions), default=COPIES)
+    wanted = min(COPIES, topic.brokers)
+    if copies >= wanted:
+        return None
+    return SpecError(
+        f"{topic.where} has {_replicas(copies)}; with {topic.brokers} brokers it needs {wanted}, or the loss of a "
+        "disk loses the log.",
+        next_step=f"Give it {wanted} replicas with kafka-reassign-partitions.sh, and right after that "
+        "min.insync.replicas=2 with kafka-configs.sh.",
+        topic=topic.name,
+    )
+
+
 def problem(topic: TopicFacts) -> StreamError | None:
-    """Return what is wrong with a topic, or None."""
+    """Return what is wrong with a topic, so that it must not be used, or None."""
     lacking = [name for name in OPERATIONS if name not in topic.allowed]
     if lacking and (topic.allowed or topic.problem is None):
         return _denied(topic, " and ".join(lacking))
@@ -103,14 +118,7 @@ def problem(topic: TopicFacts) -> StreamError | None:
             topic=topic.name,
         )
     partition = topic.partitions[0]
-    copies, wanted = len(partition["replica_nodes"]), min(COPIES, topic.brokers)
-    if copies < wanted:
-        return SpecError(
-            f"{topic.where} has {_replicas(copies)}; with {topic.brokers} brokers it needs {wanted}, or the loss of a "
-            "disk loses the log.",
-            next_step=f"Give it {wanted} replicas with kafka-reassign-partitions.sh.",
-            topic=topic.name,
-        )
+    copies = len(partition["replica_nodes"])
     return _settings_problem(topic, copies) or _state_problem(topic, partition)
 
 

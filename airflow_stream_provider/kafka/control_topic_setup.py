@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.kafka.control_topic_rules import (
@@ -12,6 +12,7 @@ from airflow_stream_provider.kafka.control_topic_rules import (
     REQUIRED,
     SETTINGS,
     TopicFacts,
+    few_replicas,
     problem,
     unreadable,
     without_id,
@@ -75,40 +76,53 @@ def create(client: KafkaClient, name: str) -> None:
         if problem is not None and problem.code != TOPIC_ALREADY_EXISTS:
             raise _not_made(client, name, problem)
         _wait_for(client, name, copies)
-    check(client, name)
+    check(client, name, deploys=True)
 
 
-def check(client: KafkaClient, name: str) -> None:
-    """Check the topic of a stream; see `problem`.
+def check(client: KafkaClient, name: str, *, deploys: bool = False) -> None:
+    """Check the topic of a stream; see `problems`.
 
     :raises SpecError: it is not as it must be, or the user may not use it.
     :raises ControlUnavailable: there is no such topic, or it cannot be used now.
     :raises ControlLogDamaged: its beginning was deleted.
     """
-    error = problems(client, [name]).get(name)
+    error = problems(client, [name], deploys=deploys).get(name)
     if error is not None:
         raise error
 
 
-def problems(client: KafkaClient, names: Iterable[str]) -> dict[str, StreamError]:
+def problems(client: KafkaClient, names: Iterable[str], *, deploys: bool = False) -> dict[str, StreamError]:
     """Check the topics of many streams, with five requests for all; return what is wrong, by name of the topic.
 
-    Topics with fewer replicas than three, because there are no more brokers, are named in a warning.
+    Topics with fewer replicas than three are named in a warning: because there are no more brokers, or there were not.
 
+    :param deploys: something new is to begin, so that one with fewer replicas than there are brokers for is refused.
+        Whoever refused it otherwise could neither fence nor revive the stream that runs.
     :raises StreamError: Kafka does not answer at all, or is too old for a control log.
     """
     _check_version(client)
     found = facts(client, names)
     few = [each.name for each in found if each.partitions and each.brokers < COPIES]
     if few:
-        shown = ", ".join(few[:5]) + (f" and {len(few) - 5} more" if len(few) > 5 else "")
         _logger.warning(
             "The Kafka of the connection %r has fewer than %d brokers. With the disk of one, these control logs may be "
             "lost: %s. Use a cluster with three brokers for whatever matters.",
-            *(client.conn_id, COPIES, shown),
+            *(client.conn_id, COPIES, _shown(few)),
         )
-    errors = {each.name: problem(each) for each in found}
+    lacking = [] if deploys else [each.name for each in found if few_replicas(each)]
+    if lacking:
+        _logger.warning(
+            "These control logs have fewer replicas than the Kafka of the connection %r has brokers for. With one disk "
+            "they may be lost: %s. Give them %d replicas with kafka-reassign-partitions.sh, and right after that "
+            "min.insync.replicas=2 with kafka-configs.sh.",
+            *(client.conn_id, _shown(lacking), COPIES),
+        )
+    errors = {each.name: (few_replicas(each) if deploys else None) or problem(each) for each in found}
     return {name: error for name, error in errors.items() if error is not None}
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def facts(client: KafkaClient, names: Iterable[str]) -> list[TopicFacts]:

@@ -11,6 +11,7 @@ import errno
 import gzip
 import io
 import re
+import threading
 import uuid
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +30,7 @@ from airflow_stream_provider.runtime.server_side_copy import ServerSideCopy
 SECONDS = 10.0
 # How long the first one may take: S3A loads some hundred classes, and may look for its credentials in the network.
 CONNECT_SECONDS = 60.0
-# How long the copy of one file, or the removal of a folder, may take.
+# How long the copy of one file, the removal of a folder, and a listing of which others decide how long it is, may take.
 LONG_SECONDS = 300.0
 # Copies side by side: HDFS took 9.5 s for 12 batches one after another, and an object store answers in 30 ms.
 THREADS = 16
@@ -59,9 +60,9 @@ class HadoopFiles:
         self._calls = CallsInTime("airflow-stream-storage")
         self._server_side: ServerSideCopy | None = None
 
-    def names(self, folder: Place) -> list[str]:
+    def names(self, folder: Place, *, large: bool = False) -> list[str]:
         """See `Files.names`."""
-        found = self._do(folder, lambda system: self._listed(system.listStatusIterator(_path(folder))))
+        found = self._list(folder, LONG_SECONDS if large else None)
         # Of a file Hadoop lists the file itself.
         if [path for path, _ in found] == [_remote(folder).path] and not found[0][1].is_folder:
             raise NotADirectoryError(errno.ENOTDIR, "it is a file", str(folder))
@@ -72,7 +73,7 @@ class HadoopFiles:
         top = _remote(folder)
         try:
             # One listing, also of many folders.
-            found = self._do(folder, lambda system: self._listed(system.listFiles(_path(folder), True)))
+            found = self._do(folder, lambda system: self._listed(system.listFiles(_path(folder), True)), LONG_SECONDS)
         except FileNotFoundError:
             return []
         by_folder: dict[PurePosixPath, list[str]] = {}
@@ -93,7 +94,7 @@ class HadoopFiles:
             try:
                 if len(wanted) == 1:
                     return {wanted[0]: self._do(wanted[0], lambda system: _facts(system, wanted[0]))}
-                listed = self._do(folder, lambda system: self._listed(system.listStatusIterator(_path(folder))))
+                listed = self._list(folder, LONG_SECONDS)
             except (FileNotFoundError, NotADirectoryError):
                 return {}
             known = {path.name: facts for path, facts in listed if path.parent == _remote(folder).path}
@@ -173,7 +174,7 @@ class HadoopFiles:
         """See `Files.check_writable`. The file is beside the folder, where clones and the owner will be.
 
         A bucket may let a driver write below a prefix only, and has no folders to look for. What killed drivers have
-        left there is removed.
+        left there is removed, which nobody waits for: the folder may be that of all checkpoints.
         """
         (found,) = self.facts([path])
         if found is not None and not found.is_folder:
@@ -181,22 +182,32 @@ class HadoopFiles:
         probe = path.parent / f"{path.name}.probe-{uuid.uuid4().hex}"
         try:
             self.write(probe, b"0")
-            with contextlib.suppress(OSError):
-                self._sweep(path, probe)
+            (written,) = self.facts([probe])
         except NotADirectoryError as error:
             raise NotADirectoryError(errno.ENOTDIR, "it is a file", str(path.parent)) from error
         finally:
             with contextlib.suppress(OSError):
                 self._delete(probe)
+        if written is not None:
+            now = {probe.name: written.modified}
+            threading.Thread(target=self._sweep, args=(path, now), name="airflow-stream-sweep", daemon=True).start()
 
     def list_anew(self, folder: Place) -> None:
         """See `Files.list_anew`: there is nothing to do, since nothing keeps a listing."""
 
-    def _sweep(self, path: Place, probe: Place) -> None:
-        folder = path.parent
-        listed = self._do(folder, lambda system: self._listed(system.listStatusIterator(_path(folder))))
-        for name in left_behind(path.name, probe.name, {at.name: facts.modified for at, facts in listed}):
-            self._delete(folder / name)
+    def _sweep(self, path: Place, now: Mapping[str, float]) -> None:
+        """Remove what was left beside a folder; `now` has a probe, and when it was written.
+
+        Past the calls with a deadline, since one that is overdue lets all others fail.
+        """
+        (probe,) = now
+        with contextlib.suppress(Exception):  # the next driver tries again
+            listed = self._listed(self._connected().listStatusIterator(_path(path.parent)))
+            for name in left_behind(path.name, probe, {**{at.name: facts.modified for at, facts in listed}, **now}):
+                self._delete(path.parent / name)
+
+    def _list(self, folder: Place, seconds: float | None) -> list[tuple[PurePosixPath, FileFacts]]:
+        return self._do(folder, lambda system: self._listed(system.listStatusIterator(_path(folder))), seconds)
 
     def _delete(self, file: Place) -> None:
         self._do(file, lambda system: system.delete(_path(file), False))

@@ -226,6 +226,8 @@ class QueryGroup:
 
         A query that failed because of another writer is due at once: restart it only when the control log says that
         this driver holds the stream. A query that ended by itself is marked as over.
+
+        It never waits for a storage: a failure counts from one of the next looks on.
         """
         due = []
         for query in self._gate.live():
@@ -239,7 +241,8 @@ class QueryGroup:
                     query.end()
                     continue
                 if not failures.retry_at:
-                    self._starts.note(query, error)
+                    self._starts.note_soon(query, error)
+                    continue
                 if failures.lost is not None:
                     return [], (query, failures.lost)
             if time.monotonic() >= failures.retry_at:

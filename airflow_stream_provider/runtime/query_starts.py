@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -28,6 +29,8 @@ class QueryStarts:
         self._failures: dict[str, QueryFailures] = {}
         # Those that wait for their storage, with the batch that they must see there first and whether they must.
         self._waiting: dict[str, tuple[int | None, bool]] = {}
+        # By label the thread that notes a failure, for as long as it does.
+        self._noting: dict[str, threading.Thread] = {}
         self.gaps = Gaps()
 
     @property
@@ -88,17 +91,41 @@ class QueryStarts:
         except Exception as error:  # noqa: BLE001 - what cannot start now is tried again like what has failed
             self.note(query, error)
 
-    def note(self, query: ManagedQuery, error: Exception) -> None:
-        """Remember that a query has failed; its checkpoint says whether it has committed anything before."""
-        failures = self.failures_of(query)
+    def note_soon(self, query: ManagedQuery, error: Exception) -> None:
+        """`note` in a thread of its own: whoever looks after the queries renews the lease, and a storage may hang."""
+        if query.label in self._noting:
+            return
+        run = query.real
+
+        def note() -> None:
+            try:
+                self.note(query, error, run)
+            finally:
+                del self._noting[query.label]
+
+        thread = threading.Thread(target=note, name=f"airflow-stream-{query.label}", daemon=True)
+        self._noting[query.label] = thread
+        try:
+            thread.start()
+        except RuntimeError:
+            note()  # the machine has no thread left
+
+    def note(self, query: ManagedQuery, error: Exception, run: object = None) -> None:
+        """Remember that a query has failed; its checkpoint says whether it has committed anything before.
+
+        :param run: which run has failed, unless it is another one by then; default: whichever it is.
+        """
+        failures, away = self.failures_of(query), False
         try:
             batch = checkpoints.boundary(query.checkpoint).commit
-        except CheckpointAway:
-            failures.waits(query.label, error, time.monotonic())  # which may be why it has failed
+        except CheckpointError as found:
+            batch, away = failures.at_batch, isinstance(found, CheckpointAway)
+        if run is not None and query.real is not run:
             return
-        except CheckpointError:
-            batch = failures.at_batch
-        failures.fails(query.label, error, batch, time.monotonic())
+        if away:  # which may be why it has failed
+            failures.waits(query.label, error, time.monotonic())
+        else:
+            failures.fails(query.label, error, batch, time.monotonic())
 
     def _start(self, query: ManagedQuery) -> None:
         check_engine(query.label, query.writer_spec)

@@ -69,3 +69,11 @@ def started(query: Query) -> QueryGroup:
     group = group_of(query)
     group.start(group.hold(), {})
     return group
+
+
+def tended(group: QueryGroup) -> tuple[Any, Any]:
+    """What a look at the queries says once all failures are noted, which the look before it has begun."""
+    group.tend()
+    for thread in list(group._starts._noting.values()):
+        thread.join(60)
+    return group.tend()

@@ -162,7 +162,7 @@ def test_a_storage_that_answers_only_at_first_hides_no_clone(tmp_path: Path) -> 
         def __init__(self) -> None:
             self.asked = 0
 
-        def names(self, folder: Place) -> list[str]:
+        def names(self, folder: Place, *, large: bool = False) -> list[str]:
             self.asked += 1
             if self.asked > 2:
                 raise OSError("it does not answer")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_stream_provider.control.topic import topic_name
-from airflow_stream_provider.kafka import messages
-from airflow_stream_provider.kafka.control_topic_rules import SETTINGS, NotWritable, TopicFacts, problem
+from airflow_stream_provider.kafka import control_topic_setup, messages
+from airflow_stream_provider.kafka.control_topic_rules import SETTINGS, NotWritable, TopicFacts, few_replicas, problem
 from airflow_stream_provider.kafka.requests import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, Problem
 from airflow_stream_provider.kafka.topic_requests import OPERATIONS
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, SpecError, StreamError
@@ -56,8 +57,6 @@ def test_nothing_is_wrong(topic: TopicFacts) -> None:
     ("topic", "kind", "says"),
     [
         (replace(GOOD, partitions=(PARTITION, PARTITION)), SpecError, "has 2 partitions.*another prefix"),
-        (partition(replica_nodes=[1]), SpecError, "has 1 replica; with 3 brokers it needs 3.*reassign"),
-        (partition(replica_nodes=[1, 2]), SpecError, "has 2 replicas; with 3 brokers"),
         (
             setting(cleanup_policy="delete", max_message_bytes="1048588", segment_ms="604800000"),
             SpecError,
@@ -109,6 +108,32 @@ def test_what_is_wrong_is_said_with_what_to_do(topic: TopicFacts, kind: type[Str
     found = problem(topic)
     assert type(found) is kind
     assert re.search(says, str(found)), str(found)
+
+
+@pytest.mark.parametrize(
+    ("copies", "brokers", "says"),
+    [(1, 1, ""), (1, 2, "has 1 replica; with 2 brokers it needs 2"), (2, 3, "has 2 replicas; with 3 "), (3, 9, "")],
+)
+def test_a_topic_from_before_there_were_more_brokers_is_used_by_what_runs(copies: int, brokers: int, says: str) -> None:
+    """Found by a review: nobody could fence or revive a stream once brokers had been added."""
+    topic = replace(kafka_of(copies, "2" if copies == 3 else "1"), brokers=brokers)
+    assert problem(topic) is None
+    found = few_replicas(topic)
+    assert (found is None) == (not says)
+    assert says in str(found or "")
+    assert few_replicas(TopicFacts("t", "The topic t", problem=Problem(29, "Denied."))) is None
+
+
+def test_the_topics_that_lack_replicas_are_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = [replace(kafka_of(1), name=f"streams.{number}", brokers=3) for number in range(7)]
+    monkeypatch.setattr(control_topic_setup, "facts", lambda client, names: topics)
+    client: Any = SimpleNamespace(conn_id="kafka", version_without_ids=str)
+    assert set(control_topic_setup.problems(client, [], deploys=True)) == {each.name for each in topics}
+    assert control_topic_setup.problems(client, []) == {}
+    assert "streams.0, streams.1, streams.2, streams.3, streams.4 and 2 more" in caplog.text
+    assert "Give them 3 replicas with kafka-reassign-partitions.sh" in caplog.text
 
 
 def test_the_name_of_a_topic_is_prefix_and_stream() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from airflow_stream_provider.checkpoint.files import RemotePath
+from airflow_stream_provider.checkpoint.files import FileFacts, RemotePath
 from airflow_stream_provider.runtime import hadoop_files
 from airflow_stream_provider.runtime.hadoop_files import LEFT_SECONDS, HadoopFiles, left_behind
 
@@ -75,3 +77,71 @@ def test_a_file_is_written_though_the_script_closes_a_mock_of_hdfs_in_the_middle
     files = HadoopFiles("hdfs://host", lambda url: system)
     files.write(RemotePath("hdfs://host", PurePosixPath("/cp.owner"), files), b"x")
     assert system.files == {"hdfs://host/cp.owner"}
+
+
+class LargeParent(HadoopFiles):
+    """A file system, without a JVM, in which the listing of the folder `/` ends when a test says so."""
+
+    def __init__(self) -> None:
+        self.end = threading.Event()
+        self.now = 2 * LEFT_SECONDS
+        self.held: dict[str, float] = {}
+        create = lambda path, overwrite: SimpleNamespace(write=lambda data: None, close=lambda: self.put(path))  # noqa: E731
+        system = SimpleNamespace(
+            create=create,
+            rename=lambda source, target: self.put(target) and self.held.pop(source),
+            delete=lambda path, recursive: self.held.pop(path, None),
+            listStatusIterator=lambda folder: folder,
+        )
+        super().__init__("s3a://bucket", lambda url: system)
+        self._do(RemotePath(self.root, PurePosixPath("/"), self), lambda system: None)  # it is connected
+
+    def put(self, path: str) -> float:
+        self.held[path] = self.now
+        return self.now
+
+    def facts(self, paths: Any) -> Any:
+        return [FileFacts(1, self.held[str(path)]) if str(path) in self.held else None for path in paths]
+
+    def _listed(self, iterator: Any) -> Any:
+        if iterator == "s3a://bucket/":
+            self.end.wait(60)
+        return [(PurePosixPath(path.removeprefix(self.root)), FileFacts(1, at)) for path, at in self.held.items()]
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> LargeParent:
+    monkeypatch.setattr(hadoop_files, "_path", str)
+    monkeypatch.setattr(hadoop_files, "SECONDS", 0.5)
+    return LargeParent()
+
+
+def test_nobody_waits_for_the_listing_of_a_large_folder_that_only_sweeps(large: LargeParent) -> None:
+    """Found by a review: the questions after it failed, and with them the rehearsal."""
+    left, mine = f"s3a://bucket/cp.probe-{'a' * 32}", RemotePath(large.root, PurePosixPath("/cp"), large)
+    large.held[left] = 0.0
+    large.check_writable(mine)
+    assert large.held == {left: 0.0}, "its own probe is gone"
+    assert large.names(mine) == [PurePosixPath(left).name]
+    large.end.set()
+    until = time.monotonic() + 60
+    while large.held and time.monotonic() < until:
+        time.sleep(0.01)
+    assert large.held == {}
+
+
+def test_a_listing_of_which_others_decide_how_long_it_is_may_take_longer(large: LargeParent) -> None:
+    top, cp = (RemotePath(large.root, PurePosixPath(path), large) for path in ("/", "/cp"))
+    large.put("s3a://bucket/cp.owner")
+    found: list[list[str]] = []
+    listing = threading.Thread(target=lambda: found.append(large.names(top, large=True)))
+    listing.start()
+    listing.join(1.0)
+    assert large.names(cp) == ["cp.owner"], "it fails nothing else"
+    large.end.set()
+    listing.join(60)
+    assert found == [["cp.owner"]]
+    large.end.clear()
+    with pytest.raises(TimeoutError):
+        large.names(top)
+    large.end.set()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from airflow_stream_provider.checkpoint.local_files import LocalFiles
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.runtime import query_group, query_starts
 from airflow_stream_provider.runtime.ports import QueryEnd
 from airflow_stream_provider.runtime.query_failures import BACK_OFF_SECONDS, CONCURRENT_ATTEMPTS, QueryFailures
 from airflow_stream_provider.runtime.query_group import QueryGroup
-from tests.support.fake_queries import Query, group_of, started
+from tests.support.fake_queries import Query, group_of, started, tended
 
 
 class Time:
@@ -44,7 +47,7 @@ def attempts(group: QueryGroup, query: Query, clock: Time, error: str, seconds: 
     while clock.now < began + seconds:
         if query.real is not None and query.real.isActive:
             query.fails(error)
-        due, lost = group.tend()
+        due, lost = tended(group)
         if lost is not None:
             raise AssertionError(f"given up after {len(tries)}")
         if due:
@@ -120,7 +123,7 @@ def test_an_outage_of_the_checkpoints_storage_is_survived_too(query: Query, cloc
     assert len(attempts(group, query, clock, "Stale file handle", 3600)) > 10
     query.refuses = None
     clock.now += BACK_OFF_SECONDS
-    group.restart(group.tend()[0])
+    group.restart(tended(group)[0])
     assert query.real is not None
     assert query.real.isActive
 
@@ -136,7 +139,7 @@ def test_an_error_that_no_restart_cures_is_not_tried_again(query: Query, clock: 
     group = started(query)
     query.commits(0)
     query.fails("[KAFKA_DATA_LOSS.PARTITIONS_DELETED] Partitions Set(1) are gone")
-    due, lost = group.tend()
+    due, lost = tended(group)
     assert query.real is not None
     assert (due, lost and lost[1]) == ([], query.real.error)
 
@@ -155,13 +158,13 @@ def test_a_commit_ends_the_trouble_and_the_count_begins_again(query: Query, cloc
     query.commits(0)
     assert len(attempts(group, query, clock, "x", 100)) == 6
     clock.now += BACK_OFF_SECONDS
-    group.restart(group.tend()[0])
+    group.restart(tended(group)[0])
     query.commits(1)
     query.fails("x")
-    group.tend()
+    tended(group)
     assert "failed, 1 times since its last commit, and is tried again after 1 s" in group.trouble
     clock.now += 1.0
-    group.restart(group.tend()[0])
+    group.restart(tended(group)[0])
     assert group.trouble == ""
 
 
@@ -185,3 +188,41 @@ def test_a_driver_that_takes_the_stream_back_has_proven_itself_before(
     assert group.stop(1.0) == ({"orders": QueryEnd(completed=True, batch=0, checkpoint=query.checkpoint)}, None)
     group.start(group.hold(), {})
     assert len(attempts(group, query, clock, "The sink does not answer", 3600)) > 10
+
+
+def test_a_storage_that_hangs_does_not_hold_up_who_renews_the_lease(
+    query: Query, clock: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a review: the agent's own thread listed the checkpoints of failed queries one after the other."""
+    group = started(query)
+    query.commits(0)
+    go_on, names = threading.Event(), LocalFiles.names
+
+    def hangs(*args: Any, **how: Any) -> list[str]:
+        assert go_on.wait(60)
+        return names(*args, **how)
+
+    monkeypatch.setattr(LocalFiles, "names", hangs)
+    query.fails("The sink does not answer")
+    for _ in range(3):
+        assert group.tend() == ([], None)
+    assert len(group._starts._noting) == 1
+    go_on.set()
+    tended(group)
+    assert "failed, 1 times since its last commit" in group.trouble
+    clock.now += 1.0
+    assert group.tend() == ([query], None)
+
+
+def test_a_failure_of_an_earlier_run_is_not_noted_for_the_next_one(
+    query: Query, clock: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = started(query)
+    go_on, names = threading.Event(), LocalFiles.names
+    monkeypatch.setattr(LocalFiles, "names", lambda *args, **how: go_on.wait(60) and names(*args, **how))
+    query.fails("The sink does not answer")
+    group.tend()
+    group.restart_in_place()
+    go_on.set()
+    tended(group)
+    assert (query.starts, group.trouble) == (2, "")

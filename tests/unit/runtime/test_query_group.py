@@ -19,7 +19,7 @@ from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import BoundaryMissed, QueryEnd
 from airflow_stream_provider.runtime.query_group import QueryGroup
 from airflow_stream_provider.runtime.writer_spec import WriterSpec
-from tests.support.fake_queries import Query, Run, group_of, started
+from tests.support.fake_queries import Query, Run, group_of, started, tended
 from tests.support.real_run import real_run, writer
 
 
@@ -82,7 +82,7 @@ def test_a_query_that_stopped_while_its_storage_is_silent_has_missed_its_boundar
     group = QueryGroup(gate, lambda location: None)
     group.start(group.hold(), {})
     queries[2].fails("its sink is away")  # it waits to be tried again
-    group.tend()
+    tended(group)
     first = [query.real for query in queries]
 
     def stop(run: Run, seconds: float) -> QueryEnd:

@@ -16,7 +16,7 @@ from airflow_stream_provider.runtime import query_group, query_starts
 from airflow_stream_provider.runtime.ports import QueryEnd
 from airflow_stream_provider.runtime.query_group import QueryGroup
 from tests.support.fake_driver import FakeDriver
-from tests.support.fake_queries import Query, Run, group_of
+from tests.support.fake_queries import Query, Run, group_of, tended
 from tests.support.story import NEW, RELEASED, fenced, requested, write
 
 SILENT = TimeoutError(110, "its storage has not answered for 10 s")
@@ -38,11 +38,11 @@ class Storage:
 def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
     found, names = Storage(), LocalFiles.names
 
-    def listed(self: LocalFiles, folder: Any) -> list[str]:
+    def listed(self: LocalFiles, folder: Any, **how: Any) -> list[str]:
         found.asked += 1
         if found.away is not None:
             raise found.away
-        return names(self, folder)
+        return names(self, folder, **how)
 
     monkeypatch.setattr(LocalFiles, "names", listed)
     for module in (query_group, query_starts):
@@ -129,7 +129,7 @@ def test_a_query_that_waits_is_not_started_before_it_shows_the_last_batch(query:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(visible, "time", SimpleNamespace(monotonic=count(0, 30).__next__, sleep=lambda seconds: None))
         with pytest.raises(CheckpointError, match="its former holder committed batch 8"):
-            group.restart(group.tend()[0])
+            group.restart(tended(group)[0])
     assert query.starts == 0
     query.commits(8)
     group.restart([query])  # type: ignore[list-item]
@@ -149,7 +149,7 @@ def test_what_time_does_not_mend_ends_the_start(query: Query, storage: Storage) 
         group = QueryGroup(gate, claim)
         with pytest.raises(CheckpointError):
             group.start(group.hold(), {})
-        assert group.tend() == ([], None)
+        assert tended(group) == ([], None)
     for refused in (PermissionError(13, "denied"), NotADirectoryError(20, "it is a file")):
         storage.away = refused
         group = group_of(query)
@@ -168,9 +168,9 @@ def test_an_owner_that_cannot_be_read_is_waited_for(query: Query, storage: Stora
     group = QueryGroup(group_of(query)._gate, claim)
     away.insert(0, False)
     group.start(group.hold(), {})
-    assert (query.starts, group.tend()[0]) == (0, [])
+    assert (query.starts, tended(group)[0]) == (0, [])
     storage.now += 1.0
-    group.restart(group.tend()[0])
+    group.restart(tended(group)[0])
     assert query.starts == 1
 
 
@@ -184,11 +184,11 @@ def test_spark_that_cannot_start_since_the_storage_is_away_waits_too(query: Quer
     query.start_real = start  # type: ignore[method-assign]
     group.start(group.hold(), {})
     storage.now += 1.0
-    assert group.tend()[0] == [query]
+    assert tended(group)[0] == [query]
     storage.away = None
     query.start_real = lambda: (_ for _ in ()).throw(ValueError("No such table"))  # type: ignore[method-assign]
     with pytest.raises(StreamError, match="No such table"):
-        group.restart(group.tend()[0])
+        group.restart(tended(group)[0])
 
 
 def test_failures_while_the_storage_is_away_say_nothing_against_the_release(query: Query, storage: Storage) -> None:
@@ -200,7 +200,7 @@ def test_failures_while_the_storage_is_away_say_nothing_against_the_release(quer
         if query.real is not None and query.real.isActive:
             query.fails("java.net.ConnectException")
         storage.now += 1.0
-        due, lost = group.tend()
+        due, lost = tended(group)
         assert lost is None
         group.restart(due)
     assert query.starts > 15
@@ -208,7 +208,7 @@ def test_failures_while_the_storage_is_away_say_nothing_against_the_release(quer
     query.fails("It is broken")
     for _ in range(60):
         storage.now += 1.0
-        due, lost = group.tend()
+        due, lost = tended(group)
         if lost is not None:
             break
         group.restart(due)
@@ -227,7 +227,7 @@ def test_a_query_that_the_script_adds_waits_too(tmp_path: Path, storage: Storage
     gate._start_late(late)
     gate.queries.append(late)
     storage.away, storage.now = None, storage.now + 1.0
-    group.restart(group.tend()[0])
+    group.restart(tended(group)[0])
     assert late.starts == 1
 
 
