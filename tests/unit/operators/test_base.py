@@ -120,6 +120,26 @@ def test_what_is_killed_is_waited_for(spec: StreamSpec, log: ControlLog, cluster
     assert deferred.value.trigger.serialize()[1]["condition"]["condition"] == "Dead"
 
 
+@pytest.mark.parametrize("still", [True, False])
+def test_one_that_beats_again_before_its_kill_is_looked_at_once_more(
+    still: bool, spec: StreamSpec, log: ControlLog, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a review: the kill was carried out though the driver had been frozen for a moment only."""
+    write(log, *RUNNING)
+    log.beat(OLD, Heartbeat(counter=7))
+    kill = Kill(OLD_DEPLOYMENT, Dead(OLD, 30.0))
+    operator = Planned(stream=spec, steps=[kill, kill if still else Done({})])
+    counters = iter(range(8, 100))
+    monkeypatch.setattr(operator, "_leave_links", lambda *args: log.beat(OLD, Heartbeat(counter=next(counters))))
+    if still:
+        with pytest.raises(TaskDeferred):
+            run(operator)
+    else:
+        run(operator)
+    assert cluster.did == [("kill", f"driver-{OLD_DEPLOYMENT}")] * still
+    assert [snapshot.counter(OLD) for snapshot, _ in operator.seen] == [7, 8]
+
+
 def test_the_cluster_is_asked_only_when_the_plan_needs_it(
     spec: StreamSpec, log: ControlLog, cluster: NotingCluster
 ) -> None:
