@@ -117,8 +117,8 @@ def validate(args: Namespace) -> NoReturn:
     if args.json:
         print(json.dumps(found.to_json()))
     else:
-        for error in found.errors:
-            print(error)
+        for each in found.errors:
+            print(each)
         print(f"{count(len(found.files), 'file')}, {count(len(found.errors), 'error')}.")
     sys.exit(Code.WARN if found.errors else Code.WELL)
 
