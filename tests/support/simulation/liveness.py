@@ -60,8 +60,12 @@ class Liveness:
         request, now = state.open_request, world.now
         released = request is not None and request.stage is RequestStage.RELEASED and not state.must_fence
         source = world.drivers.get(request.source or "") if released and request is not None else None
-        log_well = not (world.store_down or world.store_full or world.store_slow or world.damaged)
+        log_well = not (
+            world.store_down or world.store_full or world.store_slow or world.damaged or world.takes_nothing
+        )
         held_up = source is None or not source.lives or source.due > now + 2.0 or source.hangs_until > now
+        # Its wait begins when it knows that `released` is in the log.
+        held_up = held_up or source is None or source.agent is None or source.agent._acts.background.is_busy
         if held_up or not log_well or source is None or source.terminating or source.mishap:
             self._released_since = now
         expect(now - self._released_since <= TAKE_BACK_BOUND, "take-back", request)

@@ -40,6 +40,10 @@ class TopicWorld(World):
         """All there are."""
         return self.log_topic, self.root
 
+    @property
+    def takes_nothing(self) -> bool:
+        return self.log_topic.short
+
     def open_log(self, process: Actor) -> ControlLog:
         return TopicLog(process, self.log_topic)
 

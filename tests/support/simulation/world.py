@@ -69,6 +69,11 @@ class World:
         # What an actor found wrong in its own thread, where an error would be caught.
         self.violation: AssertionError | None = None
 
+    @property
+    def takes_nothing(self) -> bool:
+        """Whether what keeps the control log refuses all writes."""
+        return False
+
     def open_log(self, process: Actor) -> ControlLog:
         """Return the control log as a process reaches it."""
         return ControlLog(Wire(process), "orders")

@@ -182,7 +182,7 @@ def test_the_key_of_a_record_is_its_own() -> None:
 @pytest.mark.parametrize(
     ("key", "kept"),
     [
-        (record_key(1), MAX_BYTES + 1),
+        (f"record/1/{'a' * 32}", MAX_BYTES + 1),
         (f"heartbeat/{DRIVER}", HELD_VALUE + 1),
         ("state", HELD_VALUE + 1),
         ("sample/7", 1),
