@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from airflow_stream_provider.kafka.answers import UNKNOWN_TOPIC_OR_PARTITION
 from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.requests import UNKNOWN_TOPIC_OR_PARTITION
 from airflow_stream_provider.lifecycle.errors import StreamError
 from devstack.workload import Total
 

@@ -17,8 +17,8 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 if TYPE_CHECKING:
     from kafka import TopicPartition
 
+    from airflow_stream_provider.kafka.answers import Answers
     from airflow_stream_provider.kafka.client import KafkaClient
-    from airflow_stream_provider.kafka.requests import Answers
 
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 # Kafka's error code for an unknown topic.

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_stream_provider.control.topic import Fetched
+from airflow_stream_provider.kafka.answers import Answers, Problem
 from airflow_stream_provider.kafka.cluster_requests import ClusterRequests, LogFolder, Quorum
 from airflow_stream_provider.kafka.connect import BrokerUnreachable, KafkaDenied, KafkaThrottled, connect, stream_error
 from airflow_stream_provider.kafka.fetch_request import fetch_request
@@ -22,7 +23,7 @@ from airflow_stream_provider.kafka.list_offsets import (
 )
 from airflow_stream_provider.kafka.messages import fetch, produce
 from airflow_stream_provider.kafka.record_batches import RecordBatch, fetch_batches
-from airflow_stream_provider.kafka.requests import Answers, Problem, Requests
+from airflow_stream_provider.kafka.requests import Requests
 from airflow_stream_provider.kafka.settings import OTHER_ADDRESSES, with_ports
 from airflow_stream_provider.kafka.topic_requests import TopicRequests
 from airflow_stream_provider.kafka.transactions import Transaction, open_transactions

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_stream_provider.kafka.requests import Answers, Problem, Requests, error_sentence
+from airflow_stream_provider.kafka.answers import Answers, Problem, error_sentence
+from airflow_stream_provider.kafka.requests import Requests
 
 if TYPE_CHECKING:
     from kafka import TopicPartition

@@ -6,10 +6,7 @@ from collections.abc import Callable, Mapping
 from uuid import UUID
 
 from airflow_stream_provider.control.topic import READ_BYTES, Fetched
-from airflow_stream_provider.kafka.client import KafkaClient
-from airflow_stream_provider.kafka.connect import NO_QUOTA, KafkaDenied, KafkaThrottled
-from airflow_stream_provider.kafka.control_topic_rules import without_id
-from airflow_stream_provider.kafka.requests import (
+from airflow_stream_provider.kafka.answers import (
     OFFSET_OUT_OF_RANGE,
     THROTTLED,
     TOPIC_DENIED,
@@ -17,6 +14,9 @@ from airflow_stream_provider.kafka.requests import (
     UNKNOWN_TOPIC_OR_PARTITION,
     Problem,
 )
+from airflow_stream_provider.kafka.client import KafkaClient
+from airflow_stream_provider.kafka.connect import NO_QUOTA, KafkaDenied, KafkaThrottled
+from airflow_stream_provider.kafka.control_topic_rules import without_id
 from airflow_stream_provider.lifecycle.errors import (
     ControlLogDamaged,
     ControlLogReplaced,

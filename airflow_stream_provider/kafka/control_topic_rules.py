@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_stream_provider.control.files import STATE_LIMIT
-from airflow_stream_provider.kafka.requests import TOPIC_DENIED, UNKNOWN_TOPIC_OR_PARTITION, Problem
+from airflow_stream_provider.kafka.answers import TOPIC_DENIED, UNKNOWN_TOPIC_OR_PARTITION, Problem
 from airflow_stream_provider.kafka.topic_requests import OPERATIONS
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, SpecError, StreamError
 

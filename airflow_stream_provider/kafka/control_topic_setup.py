@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_stream_provider.kafka.answers import NO_ANSWER, TOPIC_DENIED, UNKNOWN_TOPIC_OR_PARTITION, Problem
 from airflow_stream_provider.kafka.control_topic_rules import (
     COPIES,
     REQUIRED,
@@ -17,7 +18,6 @@ from airflow_stream_provider.kafka.control_topic_rules import (
     unreadable,
     without_id,
 )
-from airflow_stream_provider.kafka.requests import NO_ANSWER, TOPIC_DENIED, UNKNOWN_TOPIC_OR_PARTITION, Problem
 from airflow_stream_provider.kafka.topic_requests import TOPIC_ALREADY_EXISTS
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, SpecError, StreamError
 

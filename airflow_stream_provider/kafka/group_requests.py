@@ -6,7 +6,8 @@ import logging
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from airflow_stream_provider.kafka.requests import PAUSES, Answers, Problem, Requests, error_sentence, no_answer
+from airflow_stream_provider.kafka.answers import Answers, Problem, error_sentence, no_answer
+from airflow_stream_provider.kafka.requests import PAUSES, Requests
 
 if TYPE_CHECKING:
     from kafka import TopicPartition

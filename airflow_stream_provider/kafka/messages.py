@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_stream_provider.control.topic import Fetched, Message
+from airflow_stream_provider.kafka.answers import Answers
 from airflow_stream_provider.kafka.fetch_request import fetch_request
-from airflow_stream_provider.kafka.requests import ANY_SECONDS, Answers, Requests
+from airflow_stream_provider.kafka.requests import ANY_SECONDS, Requests
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_stream_provider.kafka.answers import Answers
 from airflow_stream_provider.kafka.fetch_request import fetch_request
-from airflow_stream_provider.kafka.requests import Answers, Requests
+from airflow_stream_provider.kafka.requests import Requests
 
 if TYPE_CHECKING:
     from kafka import TopicPartition

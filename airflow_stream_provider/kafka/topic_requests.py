@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from airflow_stream_provider.kafka.requests import Answers, Problem, error_sentence, topics_request
+from airflow_stream_provider.kafka.answers import Answers, Problem, error_sentence
+from airflow_stream_provider.kafka.requests import topics_request
 
 if TYPE_CHECKING:
     from airflow_stream_provider.kafka.cluster_requests import ClusterRequests

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_stream_provider.kafka.requests import Answers, Requests, no_answer
+from airflow_stream_provider.kafka.answers import Answers, no_answer
+from airflow_stream_provider.kafka.requests import Requests
 
 if TYPE_CHECKING:
     from kafka import TopicPartition

@@ -16,8 +16,8 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 if TYPE_CHECKING:
     from kafka import TopicPartition
 
+    from airflow_stream_provider.kafka.answers import Answers
     from airflow_stream_provider.kafka.client import KafkaClient
-    from airflow_stream_provider.kafka.requests import Answers
 
 # Commits that Burrow looks at; Spark keeps the logs of at least 100 batches.
 WINDOW = 10

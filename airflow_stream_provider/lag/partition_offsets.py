@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_stream_provider.kafka.requests import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, Problem, named
+from airflow_stream_provider.kafka.answers import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, Problem, named
 from airflow_stream_provider.lag.batched_lookup import OffsetSearch, search_together
 from airflow_stream_provider.lag.byte_retention import KEYS, CrowdedLog, SizeLimit, size_limit
 from airflow_stream_provider.lag.committed_offsets import Committed, Missing

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from kafka import TopicPartition
 
     from airflow_stream_provider.control.store import ControlRoot
+    from airflow_stream_provider.kafka.answers import Answers
     from airflow_stream_provider.kafka.client import KafkaClient
-    from airflow_stream_provider.kafka.requests import Answers
 
 
 Roots = Callable[[str], "ControlRoot"]

@@ -15,9 +15,9 @@ import pytest
 from kafka import KafkaProducer, TopicPartition
 
 from airflow_stream_provider.kafka import connect, requests
+from airflow_stream_provider.kafka.answers import LEADER_NOT_AVAILABLE, NO_ANSWER, UNKNOWN_TOPIC_OR_PARTITION
 from airflow_stream_provider.kafka.client import KafkaClient
 from airflow_stream_provider.kafka.connect import BrokerUnreachable
-from airflow_stream_provider.kafka.requests import LEADER_NOT_AVAILABLE, NO_ANSWER, UNKNOWN_TOPIC_OR_PARTITION
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from devstack.kafka_cluster import KafkaCluster
 from devstack.kafka_writes import create_topics

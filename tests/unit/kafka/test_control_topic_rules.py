@@ -10,8 +10,8 @@ import pytest
 
 from airflow_stream_provider.control.topic import topic_name
 from airflow_stream_provider.kafka import control_topic_setup, messages
+from airflow_stream_provider.kafka.answers import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, Problem
 from airflow_stream_provider.kafka.control_topic_rules import SETTINGS, NotWritable, TopicFacts, few_replicas, problem
-from airflow_stream_provider.kafka.requests import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, Problem
 from airflow_stream_provider.kafka.topic_requests import OPERATIONS
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, SpecError, StreamError
 from airflow_stream_provider.runtime import jvm_topic

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.kafka.requests import Answers
+from airflow_stream_provider.kafka.answers import Answers
 from airflow_stream_provider.lag.committed_offsets import GroupOffsets
 from airflow_stream_provider.lag.gc_freeze import freeze_heap
 from airflow_stream_provider.lag.measure import measure

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 
-from airflow_stream_provider.kafka.requests import Problem
+from airflow_stream_provider.kafka.answers import Problem
 from airflow_stream_provider.kafka.transactions import Transaction
 from airflow_stream_provider.lag import partition_offsets as logs
 from airflow_stream_provider.lag.committed_offsets import Committed, GroupOffsets, HeartbeatOffsets, Missing

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 
-from airflow_stream_provider.kafka.requests import Problem
+from airflow_stream_provider.kafka.answers import Problem
 from airflow_stream_provider.lag import partition_offsets
 from airflow_stream_provider.lag.committed_offsets import Committed, Missing
 from airflow_stream_provider.lag.partition_offsets import PartitionOffsets

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_stream_provider.control import FilesRoot
 from airflow_stream_provider.control.log import make_record
-from airflow_stream_provider.kafka.requests import Answers
+from airflow_stream_provider.kafka.answers import Answers
 from airflow_stream_provider.lag.committed_offsets import Committed, HeartbeatOffsets
 from airflow_stream_provider.lag.guarded_reads import ReadHangs
 from airflow_stream_provider.lag.moments import Moments

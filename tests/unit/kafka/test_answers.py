@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka.errors import IncompatibleBrokerVersion, KafkaTimeoutError, SaslAuthenticationFailedError
 
-from airflow_stream_provider.kafka.requests import NO_ANSWER, Problem, error_sentence, named, no_answer
+from airflow_stream_provider.kafka.answers import NO_ANSWER, Problem, error_sentence, named, no_answer
 
 
 @pytest.mark.parametrize(
