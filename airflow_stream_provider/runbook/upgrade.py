@@ -153,19 +153,20 @@ def _form(spec: StreamSpec) -> dict[str, Param]:
 
 
 def _arguments(spec: StreamSpec) -> Param:
-    about = "Arguments of the script, one a line."
-    wanted = list(spec.arguments)
-    if spec.upgrade.free_arguments:
-        return Param(wanted, type="array", items={"type": "string"}, description=about)
-    # The form does not show a constant, and Airflow refuses a run with another value.
-    return Param(wanted, type="array", const=wanted, description=about)
+    about = "Arguments of the script, one a line" + (
+        "." if spec.upgrade.free_arguments else "; the YAML allows no others (`upgrade.free_arguments`)."
+    )
+    # No constant, though `check` refuses others: Airflow looks at the form before every task of a run. After an edit of
+    # the YAML it would refuse all that are left of one that has begun, also those that take a bad release back.
+    return Param(list(spec.arguments), type="array", items={"type": "string"}, description=about)
 
 
 def _strategy(spec: StreamSpec) -> Param:
     about = " ".join(f"**{strategy.value}**: {strategy.description}" for strategy in Strategy)
     wanted = spec.upgrade.strategy.value
     if spec.upgrade.approval:
-        # Whoever triggers shall not stop the old release before anybody is asked: `restart` does that first.
+        # Whoever triggers shall not stop the old release before anybody is asked: `restart` does that first. The form
+        # does not show a constant, and Airflow refuses a run with another value.
         return Param(wanted, type="string", const=wanted, description_md=about)
     return Param(wanted, type="string", enum=[s.value for s in Strategy], description_md=about)
 
