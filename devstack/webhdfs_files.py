@@ -27,7 +27,7 @@ class WebHdfsFiles:
     def __init__(self, url: str, user: str) -> None:
         self._client = webhdfs_client(url, user, TIMEOUT)
 
-    def names(self, folder: Place) -> list[str]:
+    def names(self, folder: Place, *, large: bool = False) -> list[str]:
         """See `Files.names`."""
         with _explained(folder):
             return [str(name) for name in self._client.list(_path(folder))]

@@ -91,5 +91,6 @@ def test_a_bad_release_is_taken_back_though_the_yaml_broke_in_its_soak(
     again = api.trigger(dag, {"version": "2"})
     assert api.wait_for_run(dag, again) == "failed"
     assert api.task_states(dag, again)["check"] == "failed"
-    assert "versoin: there is no such field" in api.task_log(dag, again, "check")
+    log = api.call("GET", f"dags/{dag}/dagRuns/{again}/taskInstances/check/logs/1", full_content=True)
+    assert "versoin: there is no such field" in str(log)
     assert world.version == "1"

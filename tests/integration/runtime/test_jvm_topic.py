@@ -103,7 +103,7 @@ def test_a_deleted_topic_that_a_drivers_write_makes_anew_is_named(
     kafka.wait(lambda: there.says("beat 2") and topic_setup.exists(client, topic))
     with pytest.raises(SpecError, match="was deleted and made anew by a broker"):
         topic_setup.check(client, topic)
-    kafka.wait(lambda: there.says("beat 3").startswith("ControlLogReplaced"))
+    kafka.wait(lambda: there.says("read").startswith("ControlLogReplaced"))
 
 
 @pytest.mark.parametrize(

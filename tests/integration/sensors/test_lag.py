@@ -278,12 +278,12 @@ def test_the_triggerer_sends_gauges(api: AirflowApi, stream: Stream, gauges: tup
 
 def test_the_command_line_shows_a_lag_and_tells_it_by_its_exit_code(stack: LocalStack, stream: Stream) -> None:
     stream.behind(30)
-    told, typo, status, history = airflow(stack, "lag orders --json", "lag order", "status", "history orders")
+    told, typo, status, samples = airflow(stack, "lag orders --json", "lag order", "status", "lag orders --history")
     assert (told.returncode, json.loads(told.stdout)["records"]) == (2, 30), told.stderr
     assert (typo.returncode, "There is no stream order" in typo.stderr) == (3, True)
     # Its driver has never given a sign of life.
     assert status.returncode == 2, status.stderr
-    assert (history.returncode, "The watch has no sample of orders yet" in history.stdout) == (3, True), history.stderr
+    assert (samples.returncode, "The watch has no sample of orders yet" in samples.stdout) == (3, True), samples.stderr
     stream.commit()
     (well,) = airflow(stack, "lag orders")
     assert (well.returncode, "PASS" in well.stdout) == (0, True), well.stderr

@@ -62,6 +62,11 @@ class Reach:
         alive = {d.submission for d in drivers if not d.over}
         return FoundDrivers(tuple(sorted(alive)), tuple(sorted({d.submission for d in drivers} - alive)))
 
+    def belongs(self, id: str, whose: Whose) -> bool | None:
+        self._answer()
+        deployments = {d.deployment for d in self._world.drivers.values() if d.submission == id}
+        return deployments == {whose.deployment} if deployments else None
+
     def lost(self, deployment: str) -> bool:
         """Whether the cluster has lost the machine of each driver of a deployment that is left."""
         if self._world.cluster_down or self._actor.cut:
