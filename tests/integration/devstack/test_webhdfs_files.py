@@ -22,6 +22,10 @@ from devstack.places import Storage, open_storage
 @pytest.fixture(scope="module")
 def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
     with open_storage("hdfs", tmp_path_factory.mktemp("storage")) as running:
+        folder = running.folder
+        assert folder is not None
+        # On a busy machine a cold NameNode may need longer for its first answers than anybody waits.
+        answered(lambda: numeric_names(folder / "checkpoints"))
         yield running
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
-from airflow_stream_provider.control import log, topic_index, topic_reader, topic_store
+from airflow_stream_provider.control import log, topic_index, topic_store
 from airflow_stream_provider.control.topic_index import ReadTo, TopicIndex
 from airflow_stream_provider.control.topic_owners import TopicOwners
 from airflow_stream_provider.control.topic_reader import TopicReader
@@ -32,21 +30,6 @@ def a_gap_is_taken_for_a_loser(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TopicIndex, "_check", whatever_they_had_read)
     patch.setattr(TopicIndex, "_record", as_the_next)
     patch.setattr(log, "check_chain", lambda stream, nonce, records: None)
-
-
-@MUTANTS.found_as("one-log", "whole-log")
-def the_chain_of_nonces_is_ignored(patch: pytest.MonkeyPatch) -> None:
-    """Only numbers are compared: whoever had read another record writes on, and is believed."""
-    from_header = ReadTo.from_header
-
-    def numbers(data: bytes | None) -> ReadTo | None:
-        found = from_header(data)
-        return found and ReadTo(found.seq, "same" if found.seq else "", "same" if found.seq else "")
-
-    same = SimpleNamespace(read=lambda data, seq: SimpleNamespace(nonce="same"))
-    patch.setattr(topic_index, "Record", same)
-    patch.setattr(topic_reader, "Record", same)
-    patch.setattr(ReadTo, "from_header", staticmethod(numbers))
 
 
 @MUTANTS.found_as("one-log")

@@ -38,7 +38,6 @@ HINTS = {
     "records_share_a_key": 29,
     "released_to_a_driver_that_is_lost": 149,
     "submitted_without_asking_the_cluster": 12,
-    "the_chain_of_nonces_is_ignored": 546,
     "the_watch_puts_a_new_release_in_charge": 80,
     "what_a_driver_has_committed_is_known_by_its_heartbeats_alone": 95,
     "what_a_failed_driver_has_committed_is_dropped": 622,
