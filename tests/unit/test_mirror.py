@@ -27,6 +27,7 @@ ELSEWHERE = {
     "clusters/pod_look.py": ("unit/clusters/test_kubernetes.py", "as above"),
     "audit/read.py": ("integration/audit/test_audit.py", "only real brokers say what can be read of them"),
     "chaos/__main__.py": ("system/test_chaos.py", "only a whole run shows what it does"),
+    "kafka/requests.py": ("integration/kafka/test_client.py", "only real brokers answer as they do"),
     "kafka/topic_requests.py": (
         "integration/kafka/test_control_topic_setup.py",
         "only real brokers say what they refuse",

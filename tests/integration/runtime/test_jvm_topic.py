@@ -96,8 +96,10 @@ def test_a_deleted_topic_that_a_drivers_write_makes_anew_is_named(
 ) -> None:
     """The test's brokers make topics for whoever writes to them (auto.create.topics.enable)."""
     topic = new_topic(cleanup_policy="compact", message_timestamp_type="LogAppendTime")
+    write(log_in_topic(client, topic), *RUNNING)
     there = driver(kafka.servers, topic)
     assert there.says() == "open"
+    assert there.says("read") == f"{len(RUNNING)} {OLD}"
     assert there.says("beat 1") == "beaten"
     client._admin.delete_topics([topic])
     kafka.wait(lambda: there.says("beat 2") and topic_setup.exists(client, topic))
