@@ -15,11 +15,11 @@ from airflow_stream_provider.lag.committed_offsets import Committed
 from airflow_stream_provider.lag.guarded_reads import GuardedReads, NotReached
 from airflow_stream_provider.lag.look import LagLook
 from airflow_stream_provider.lag.report import LagReport
-from airflow_stream_provider.lifecycle.errors import StreamError, says
+from airflow_stream_provider.lifecycle.errors import says
 from airflow_stream_provider.monitoring import liveness
 from airflow_stream_provider.monitoring.cluster_look import ClusterLook
 from airflow_stream_provider.monitoring.kafka_look import KafkaLook
-from airflow_stream_provider.monitoring.root_reads import RootReads
+from airflow_stream_provider.monitoring.root_reads import RootReads, tried
 from airflow_stream_provider.monitoring.stream_reading import Reading, beats_again, read_committed
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -171,9 +171,4 @@ def side_by_side(calls: Iterable[Callable[[], None]]) -> None:
 
 def _tried(read: Callable[[str], Any], conn_id: str) -> Any:
     """Return a connection, or the error that it cannot be read."""
-    try:
-        return read(conn_id)
-    except StreamError as error:
-        return error
-    except Exception as error:  # noqa: BLE001 - a backend of secrets may raise anything
-        return StreamError(f"The Airflow connection {conn_id!r} cannot be read: {type(error).__name__}.")
+    return tried(f"The Airflow connection {conn_id!r} cannot be read", lambda: read(conn_id))

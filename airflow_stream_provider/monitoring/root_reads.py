@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_stream_provider.control.store import ControlRoot
 from airflow_stream_provider.hooks.control import control_root
@@ -12,6 +12,8 @@ from airflow_stream_provider.lag.guarded_reads import GuardedReads, NotReached, 
 from airflow_stream_provider.lifecycle.errors import ControlLogDamaged, ControlUnavailable, StreamError
 from airflow_stream_provider.monitoring.stream_reading import Reading, read_stream
 from airflow_stream_provider.spec.stream import StreamSpec
+
+T = TypeVar("T")
 
 # Seconds that one stream, or the root itself, may take; and after which no other stream of a root is begun with, by
 # what is done with them.
@@ -96,12 +98,20 @@ class RootReads:
 
 def opened(url: str) -> ControlRoot | StreamError:
     """Return the control root of a URL, or why it cannot be opened: whatever that is, other roots are read."""
+    return tried(f"The control root {url} cannot be opened", lambda: control_root(url))
+
+
+def tried(not_done: str, read: Callable[[], T]) -> T | StreamError:
+    """Return what needs a connection of Airflow's, or why it cannot be had.
+
+    :param not_done: what has failed then, for an error that is none of ours.
+    """
     try:
-        return control_root(url)
+        return read()
     except StreamError as error:
         return error
     except Exception as error:  # noqa: BLE001 - a backend of secrets may raise anything
-        return StreamError(f"The control root {url} cannot be opened: {type(error).__name__}.")
+        return StreamError(f"{not_done}: {type(error).__name__}.")
 
 
 def _open(root: ControlRoot) -> frozenset[str]:

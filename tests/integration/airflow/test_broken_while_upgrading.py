@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from devstack.airflow_api import AirflowApi
-from devstack.stack import LocalStack
+from devstack.drivers import wait_for
 from tests.support.airflow_world import World
+from tests.support.whole_airflow import whole_airflow
 
-ROOT = Path(__file__).parents[3]
 DAG_FILE = """\
 from airflow_stream_provider import stream_dags
 from tests.integration.airflow.worker import without_spark
@@ -42,21 +39,8 @@ def dags(world: World, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def api(dags: Path, tmp_path: Path) -> Iterator[AirflowApi]:
-    variables = {
-        "AIRFLOW_CONN_SPARK_HERE": json.dumps({"conn_type": "spark", "host": "local[1]"}),
-        "PYTHONPATH": str(ROOT),
-        "XDG_STATE_HOME": str(tmp_path / "state"),
-    }
-    with LocalStack(tmp_path / "stack", kafka=False, spark=False, dags_folder=dags, variables=variables) as stack:
-        yield stack.airflow.api
-
-
-def until(what: str, condition: Callable[[], Any], seconds: float = 300.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.5)
-    return found
+    with whole_airflow(dags, tmp_path) as api:
+        yield api
 
 
 def test_a_bad_release_is_taken_back_though_the_yaml_broke_in_its_soak(
@@ -66,13 +50,15 @@ def test_a_bad_release_is_taken_back_though_the_yaml_broke_in_its_soak(
     api.wait_for_dag(dag)
     api.unpause(dag)
     run = api.trigger(dag, {"version": "2"})
-    until("the soak", lambda: api.task_states(dag, run).get("soak") not in (None, "scheduled", "queued", "running"))
+    wait_for("the soak", lambda: api.task_states(dag, run).get("soak") not in (None, "scheduled", "queued", "running"))
     assert api.task_states(dag, run)["soak"] == "deferred", api.task_states(dag, run)
     assert world.version == "2"
 
     yaml = dags / "streams" / world.yaml.name
     yaml.write_text(yaml.read_text() + "versoin: 3\n")
-    until("Airflow to see it", lambda: "unusable" in {each["name"] for each in api.call("GET", f"dags/{dag}")["tags"]})
+    wait_for(
+        "Airflow to see it", lambda: "unusable" in {each["name"] for each in api.call("GET", f"dags/{dag}")["tags"]}
+    )
     bad = world.state.holding_deployment
     assert bad is not None
     for pid, deployment in world.drivers().items():

@@ -13,10 +13,9 @@ import pytest
 
 from devstack.airflow_api import AirflowApi
 from devstack.drivers import wait_for
-from devstack.stack import LocalStack
 from tests.support.airflow_world import World
+from tests.support.whole_airflow import whole_airflow
 
-ROOT = Path(__file__).parents[3]
 PREFIX = "shop."
 WATCH = f"{PREFIX}streams__watch"
 # Every process that reads this file writes down for which DAG, and which DAGs it has built.
@@ -57,13 +56,8 @@ def api(orders: World, tmp_path: Path) -> Iterator[AirflowApi]:
     for name in (orders.name, "quiet", "idle"):
         (dags / "streams" / f"{name}.yaml").write_text(text.replace(f"name: {orders.name}", f"name: {name}"))
     (dags / "streams.py").write_text(DAG_FILE)
-    variables = {
-        "AIRFLOW_CONN_SPARK_HERE": json.dumps({"conn_type": "spark", "host": "local[1]"}),
-        "PYTHONPATH": str(ROOT),
-        "XDG_STATE_HOME": str(tmp_path / "state"),
-    }
-    with LocalStack(tmp_path / "stack", kafka=False, spark=False, dags_folder=dags, variables=variables) as stack:
-        yield stack.airflow.api
+    with whole_airflow(dags, tmp_path) as api:
+        yield api
 
 
 def lines(path: Path) -> list[Any]:
