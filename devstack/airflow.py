@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 import sys
 import tempfile
+import threading
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -25,6 +26,7 @@ from devstack.processes import Process, Processes, stop
 START_SECONDS = 300.0
 DATABASE = "airflow.db"  # in AIRFLOW_HOME
 PARALLELISM = 4
+SUPERVISE_SECONDS = 1.0
 USER = "admin"
 # --skip-serve-logs: these log servers would listen on all addresses, and the API server reads the files itself.
 PARTS: Mapping[str, tuple[str, ...]] = {
@@ -58,6 +60,7 @@ class Airflow:
         self.parts: dict[str, Process] = {}
         self._variables = dict(variables or {})
         self._processes = processes
+        self._stopped = threading.Event()
 
     def start(self) -> None:
         """Create the database, start the four processes, and wait until all are healthy.
@@ -73,6 +76,7 @@ class Airflow:
         for part in PARTS:
             self.start_part(part)
         self.wait_healthy()
+        threading.Thread(target=self._supervise, daemon=True).start()
 
     def start_part(self, part: str) -> Process:
         """Start one of `PARTS`, also again after a test has killed it."""
@@ -83,6 +87,7 @@ class Airflow:
 
     def stop(self) -> None:
         """Stop the four processes. Running tasks get 10 s to end."""
+        self._stopped.set()
         stop(*self.parts.values())
 
     def wait_healthy(self) -> None:
@@ -93,6 +98,19 @@ class Airflow:
         :raises StackError: that takes more than 300 s, or a process ends.
         """
         self._processes.wait_for("Airflow to be healthy", self.api.healthy, START_SECONDS, *self.parts.values())
+
+    def _supervise(self) -> None:
+        """Start parts again that end by themselves, as systemd, Kubernetes and Compose do in production.
+
+        One that was killed stays down: whoever kills it wants to see what happens without it.
+        """
+        while not self._stopped.wait(SUPERVISE_SECONDS):
+            for part, process in list(self.parts.items()):
+                if (process.popen.poll() or 0) <= 0:
+                    continue
+                with contextlib.suppress(StackError), process.log.open("a") as log:  # the stack is being stopped
+                    log.write(f"devstack: ended with exit code {process.popen.returncode}; started again\n")
+                    self.start_part(part)
 
     @property
     def environment(self) -> dict[str, str | None]:

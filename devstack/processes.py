@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,8 @@ JAVA_NEEDED = 17
 POLL_SECONDS = 0.1
 TAIL_LINES = 20
 STOP_SECONDS = 10.0
+
+running: weakref.WeakSet[Processes] = weakref.WeakSet()
 
 
 @dataclass
@@ -80,6 +83,12 @@ class Processes:
         self._keeper = subprocess.Popen(
             [sys.executable, reaper.__file__, self.mark], stdin=subprocess.PIPE, start_new_session=True
         )
+        running.add(self)
+
+    def last(self) -> list[Process]:
+        """Return the process that was started last under each name."""
+        with self._lock:
+            return list({process.name: process for process in self._started}.values())
 
     def start(self, name: str, command: Sequence[str], *, env: Mapping[str, str | None], folder: Path) -> Process:
         """Start a command. Its output goes to `logs/NAME.log`.
@@ -111,12 +120,11 @@ class Processes:
 
         :raises StackError: none was.
         """
-        with self._lock:
-            found = next((process for process in reversed(self._started) if process.name == name), None)
-            names = ", ".join(sorted({process.name for process in self._started}))
-        if found is None:
+        found = {process.name: process for process in self.last()}
+        if name not in found:
+            names = ", ".join(sorted(found))
             raise StackError(f"No process {name!r} was started.", next_step=f"Choose one of {names}.", name=name)
-        return found
+        return found[name]
 
     def restart(self, name: str) -> Process:
         """Start the process of a name again, as a supervisor does; what is left of it is killed first.
@@ -169,6 +177,7 @@ class Processes:
     def close(self) -> None:
         """Stop all running processes, then kill the children that they left."""
         self.abandon()
+        running.discard(self)
         with self._lock:
             started = list(self._started)
         try:

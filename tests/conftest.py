@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -53,6 +53,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     # What takes longest shall not wait for the rest; a worker has no test of the whole stack after another one.
     if "PYTEST_XDIST_WORKER" in os.environ and item.get_closest_marker("system") is None:
         os.nice(max(0, 5 - os.nice(0)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    used = sys.modules.get("devstack.processes")
+    if report.failed and used is not None:
+        # What failed may be a process that nobody asked: a scheduler that ended, a broker that waits for its disk.
+        for stack in used.running:
+            for process in stack.last():
+                state = "runs" if process.alive else f"ended with exit code {process.popen.returncode}"
+                report.sections.append((f"{process.name} {state}", process.tail()))
+    return report
 
 
 @pytest.fixture(autouse=True, scope="session")

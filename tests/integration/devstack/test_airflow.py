@@ -5,6 +5,7 @@ import pytest
 
 from devstack.airflow import PARTS
 from devstack.airflow_api import AirflowApi
+from devstack.drivers import wait_for
 from devstack.errors import StackError
 from devstack.stack import LocalStack
 
@@ -39,6 +40,15 @@ def test_a_cleared_task_runs_again_though_the_scheduler_was_killed(stack: LocalS
     api.clear(DAG, run, ["connections"])
     assert api.wait_for_run(DAG, run) == "success"
     assert [task["try_number"] for task in api.tasks(DAG, run)] == [2]
+
+
+def test_a_part_that_ends_by_itself_is_started_again(stack: LocalStack) -> None:
+    stack.airflow.parts["triggerer"].signal(signal.SIGKILL)
+    failing = stack.processes.start("airflow-triggerer", ["sh", "-c", "exit 3"], env={}, folder=stack.folder)
+    stack.airflow.parts["triggerer"] = failing
+    wait_for("a new triggerer", lambda: stack.airflow.parts["triggerer"] is not failing)
+    stack.airflow.wait_healthy()
+    assert "ended with exit code 3; started again" in failing.log.read_text()
 
 
 def test_a_refused_call_has_the_answer_of_airflow(api: AirflowApi) -> None:
