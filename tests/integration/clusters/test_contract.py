@@ -96,7 +96,8 @@ def test_a_crash_between_submit_and_record_leaves_one_driver_that_is_found(place
 
     # The retried task only knows the deployment and when it was declared.
     assert place.certain(job, since) == FoundDrivers(alive=(submission,))
-    assert place.cluster.status(submission) is DriverState.RUNNING
+    # YARN finds an application that it has not begun to run.
+    wait_for("the driver to run", lambda: place.cluster.status(submission) is DriverState.RUNNING)
 
 
 def test_a_driver_of_another_control_log_is_neither_found_nor_in_the_way_nor_killed(

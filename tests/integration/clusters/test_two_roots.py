@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,17 @@ time.sleep(3600)
 """
 
 
-def declared(control: Path, deployment: str) -> StreamHook:
+def airflow_connection(place: Place) -> str:
+    """Return the cluster's connection as an environment variable of Airflow holds it."""
+    cluster = place.connection
+    assert cluster.kubernetes is None, "the extra of another connection would have to be given too"
+    names = ("host", "port", "login", "password")
+    return json.dumps(
+        {"conn_type": "spark", "extra": dict(cluster.extra)} | {name: getattr(cluster, name) for name in names}
+    )
+
+
+def declared(control: Path, deployment: str, conf: Mapping[str, str]) -> StreamHook:
     """Return the hook of a stream with a deployment that was declared a moment ago, by a task that has died since."""
     make_root(control.as_uri())
     hook = StreamHook("orders", control.as_uri(), "shared")
@@ -36,7 +47,7 @@ def declared(control: Path, deployment: str) -> StreamHook:
     script = control / "orders.py"
     script.write_text(SCRIPT)
     log = hook.control_log
-    release = publish(folder_of(log), version="1", application=script, conf={**SMALL, "spark.cores.max": "1"})
+    release = publish(folder_of(log), version="1", application=script, conf={**SMALL, **conf, "spark.cores.max": "1"})
     write(log, record("declared", deployment=deployment, release=release.to_json(), policy={}, reason=""))
     return hook
 
@@ -50,15 +61,9 @@ def test_neither_adopts_waits_for_or_kills_the_driver_of_the_other(
 ) -> None:
     if place.opener != Place.opener:
         pytest.skip("a hook opens no cluster of one's own")
-    monkeypatch.setenv(
-        "AIRFLOW_CONN_SHARED",
-        json.dumps(
-            {"conn_type": "spark", "host": place.connection.host, "port": place.connection.port}
-            | {"extra": dict(place.connection.extra)}
-        ),
-    )
+    monkeypatch.setenv("AIRFLOW_CONN_SHARED", airflow_connection(place))
     same = f"orders-1-{secrets.token_hex(4)}"
-    one, two = (declared(tmp_path / name, same) for name in ("one", "two"))
+    one, two = (declared(tmp_path / name, same, place.conf) for name in ("one", "two"))
     assert one.submit(same, "test", first=True)
     try:
         # As a retried task: what the cluster runs of the other has the id that it looks for.

@@ -29,7 +29,7 @@ from tests.support.simulation.wire import Fault
 from tests.support.simulation.world import Actor, World
 
 SEEDS = 200
-ENOUGH = 2600  # for every fault in every state
+ENOUGH = 6000  # for every fault in every state
 DOC = Path(__file__).parents[3] / "docs" / "reliability.md"
 
 
