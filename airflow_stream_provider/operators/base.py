@@ -23,11 +23,13 @@ from airflow_stream_provider.triggers.grace import beyond
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.planning.condition import Condition, Needs
+    from airflow_stream_provider.planning.operation import Operation
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.step_loop import End
     from airflow_stream_provider.planning.steps import Declare, Step
     from airflow_stream_provider.planning.task_identity import TaskIdentity
     from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+    from airflow_stream_provider.spec.requested_release import RequestedRelease
     from airflow_stream_provider.spec.stream import StreamSpec
 
 
@@ -110,6 +112,15 @@ class StreamOperator(BaseOperator):
         """Return the deployment whose driver the task's links lead to; else they lead to that of the holder."""
         return self.deployment
 
+    def say_first(self, operation: Operation, requested: RequestedRelease | None = None) -> None:
+        """Log what will happen, in the words of the command line and the form, as far as it fits this task."""
+        from airflow_stream_provider.hooks.look_ahead import look_ahead
+
+        found = look_ahead(self.hook, operation, requested)
+        if not found.refused and found.deployment in ("", self.deployment):
+            for line in found.lines:
+                self.log.info("%s", line)
+
     # -- what Airflow calls ------------------------------------------------------------------------------------------
 
     def execute(self, context: Context) -> Any:
@@ -134,26 +145,16 @@ class StreamOperator(BaseOperator):
     # -- one try of the task -----------------------------------------------------------------------------------------
 
     def _go(self, context: Context, outcome: WaitOutcome | None, deadline: float) -> Any:
-        from airflow_stream_provider.planning.step_loop import carry_out
+        from airflow_stream_provider.planning.step_loop import carry_out, has_moved_since
         from airflow_stream_provider.planning.task_identity import TaskIdentity
 
         identity = TaskIdentity.of(context)
         end = carry_out(self, self.hook, identity, outcome, self.log)
         self._leave_links(context, identity, end.snapshot)
-        if self._has_moved_since(end):
+        if has_moved_since(self.hook, end):
             # Once: some drivers are killed although they live.
             end = carry_out(self, self.hook, identity, outcome, self.log)
         return self._end(end, identity, deadline)
-
-    def _has_moved_since(self, end: End) -> bool:
-        """Whether a driver that is to be killed has beaten since that was planned: the cluster may have been slow."""
-        from airflow_stream_provider.planning.deaths import Dead
-        from airflow_stream_provider.planning.steps import Kill
-
-        if not isinstance(end.step, Kill) or not isinstance(end.step.then, Dead):
-            return False
-        name = end.step.then.incarnation
-        return self.hook.observe().counter(name) > end.snapshot.counter(name)
 
     def _end(self, end: End, identity: TaskIdentity, deadline: float) -> Any:
         """Carry out a step that ends this try of the task or defers it."""
