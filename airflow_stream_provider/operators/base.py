@@ -166,17 +166,12 @@ class StreamOperator(BaseOperator):
         if isinstance(step, Skip):
             raise AirflowSkipException(step.reason)
         if isinstance(step, GiveUp):
-            raise AirflowFailException(f"{step.error}{self._log_end(step.log_of)}") from step.error
+            raise AirflowFailException(f"{step.error}{self.log_end(step.log_of)}") from step.error
         if isinstance(step, Kill):
             self.hook.kill(step.deployment)
             return self._defer(step.then, deadline)
         if step.log_of:
-            self.log.warning(
-                "The driver of %s has not written to the control log yet. %s%s",
-                step.log_of,
-                self.wait_hint(identity),
-                self._log_end(step.log_of),
-            )
+            self.log.warning("%s", self.of_mute_driver(step.log_of, identity))
         return self._defer(step.condition, deadline)
 
     def _defer(self, condition: Condition, deadline: float) -> NoReturn:
@@ -192,13 +187,18 @@ class StreamOperator(BaseOperator):
         identity = TaskIdentity.of(context)
         hint, deployment = self.wait_hint(identity), self.subject(identity)
         mute = all(deployment_of(name) != deployment for name in outcome.evidence)
-        tail = self._log_end(deployment) if mute else ""
+        tail = self.log_end(deployment) if mute else ""
         raise AirflowFailException(
             f"{self.stream.name}: {outcome.reason} The task waited {self.wait_seconds:.0f} s. {says} {hint} "
             f"Clear the task to wait again: it continues from the control log.{tail}"
         )
 
-    def _log_end(self, deployment: str) -> str:
+    def of_mute_driver(self, deployment: str, identity: TaskIdentity) -> str:
+        """Return what can be said of a driver that should have spoken by now."""
+        hint, tail = self.wait_hint(identity), self.log_end(deployment)
+        return f"The driver of {deployment} has not written to the control log yet. {hint}{tail}"
+
+    def log_end(self, deployment: str) -> str:
         """Return the end of the log of a deployment's driver, to stand behind a sentence; empty if there is none."""
         tail = self.hook.log_tail(deployment) if deployment else ""
         return f"\nThe end of the log of its driver:\n{tail}" if tail else ""

@@ -13,7 +13,12 @@ from airflow_stream_provider.planning.task_identity import TaskIdentity
 
 @dataclass(frozen=True)
 class CommandIdentity(TaskIdentity):
-    """One command: who gave it (`dag_id`), when first (`run_id`), and which part of it this is (`task_id`)."""
+    """One command: who gave it (`dag_id`), when first (`run_id`), and which part of it this is (`task_id`).
+
+    :param continued: whether it goes on with an earlier command, which was cut off or may have been.
+    """
+
+    continued: bool = False
 
     @property
     def run(self) -> str:
@@ -35,8 +40,9 @@ def command_identity(state: StreamState, who: str, operation: Operation, part: O
     :param at: now, in seconds since 1970.
     """
     task = part.value if part is operation else f"{operation.value}.{part.value}"
+    earlier = _unfinished(state, who, task)
     now = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
-    return CommandIdentity(who, _unfinished(state, who, task) or now, task)
+    return CommandIdentity(who, earlier or now, task, continued=bool(earlier))
 
 
 def _unfinished(state: StreamState, who: str, task: str) -> str:

@@ -10,6 +10,8 @@ from airflow_stream_provider.lifecycle.secrets import holds_secret
 
 # Of a reason: it is read in tables, and in notes that Airflow stores in 1,000 characters.
 MAX_REASON = 500
+# Of a person's name.
+MAX_PERSON = 100
 # Before the reason of a stop for good: no kind of record says so, and the history shall.
 FOR_GOOD = "Retired for good: "
 
@@ -74,5 +76,19 @@ def check_reason(reason: str) -> str:
         raise SpecError(
             "The reason holds what looks like a secret, and the history is read by many.",
             next_step="Leave it out.",
+        )
+    return text
+
+
+def check_person(name: str) -> str:
+    """Return the name of the person by whose word something is done; empty for none.
+
+    :raises SpecError: it has more than MAX_PERSON characters, or holds what looks like a secret.
+    """
+    text = plain(" ".join(name.split()))
+    if len(text) > MAX_PERSON or holds_secret(text):
+        raise SpecError(
+            "The name of the person who confirms that the driver is gone cannot be used.",
+            next_step=f"Give a name of up to {MAX_PERSON} characters, and nothing that looks like a secret.",
         )
     return text
