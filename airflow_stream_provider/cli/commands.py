@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NoReturn
 
-from airflow.configuration import conf
 from airflow.utils.cli import suppress_logs_and_warning
 from rich.console import Console
 from rich.live import Live
 
 from airflow_stream_provider.cli.comparison_view import comparison_view
+from airflow_stream_provider.cli.given import given_folder, given_stream, read_connections
 from airflow_stream_provider.cli.life_table import life_table
 from airflow_stream_provider.cli.status import Code, code_of_look, code_of_sample, status_of
 from airflow_stream_provider.cli.tables import lag_view, samples_table, status_table
@@ -44,7 +42,7 @@ WATCH_SECONDS = 5.0
 @suppress_logs_and_warning
 def init(args: Namespace) -> None:
     """Make a control root."""
-    _read_connections()
+    read_connections()
     try:
         made = control_root(args.control).make()
     except StreamError as error:
@@ -55,7 +53,7 @@ def init(args: Namespace) -> None:
 @suppress_logs_and_warning
 def lag(args: Namespace) -> NoReturn:
     """Measure the lag of a stream, once or until Ctrl-C; or show what its watch has measured."""
-    _read_connections()
+    read_connections()
     spec = _spec(args)
     if args.history:
         _samples(spec, args)
@@ -79,9 +77,9 @@ def lag(args: Namespace) -> NoReturn:
 @suppress_logs_and_warning
 def status(args: Namespace) -> NoReturn:
     """Show all streams: what runs, and the last sample of their watch."""
-    _read_connections()
+    read_connections()
     try:
-        lines = [status_of(spec) for spec in load_specs(_folder(args))]
+        lines = [status_of(spec) for spec in load_specs(given_folder(args))]
     except SpecError as error:
         _fail(error)
     if args.json:
@@ -94,7 +92,7 @@ def status(args: Namespace) -> NoReturn:
 @suppress_logs_and_warning
 def history(args: Namespace) -> None:
     """Show a stream's life, as its control log tells it."""
-    _read_connections()
+    read_connections()
     spec = _spec(args)
     try:
         found = StreamHook.of(spec).observe()
@@ -111,7 +109,7 @@ def history(args: Namespace) -> None:
 def validate(args: Namespace) -> NoReturn:
     """Check a folder of YAML files, without a connection or a control log."""
     try:
-        found = check_folder(_folder(args))
+        found = check_folder(given_folder(args))
     except SpecError as error:
         _fail(error)
     if args.json:
@@ -126,7 +124,7 @@ def validate(args: Namespace) -> NoReturn:
 @suppress_logs_and_warning
 def diff(args: Namespace) -> NoReturn:
     """Show how a stream's YAML and what runs differ."""
-    _read_connections()
+    read_connections()
     spec = _spec(args)
     try:
         found = compare(spec)
@@ -178,32 +176,11 @@ def _to_json(spec: StreamSpec, look: LagLook) -> dict[str, Any]:
     return {"stream": spec.name, "health": judgement.health.value, "reasons": list(judgement.reasons), **found}
 
 
-def _read_connections() -> None:
-    # They may live in the database, as for `airflow connections test`.
-    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
-
-
-def _folder(args: Namespace) -> Path:
-    return Path(args.folder) if args.folder else Path(conf.get("core", "dags_folder")) / "streams"
-
-
 def _spec(args: Namespace) -> StreamSpec:
-    folder = _folder(args)
     try:
-        found = load_specs(folder)
+        return given_stream(args)
     except SpecError as error:
         _fail(error)
-    spec = next((each for each in found if isinstance(each, StreamSpec) and each.name == args.name), None)
-    if spec is None:
-        broken = [each for each in found if isinstance(each, SpecError)]
-        names = ", ".join(each.name for each in found if isinstance(each, StreamSpec)) or "none"
-        _fail(
-            SpecError(
-                f"There is no stream {args.name} in {folder}; there are: {names}.",
-                next_step=" ".join(str(error) for error in broken) or "Name one of them, or give --folder.",
-            )
-        )
-    return spec
 
 
 def _console() -> Console:

@@ -24,9 +24,28 @@ _FOLDER = Arg(
 _JSON = Arg(("--json",), action="store_true", help="Print JSON, for programs")
 _WATCH = Arg(("--watch",), action="store_true", help="Measure again every 5 seconds until Ctrl-C")
 _HISTORY = Arg(("--history",), action="store_true", help="Show what the watch has measured, instead of measuring")
+_REASON = Arg(("--reason",), required=True, metavar="TEXT", help="Why; it is written into the stream's history")
+_DRY_RUN = Arg(("--dry-run",), action="store_true", help="Say what would happen, and do nothing")
+_YES = Arg(("--yes",), action="store_true", help="Do not ask")
+_CONFIRMED_BY = Arg(
+    ("--confirmed-by",),
+    metavar="WHO",
+    help="The person who made sure that the driver neither runs nor can come back; the cluster is not asked then",
+)
 _LAST = Arg(("-n", "--last"), type=int, default=30, help="How many to show; default: 30")
 
+_ACT = (_NAME, _REASON, _DRY_RUN, _YES, _JSON, _FOLDER, ARG_VERBOSE)
+_ACT_CODES = (
+    "Exit code: 0 = done, or it was already; 1 = refused, nothing was touched; 2 = it was begun and failed, or the "
+    "command line is wrong; 3 = unknown: give the command again."
+)
 _CODES = "Exit code: 0 = well, 1 = falls behind (WARN), 2 = bad, 3 = unknown."
+
+
+def _acting(name: str, help: str, *more: Arg) -> ActionCommand:
+    """Return a command that changes a stream."""
+    act = lazy_load_command(f"airflow_stream_provider.cli.act.{name.replace('-', '_')}")
+    return ActionCommand(name=name, help=help, func=act, args=(*_ACT, *more), epilog=_ACT_CODES)
 
 
 def get_streams_cli_commands() -> list[CLICommand]:
@@ -34,7 +53,7 @@ def get_streams_cli_commands() -> list[CLICommand]:
     return [
         GroupCommand(
             name="streams",
-            help="Watch Spark streams",
+            help="Watch Spark streams, and stop, start, roll back or fence them",
             subcommands=(
                 ActionCommand(
                     name="init",
@@ -77,6 +96,12 @@ def get_streams_cli_commands() -> list[CLICommand]:
                     args=(_CHECKED, _JSON, ARG_VERBOSE),
                     epilog="Exit code: 0 = every file can be used, 1 = it has errors, 3 = there is nothing to check.",
                 ),
+                _acting("stop", "Stop a stream at a batch boundary, and end every driver of it"),
+                _acting("start", "Start a stream that nobody holds, with the release of its YAML"),
+                _acting("restart", "Stop a stream, then start it again; its YAML has to name the version that runs"),
+                _acting("roll-back", "Give a stream back to the release that held it before"),
+                _acting("fence", "Kill the driver that holds a stream; another one may then take over", _CONFIRMED_BY),
+                _acting("retire", "Stop a stream for good, and say what is left of it to be removed by hand"),
             ),
         )
     ]

@@ -39,6 +39,9 @@ def _who(event: LifeEvent) -> str:
     kind, _, name = event.by.partition(":")
     if kind == "driver":
         return "the driver" if name == event.incarnation else name
+    if kind == "person":
+        who, _, rest = name.partition("/")
+        return f"{who}\nairflow streams {rest.rpartition('/')[2].partition('.')[0]}" if rest else name
     if kind != "airflow":
         return event.by or "?"
     dag, _, rest = name.partition("/")

@@ -23,11 +23,13 @@ from airflow_stream_provider.triggers.grace import beyond
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.planning.condition import Condition, Needs
+    from airflow_stream_provider.planning.operation import Operation
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.step_loop import End
     from airflow_stream_provider.planning.steps import Declare, Step
     from airflow_stream_provider.planning.task_identity import TaskIdentity
     from airflow_stream_provider.planning.wait_outcome import WaitOutcome
+    from airflow_stream_provider.spec.requested_release import RequestedRelease
     from airflow_stream_provider.spec.stream import StreamSpec
 
 
@@ -110,6 +112,15 @@ class StreamOperator(BaseOperator):
         """Return the deployment whose driver the task's links lead to; else they lead to that of the holder."""
         return self.deployment
 
+    def say_first(self, operation: Operation, requested: RequestedRelease | None = None) -> None:
+        """Log what will happen, in the words of the command line and the form, as far as it fits this task."""
+        from airflow_stream_provider.hooks.look_ahead import look_ahead
+
+        found = look_ahead(self.hook, operation, requested)
+        if not found.refused and found.deployment in ("", self.deployment):
+            for line in found.lines:
+                self.log.info("%s", line)
+
     # -- what Airflow calls ------------------------------------------------------------------------------------------
 
     def execute(self, context: Context) -> Any:
@@ -134,26 +145,16 @@ class StreamOperator(BaseOperator):
     # -- one try of the task -----------------------------------------------------------------------------------------
 
     def _go(self, context: Context, outcome: WaitOutcome | None, deadline: float) -> Any:
-        from airflow_stream_provider.planning.step_loop import carry_out
+        from airflow_stream_provider.planning.step_loop import carry_out, has_moved_since
         from airflow_stream_provider.planning.task_identity import TaskIdentity
 
         identity = TaskIdentity.of(context)
         end = carry_out(self, self.hook, identity, outcome, self.log)
         self._leave_links(context, identity, end.snapshot)
-        if self._has_moved_since(end):
+        if has_moved_since(self.hook, end):
             # Once: some drivers are killed although they live.
             end = carry_out(self, self.hook, identity, outcome, self.log)
         return self._end(end, identity, deadline)
-
-    def _has_moved_since(self, end: End) -> bool:
-        """Whether a driver that is to be killed has beaten since that was planned: the cluster may have been slow."""
-        from airflow_stream_provider.planning.deaths import Dead
-        from airflow_stream_provider.planning.steps import Kill
-
-        if not isinstance(end.step, Kill) or not isinstance(end.step.then, Dead):
-            return False
-        name = end.step.then.incarnation
-        return self.hook.observe().counter(name) > end.snapshot.counter(name)
 
     def _end(self, end: End, identity: TaskIdentity, deadline: float) -> Any:
         """Carry out a step that ends this try of the task or defers it."""
@@ -165,17 +166,12 @@ class StreamOperator(BaseOperator):
         if isinstance(step, Skip):
             raise AirflowSkipException(step.reason)
         if isinstance(step, GiveUp):
-            raise AirflowFailException(f"{step.error}{self._log_end(step.log_of)}") from step.error
+            raise AirflowFailException(f"{step.error}{self.log_end(step.log_of)}") from step.error
         if isinstance(step, Kill):
             self.hook.kill(step.deployment)
             return self._defer(step.then, deadline)
         if step.log_of:
-            self.log.warning(
-                "The driver of %s has not written to the control log yet. %s%s",
-                step.log_of,
-                self.wait_hint(identity),
-                self._log_end(step.log_of),
-            )
+            self.log.warning("%s", self.of_mute_driver(step.log_of, identity))
         return self._defer(step.condition, deadline)
 
     def _defer(self, condition: Condition, deadline: float) -> NoReturn:
@@ -191,13 +187,18 @@ class StreamOperator(BaseOperator):
         identity = TaskIdentity.of(context)
         hint, deployment = self.wait_hint(identity), self.subject(identity)
         mute = all(deployment_of(name) != deployment for name in outcome.evidence)
-        tail = self._log_end(deployment) if mute else ""
+        tail = self.log_end(deployment) if mute else ""
         raise AirflowFailException(
             f"{self.stream.name}: {outcome.reason} The task waited {self.wait_seconds:.0f} s. {says} {hint} "
             f"Clear the task to wait again: it continues from the control log.{tail}"
         )
 
-    def _log_end(self, deployment: str) -> str:
+    def of_mute_driver(self, deployment: str, identity: TaskIdentity) -> str:
+        """Return what can be said of a driver that should have spoken by now."""
+        hint, tail = self.wait_hint(identity), self.log_end(deployment)
+        return f"The driver of {deployment} has not written to the control log yet. {hint}{tail}"
+
+    def log_end(self, deployment: str) -> str:
         """Return the end of the log of a deployment's driver, to stand behind a sentence; empty if there is none."""
         tail = self.hook.log_tail(deployment) if deployment else ""
         return f"\nThe end of the log of its driver:\n{tail}" if tail else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import Context
 from typing_extensions import override
 
 from airflow_stream_provider.operators.base import StreamOperator
@@ -32,6 +33,12 @@ class FenceOperator(StreamOperator):
     def __init__(self, *, confirmed_by: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.confirmed_by = confirmed_by
+
+    @override
+    def begin(self, context: Context) -> None:
+        from airflow_stream_provider.planning.operation import Operation
+
+        self.say_first(Operation.FENCE)
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import Context
 from typing_extensions import override
 
 from airflow_stream_provider.operators.base import StreamOperator
@@ -69,6 +70,12 @@ class RollBackOperator(StreamOperator):
     def __init__(self, *, fault: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.fault = fault
+
+    @override
+    def begin(self, context: Context) -> None:
+        from airflow_stream_provider.planning.operation import Operation
+
+        self.say_first(Operation.ROLL_BACK)
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import Context
 from typing_extensions import override
 
 from airflow_stream_provider.operators.handover import with_gaps
@@ -25,6 +26,13 @@ class StartStreamOperator(ReleaseOperator):
     """
 
     WAIT_SECONDS = 1500.0
+
+    @override
+    def begin(self, context: Context) -> None:
+        from airflow_stream_provider.planning.operation import Operation
+
+        super().begin(context)
+        self.say_first(Operation.START, self.requested)
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:

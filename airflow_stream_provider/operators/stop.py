@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import Context
 from typing_extensions import override
 
 from airflow_stream_provider.operators.base import StreamOperator
@@ -27,6 +28,12 @@ class StopStreamOperator(StreamOperator):
     is not committed. If a holder released for this very stop, also `boundary` (completed or interrupted) and `ends`
     (the last batch by query).
     """
+
+    @override
+    def begin(self, context: Context) -> None:
+        from airflow_stream_provider.planning.operation import Operation
+
+        self.say_first(Operation.STOP)
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:

@@ -18,6 +18,13 @@ def family(state: StreamState, deployment: str) -> frozenset[str]:
     return frozenset(found)
 
 
+def origin(state: StreamState, deployment: str) -> str:
+    """Return the deployment that this one runs the release of again, and that of that one, as far as it is known."""
+    while (again := state.deployments[deployment].declared.get("again")) in state.deployments:
+        deployment = again
+    return deployment
+
+
 def wanted_instead(state: StreamState) -> Deployment | None:
     """Return what a roll-back has declared instead of what held last, while it has not come to hold; or None.
 

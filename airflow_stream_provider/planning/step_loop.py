@@ -6,6 +6,7 @@ import logging
 from typing import Any, NamedTuple, Protocol
 
 from airflow_stream_provider.planning.condition import Needs
+from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import ask_again, nobody_else_submitted
 from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Kill, Skip, Step, Submit, Wait
@@ -78,3 +79,11 @@ def carry_out(
                 return End(ask_again(snapshot, step.deployment), snapshot)
         else:
             return End(step, snapshot)
+
+
+def has_moved_since(stream: Stream, end: End) -> bool:
+    """Whether a driver that is to be killed has beaten since that was planned: the cluster may have been slow."""
+    if not isinstance(end.step, Kill) or not isinstance(end.step.then, Dead):
+        return False
+    name = end.step.then.incarnation
+    return stream.observe().counter(name) > end.snapshot.counter(name)

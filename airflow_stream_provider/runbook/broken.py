@@ -15,7 +15,7 @@ from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
 from airflow_stream_provider.runbook.watch import revive_with
 from airflow_stream_provider.spec.folder import StreamFile
-from airflow_stream_provider.spec.salvage import nothing_known, salvage
+from airflow_stream_provider.spec.salvage import salvage
 from airflow_stream_provider.spec.stream import StreamSpec
 from airflow_stream_provider.spec.watched import declared_spec
 
@@ -68,7 +68,7 @@ def unusable_dag(file: StreamFile, options: DagOptions) -> DAG:
 
     Not an import error, which would make all DAGs of the file stale, those of the other streams too.
     """
-    dag = upgrade_dag(_what_is_known(file), options)
+    dag = upgrade_dag(file.known, options)
     dag.description = says = str(file.error)
     dag.tags.add("unusable")
     dag.doc_md = (
@@ -82,7 +82,7 @@ def unusable_dag(file: StreamFile, options: DagOptions) -> DAG:
 
 def retire_unusable_dag(file: StreamFile, options: DagOptions) -> DAG:
     """Return the ``NAME__retire`` of a stream whose YAML cannot be used: upgrades that have begun need it."""
-    return retire_dag(_what_is_known(file), options)
+    return retire_dag(file.known, options)
 
 
 def revive_unusable_dag(file: StreamFile, options: DagOptions, watch: str) -> DAG:
@@ -91,13 +91,3 @@ def revive_unusable_dag(file: StreamFile, options: DagOptions, watch: str) -> DA
     :param watch: id of the DAG that watches the folder.
     """
     return revive_with(ReviveUnusableStreamOperator, file.name, options, file=file, watch=watch)
-
-
-def _what_is_known(file: StreamFile) -> StreamSpec:
-    """Return the stream as far as it can be read; of one that goes by another name than its DAGs, nothing.
-
-    That is a file whose stream another file describes.
-    """
-    problem = str(file.error)
-    spec = salvage(file.path, problem)
-    return spec if spec is not None and spec.name == file.name else nothing_known(file.path, file.name, problem)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.ids import STREAM
-from airflow_stream_provider.spec.salvage import salvage_name
+from airflow_stream_provider.spec.salvage import nothing_known, salvage, salvage_name
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
 from airflow_stream_provider.spec.yaml_file import YamlFile
 
@@ -27,6 +27,18 @@ class StreamFile:
     name: str
     spec: StreamSpec | None = None
     error: SpecError | None = None
+
+    @property
+    def known(self) -> StreamSpec:
+        """The stream; of a file that cannot be used, as far as it can be read, with the error as its `problem`.
+
+        Of one that goes by another name than its DAGs, nothing is known: its stream is described by another file.
+        """
+        if self.spec is not None:
+            return self.spec
+        problem = str(self.error)
+        found = salvage(self.path, problem)
+        return found if found is not None and found.name == self.name else nothing_known(self.path, self.name, problem)
 
 
 def read_folder(folder: str | Path) -> list[StreamFile]:

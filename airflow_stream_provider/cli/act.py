@@ -1,0 +1,215 @@
+"""The commands of `airflow streams` that act: each says first what will happen, and asks; see docs/operations.md."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import socket
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from airflow.utils.cli import suppress_logs_and_warning
+
+from airflow_stream_provider.cli.given import given_stream_as_far_as_known, read_connections
+from airflow_stream_provider.cli.progress import Progress
+from airflow_stream_provider.cli.run_here import Exit, Ran, run_here
+from airflow_stream_provider.hooks.look_ahead import look_ahead
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.lifecycle.plain_text import plain
+from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.operators.by_hand import operator_of
+from airflow_stream_provider.operators.release import ReleaseOperator
+from airflow_stream_provider.planning.command_identity import command_identity, person
+from airflow_stream_provider.planning.foreseen import Foreseen
+from airflow_stream_provider.planning.operation import FOR_GOOD, Operation, check_person, check_reason
+from airflow_stream_provider.planning.told import told
+from airflow_stream_provider.spec.requested_release import RequestedRelease
+from airflow_stream_provider.spec.stream import StreamSpec
+
+_STARTS = (Operation.START, Operation.RESTART)
+# Where nothing is left to do by the control log, but a command that was cut off may have left drivers that still exit.
+_TO_CONFIRM = {Operation.STOP: (Operation.STOP,), Operation.RETIRE: (Operation.STOP,)}
+_REPEAT = "What was asked for so far goes on. Give the same command again: it goes on from where the stream is then."
+
+
+@suppress_logs_and_warning
+def stop(args: Namespace) -> NoReturn:
+    """Stop a stream."""
+    _act(Operation.STOP, args)
+
+
+@suppress_logs_and_warning
+def start(args: Namespace) -> NoReturn:
+    """Start a stream that nobody holds."""
+    _act(Operation.START, args)
+
+
+@suppress_logs_and_warning
+def restart(args: Namespace) -> NoReturn:
+    """Stop a stream, and start it again."""
+    _act(Operation.RESTART, args)
+
+
+@suppress_logs_and_warning
+def roll_back(args: Namespace) -> NoReturn:
+    """Give a stream back to the release that held it before."""
+    _act(Operation.ROLL_BACK, args)
+
+
+@suppress_logs_and_warning
+def fence(args: Namespace) -> NoReturn:
+    """Kill the driver that holds a stream."""
+    _act(Operation.FENCE, args)
+
+
+@suppress_logs_and_warning
+def retire(args: Namespace) -> NoReturn:
+    """Stop a stream for good."""
+    _act(Operation.RETIRE, args)
+
+
+@dataclass
+class _Command:
+    """One command, and what has become of it."""
+
+    args: Namespace
+    operation: Operation
+    spec: StreamSpec
+    reason: str
+    confirmed_by: str
+    foreseen: Foreseen | None = None
+    begun: bool = False
+    results: dict[Operation, Mapping[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, operation: Operation, args: Namespace) -> _Command:
+        """Return what was given.
+
+        :raises SpecError: it cannot be used.
+        """
+        reason, confirmed_by = check_reason(args.reason), check_person(getattr(args, "confirmed_by", None) or "")
+        return cls(args, operation, given_stream_as_far_as_known(args), reason, confirmed_by)
+
+    def look(self) -> Foreseen:
+        """Look at the stream, and say what will happen."""
+        hook = self._operator(Operation.STOP, "").hook
+        wanted = RequestedRelease.of(self.spec, None, None, None, None) if self.operation in _STARTS else None
+        self.foreseen = look_ahead(hook, self.operation, wanted, confirmed_by=self.confirmed_by)
+        return self.foreseen
+
+    def run(self) -> NoReturn:
+        """Say what will happen, ask, do it, say what was done, and exit."""
+        foreseen = self.look()
+        if foreseen.refused:
+            self.end("refused", Exit.REFUSED, foreseen.refused)
+        if self.args.dry_run:
+            self.end("dry run", Exit.DONE, "Dry run: nothing was done.")
+        if foreseen.parts and not self.args.yes:
+            foreseen = self._confirmed(foreseen)
+        self.begun = True
+        before = self._operator(Operation.STOP, "").hook
+        seq = before.observe(history=False).state.seq if before.exists() else 0
+        ran = self._carry_out(foreseen)
+        if ran.code is Exit.FAILED:
+            self.end("failed", Exit.FAILED, ran.said)
+        if ran.code is Exit.UNKNOWN:
+            self.end("unknown", Exit.UNKNOWN, f"{ran.said} {_REPEAT}")
+        if ran.snapshot is None or ran.snapshot.state.seq == seq:
+            self.end("done already", Exit.DONE, foreseen.done or ran.said or "It was done already.")
+        holder = ran.snapshot.holder_sentence
+        self.end("done", Exit.DONE, ran.said or told(foreseen, self.reason, self.results, holder))
+
+    def end(self, outcome: str, code: Exit, said: str) -> NoReturn:
+        """Print how it ended, and exit."""
+        _end(self.args, outcome, code, said, self.foreseen, self.results)
+
+    def _confirmed(self, foreseen: Foreseen) -> Foreseen:
+        """Return what a person has said yes to; show it anew when it has changed meanwhile."""
+        if self.args.json or not sys.stdin.isatty():
+            self.end("refused", Exit.REFUSED, "Nobody can be asked here. See it with --dry-run; then give --yes.")
+        while True:
+            print(plain(str(foreseen)), flush=True)
+            if input("Do this? [y/N] ").strip().lower() not in ("y", "yes"):
+                self.end("declined", Exit.REFUSED, "Nothing was done.")
+            again = self.look()
+            if again.refused:
+                self.end("refused", Exit.REFUSED, again.refused)
+            if (again.holds, again.held, again.parts) == (foreseen.holds, foreseen.held, foreseen.parts):
+                return again
+            print("The stream has changed meanwhile.")
+            foreseen = again
+
+    def _carry_out(self, foreseen: Foreseen) -> Ran:
+        """Do it, part after part; the first one that is not done is the end."""
+        who, now, progress = person(getpass.getuser(), socket.gethostname()), time.time(), Progress()
+        ran = Ran(Exit.DONE, {})
+        for part in foreseen.parts or _TO_CONFIRM.get(self.operation, ()):
+            operator = self._operator(part, foreseen.deployment)
+            if isinstance(operator, ReleaseOperator):
+                operator.hook.create()
+            state = operator.hook.observe(history=False).state
+            identity = command_identity(state, who, self.operation, part, now)
+            if not foreseen.parts and not identity.continued:
+                break
+            ran = run_here(operator, identity, progress)
+            if ran.code is not Exit.DONE:
+                break
+            self.results[part] = ran.result
+        return ran
+
+    def _operator(self, part: Operation, deployment: str) -> StreamOperator:
+        reason = f"{FOR_GOOD}{self.reason}" if self.operation is Operation.RETIRE else self.reason
+        return operator_of(
+            part,
+            task_id=part.value,
+            stream=self.spec,
+            reason=reason,
+            deployment=deployment,
+            confirmed_by=self.confirmed_by,
+        )
+
+
+def _act(operation: Operation, args: Namespace) -> NoReturn:
+    read_connections()
+    try:
+        command = _Command.of(operation, args)
+    except SpecError as error:
+        _end(args, "refused", Exit.REFUSED, str(error), None, {})
+    try:
+        command.run()
+    except SpecError as error:
+        command.end(*(("failed", Exit.FAILED) if command.begun else ("refused", Exit.REFUSED)), str(error))
+    except StreamError as error:
+        command.end("unknown", Exit.UNKNOWN, f"{error} {_REPEAT}" if command.begun else str(error))
+    except KeyboardInterrupt:
+        command.end("unknown", Exit.UNKNOWN, f"Interrupted. {_REPEAT if command.begun else 'Nothing was done.'}")
+
+
+def _end(
+    args: Namespace,
+    outcome: str,
+    code: Exit,
+    said: str,
+    foreseen: Foreseen | None,
+    results: Mapping[Operation, Mapping[str, Any]],
+) -> NoReturn:
+    if args.json:
+        whole = {
+            "stream": args.name,
+            "outcome": outcome.replace(" ", "_"),
+            "said": said,
+            "foreseen": foreseen.to_json() if foreseen else None,
+            "results": {part.value: dict(result) for part, result in results.items()},
+        }
+        print(json.dumps(whole))
+        sys.exit(code)
+    if foreseen is not None and (outcome in ("dry run", "refused") or said == foreseen.done):
+        print(plain(str(foreseen)))
+        said = "" if said in (foreseen.refused, foreseen.done) else said  # it is among those lines
+    if said:
+        print(plain(said), file=sys.stdout if code is Exit.DONE else sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,52 @@
+"""What a person has given on the command line: connections, the folder, and one stream of it."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from pathlib import Path
+
+from airflow.configuration import conf
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.spec.folder import load_specs, read_folder
+from airflow_stream_provider.spec.stream import StreamSpec
+
+
+def read_connections() -> None:
+    """Let Airflow read connections wherever they live, the database too, as for `airflow connections test`."""
+    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
+
+
+def given_folder(args: Namespace) -> Path:
+    """Return the folder of the YAML files."""
+    return Path(args.folder) if args.folder else Path(conf.get("core", "dags_folder")) / "streams"
+
+
+def given_stream(args: Namespace) -> StreamSpec:
+    """Return the stream that was named.
+
+    :raises SpecError: there is none of that name, or its YAML cannot be used.
+    """
+    folder = given_folder(args)
+    found = load_specs(folder)
+    spec = next((each for each in found if isinstance(each, StreamSpec) and each.name == args.name), None)
+    if spec is None:
+        broken = [each for each in found if isinstance(each, SpecError)]
+        names = ", ".join(each.name for each in found if isinstance(each, StreamSpec)) or "none"
+        raise SpecError(
+            f"There is no stream {args.name} in {folder}; there are: {names}.",
+            next_step=" ".join(str(error) for error in broken) or "Name one of them, or give --folder.",
+        )
+    return spec
+
+
+def given_stream_as_far_as_known(args: Namespace) -> StreamSpec:
+    """Return the stream that was named; of one whose YAML cannot be used, those fields that are right (`problem`).
+
+    What runs, runs on when somebody saves a typo, and has to be stopped all the same.
+
+    :raises SpecError: there is none of that name.
+    """
+    file = next((each for each in read_folder(given_folder(args)) if each.name == args.name), None)
+    return given_stream(args) if file is None else file.known

@@ -1,0 +1,31 @@
+"""The operators behind what a person asks by hand: the same for the command line and the form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.operators.fence import FenceOperator
+from airflow_stream_provider.operators.handover import RollBackOperator
+from airflow_stream_provider.operators.start import StartStreamOperator
+from airflow_stream_provider.operators.stop import StopStreamOperator
+from airflow_stream_provider.planning.operation import Operation
+
+
+def operator_of(
+    part: Operation, *, deployment: str = "", confirmed_by: str = "", reason: str, **arguments: Any
+) -> StreamOperator:
+    """Return the operator of one part of an operation.
+
+    :param deployment: that is fenced or rolled back from.
+    :param confirmed_by: the person by whose word a fence goes.
+    :param arguments: of the operator, such as `task_id` and `stream`.
+    """
+    if part is Operation.STOP:
+        return StopStreamOperator(reason=reason, **arguments)
+    if part is Operation.START:
+        return StartStreamOperator(reason=reason, **arguments)
+    if part is Operation.ROLL_BACK:
+        return RollBackOperator(reason=reason, deployment=deployment, **arguments)
+    assert part is Operation.FENCE, "the others are made of these"
+    return FenceOperator(reason=reason, deployment=deployment, confirmed_by=confirmed_by, **arguments)

@@ -1,0 +1,99 @@
+"""What a person asks of a stream and what one look at it found, with the sentences that all operations share. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_stream_provider.lag.formatting import duration
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.state import Request
+from airflow_stream_provider.planning.foreseen import Foreseen, Held, Wanted
+from airflow_stream_provider.planning.heartbeat_age import silence_limit
+from airflow_stream_provider.planning.operation import Operation
+from airflow_stream_provider.planning.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a person asks; see `foresee` for the fields."""
+
+    snapshot: Snapshot
+    operation: Operation
+    wanted: Wanted
+    confirmed_by: str = ""
+    since: float | None = None
+
+    def refused(self, why: str) -> Foreseen:
+        """Return that it cannot be done."""
+        return self._foreseen(refused=why)
+
+    def done(self, why: str) -> Foreseen:
+        """Return that it is done already."""
+        return self._foreseen(done=why)
+
+    def will(self, *sentences: str, reads_again: str, deployment: str = "") -> Foreseen:
+        """Return what will be done."""
+        parts = (self.operation,)
+        return self._foreseen(will=sentences, reads_again=reads_again, parts=parts, deployment=deployment)
+
+    @property
+    def held(self) -> Held | None:
+        """Who holds the stream, or held it last."""
+        driver = self.snapshot.state.last_holder
+        known = self.snapshot.state.deployments.get(deployment_of(driver or ""))
+        return Held(driver, known.id, known.release.version, known.release.hash) if driver and known else None
+
+    @property
+    def silent(self) -> bool:
+        """Whether the holder seems lost, by the clocks of both machines: for people."""
+        age = self.snapshot.silent_seconds
+        return age is not None and age > silence_limit(self.snapshot.policy(self.snapshot.holding).lease_seconds)
+
+    @property
+    def first(self) -> list[str]:
+        """What is done before anything else, a sentence each."""
+        state, request = self.snapshot.state, self.snapshot.state.open_request
+        said = [f"{under_way(request)} Its end is waited for first."] if request is not None else []
+        said += [f"{name} stopped inside a batch: it is killed and fenced first." for name in state.must_fence]
+        if state.holder is not None and self.silent:
+            said.append(
+                f"Its last sign of life is {duration(self.snapshot.silent_seconds)} old: if it stays silent it is "
+                "killed, and fenced once the cluster confirms that it is gone."
+            )
+        return said
+
+    def _foreseen(
+        self,
+        *,
+        will: tuple[str, ...] = (),
+        reads_again: str = "",
+        parts: tuple[Operation, ...] = (),
+        deployment: str = "",
+        done: str = "",
+        refused: str = "",
+    ) -> Foreseen:
+        state = self.snapshot.state
+        return Foreseen(
+            self.snapshot.stream,
+            self.operation,
+            state.phase.value,
+            self.held,
+            state.holder is not None,
+            will,
+            reads_again,
+            parts,
+            deployment,
+            done,
+            refused,
+        )
+
+
+def under_way(request: Request) -> str:
+    """Return a sentence on an open request."""
+    what = f"The request for {request.to} to hold" if request.to else "A stop"
+    return f"{what} is under way, by {author(request)}."
+
+
+def author(request: Request) -> str:
+    """Return who made a request, and why as far as he said so."""
+    return request.by if request.reason in ("", request.by) else f"{request.by} ({request.reason})"

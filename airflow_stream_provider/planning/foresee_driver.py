@@ -1,0 +1,96 @@
+"""What will happen to the driver that holds when a person fences it, or rolls back from it. Pure."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.lag.formatting import duration
+from airflow_stream_provider.lifecycle.ids import deployment_of
+from airflow_stream_provider.lifecycle.state import StreamPhase
+from airflow_stream_provider.planning.asked import Asked, under_way
+from airflow_stream_provider.planning.descent import family, origin
+from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
+from airflow_stream_provider.planning.read_again import NOTHING, after_fence, next_start
+from airflow_stream_provider.planning.snapshot import Snapshot
+from airflow_stream_provider.planning.stream_health import RESTING
+
+
+def foresee_roll_back(asked: Asked) -> Foreseen:
+    """Return what a roll-back from the release that holds, or that was lost, will do."""
+    snapshot, state, held = asked.snapshot, asked.snapshot.state, asked.held
+    request = state.open_request
+    if held is None or state.phase in RESTING:
+        return asked.refused(f"{snapshot.holder_sentence} Start it with the release that you want, or upgrade to it.")
+    late = _held_later(asked, held.driver)
+    if late:
+        return asked.done(late)
+    # What the watch has started again has the release of the first one, and so has what a roll-back has.
+    bad = origin(state, held.deployment)
+    again, previous = family(state, bad), snapshot.previous(bad)
+    before = _held_before(snapshot, again)
+    if before and snapshot.previous(origin(state, before)) in again:
+        return asked.done(f"It is rolled back already, from {before}. To go further back, upgrade to what you want.")
+    if request is not None and deployment_of(request.to or "") != previous:
+        return asked.refused(f"{under_way(request)} Ask again when that is over.")
+    if previous not in state.deployments:
+        return asked.refused(f"No release is known that held before {bad}. Upgrade to the one that you want.")
+    old = state.deployments[previous].release
+    name = Wanted(old.version, old.hash)
+    will = asked.first
+    if snapshot.candidate(previous):
+        will.append(f"{previous} stands by with {name}: it takes the stream over at a batch boundary.")
+    else:
+        will.append(f"No driver with {name} stands by: one is started, rehearses, and takes the stream over.")
+    reads = next_start(snapshot)
+    if state.holder is not None:
+        will.append(f"{held.deployment} is killed and fenced if it does not release the stream in time.")
+        if not asked.silent:
+            reads = f"{NOTHING} If it has to be fenced: {after_fence(snapshot, held.driver)}"
+    return asked.will(*will, reads_again=reads, deployment=bad)
+
+
+def foresee_fence(asked: Asked) -> Foreseen:
+    """Return what a fence of the holder, or of a driver that stopped inside a batch, will do."""
+    snapshot, state = asked.snapshot, asked.snapshot.state
+    driver = state.must_fence[0] if state.must_fence else state.holder
+    if driver is None:
+        return asked.done(f"{snapshot.holder_sentence} No driver stopped inside a batch: there is nothing to fence.")
+    late = _held_later(asked, driver) if driver == state.holder else ""
+    if late:
+        return asked.done(late)
+    lease = snapshot.policy(deployment_of(driver)).lease_seconds
+    beat = snapshot.heartbeats.get(driver)
+    age = max(0.0, snapshot.at - beat.at) if beat is not None and beat.at else None
+    if asked.confirmed_by and age is not None and age < lease:
+        return asked.refused(
+            f"{driver} was alive {duration(age)} ago, by its heartbeat: it cannot be gone. Fence it without anybody's "
+            "word: it is then killed, and the cluster confirms that."
+        )
+    if asked.confirmed_by:
+        said = (
+            f"{driver} counts as dead by the word of {asked.confirmed_by}; the cluster is not asked. If it still runs, "
+            "two drivers write to one checkpoint."
+        )
+    else:
+        said = (
+            f"{driver} is killed. It counts as dead when the cluster confirms that it is gone, and its heartbeat has "
+            f"stood still for {duration(lease)}."
+        )
+    after = (
+        "Then nobody holds, and the watch brings back the release that held last, unless its DAG is paused. If the "
+        "stream shall stay down, stop it after this."
+    )
+    will = (said,) if state.phase is StreamPhase.STOPPED else (said, after)
+    return asked.will(*will, reads_again=after_fence(snapshot, driver), deployment=deployment_of(driver))
+
+
+def _held_later(asked: Asked, driver: str) -> str:
+    """Return why nothing is done when this driver has come to hold since the person asked; empty when it has not."""
+    acquired = next((r for r in reversed(asked.snapshot.acquisitions()) if r["incarnation"] == driver), None)
+    if asked.since is None or acquired is None or acquired.at <= asked.since:
+        return ""
+    return f"{driver} has come to hold since this was asked for, and is left alone. Ask anew if it is meant."
+
+
+def _held_before(snapshot: Snapshot, these: frozenset[str]) -> str:
+    """Return the deployment that held last before these; empty when none is known."""
+    held = (deployment_of(record["incarnation"]) for record in reversed(snapshot.acquisitions()))
+    return next((each for each in held if each not in these and each in snapshot.state.deployments), "")

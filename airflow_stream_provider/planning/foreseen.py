@@ -1,0 +1,104 @@
+"""What a person is told before something is done to a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from airflow_stream_provider.planning.operation import Operation
+
+# As many digits of a hash tell two releases apart; JSON has all of them.
+_DIGITS = 12
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The release that a start would bring up.
+
+    :param approval: whether an upgrade to it needs a person's approval.
+    :param problem: why no release can be made; version and hash are empty then.
+    """
+
+    version: str = ""
+    hash: str = ""
+    approval: bool = False
+    problem: str = ""
+
+    def __str__(self) -> str:
+        return f"release {self.version} ({self.hash[:_DIGITS]})"
+
+
+@dataclass(frozen=True)
+class Held:
+    """Who holds the stream, or held it last while nobody does.
+
+    :param driver: the incarnation.
+    :param release: hash of its release.
+    """
+
+    driver: str
+    deployment: str
+    version: str
+    release: str
+
+    def __str__(self) -> str:
+        return f"driver {self.driver} with release {self.version} ({self.release[:_DIGITS]})"
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What will happen.
+
+    :param phase: of the stream now.
+    :param held: None = no driver has ever held.
+    :param holds: whether `held` holds now.
+    :param will: what will be done, a sentence each.
+    :param reads_again: what will be read again from the sources.
+    :param parts: the operations that it is made of, in order; empty when nothing is to be done.
+    :param deployment: that is fenced, or rolled back from; empty for other operations.
+    :param done: why nothing is to be done: it is done already. Empty when something is.
+    :param refused: why it cannot be done, and what to do instead; empty when it can.
+    """
+
+    stream: str
+    operation: Operation
+    phase: str
+    held: Held | None
+    holds: bool
+    will: tuple[str, ...] = ()
+    reads_again: str = ""
+    parts: tuple[Operation, ...] = ()
+    deployment: str = ""
+    done: str = ""
+    refused: str = ""
+
+    @property
+    def lines(self) -> list[str]:
+        """What a person is shown, line by line: holder and release, what will be done, what is read again."""
+        how = "holds it" if self.holds else "held it last"
+        who = f"{self.held} {how}" if self.held else "no driver has ever held it"
+        first = f"{self.stream} is {self.phase.replace('_', ' ')}: {who}."
+        if self.refused:
+            return [first, f"Refused: {self.refused}"]
+        if self.done:
+            return [first, f"Nothing to do: {self.done}"]
+        return [first, *self.will, f"Read again: {self.reads_again}"]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        parts, will = [part.value for part in self.parts], list(self.will)
+        return {**asdict(self), "operation": self.operation.value, "parts": parts, "will": will}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Foreseen:
+        """Return what `to_json` has made an object of."""
+        known = dict(data)
+        known["operation"] = Operation(known["operation"])
+        known["held"] = Held(**known["held"]) if known["held"] else None
+        known["parts"] = tuple(Operation(part) for part in known["parts"])
+        known["will"] = tuple(known["will"])
+        return cls(**known)

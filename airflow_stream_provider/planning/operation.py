@@ -1,0 +1,94 @@
+"""What a person may ask of a stream by hand, in the command line and in the form of ``NAME__operate``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.lifecycle.plain_text import plain
+from airflow_stream_provider.lifecycle.secrets import holds_secret
+
+# Of a reason: it is read in tables, and in notes that Airflow stores in 1,000 characters.
+MAX_REASON = 500
+# Of a person's name.
+MAX_PERSON = 100
+# Before the reason of a stop for good: no kind of record says so, and the history shall.
+FOR_GOOD = "Retired for good: "
+
+
+class Operation(StrEnum):
+    """A verb. Its value is the command's name, and the choice in the form."""
+
+    STOP = "stop"
+    START = "start"
+    RESTART = "restart"
+    ROLL_BACK = "roll-back"
+    FENCE = "fence"
+    RETIRE = "retire"
+
+    @property
+    def description(self) -> str:
+        """One sentence for a person."""
+        return _DESCRIPTIONS[self]
+
+    @property
+    def past(self) -> str:
+        """What was done, as the beginning of a sentence."""
+        return _PAST[self]
+
+
+_DESCRIPTIONS = {
+    Operation.STOP: "Stop the stream at a batch boundary, and end every driver of it.",
+    Operation.START: "Start a stream that nobody holds, with the release of its YAML.",
+    Operation.RESTART: "Stop the stream, then start it again; the version of its YAML has to be the one that runs.",
+    Operation.ROLL_BACK: "Give the stream back to the release that held it before.",
+    Operation.FENCE: "Kill the driver that holds the stream, and let another one take over once it is confirmed dead.",
+    Operation.RETIRE: "Stop the stream for good, and say what is left of it to be removed by hand.",
+}
+
+_PAST = {
+    Operation.STOP: "Stopped",
+    Operation.START: "Started",
+    Operation.RESTART: "Restarted",
+    Operation.ROLL_BACK: "Rolled back",
+    Operation.FENCE: "Fenced",
+    Operation.RETIRE: "Retired for good",
+}
+
+
+def check_reason(reason: str) -> str:
+    """Return the reason that a person gave, as it is written into the history.
+
+    :raises SpecError: there is none, it has more than MAX_REASON characters, or it holds what looks like a secret.
+    """
+    text = plain(" ".join(reason.split()))
+    if not text:
+        raise SpecError(
+            "There is no reason, and the history is to say why this was done.",
+            next_step='Give one, such as "disk of host w3 is replaced".',
+        )
+    if len(text) > MAX_REASON:
+        raise SpecError(
+            f"The reason has {len(text)} characters, and {MAX_REASON} are allowed.",
+            next_step="Say it in a sentence, and the rest elsewhere.",
+        )
+    if holds_secret(text):
+        raise SpecError(
+            "The reason holds what looks like a secret, and the history is read by many.",
+            next_step="Leave it out.",
+        )
+    return text
+
+
+def check_person(name: str) -> str:
+    """Return the name of the person by whose word something is done; empty for none.
+
+    :raises SpecError: it has more than MAX_PERSON characters, or holds what looks like a secret.
+    """
+    text = plain(" ".join(name.split()))
+    if len(text) > MAX_PERSON or holds_secret(text):
+        raise SpecError(
+            "The name of the person who confirms that the driver is gone cannot be used.",
+            next_step=f"Give a name of up to {MAX_PERSON} characters, and nothing that looks like a secret.",
+        )
+    return text

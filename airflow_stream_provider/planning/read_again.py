@@ -1,0 +1,37 @@
+"""What the next driver reads again from the sources, in words for a person. Pure."""
+
+from __future__ import annotations
+
+from airflow_stream_provider.lifecycle.record import Boundary
+from airflow_stream_provider.lifecycle.state import HoldEnd
+from airflow_stream_provider.planning.snapshot import Snapshot
+
+NOTHING = "nothing, as every query stops at a batch boundary."
+
+
+def after_fence(snapshot: Snapshot, driver: str) -> str:
+    """Return what is read again once this driver is killed, or was."""
+    beat = snapshot.heartbeats.get(driver)
+    known = [(query.name, query.batch + 1) for query in (beat.queries if beat else ()) if query.batch is not None]
+    batches = ", ".join(f"batch {batch} of {name}" for name, batch in known)
+    which = f" (by its last heartbeat {batches}, or a later one)" if batches else ""
+    return (
+        f"the batch that is cut off, if one is under way{which}, as a whole and with the same records. What it has "
+        "written already is there twice then, unless the sink skips batches that it has seen."
+    )
+
+
+def next_start(snapshot: Snapshot) -> str:
+    """Return what a driver reads again that comes to hold after the present holder is lost, or while nobody holds."""
+    state, last = snapshot.state, snapshot.state.last_holder
+    if state.must_fence:
+        return after_fence(snapshot, state.must_fence[0])
+    if last is None:
+        return "nothing by this stream, as no driver has held it; it goes on from a checkpoint that is there already."
+    whole = Boundary.COMPLETED.value
+    clean = bool(state.ends) and all(end.get("boundary", whole) == whole for end in state.ends.values())
+    if state.holder is not None or not clean:
+        return after_fence(snapshot, last)
+    if state.last_end is HoldEnd.FAILED:
+        return "the batch that failed, if one did, as a whole and with the same records."
+    return "nothing, as every query has stopped at a batch boundary."

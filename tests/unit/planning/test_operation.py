@@ -1,0 +1,42 @@
+"""What a person may ask by hand, and the words that he gives with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_stream_provider.lifecycle.errors import SpecError
+from airflow_stream_provider.planning.operation import MAX_PERSON, MAX_REASON, Operation, check_person, check_reason
+
+
+@pytest.mark.parametrize("operation", Operation)
+def test_each_has_its_words(operation: Operation) -> None:
+    assert operation.description.endswith(".")
+    assert operation.past[0].isupper()
+
+
+def test_a_reason_is_one_plain_line() -> None:
+    assert check_reason("  disk of\n w3 \x1b[1m ") == "disk of w3 \ufffd[1m"
+    assert check_reason("x" * MAX_REASON)
+
+
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [
+        ("", "There is no reason"),
+        (" \n", "There is no reason"),
+        ("x" * (MAX_REASON + 1), "The reason has 501 characters, and 500 are allowed"),
+        ("rotated password=hunter2", "looks like a secret"),
+    ],
+)
+def test_what_is_no_reason_is_refused(reason: str, says: str) -> None:
+    with pytest.raises(SpecError, match=says) as error:
+        check_reason(reason)
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_person_has_a_name() -> None:
+    assert check_person(" Ada  Lovelace ") == "Ada Lovelace"
+    assert check_person("") == ""
+    for name in ("x" * (MAX_PERSON + 1), "password=hunter2"):
+        with pytest.raises(SpecError, match="cannot be used"):
+            check_person(name)
