@@ -177,6 +177,9 @@ class Agent:
         state, me = self._control.state, self._control.incarnation
         finished = self._finished(state)
         found = state.incarnations.get(me)
+        if self._acts.terminating and found is None:
+            # Nobody knows of this driver yet, so there is nothing to say before it ends.
+            self._process.exit()
         if self._acts.running and found is not None and found.state.terminal and not finished:
             # The log could be read, but not be told that this driver lives.
             self._acts.halt(state)

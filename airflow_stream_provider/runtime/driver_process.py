@@ -19,7 +19,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from airflow_stream_provider import checkpoint as checkpoints
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.lifecycle.errors import CheckpointAway, ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import application_of
 from airflow_stream_provider.runtime import jvm
@@ -111,12 +111,22 @@ class DriverProcess:
         One without an owner is looked at again: an unmanaged job may have started since it was checked. That takes
         `CLAIM_SECONDS` when it has logs; a checkpoint that the stream owns takes no time.
 
+        :raises CheckpointAway: the control store does not say now whose it is. This driver may hold by then, so it is
+            not waited for here: stops, SIGTERM and relief go on being followed.
         :raises CheckpointError: another stream owns it, an unmanaged job writes it, or it ends with this driver.
+        :raises TopicDenied: Kafka does not let the driver's user read and write the claims.
         """
         check_kept(location)
-        if not self._patiently(lambda: self._ownership.check(location)):
-            checkpoints.refuse_if_being_written(location, CLAIM_SECONDS, since=self._unowned.get(location))
-        self._patiently(lambda: self._ownership.claim(location))
+        try:
+            if not self._ownership.check(location):
+                checkpoints.refuse_if_being_written(location, CLAIM_SECONDS, since=self._unowned.get(location))
+            self._ownership.claim(location)
+        except TopicDenied:
+            raise
+        except ControlUnavailable as error:
+            raise CheckpointAway(
+                f"Whose the checkpoint {location} is cannot be asked now. {error.message}", next_step=error.next_step
+            ) from error
         with self._claiming:
             self.claimed |= {location}
 
