@@ -1,1 +1,1 @@
-"""`airflow streams`: the lag, status and history of streams in Airflow's command line."""
+"""`airflow streams`: look at streams, and stop, start, roll back or fence them, in Airflow's command line."""

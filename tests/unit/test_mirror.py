@@ -45,6 +45,8 @@ ELSEWHERE = {
     "monitoring/kafka_look.py": ("integration/monitoring/test_folder_look.py", "as above, with a real broker"),
     "monitoring/root_reads.py": ("unit/monitoring/test_folder_look.py", "as above"),
     "monitoring/stream_reading.py": ("unit/monitoring/test_folder_look.py", "as above"),
+    "planning/asked.py": ("unit/planning/test_foresee.py", "what all operations share is seen in what each says"),
+    "planning/read_again.py": ("unit/planning/test_foresee.py", "as above"),
     "monitoring/telling.py": ("unit/monitoring/test_watch_incident.py", "who is told of the watch is told by it"),
     "releases/idle_files.py": ("unit/hooks/test_clean_up.py", "it is a part of one clean-up"),
     "releases/obstore_errors.py": ("integration/releases/test_objects.py", "only real servers say how they refuse"),

@@ -73,6 +73,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     holds = [standby(OLD), requested("start", OLD), ready("start", OLD), acquired(OLD, "start", 1)]
     write(log, submitted(OLD_DEPLOYMENT), *holds)
     monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(dags))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", "spark://master")
     monkeypatch.chdir(tmp_path)
     return dags
 
@@ -116,6 +117,28 @@ def test_the_commands_of_operations_do_what_is_said(
     if name == "validate":
         (here / "apps" / "orders.py").unlink()
     assert code_of(parser, commands[0]) == code_when_changed
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("stop", "Who holds is asked to stop at a batch boundary"),
+        ("start", "Nothing to do: Release 1 runs already."),
+        ("restart", "is started. It rehearses on a clone of the checkpoint, then it holds."),
+        ("roll-back", "Refused: No release is known that held before"),
+        ("fence", "is killed. It counts as dead when the cluster confirms that it is gone"),
+        ("retire", "Left to be removed by hand after that: its YAML"),
+    ],
+)
+def test_the_commands_that_act_say_first_what_will_happen(
+    here: Path, parser: argparse.ArgumentParser, capsys: pytest.CaptureFixture[str], name: str, says: str
+) -> None:
+    commands = [words for words in shown(OPERATIONS) if words[1] == name]
+    assert commands
+    for words in commands:
+        if "--confirmed-by" not in words:
+            assert code_of(parser, [*words, "--dry-run"]) == (1 if "Refused" in says else 0)
+            assert says in capsys.readouterr().out
 
 
 def test_every_event_of_a_life_is_explained() -> None:
