@@ -124,7 +124,7 @@ def test_who_has_said_yes_is_asked_again_when_the_stream_has_changed_meanwhile(
     call: Call, running: ControlLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Slow(Terminal):
-        def readline(self, *size: Any) -> str:
+        def readline(self, *size: Any) -> str:  # type: ignore[override]
             if self.tell() == 0:
                 write(running, released(OLD, None, None))
             return super().readline(*size)
