@@ -25,12 +25,11 @@ from airflow_stream_provider.operators.by_hand import operator_of
 from airflow_stream_provider.operators.release import ReleaseOperator
 from airflow_stream_provider.planning.command_identity import command_identity, person
 from airflow_stream_provider.planning.foreseen import Foreseen
-from airflow_stream_provider.planning.operation import FOR_GOOD, Operation, check_person, check_reason
+from airflow_stream_provider.planning.operation import Operation, check_person, check_reason
 from airflow_stream_provider.planning.told import told
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
 
-_STARTS = (Operation.START, Operation.RESTART)
 # Where nothing is left to do by the control log, but a command that was cut off may have left drivers that still exit.
 _TO_CONFIRM = {Operation.STOP: (Operation.STOP,), Operation.RETIRE: (Operation.STOP,)}
 _REPEAT = "What was asked for so far goes on. Give the same command again: it goes on from where the stream is then."
@@ -97,7 +96,7 @@ class _Command:
     def look(self) -> Foreseen:
         """Look at the stream, and say what will happen."""
         hook = self._operator(Operation.STOP, "").hook
-        wanted = RequestedRelease.of(self.spec, None, None, None, None) if self.operation in _STARTS else None
+        wanted = RequestedRelease.of(self.spec, None, None, None, None) if self.operation.brings_up else None
         self.foreseen = look_ahead(hook, self.operation, wanted, confirmed_by=self.confirmed_by)
         return self.foreseen
 
@@ -162,12 +161,11 @@ class _Command:
         return ran
 
     def _operator(self, part: Operation, deployment: str) -> StreamOperator:
-        reason = f"{FOR_GOOD}{self.reason}" if self.operation is Operation.RETIRE else self.reason
         return operator_of(
             part,
             task_id=part.value,
             stream=self.spec,
-            reason=reason,
+            reason=self.operation.reason(self.reason),
             deployment=deployment,
             confirmed_by=self.confirmed_by,
         )

@@ -58,7 +58,7 @@ class ReleaseOperator(StreamOperator):
             self.application,
             self.arguments,
             self.changed_checkpoints,
-            _bundle(self.get_dag()),
+            bundle_of(self.get_dag()),
         )
 
     def subject(self, identity: TaskIdentity) -> str:
@@ -95,7 +95,7 @@ class ReleaseOperator(StreamOperator):
         return " ".join(said)
 
 
-def _bundle(dag: DAG | None) -> Path | None:
+def bundle_of(dag: DAG | None) -> Path | None:
     """Return the folder of the DAG bundle that a DAG was read from; None when Airflow has not said it."""
     if dag is None or not dag.relative_fileloc or Path(dag.relative_fileloc).is_absolute():
         return None

@@ -32,6 +32,15 @@ class Operation(StrEnum):
         return _DESCRIPTIONS[self]
 
     @property
+    def brings_up(self) -> bool:
+        """Whether a driver of the YAML's release is started."""
+        return self in (Operation.START, Operation.RESTART)
+
+    def reason(self, given: str) -> str:
+        """Return the reason as the history has it."""
+        return f"{FOR_GOOD}{given}" if self is Operation.RETIRE else given
+
+    @property
     def past(self) -> str:
         """What was done, as the beginning of a sentence."""
         return _PAST[self]

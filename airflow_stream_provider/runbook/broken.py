@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from airflow_stream_provider.operators.revive import ReviveStreamOperator
 from airflow_stream_provider.operators.watch import LAST_GOOD
+from airflow_stream_provider.runbook.operate import operate_dag
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
 from airflow_stream_provider.runbook.watch import revive_with
@@ -83,6 +84,11 @@ def unusable_dag(file: StreamFile, options: DagOptions) -> DAG:
 def retire_unusable_dag(file: StreamFile, options: DagOptions) -> DAG:
     """Return the ``NAME__retire`` of a stream whose YAML cannot be used: upgrades that have begun need it."""
     return retire_dag(file.known, options)
+
+
+def operate_unusable_dag(file: StreamFile, options: DagOptions) -> DAG:
+    """Return the ``NAME__operate`` of a stream whose YAML cannot be used: everything but a start goes on."""
+    return operate_dag(file.known, options)
 
 
 def revive_unusable_dag(file: StreamFile, options: DagOptions, watch: str) -> DAG:

@@ -12,13 +12,19 @@ from typing import Any
 from airflow.sdk import DAG, get_parsing_context
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.runbook.broken import retire_unusable_dag, revive_unusable_dag, unusable_dag
+from airflow_stream_provider.runbook.broken import (
+    operate_unusable_dag,
+    retire_unusable_dag,
+    revive_unusable_dag,
+    unusable_dag,
+)
+from airflow_stream_provider.runbook.operate import operate_dag
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
 from airflow_stream_provider.runbook.watch import revive_dag, watch_dag
 from airflow_stream_provider.spec.folder import StreamFile, find_file, load_specs, read_folder
 
-_MAKERS = {"upgrade": upgrade_dag, "retire": retire_dag, "revive": revive_dag}
+_MAKERS = {"upgrade": upgrade_dag, "operate": operate_dag, "retire": retire_dag, "revive": revive_dag}
 # Between two looks of the watch, where no stream says otherwise.
 _WATCH_SECONDS = 60.0
 
@@ -37,9 +43,9 @@ def stream_dags(
 ) -> dict[str, DAG]:
     """Return the DAGs of every stream described in a folder, by DAG id; for `globals().update(...)` in a DAG file.
 
-    They are ``NAME__upgrade``, ``NAME__retire`` and ``NAME__revive`` of each stream, and one ``FOLDER__watch``. In a
-    task's process only the DAG of that task is built, and only the YAML file that it needs is read: the start of a task
-    does not grow with the number of streams, as long as files are named like their streams.
+    They are ``NAME__upgrade``, ``NAME__operate``, ``NAME__retire`` and ``NAME__revive`` of each stream, and one
+    ``FOLDER__watch``. In a task's process only the DAG of that task is built, and only the YAML file that it needs is
+    read: the start of a task does not grow with the number of streams, as long as files are named like their streams.
 
     A file that cannot be used does not remove the other streams' DAGs: its stream is watched by its last good
     declaration, and a new upgrade fails with the file, line and field to correct. `check_stream_dags` makes an import
@@ -115,6 +121,7 @@ def _dags(file: StreamFile, options: DagOptions, folder: str, verb: str = "") ->
     watch = options.dag_id(folder, "watch")
     makers: Mapping[str, Callable[[StreamFile, DagOptions], DAG]] = {
         "upgrade": unusable_dag,
+        "operate": operate_unusable_dag,
         "retire": retire_unusable_dag,
         "revive": partial(revive_unusable_dag, watch=watch),
     }

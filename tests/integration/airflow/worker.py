@@ -148,6 +148,13 @@ def without_spark() -> None:
 
 
 def main() -> None:
+    if len(sys.argv) > 1:  # the words of Airflow's own command line
+        from airflow import __main__ as airflow
+
+        command_line: Any = airflow.main
+        without_spark()
+        command_line()
+        return
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what tasks print goes to the log
     without_spark()

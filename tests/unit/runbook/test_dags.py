@@ -22,7 +22,7 @@ from airflow_stream_provider.spec import folder as folder_module
 from tests.support.spec_text import SPEC
 
 ROOT = Path(__file__).parents[3]
-ORDERS = {"orders__upgrade", "orders__retire", "orders__revive"}
+ORDERS = {"orders__upgrade", "orders__operate", "orders__retire", "orders__revive"}
 WATCH = "streams__watch"
 
 
@@ -37,7 +37,14 @@ def parsing_for(dag_id: str) -> Iterator[None]:
 def test_each_stream_has_its_dags_and_all_have_one_watch(streams: Path) -> None:
     (streams / "payments.yaml").write_text(SPEC.format(name="payments"))
     dags = stream_dags(streams)
-    assert set(dags) == {*ORDERS, "payments__upgrade", "payments__retire", "payments__revive", WATCH}
+    assert set(dags) == {
+        *ORDERS,
+        "payments__upgrade",
+        "payments__operate",
+        "payments__retire",
+        "payments__revive",
+        WATCH,
+    }
     for dag in dags.values():
         dag.validate()
         DagSerialization.to_dict(dag)
@@ -71,7 +78,7 @@ def test_a_dag_says_what_it_does_and_shows_no_docstring(streams: Path) -> None:
 def test_a_broken_yaml_shows_itself_and_leaves_the_others(streams: Path) -> None:
     (streams / "broken.yaml").write_text("name: broken\nversoin: 1\n")
     dags = stream_dags(streams)
-    assert set(dags) == {*ORDERS, "broken__upgrade", "broken__retire", "broken__revive", WATCH}
+    assert set(dags) == {*ORDERS, "broken__upgrade", "broken__operate", "broken__retire", "broken__revive", WATCH}
     assert "line 2, versoin: there is no such field. Did you mean `version`?" in str(
         dags["broken__upgrade"].description
     )
@@ -86,7 +93,7 @@ def test_a_broken_yaml_takes_no_name_from_a_good_one(streams: Path) -> None:
     dags = stream_dags(streams)
     assert {*ORDERS, "a__upgrade"} < set(dags)
     assert "unusable" not in dags["orders__upgrade"].tags
-    assert len(dags) == 10
+    assert len(dags) == 13
 
 
 def test_where_the_folder_is_gone_its_watch_stays_to_say_so(streams: Path) -> None:
@@ -105,7 +112,7 @@ def test_all_dags_have_the_prefix_and_the_options(streams: Path) -> None:
     dags = stream_dags(
         streams, prefix="shop.", queue="q", pool="p", owner="anna", tags=["eu"], default_args={"retries": 7}
     )
-    wanted = {*ORDERS, "broken__upgrade", "broken__retire", "broken__revive", WATCH}
+    wanted = {*ORDERS, "broken__upgrade", "broken__operate", "broken__retire", "broken__revive", WATCH}
     assert set(dags) == {f"shop.{name}" for name in wanted}
     for dag in dags.values():
         assert "eu" in dag.tags
@@ -117,7 +124,8 @@ def test_all_dags_have_the_prefix_and_the_options(streams: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "dag_id", [*sorted(ORDERS), "late__revive", "broken__upgrade", "broken__retire", "broken__revive", WATCH]
+    "dag_id",
+    [*sorted(ORDERS), "late__revive", "broken__upgrade", "broken__operate", "broken__retire", "broken__revive", WATCH],
 )
 def test_a_tasks_process_builds_the_dag_that_it_needs_as_all_are_built(streams: Path, dag_id: str) -> None:
     (streams / "10-late.yaml").write_text(SPEC.format(name="late"))

@@ -1,0 +1,131 @@
+"""Before and after what a person asks by the form of ``NAME__operate``: say what will happen, ask, and tell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.spec.stream import StreamSpec
+
+# For a yes. What was looked at is old by then.
+_ANSWER = timedelta(hours=1)
+
+
+class LookAheadOperator(BaseOperator):
+    """Say what an operation by hand will do, and refuse what cannot be done, before anything is touched.
+
+    :param stream: the stream, as read by `load_spec`.
+    :param operation: see `Operation`. (templated)
+    :param reason: why it is done. (templated)
+    :param confirmed_by: the person by whose word a fence goes. (templated)
+
+    XCom: what `Foreseen.to_json` says, with `lines`, the `reason` for the history, and `confirmed_by`.
+    """
+
+    template_fields: Sequence[str] = ("operation", "reason", "confirmed_by")
+
+    def __init__(self, *, stream: StreamSpec, operation: str, reason: str, confirmed_by: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+        self.operation = operation
+        self.reason = reason
+        self.confirmed_by = confirmed_by
+
+    @override
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_stream_provider.hooks.failing import failing_without_retry
+        from airflow_stream_provider.hooks.look_ahead import look_ahead
+        from airflow_stream_provider.hooks.stream import StreamHook
+        from airflow_stream_provider.operators.release import bundle_of
+        from airflow_stream_provider.planning.operation import Operation, check_person, check_reason
+        from airflow_stream_provider.spec.requested_release import RequestedRelease
+
+        operation = Operation(self.operation)
+        with failing_without_retry():
+            reason, who = check_reason(self.reason), check_person(self.confirmed_by)
+            wanted = None
+            if operation.brings_up:
+                wanted = RequestedRelease.of(self.stream, None, None, None, None, bundle_of(self.get_dag()))
+            found = look_ahead(StreamHook.of(self.stream), operation, wanted, confirmed_by=who)
+        for line in found.lines:
+            self.log.info("%s", line)
+        if found.refused:
+            raise AirflowFailException(f"{found.lines[0]} Refused, and nothing was touched: {found.refused}")
+        more = {"lines": found.lines, "reason": operation.reason(reason), "confirmed_by": who}
+        return {**found.to_json(), **more}
+
+
+class ConfirmOperator(ApprovalOperator):
+    """Ask a person whether it shall be done, who sees holder, release and what is read again.
+
+    Skipped when there is nothing to do. Fails when the answer is no, and when there is none within an hour.
+
+    :param ask: ``True``; anything else: nobody is asked. (templated)
+    :param parts: what will be done, as a JSON list. (templated)
+    """
+
+    template_fields = (*ApprovalOperator.template_fields, "ask", "parts")
+
+    def __init__(self, *, ask: str, parts: str, **kwargs: Any) -> None:
+        super().__init__(response_timeout=_ANSWER, **kwargs)
+        self.ask = ask
+        self.parts = parts
+
+    @override
+    def execute(self, context: Context) -> Any:
+        if self.ask != "True":
+            raise AirflowSkipException("The form says that nobody is to be asked.")
+        if not json.loads(self.parts):
+            raise AirflowSkipException("There is nothing to do.")
+        return super().execute(context)
+
+    @override
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        if event.get("chosen_options") == [self.REJECT]:
+            who = (event.get("responded_by_user") or {}).get("name") or "somebody"
+            raise AirflowFailException(f"Nothing was done: {who} said no.")
+        return super().execute_complete(context, event)
+
+    @override
+    def process_trigger_event_error(self, event: dict[str, Any]) -> NoReturn:
+        if event["error_type"] == "timeout":
+            raise AirflowFailException(f"Nothing was done: nobody answered within {_ANSWER}. Trigger it again.")
+        raise AirflowFailException(f"Nothing was done: the answer cannot be used: {event['error']}")
+
+
+class TellOperator(BaseOperator):
+    """Tell in one line what was done, why, how it went, and who holds now. XCom: that line.
+
+    :param stream: the stream, as read by `load_spec`.
+    """
+
+    def __init__(self, *, stream: StreamSpec, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+
+    @override
+    def execute(self, context: Context) -> str:
+        from airflow_stream_provider.hooks.stream import StreamHook
+        from airflow_stream_provider.planning.foreseen import Foreseen
+        from airflow_stream_provider.planning.told import told
+
+        looked = dict(context["ti"].xcom_pull(task_ids="look"))
+        reason = looked["reason"]
+        for name in ("lines", "reason", "confirmed_by"):
+            del looked[name]
+        foreseen = Foreseen.from_json(looked)
+        pulled = {part: context["ti"].xcom_pull(task_ids=part.value) for part in foreseen.parts}
+        results = {part: found for part, found in pulled.items() if found}
+        hook = StreamHook.of(self.stream)
+        holder = hook.observe(history=False).holder_sentence if hook.exists() else ""
+        line = told(foreseen, reason, results, holder)
+        self.log.info("%s", line)
+        return line

@@ -1,0 +1,116 @@
+"""Every operation by hand on a stream that a real Airflow runs: by the form, and by the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tests.support.airflow_world import Run, World
+
+ROOT = Path(__file__).parents[3]
+
+
+def by_form(world: World, operation: str, answer: str | None = None, **more: Any) -> Run:
+    """Trigger the form, as a person does; `answer`: to the question, else nobody is asked."""
+    conf = {"operation": operation, "reason": f"to {operation}", "ask": answer is not None, **more}
+    command: dict[str, Any] = {} if answer is None else {"answer": answer}
+    return world.airflow.run(
+        dag=f"{world.name}__operate", logical_date=datetime.now(UTC).isoformat(), conf=conf, **command
+    )
+
+
+def by_command(world: World, *words: str) -> tuple[int, dict[str, Any]]:
+    """Return the exit code of `airflow streams`, and the JSON that was printed."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            str(Path(__file__).with_name("worker.py")),
+            "streams",
+            *words,
+            "--reason",
+            "by hand",
+            "--json",
+        ],
+        env=world.airflow.environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout.splitlines()[-1])
+
+
+def test_a_stream_is_operated_by_its_form(world: World) -> None:
+    world.deploy("1")
+    no = by_form(world, "stop", answer="Reject")
+    assert no.state == "failed"
+    assert "Nothing was done: anna said no." in no.log
+    assert world.version == "1"
+
+    stopped = by_form(world, "stop", answer="Approve")
+    assert stopped.state == "success", stopped.log[-8000:]
+    assert {task: stopped.states[task] for task in ("stop", "roll-back", "fence", "start")} == {
+        "stop": "success",
+        "roll-back": "skipped",
+        "fence": "skipped",
+        "start": "skipped",
+    }
+    assert stopped.result("tell").startswith("Stopped: to stop. Every query stopped at a batch boundary")
+    assert world.state.phase.value == "stopped"
+    assert not world.drivers()
+
+    again = by_form(world, "stop")
+    assert again.state == "success", again.log[-8000:]
+    assert again.result("tell").startswith("Nothing to do (stop): It was stopped by ")
+
+    refused = by_form(world, "roll-back")
+    assert refused.state == "failed"
+    assert "Refused, and nothing was touched" in refused.log
+
+    started = by_form(world, "start")
+    assert started.state == "success", started.log[-8000:]
+    assert world.version == "1"
+    restarted = by_form(world, "restart")
+    assert restarted.state == "success", restarted.log[-8000:]
+    assert (restarted.states["stop"], restarted.states["start"]) == ("success", "success")
+    assert len(world.drivers()) == 1
+
+    fenced = by_form(world, "fence")
+    assert fenced.state == "success", fenced.log[-8000:]
+    assert "Confirmed dead: " in fenced.result("tell")
+    assert not world.drivers()
+    world.assert_sound()
+
+
+def test_a_stream_is_operated_from_the_command_line(world: World) -> None:
+    world.deploy("1")
+    world.upgrade("2")
+    assert world.version == "2"
+    code, found = by_command(world, "roll-back", world.name, "--dry-run")
+    assert (code, found["outcome"]) == (0, "dry_run")
+    code, found = by_command(world, "roll-back", world.name, "--yes")
+    assert (code, found["outcome"]) == (0, "done"), found
+    assert world.version == "1"
+    code, found = by_command(world, "roll-back", world.name, "--yes")
+    assert (code, found["outcome"]) == (0, "done_already"), found
+
+    code, found = by_command(world, "restart", world.name, "--yes")
+    assert (code, found["outcome"]) == (0, "done"), found
+    code, found = by_command(world, "fence", world.name, "--yes")
+    assert (code, found["outcome"]) == (0, "done"), found
+    code, found = by_command(world, "start", world.name, "--yes")
+    assert (code, found["outcome"]) == (0, "done"), found
+    assert len(world.drivers()) == 1
+    code, found = by_command(world, "retire", world.name, "--yes")
+    assert (code, found["outcome"]) == (0, "done"), found
+    assert not world.drivers()
+    assert list(world.state.requests.values())[-1].reason == "Retired for good: by hand"
+    code, found = by_command(world, "retire", world.name, "--yes")
+    assert (code, found["outcome"]) == (0, "done_already"), found
+    world.assert_sound()

@@ -1,0 +1,64 @@
+"""The DAG of what a person does by hand: its order of tasks, its form, and who is skipped."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowSkipException, ParamValidationError
+
+from airflow_stream_provider.planning.operation import Operation
+from airflow_stream_provider.runbook.operate import operate_dag
+from airflow_stream_provider.runbook.options import DagOptions
+from airflow_stream_provider.spec.stream import load_spec
+
+PARTS = ["stop", "roll-back", "fence", "start"]
+
+
+@pytest.fixture
+def dag(streams: Path) -> DAG:
+    return operate_dag(load_spec(streams / "orders.yaml"), DagOptions())
+
+
+def test_its_tasks_have_their_order(dag: DAG) -> None:
+    order = ["look", "confirm", *PARTS, "tell"]
+    assert [task.task_id for task in dag.topological_sort()] == order
+    for before, after in pairwise(order):
+        assert dag.get_task(before).downstream_task_ids == {after}
+
+
+def test_the_form_offers_every_operation_and_demands_a_reason(dag: DAG) -> None:
+    form = dag.params
+    assert form.get_param("operation").schema["enum"] == [operation.value for operation in Operation]
+    for name in ("operation", "reason"):
+        with pytest.raises(ParamValidationError):
+            form.get_param(name).resolve()
+    with pytest.raises(ParamValidationError):
+        form.get_param("reason").resolve("")
+    assert (form["confirmed_by"], form["ask"]) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("parts", "run"), [([], []), (["stop"], ["stop"]), (["stop", "start"], ["stop", "start"]), (["fence"], ["fence"])]
+)
+def test_only_what_was_asked_for_runs(dag: DAG, parts: list[str], run: list[str]) -> None:
+    context: Any = {"ti": SimpleNamespace(xcom_pull=lambda task_ids: {"parts": parts})}
+    ran = []
+    for part in PARTS:
+        task: Any = dag.get_task(part)
+        try:
+            task._pre_execute_hook(context)
+        except AirflowSkipException:
+            continue
+        ran.append(part)
+    assert ran == run
+
+
+def test_a_roll_back_and_a_fence_are_of_who_held_when_it_was_shown(dag: DAG) -> None:
+    for part in PARTS:
+        pinned = "ti.xcom_pull(task_ids='look')['deployment']" in str(getattr(dag.get_task(part), "deployment", ""))
+        assert pinned == (part in ("roll-back", "fence"))
