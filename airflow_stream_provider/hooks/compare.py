@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -73,15 +74,25 @@ def compare(spec: StreamSpec) -> Comparison:
     held = _held(state)
     if held is None:
         return Comparison(spec.name, state.phase, None, wanted)
+    return Comparison(spec.name, state.phase, held, wanted, *compare_with(hook, held, spec, wanted, files))
+
+
+def compare_with(
+    hook: StreamHook, deployment: Deployment, spec: StreamSpec, wanted: Release, files: Mapping[str, bytes]
+) -> tuple[tuple[Difference, ...], str]:
+    """Return how what a deployment runs differs from what the YAML asks for, and why its files are not compared.
+
+    :param wanted: the release of the YAML, with its files.
+    """
     stored, problem = None, ""
-    if held.release.hash != wanted.hash:
+    if deployment.release.hash != wanted.hash:
         try:
-            stored = hook.stored(held.release)
+            stored = hook.stored(deployment.release)
         except StreamError as error:
             problem = str(error)
-    old = Declaration(held.release, stored, held.policy, held.cluster)
+    old = Declaration(deployment.release, stored, deployment.policy, deployment.cluster)
     new = Declaration(replace(wanted, storage=hook.storage), file_hashes(files), spec.policy(), spec.cluster)
-    return Comparison(spec.name, state.phase, held, wanted, differences(old, new), problem)
+    return differences(old, new), problem
 
 
 def _held(state: StreamState) -> Deployment | None:

@@ -6,10 +6,11 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from airflow_stream_provider.hooks.changed import unasked_release
 from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lag.guarded_reads import NotReached
 from airflow_stream_provider.lag.limits import Health
@@ -51,6 +52,7 @@ class FolderLook:
         next look begins with them).
     :param problem: why the look does not do what it is for, in sentences; empty: it does.
     :param beside: those of `revive` that need such a run though one is under way, which may wait for something else.
+    :param changed: by stream the name of the wish for which an upgrade is due (`upgrade.on_change`).
     """
 
     memory: Mapping[str, Any]
@@ -58,6 +60,7 @@ class FolderLook:
     summary: Mapping[str, Any]
     problem: str = ""
     beside: frozenset[str] = frozenset()
+    changed: Mapping[str, str] = field(default_factory=dict)
 
 
 def look_at_all(
@@ -104,6 +107,7 @@ class _Look:
         self.lags: dict[str, LagLook | None] = {}
         self.samples: dict[str, LagSample] = {}
         self.unwritten: set[str] = set()
+        self.changed: dict[str, str] = {}
 
     def go(self) -> FolderLook:
         """Carry out the stages one after the other."""
@@ -123,9 +127,10 @@ class _Look:
         self._keep()
         self._tell()
         self.reading.in_roots(self._clean_up)
+        self.reading.in_roots(self._compare)
         self.memory.reached(self.watched, self.reading.not_reached, self.now)
         memory = self.memory.to_json(self.now)
-        return FolderLook(memory, tuple(revive), self._summary(), self._problem(), frozenset(beside))
+        return FolderLook(memory, tuple(revive), self._summary(), self._problem(), frozenset(beside), self.changed)
 
     def _judge(self) -> None:
         """Make a sample of each stream, and follow the incidents of what many of them need."""
@@ -219,6 +224,19 @@ class _Look:
         for name, error in root.each({name: partial(clean_up, each) for name, each in due.items()}).items():
             if isinstance(error, Exception) and not isinstance(error, NotReached):
                 log.warning("The folder of %s cannot be cleaned up now: %s", name, says(error))
+
+    def _compare(self, root: RootReads) -> None:
+        """Find the streams whose YAML asks for what nobody has tried yet."""
+        asking = {
+            name: partial(unasked_release, each.hook, each.snapshot.state, each.spec)
+            for name, each in self.reading.of_root(root, self.samples).items()
+            if each.spec.upgrade.on_change and not self.watched[name].problem
+        }
+        for name, found in root.each(asking).items():
+            if isinstance(found, Exception):
+                log.warning("%s: whether an upgrade is due cannot be said now: %s", name, says(found))
+            elif found:
+                self.changed[name] = found
 
     def _summary(self) -> dict[str, Any]:
         theirs = (id for sample in self.samples.values() for id in sample.open_incidents.values())

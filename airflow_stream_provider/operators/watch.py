@@ -50,6 +50,9 @@ class WatchStreamsOperator(BaseOperator):
     of ``NAME__revive`` that are needed now, at most 100. Left out are streams of which one is queued or runs already;
     but beside one that runs, and may wait for a cluster, another is triggered for what needs no cluster.
 
+    With `upgrade.on_change` it also returns those for a run of ``NAME__upgrade``, once two looks have found the same
+    change of the YAML or of a file, and no upgrade is queued or runs.
+
     The streams are read when the task runs. One whose YAML cannot be used is looked at by its last good declaration,
     which the watch keeps in XCom; one whose file is gone is not watched any more. When the look itself fails, everybody
     is told whom a stream of the last good look names, once, and once that it works again. A folder without any YAML
@@ -117,7 +120,7 @@ class _Look:
             # At once: people have been told by now, and would be told again if this process ended before.
             self._keep()
             self._declare(folder, date)
-            triggers = self._triggers(found, folder)
+            triggers = self._triggers(found, folder) + self._upgrades(found, folder)
         except (Exception, AirflowTaskTimeout) as error:
             self._tell(f"The watch cannot look at its streams, and would not notice their end. {says(error)}", folder)
             self._keep()
@@ -190,7 +193,7 @@ class _Look:
             if len(chosen) == MAX_REVIVED:
                 self.log.warning("%d streams are to be brought back; the next looks take the others.", len(names))
                 break
-            if self._has_room(self._dag(folder.dags[name]), beside=name in found.beside):
+            if self._has_room(self._dag(folder.dags[name], "revive"), beside=name in found.beside):
                 chosen.append(name)
         if chosen:
             self.memory = replace(self.memory, revived=chosen[-1])
@@ -198,15 +201,28 @@ class _Look:
         if good := {folder.dags[name]: broken[name] for name in chosen if name in broken}:
             self.ti.xcom_push(key=LAST_GOOD, value=good)
         arguments = {"trigger_run_id": f"watch__{self.ti.run_id}", "conf": {"look": self.ti.run_id}}
-        return [{"trigger_dag_id": self._dag(folder.dags[name]), **arguments} for name in chosen]
+        return [{"trigger_dag_id": self._dag(folder.dags[name], "revive"), **arguments} for name in chosen]
+
+    def _upgrades(self, found: FolderLook, folder: WatchedFolder) -> list[dict[str, Any]]:
+        """Return the arguments of the triggers of upgrades. A change is taken up when the next look finds the same.
+
+        Files may be saved or synchronized one after the other.
+        """
+        seen = {name: wish for name, wish in found.changed.items() if self.memory.changed.get(name) == wish}
+        self.memory = replace(self.memory, changed=dict(found.changed))
+        dags = {name: self._dag(folder.dags[name], "upgrade") for name in sorted(seen)}
+        free = [name for name in dags if not self.ti.get_dr_count(dags[name], states=["queued", "running"])]
+        # One run for each wish: if that could not even begin, people are told once, and clear it or change the YAML.
+        arguments = [{"trigger_dag_id": dags[name], "trigger_run_id": f"change__{seen[name]}"} for name in free]
+        return [{**each, "conf": {}} for each in arguments[:MAX_REVIVED]]
 
     def _has_room(self, dag: str, *, beside: bool) -> bool:
         """Whether no run of ``NAME__revive`` is under way; or one that runs, beside which another is needed."""
         runs = self.ti.get_dr_count(dag, states=["queued", "running"])
         return not runs or (beside and runs == 1 and not self.ti.get_dr_count(dag, states=["queued"]))
 
-    def _dag(self, name: str) -> str:
-        return f"{self.prefix}{name}__revive"
+    def _dag(self, name: str, verb: str) -> str:
+        return f"{self.prefix}{name}__{verb}"
 
     def _tell(self, problem: str, folder: WatchedFolder | None) -> None:
         """Tell people that the watch fails or works again.

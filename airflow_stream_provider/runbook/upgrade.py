@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from airflow.sdk import DAG, BaseOperator, Param, TriggerRule
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable, Param, TriggerRule
 from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_stream_provider.lifecycle.ids import VERSION
@@ -53,9 +56,16 @@ Every task may be cleared or retried at any time.
 
 def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
     """Return ``NAME__upgrade``: check, submit and rehearse, judge, hand over, soak, retire; and the way back."""
+    at: dict[str, Any] = {}
+    if spec.upgrade.schedule:
+        at = {
+            "schedule": CronTriggerTimetable(spec.upgrade.schedule, timezone="UTC"),
+            "start_date": datetime(2025, 1, 1, tzinfo=UTC),
+        }
     with options.dag(
         spec.name,
         "upgrade",
+        **at,
         description=f"Upgrade the stream {spec.name}: the new release is warm before the old one stops.",
         # Upgrades wait for each other, but not for the retirement of old releases (RetireLaterOperator).
         max_active_runs=1,

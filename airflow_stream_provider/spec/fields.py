@@ -30,6 +30,22 @@ def seconds(value: Any) -> Any:
     return value
 
 
+def check_cron(expression: str) -> str:
+    """Return a cron expression, or a preset such as ``@weekly``, that Airflow takes.
+
+    :raises ValueError: it is none.
+    """
+    # Imported here: hardly any YAML has one.
+    from airflow.exceptions import AirflowTimetableInvalid
+    from airflow.timetables.trigger import CronTriggerTimetable
+
+    try:
+        CronTriggerTimetable(expression, timezone="UTC").validate()
+    except (AirflowTimetableInvalid, ValueError):
+        raise ValueError('is no cron expression: write it like "0 4 * * 0", which is Sunday at 4:00 UTC') from None
+    return expression
+
+
 def check_variable(name: str) -> None:
     """Raise SpecError unless this is the name of an environment variable that a stream may set."""
     if not _VARIABLE.fullmatch(name):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -39,6 +40,7 @@ from airflow_stream_provider.spec.fields import (
     Version,
     Word,
     as_sentence,
+    check_cron,
     check_json,
 )
 from airflow_stream_provider.spec.yaml_file import YamlFile
@@ -77,7 +79,9 @@ class UpgradeSpec(_Part):
     `soak`: how long the new release is watched before the upgrade counts. `keep_previous`: how long after the
     hand-over the old release stays warm. `approval`: a person says yes between rehearsal and hand-over, one of
     `approvers` (user ids of Airflow's auth manager; empty: everybody who may answer), within `approval_timeout`.
-    `free_arguments`: the form may say other arguments of the script than the YAML.
+    `free_arguments`: the form may say other arguments of the script than the YAML. `on_change`: the watch starts an
+    upgrade when the YAML or a file of the release has changed. `schedule`: a cron expression in UTC; an upgrade to what
+    the YAML says then starts at these times, also when that is what runs.
     """
 
     strategy: Strategy = Strategy.HANDOVER
@@ -87,6 +91,8 @@ class UpgradeSpec(_Part):
     approvers: tuple[Text, ...] = ()
     approval_timeout: Annotated[Seconds, Field(ge=60)] = 3600.0
     free_arguments: bool = False
+    on_change: bool = False
+    schedule: Annotated[Text, AfterValidator(check_cron)] | None = None
     rehearse_batches: Count = Policy.rehearse_batches
     rehearse_seconds: Seconds = Policy.rehearse_seconds
     state_limit_bytes: Count = Policy.state_limit_bytes
@@ -115,7 +121,7 @@ class UpgradeSpec(_Part):
     def policy(self, changed_checkpoints: tuple[str, ...] = ()) -> Policy:
         """Return the drivers' policy."""
         runbook_only = {"strategy", "soak", "keep_previous", "free_arguments"}
-        runbook_only |= {"approval", "approvers", "approval_timeout"}
+        runbook_only |= {"approval", "approvers", "approval_timeout", "on_change", "schedule"}
         return Policy(**self.model_dump(exclude=runbook_only), changed_checkpoints=changed_checkpoints)
 
 

@@ -44,6 +44,7 @@ class Airflow:
         self.asked: list[Watched] = []
         self.memories: list[Mapping[str, Any]] = []
         self.revive: tuple[str, ...] = ()
+        self.changed: dict[str, str] = {}
         self.fails: BaseException | None = None
         self.others: list[str] = []
         self.problem = ""
@@ -60,7 +61,7 @@ class Airflow:
         self.asked, self.others = list(watched), [each.name for each in others]
         self.memories.append(memory)
         looks = {"looks": memory.get("looks", 0) + 1}
-        return FolderLook(looks, self.revive, {"looked": len(watched)}, self.problem, self.beside)
+        return FolderLook(looks, self.revive, {"looked": len(watched)}, self.problem, self.beside, self.changed)
 
     def runs(self, dag_id: str, states: Sequence[str]) -> int:
         by_state = {"running": self.active, "queued": self.queued}

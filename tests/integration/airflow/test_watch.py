@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,12 @@ def kill(world: World) -> None:
     for pid in world.drivers():
         os.kill(pid, signal.SIGKILL)
     world.until("no driver", lambda: not world.drivers())
+
+
+def upgrades(look: Run, world: World) -> list[dict[str, Any]]:
+    """Return the upgrades that a look has triggered."""
+    assert look.state == "success", look.log[-8000:]
+    return [each for each in look.other_runs if each["dag"] == f"{world.name}__upgrade" and each["state"] == "queued"]
 
 
 def revived(world: World) -> Run:
@@ -167,3 +175,18 @@ def test_people_are_told_over_several_runs_that_the_watch_itself_fails(world: Wo
     assert opened["acknowledged"] == again["acknowledged"] == {"log": opened["incident"]}
     third, fourth = world.look(), world.look()
     assert third.xcoms["look"]["memory"]["incident"] == {} == fourth.xcoms["look"]["memory"]["incident"]
+
+
+def test_a_change_of_the_yaml_is_upgraded_to_once(world: World) -> None:
+    world.deploy("1")
+    world.yaml.write_text(world.yaml.read_text() + "  on_change: true\n")
+    assert [upgrades(world.look(), world) for _ in range(2)] == [[], []]
+    world.yaml.write_text(world.yaml.read_text().replace('version: "1"', 'version: "2"'))
+    assert not upgrades(world.look(), world), "it may be saved in parts"
+    [asked] = upgrades(world.look(), world)
+    assert asked["conf"] == {}
+    # As the scheduler begins the queued run.
+    run = world.airflow.run(dag=asked["dag"], logical_date=datetime.now(UTC).isoformat(), conf=asked["conf"])
+    assert run.state == "success", run.log[-8000:]
+    assert world.version == "2"
+    assert [upgrades(world.look(), world) for _ in range(2)] == [[], []]

@@ -52,7 +52,7 @@ def run(command: dict[str, Any]) -> dict[str, Any]:
         ]
         # No scheduler takes them up: the test runs that DAG itself, as `World.watch` does.
         for each in others:
-            if each.dag_id.endswith("__revive") and str(each.state) == "queued":
+            if each.dag_id.endswith(("__revive", "__upgrade")) and str(each.state) == "queued":
                 session.delete(each)
         return {"state": str(found.state), "states": states, "tries": tries, "xcoms": xcoms, "other_runs": queued}
 

@@ -60,3 +60,19 @@ def test_a_look_that_cannot_trigger_has_looked_all_the_same(airflow: Airflow) ->
         airflow.look()
     assert airflow.pushed["memory"]["streams"] == {"looks": 2}
     assert "KeyError" in TOLD[0][1].text
+
+
+def test_a_change_is_taken_up_once_two_looks_have_found_it(airflow: Airflow) -> None:
+    """Files may be synchronized one after the other."""
+    airflow.changed = {"orders": "1a__orders-1"}
+    assert airflow.look() == []
+    airflow.changed = {"orders": "2b__orders-1"}
+    assert airflow.look() == []
+    upgrade = {"trigger_dag_id": "p.orders__upgrade", "trigger_run_id": "change__2b__orders-1", "conf": {}}
+    assert airflow.look() == [upgrade]
+    # The same run again: it is skipped where it is there already, and a failed one is not repeated.
+    assert airflow.look() == [upgrade]
+    airflow.active = {"p.orders__upgrade"}
+    assert airflow.look() == []
+    airflow.active, airflow.changed = set(), {}
+    assert airflow.look() == []

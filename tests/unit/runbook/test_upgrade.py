@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 
+from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.operators.soak import SoakOperator
 from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
 from airflow_stream_provider.runbook.later import RetireLaterOperator
@@ -91,3 +93,15 @@ def test_a_stream_may_come_from_the_default_arguments(streams: Path) -> None:
     spec = load_spec(streams / "orders.yaml")
     with DAG("d", default_args={"stream": spec}):
         assert SoakOperator(task_id="soak", deployment="x").seconds == 600  # type: ignore[call-arg]
+
+
+def test_it_may_have_a_schedule(streams: Path) -> None:
+    assert upgrade(streams).schedule is None
+    (streams / "weekly.yaml").write_text(SPEC.format(name="weekly") + 'upgrade: {schedule: "0 4 * * 0"}\n')
+    weekly = upgrade(streams, "weekly")
+    weekly.validate()
+    timetable: Any = weekly.timetable
+    assert (timetable.expression, weekly.catchup) == ("0 4 * * 0", False)
+    (streams / "wrong.yaml").write_text(SPEC.format(name="wrong") + "upgrade: {schedule: weekly}\n")
+    with pytest.raises(SpecError, match=r"line \d+, upgrade.schedule: is no cron expression"):
+        upgrade(streams, "wrong")

@@ -1,0 +1,134 @@
+"""When a change of the YAML starts an upgrade: once for each wish, and never again for what was refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.control.releases import runtime_zip
+from airflow_stream_provider.hooks.changed import unasked_release
+from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
+from airflow_stream_provider.spec.requested_release import RequestedRelease
+from airflow_stream_provider.spec.stream import StreamSpec, load_spec
+from devstack.control_folder import folder_of
+from tests.support.story import (
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    acquired,
+    failed,
+    ready,
+    record,
+    released,
+    requested,
+    standby,
+    submitted,
+    write,
+)
+
+
+@pytest.fixture
+def yaml(tmp_path: Path) -> Path:
+    for name in ("streams", "apps"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "apps" / "a.py").write_text("x = 1\n")
+    path = tmp_path / "streams" / "orders.yaml"
+    path.write_text(
+        f'name: orders\napplication: apps/a.py\nversion: "1"\ncluster: spark_default\ncontrol: file://{tmp_path}\n'
+    )
+    return path
+
+
+@pytest.fixture
+def running(hook: StreamHook, yaml: Path) -> StreamHook:
+    """The stream runs what its YAML says."""
+    declare(hook, load_spec(yaml), OLD_DEPLOYMENT)
+    holds = [standby(OLD), requested("start", OLD), ready("start", OLD), acquired(OLD, "start", 1)]
+    write(hook.control_log, submitted(OLD_DEPLOYMENT), *holds)
+    return hook
+
+
+def declare(hook: StreamHook, spec: StreamSpec, deployment: str) -> None:
+    asked = RequestedRelease.of(spec, None, None, None, None)
+    assert hook.declare(asked, deployment, "why", "me", hook.control_log.refresh().seq)
+
+
+def due(hook: StreamHook, yaml: Path) -> bool:
+    return bool(unasked_release(hook, hook.control_log.refresh(), load_spec(yaml)))
+
+
+def change(yaml: Path) -> None:
+    (yaml.parent.parent / "apps" / "a.py").write_text("x = 2\n")
+
+
+def test_a_change_is_due_until_somebody_has_asked_for_it(running: StreamHook, yaml: Path) -> None:
+    assert not due(running, yaml)
+    change(yaml)
+    assert due(running, yaml)
+    declare(running, load_spec(yaml), NEW_DEPLOYMENT)
+    assert not due(running, yaml)
+
+
+def test_what_was_refused_is_not_tried_again_and_what_is_changed_then_is(running: StreamHook, yaml: Path) -> None:
+    change(yaml)
+    declare(running, load_spec(yaml), NEW_DEPLOYMENT)
+    write(running.control_log, submitted(NEW_DEPLOYMENT), standby(NEW), failed(NEW))
+    assert not due(running, yaml)
+    yaml.write_text(yaml.read_text() + "arguments: [--limit, '5']\n")
+    assert due(running, yaml)
+
+
+def test_a_stream_that_was_rolled_back_stays_so_until_the_yaml_changes(running: StreamHook, yaml: Path) -> None:
+    old = running.control_log.state.deployments[OLD_DEPLOYMENT].release
+    change(yaml)
+    declare(running, load_spec(yaml), NEW_DEPLOYMENT)
+    over = [requested("up", NEW), ready("up", NEW), released(OLD, "up", NEW), acquired(NEW, "up", 2)]
+    write(running.control_log, submitted(NEW_DEPLOYMENT), standby(NEW), *over)
+    again: dict[str, Any] = {"again": OLD_DEPLOYMENT, "instead_of": NEW_DEPLOYMENT}
+    write(
+        running.control_log,
+        record("declared", deployment="orders-3-cccc", release=old.to_json(), policy={}, reason="", **again),
+    )
+    assert not due(running, yaml)
+    (yaml.parent.parent / "apps" / "a.py").write_text("x = 1\n")
+    assert due(running, yaml), "the YAML was taken back, too: what it says was not asked for last"
+
+
+def test_another_version_of_the_provider_upgrades_nothing_by_itself(
+    running: StreamHook, yaml: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_stream_provider.control.releases.runtime_zip", lambda: runtime_zip() + b"\n")
+    assert not due(running, yaml)
+    change(yaml)
+    assert due(running, yaml)
+
+
+def test_nothing_is_due_where_the_stream_was_stopped_or_never_started(hook: StreamHook, yaml: Path) -> None:
+    assert not due(hook, yaml)
+    declare(hook, load_spec(yaml), OLD_DEPLOYMENT)
+    change(yaml)
+    assert not due(hook, yaml)
+    holds = [standby(OLD), requested("start", OLD), ready("start", OLD), acquired(OLD, "start", 1)]
+    write(hook.control_log, submitted(OLD_DEPLOYMENT), *holds, requested("stop", None), released(OLD, "stop", None))
+    assert not due(hook, yaml)
+
+
+def test_nothing_is_due_while_the_holder_changes(running: StreamHook, yaml: Path) -> None:
+    change(yaml)
+    write(running.control_log, requested("stop", None))
+    assert not due(running, yaml)
+
+
+def test_what_cannot_be_read_is_said(running: StreamHook, yaml: Path) -> None:
+    change(yaml)
+    (release,) = (folder_of(running.control_log) / "releases").iterdir()
+    release.chmod(0o770)
+    (release / "a.py").unlink()
+    assert not due(running, yaml), "nobody knows what has changed"
+    (yaml.parent.parent / "apps" / "a.py").unlink()
+    with pytest.raises((SpecError, StreamError), match=r"a\.py"):
+        due(running, yaml)
