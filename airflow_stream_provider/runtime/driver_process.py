@@ -112,11 +112,13 @@ class DriverProcess:
         `CLAIM_SECONDS` when it has logs; a checkpoint that the stream owns takes no time.
 
         :raises CheckpointError: another stream owns it, an unmanaged job writes it, or it ends with this driver.
+        :raises ControlUnavailable: the control store does not answer. It is not waited for: this driver holds, and
+            nobody could stop or relieve it meanwhile.
         """
         check_kept(location)
-        if not self._patiently(lambda: self._ownership.check(location)):
+        if not self._ownership.check(location):
             checkpoints.refuse_if_being_written(location, CLAIM_SECONDS, since=self._unowned.get(location))
-        self._patiently(lambda: self._ownership.claim(location))
+        self._ownership.claim(location)
         with self._claiming:
             self.claimed |= {location}
 
@@ -153,7 +155,7 @@ class DriverProcess:
             os._exit(HALT_CODE)  # also when the JVM can no longer be reached
 
     def _patiently(self, ask: Callable[[], T]) -> T:
-        """Ask the control store again and again while it is out of reach: the agent knows how long it may wait.
+        """Ask the control store again and again while it is out of reach; a rehearsal, which holds up nothing, does.
 
         :raises TopicDenied: the driver's user may not ask it.
         """

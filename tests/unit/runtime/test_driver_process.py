@@ -55,30 +55,48 @@ def test_a_driver_exits_though_spark_does_not_stop(hangs: bool, process: Any, mo
 
 
 class DeniedAtFirst:
-    """Claims in a topic that the driver's user may read and not write, until a person has granted it that."""
+    """Claims in a topic that the driver's user may not use, until a person has granted it that."""
 
     def __init__(self, process: Any) -> None:
         self.process = process
         self.said: list[str] = []
 
     def check(self, location: str) -> bool:
-        return True
-
-    def claim(self, location: str) -> None:
         self.said.append(self.process.facts.message)
         if len(self.said) < 3:
-            raise ControlUnavailable("The driver's user may not use it.", next_step="Grant WRITE on the topic.")
+            raise ControlUnavailable("The driver's user may not use it.", next_step="Grant READ on the topic.")
+        return True
 
 
-def test_a_driver_says_why_it_waits_for_the_control_store(process: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waits as long as it takes, and may hold the stream by then."""
+def test_a_driver_says_why_its_rehearsal_waits_for_the_control_store(
+    process: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits as long as it takes: nobody waits for it who holds."""
     monkeypatch.setattr(driver_process, "RETRY_SECONDS", 0.0)
     process._facts, process._hosts = Heartbeat(), SimpleNamespace(known=None, follow=lambda: None)
-    process._ownership, process._unowned, process._waits = DeniedAtFirst(process), {}, ""
-    process.claimed, process._claiming = frozenset(), threading.Lock()
-    process.claim("/checkpoints/orders")
-    assert process._ownership.said == ["", *["The driver's user may not use it. Grant WRITE on the topic."] * 2]
+    process._ownership, process._waits = DeniedAtFirst(process), ""
+    process.check_checkpoint(str(tmp_path / "orders"))
+    assert process._ownership.said == ["", *["The driver's user may not use it. Grant READ on the topic."] * 2]
     assert process.facts.message == ""
+
+
+@pytest.mark.parametrize("silent", ["check", "claim"])
+def test_a_claim_waits_for_nothing(silent: str, process: Any) -> None:
+    """Who holds would hear of no stop and of no SIGTERM in there."""
+    away = [True]
+
+    def ask(what: str) -> bool:
+        if what == silent and away:
+            away.pop()
+            raise ControlUnavailable("The claims are away.")
+        return True
+
+    process._ownership = SimpleNamespace(check=lambda location: ask("check"), claim=lambda location: ask("claim"))
+    process._unowned, process.claimed, process._claiming = {}, frozenset(), threading.Lock()
+    with pytest.raises(ControlUnavailable):
+        process.claim("/checkpoints/orders")
+    assert process.claimed == frozenset()
+    process.claim("/checkpoints/orders")
     assert process.claimed == {"/checkpoints/orders"}
 
 
