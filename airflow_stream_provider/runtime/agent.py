@@ -181,6 +181,9 @@ class Agent:
             # The log could be read, but not be told that this driver lives.
             self._acts.halt(state)
             return
+        if self._acts.terminating and found is None:
+            # Nobody knows of it, and it has nothing to say: whoever sent SIGTERM does not wait for the log.
+            self._process.exit()
         self._say(str(error))
         silent = self._clock.monotonic() - self._renewed
         works = self._acts.background.is_busy

@@ -147,6 +147,27 @@ def test_a_standby_outlives_an_outage() -> None:
     assert driver.did == []
 
 
+@pytest.mark.parametrize("rehearses", [False, True])
+def test_sigterm_ends_a_driver_that_nobody_knows_of_though_the_log_is_away(rehearses: bool) -> None:
+    driver = FakeDriver(OLD, STARTED[:2])
+    if rehearses:
+        driver.turn()
+    driver.store.away = True
+    driver.turn()
+    assert driver.did == []
+    driver.agent.terminate()
+    driver.turn()
+    assert driver.did == ["exit"]
+
+
+def test_sigterm_ends_no_holder_that_cannot_say_so() -> None:
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.store.away = True
+    driver.agent.terminate()
+    driver.turn()
+    assert driver.did == []
+
+
 @pytest.mark.parametrize("away", [False, True])
 def test_a_lease_that_has_run_out_halts(away: bool) -> None:
     """With the log away, too: found by the model check."""
