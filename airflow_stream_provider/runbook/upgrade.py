@@ -26,6 +26,8 @@ _RELEASE = {
     "arguments": "{{ params.arguments | tojson }}",
     "changed_checkpoints": "{{ params.changed_checkpoints | tojson }}",
 }
+# As `check` saw it: form and YAML may say otherwise by now. Without its answer, the old release runs on.
+_STRATEGY = "{{ (ti.xcom_pull(task_ids='check') or {}).get('strategy', '') }}"
 # `submit` pushes it before it does anything else, so the tasks that clean up after a failure find it.
 _NEW = "{{ ti.xcom_pull(task_ids='submit', key='deployment') or '' }}"
 _OLD = "{{ (ti.xcom_pull(task_ids='hand_over') or {}).get('previous', '') }}"
@@ -63,10 +65,15 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
         doc_md=_ABOUT_UPGRADE.format(spec=spec),
     ) as dag:
         check = CheckReleaseOperator(
-            task_id="check", stream=spec, room="{{ params.strategy == 'handover' }}", retries=0, **_RELEASE
+            task_id="check",
+            stream=spec,
+            room="{{ params.strategy == 'handover' }}",
+            strategy="{{ params.strategy }}",
+            retries=0,
+            **_RELEASE,
         )
         make_room = MakeRoomOperator(task_id="make_room", stream=spec)
-        stop_first = StopFirstOperator(task_id="stop_first", stream=spec, strategy="{{ params.strategy }}")
+        stop_first = StopFirstOperator(task_id="stop_first", stream=spec, strategy=_STRATEGY)
         submit = SubmitStandbyOperator(task_id="submit", stream=spec, trigger_rule=TriggerRule.NONE_FAILED, **_RELEASE)
         judge = JudgeRehearsalOperator(task_id="judge", stream=spec, deployment=_NEW)
         hand_over = HandOverOperator(task_id="hand_over", stream=spec, deployment=_NEW)
@@ -165,9 +172,8 @@ def _strategy(spec: StreamSpec) -> Param:
     about = " ".join(f"**{strategy.value}**: {strategy.description}" for strategy in Strategy)
     wanted = spec.upgrade.strategy.value
     if spec.upgrade.approval:
-        # Whoever triggers shall not stop the old release before anybody is asked: `restart` does that first. The form
-        # does not show a constant, and Airflow refuses a run with another value.
-        return Param(wanted, type="string", const=wanted, description_md=about)
+        about += f" With `approval` on, the YAML chooses: `check` refuses any but {wanted}."
+    # No constant either way, as with the arguments: after an edit of the YAML, no task of a run would be left.
     return Param(wanted, type="string", enum=[s.value for s in Strategy], description_md=about)
 
 
