@@ -28,8 +28,8 @@ class CheckReleaseOperator(ReleaseOperator):
     :param strategy: `handover` or `restart`; default: the YAML's. With `upgrade.approval` another one is refused:
         `restart` stops the old release before anybody is asked. (templated)
 
-    XCom: `version`, `hash` of the release, `strategy`, `holder` now. Later tasks go by this and not by the form or the
-    YAML, which may have been edited by then.
+    XCom: `version`, `hash` of the release, the `release` itself as it is declared, `application` as it was asked for,
+    `strategy`, `holder` now. Later tasks go by this, not by form or YAML, which may have been edited by then.
     """
 
     template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "room", "strategy")
@@ -68,6 +68,8 @@ class CheckReleaseOperator(ReleaseOperator):
             "stream": self.stream.name,
             "version": release.version,
             "hash": release.hash,
+            "release": release.to_json(),
+            "application": requested.application,
             "strategy": strategy.value,
             "holder": snapshot.holding,
         }

@@ -28,10 +28,13 @@ _RELEASE = {
 }
 # As `check` saw it: form and YAML may say otherwise by now. Without its answer, the old release runs on.
 _STRATEGY = "{{ (ti.xcom_pull(task_ids='check') or {}).get('strategy', '') }}"
+_CHECKED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('release') | tojson }}"
+_APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '') }}"
 # `submit` pushes it before it does anything else, so the tasks that clean up after a failure find it.
 _NEW = "{{ ti.xcom_pull(task_ids='submit', key='deployment') or '' }}"
 _OLD = "{{ (ti.xcom_pull(task_ids='hand_over') or {}).get('previous', '') }}"
 _FAULT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or '' }}"
+_SUBMITTED_VERSION = "{{ (ti.xcom_pull(task_ids='submit') or {}).get('version', '') }}"
 _SOAKED = "{{ (ti.xcom_pull(task_ids='soak') or {}).get('result', '') }}"
 # Empty when the soak ended well: whoever took over since may keep this release warm for a roll-back.
 _UNFIT = "{% if not (ti.xcom_pull(task_ids='soak') or {}).get('result') %}" + _NEW + "{% endif %}"
@@ -74,7 +77,9 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
         )
         make_room = MakeRoomOperator(task_id="make_room", stream=spec)
         stop_first = StopFirstOperator(task_id="stop_first", stream=spec, strategy=_STRATEGY)
-        submit = SubmitStandbyOperator(task_id="submit", stream=spec, trigger_rule=TriggerRule.NONE_FAILED, **_RELEASE)
+        submit = SubmitStandbyOperator(
+            task_id="submit", stream=spec, checked=_CHECKED, trigger_rule=TriggerRule.NONE_FAILED, **_RELEASE
+        )
         judge = JudgeRehearsalOperator(task_id="judge", stream=spec, deployment=_NEW)
         hand_over = HandOverOperator(task_id="hand_over", stream=spec, deployment=_NEW)
         soak = SoakOperator(task_id="soak", stream=spec, deployment=_NEW)
@@ -182,7 +187,7 @@ def _approval(spec: StreamSpec) -> BaseOperator:
         task_id="approve",
         stream=spec,
         deployment=_NEW,
-        application=_RELEASE["application"],
+        application=_APPLICATION,
         rehearsal="{{ ti.xcom_pull(task_ids='judge') | tojson }}",
-        subject=f"Hand {spec.name} over to release {{{{ params.version }}}}?",
+        subject=f"Hand {spec.name} over to release {_SUBMITTED_VERSION}?",
     )

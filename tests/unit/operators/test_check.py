@@ -118,6 +118,8 @@ def test_later_tasks_are_told_what_was_checked(spec: StreamSpec, monkeypatch: py
     for given, strategy in (("", "handover"), ("restart", "restart")):
         left = CheckReleaseOperator(task_id="check", stream=spec, strategy=given).execute(context)
         assert (left["version"], left["strategy"], left["holder"]) == ("v1", strategy, "")
+        assert (left["application"], left["release"]["application"]) == ("apps/a.py", "a.py")
+        assert left["release"]["hash"] == left["hash"]
 
 
 def test_a_script_with_a_syntax_error(spec: StreamSpec) -> None:

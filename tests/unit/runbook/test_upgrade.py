@@ -19,6 +19,7 @@ from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
 from airflow_stream_provider.spec.stream import load_spec
 from tests.support.spec_text import SPEC
+from tests.support.tasks import IDENTITY
 
 
 def upgrade(streams: Path, name: str = "orders", prefix: str = "") -> DAG:
@@ -81,6 +82,22 @@ def test_the_old_release_is_stopped_first_only_if_check_says_so(streams: Path, l
     ti = SimpleNamespace(xcom_pull=lambda task_ids: {"check": left}[task_ids])
     task.render_template_fields({"ti": ti, "params": {"strategy": "restart"}})
     assert task.strategy == strategy
+
+
+@pytest.mark.parametrize(
+    ("left", "version"), [({"release": {"version": "v1", "arguments": ["<'\""]}}, "v1"), ({}, "v2"), (None, "v2")]
+)
+def test_what_was_checked_is_submitted_though_the_form_says_otherwise_by_then(
+    streams: Path, left: Any, version: str
+) -> None:
+    dag = upgrade(streams)
+    task: Any = dag.get_task("submit")
+    ti = SimpleNamespace(xcom_pull=lambda task_ids: {"check": left}[task_ids])
+    context: Any = {"ti": ti, "params": {**dag.params.dump(), "version": "v2"}}
+    task.render_template_fields(context, dag.get_template_env())
+    assert task.subject(IDENTITY) == IDENTITY.deployment("orders", version)
+    if left:
+        assert task._release.arguments == ("<'\"",)
 
 
 @pytest.mark.parametrize("version", ["1 [payments-2]", 'a"b', "a\nb", ""])
