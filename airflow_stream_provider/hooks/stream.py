@@ -282,13 +282,27 @@ class StreamHook(BaseHook):
         """Raise ClusterError unless the cluster answers and has room for a deployment of this release."""
         self.cluster.check(self._job(release, deployment))
 
-    def declare(self, requested: RequestedRelease, deployment: str, reason: str, by: str, seq: int) -> bool:
+    def declare(
+        self,
+        requested: RequestedRelease,
+        deployment: str,
+        reason: str,
+        by: str,
+        seq: int,
+        *,
+        checked: Release | None = None,
+    ) -> bool:
         """Publish a release and declare a deployment of it; return False when the log no longer ends at `seq`.
 
+        :param checked: what `publish` has returned of it earlier, which is declared instead, whatever its files and its
+            YAML say by now; default: it is published now.
         :raises SpecError: the release cannot be used; nothing was declared.
+        :raises StreamError: what was published is not there any more; nothing was declared.
         :raises ClusterError: the cluster has no room or does not answer; nothing was declared.
         """
-        release = self.publish(requested)
+        if checked is not None:
+            self.stored(checked)
+        release = checked or self.publish(requested)
         self.check_room(release, deployment)
         policy = requested.spec.policy(requested.changed_checkpoints)
         fields = {"deployment": deployment, "release": release.to_json(), "policy": policy.to_json()}

@@ -9,12 +9,13 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 from typing_extensions import override
 
-from airflow_stream_provider.lifecycle.errors import ClusterError, StreamError
+from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError, StreamError
 from airflow_stream_provider.operators.release import ReleaseOperator
 
 if TYPE_CHECKING:
     from airflow_stream_provider.lifecycle.release import Release
     from airflow_stream_provider.planning.task_identity import TaskIdentity
+    from airflow_stream_provider.spec.stream import Strategy
 
 
 class CheckReleaseOperator(ReleaseOperator):
@@ -24,15 +25,19 @@ class CheckReleaseOperator(ReleaseOperator):
 
     :param room: also fail when the cluster has no room now for a second application, unless deployments of earlier
         runs are still warm: those are retired next. (templated: `True` or `False`)
+    :param strategy: `handover` or `restart`; default: the YAML's. With `upgrade.approval` another one is refused:
+        `restart` stops the old release before anybody is asked. (templated)
 
-    XCom: `version`, `hash` of the release, `holder` now.
+    XCom: `version`, `hash` of the release, the `release` itself as it is declared, `application` as it was asked for,
+    `strategy`, `holder` now. Later tasks go by this, not by form or YAML, which may have been edited by then.
     """
 
-    template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "room")
+    template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "room", "strategy")
 
-    def __init__(self, *, room: bool | str = True, **kwargs: Any) -> None:
+    def __init__(self, *, room: bool | str = True, strategy: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.room = room
+        self.strategy = strategy
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
@@ -46,6 +51,7 @@ class CheckReleaseOperator(ReleaseOperator):
         try:
             requested = self.requested
             requested.check()
+            strategy = self._chosen()
             for each in self.stream.notify:
                 recipient(each.call, each.arguments)
             self.hook.create()
@@ -62,8 +68,34 @@ class CheckReleaseOperator(ReleaseOperator):
             "stream": self.stream.name,
             "version": release.version,
             "hash": release.hash,
+            "release": release.to_json(),
+            "application": requested.application,
+            "strategy": strategy.value,
             "holder": snapshot.holding,
         }
+
+    def _chosen(self) -> Strategy:
+        """Return the strategy that the task was given.
+
+        :raises SpecError: there is none of that name, or it is not for the form to choose.
+        """
+        from airflow_stream_provider.spec.stream import Strategy
+
+        declared = self.stream.upgrade.strategy
+        try:
+            strategy = Strategy(self.strategy or declared)
+        except ValueError:
+            names = " and ".join(each.value for each in Strategy)
+            raise SpecError(
+                f"There is no strategy {self.strategy!r:.80}.", next_step=f"There are {names}: trigger again with one."
+            ) from None
+        if strategy is not declared and self.stream.upgrade.approval:
+            raise SpecError(
+                f"The strategy is {strategy.value}, and {self.stream.source.name} says {declared.value}. "
+                "With `approval` the form does not choose it.",
+                next_step=f"Trigger again with {declared.value}, or change upgrade.strategy there.",
+            )
+        return strategy
 
     def _check_room(self, release: Release, identity: TaskIdentity, *, crowded: bool) -> None:
         try:

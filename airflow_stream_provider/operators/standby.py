@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
+from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.operators.release import ReleaseOperator
 
 if TYPE_CHECKING:
+    from airflow_stream_provider.lifecycle.release import Release
     from airflow_stream_provider.planning.snapshot import Snapshot
-    from airflow_stream_provider.planning.steps import Step
+    from airflow_stream_provider.planning.steps import Declare, Step
     from airflow_stream_provider.planning.task_identity import TaskIdentity
     from airflow_stream_provider.planning.wait_outcome import WaitOutcome
 
@@ -21,11 +25,47 @@ class SubmitStandbyOperator(ReleaseOperator):
     Fails when the rehearsal is refused, when the driver never comes up, or when the cluster has no room for it: the
     message says what is free and what was asked for.
 
+    :param checked: `release` in the XCom of CheckReleaseOperator, or its JSON: what was checked is declared then,
+        though files, YAML or form have changed since; default: what they say now is published. (templated)
+
     XCom: `deployment`, `version`, `incarnation`, `rehearsal` (its summary by query), `holder` and `epoch` at that time.
     """
+
+    template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "checked")
+
+    def __init__(self, *, checked: Mapping[str, Any] | str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.checked = checked
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         from airflow_stream_provider.planning.stand_by import bring_up
 
         return bring_up(snapshot, self.subject(identity), outcome, self.reason or identity.by)
+
+    @override
+    def subject(self, identity: TaskIdentity) -> str:
+        release = self._release
+        return super().subject(identity) if release is None else identity.deployment(self.stream.name, release.version)
+
+    @override
+    def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
+        if self._release is not None and self.stream.problem:
+            # The policy is in the YAML. Not a SpecError: the file may be mended when this is retried.
+            raise StreamError(self.stream.problem)
+        seq = snapshot.state.seq
+        return self.hook.declare(self.requested, step.deployment, step.reason, identity.by, seq, checked=self._release)
+
+    @property
+    def _release(self) -> Release | None:
+        """The release that was checked; None: the one that files, YAML and form describe now."""
+        from airflow_stream_provider.lifecycle.release import Release
+
+        try:
+            found = json.loads(self.checked or "null") if isinstance(self.checked, str) else self.checked
+            return Release.from_json(found) if found else None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise SpecError(
+                "`checked` is not what CheckReleaseOperator leaves as `release` in its XCom.",
+                next_step="Pull that, with `| tojson`, or leave `checked` out.",
+            ) from error

@@ -37,6 +37,8 @@ DECLARED = "declared"
 DECLARED_SECONDS = 3600.0
 # XCom: the last good declarations of streams that are to be brought back and whose YAML cannot be used, by DAG name.
 LAST_GOOD = "last_good"
+# XCom: by stream the wish for which an upgrade was due at the look before (`upgrade.on_change`).
+CHANGED = "changed"
 # Runs of NAME__revive that one look triggers: Airflow maps a task at most 1,024 times, and each is a task of its own.
 MAX_REVIVED = 100
 
@@ -65,8 +67,8 @@ class WatchStreamsOperator(BaseOperator):
         or streams as read by `load_spec`, each of which is looked at by every run.
     :param prefix: of the DAG ids, as given to `stream_dags`.
 
-    XCom: a list of the arguments; under the key `summary` what was found; under `memory`, `declared` and `last_good`
-    what later looks and ``NAME__revive`` need.
+    XCom: a list of the arguments; under the key `summary` what was found; under `memory`, `declared`, `changed` and
+    `last_good` what later looks and ``NAME__revive`` need.
     """
 
     ui_color = "#e6f3f8"
@@ -208,8 +210,12 @@ class _Look:
 
         Files may be saved or synchronized one after the other.
         """
-        seen = {name: wish for name, wish in found.changed.items() if self.memory.changed.get(name) == wish}
-        self.memory = replace(self.memory, changed=dict(found.changed))
+        if not (found.changed or any(each.spec.upgrade.on_change for each in folder.streams)):
+            return []
+        before = self._earlier(CHANGED)
+        known = before if isinstance(before, dict) else {}
+        seen = {name: wish for name, wish in found.changed.items() if known.get(name) == wish}
+        self._push(CHANGED, dict(found.changed))
         dags = {name: self._dag(folder.dags[name], "upgrade") for name in sorted(seen)}
         free = [name for name in dags if not self.ti.get_dr_count(dags[name], states=["queued", "running"])]
         # One run for each wish: if that could not even begin, people are told once, and clear it or change the YAML.

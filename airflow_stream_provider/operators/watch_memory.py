@@ -27,7 +27,6 @@ class LookMemory:
     :param broken: the streams whose YAML cannot be used; see `told_in_common`.
     :param unusable: how many files the incident of `files` is about.
     :param declared: hash of the good declarations that were kept last, and when: seconds since 1970.
-    :param changed: by stream the wish for which an upgrade was due at the last look.
     :param revived: the last stream that was to be brought back: the next look begins after it.
     """
 
@@ -42,7 +41,6 @@ class LookMemory:
     moved: Mapping[str, str] = field(default_factory=dict)
     broken: Mapping[str, bool] = field(default_factory=dict)
     unusable: int = 0
-    changed: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""

@@ -17,7 +17,7 @@ from airflow_stream_provider.spec.stream import Strategy
 class StopFirstOperator(StopStreamOperator):
     """Stop the stream if the upgrade's strategy is `restart`; skipped otherwise.
 
-    :param strategy: as chosen in the form. (templated)
+    :param strategy: as `check` has left it in XCom. (templated)
     """
 
     template_fields: Sequence[str] = (*StopStreamOperator.template_fields, "strategy")

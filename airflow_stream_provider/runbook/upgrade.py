@@ -29,10 +29,15 @@ _RELEASE = {
     "arguments": "{{ params.arguments | tojson }}",
     "changed_checkpoints": "{{ params.changed_checkpoints | tojson }}",
 }
+# As `check` saw it: form and YAML may say otherwise by now. Without its answer, the old release runs on.
+_STRATEGY = "{{ (ti.xcom_pull(task_ids='check') or {}).get('strategy', '') }}"
+_CHECKED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('release') | tojson }}"
+_APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '') }}"
 # `submit` pushes it before it does anything else, so the tasks that clean up after a failure find it.
 _NEW = "{{ ti.xcom_pull(task_ids='submit', key='deployment') or '' }}"
 _OLD = "{{ (ti.xcom_pull(task_ids='hand_over') or {}).get('previous', '') }}"
 _FAULT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or '' }}"
+_SUBMITTED_VERSION = "{{ (ti.xcom_pull(task_ids='submit') or {}).get('version', '') }}"
 _SOAKED = "{{ (ti.xcom_pull(task_ids='soak') or {}).get('result', '') }}"
 # Empty when the soak ended well: whoever took over since may keep this release warm for a roll-back.
 _UNFIT = "{% if not (ti.xcom_pull(task_ids='soak') or {}).get('result') %}" + _NEW + "{% endif %}"
@@ -73,11 +78,18 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
         doc_md=_ABOUT_UPGRADE.format(spec=spec),
     ) as dag:
         check = CheckReleaseOperator(
-            task_id="check", stream=spec, room="{{ params.strategy == 'handover' }}", retries=0, **_RELEASE
+            task_id="check",
+            stream=spec,
+            room="{{ params.strategy == 'handover' }}",
+            strategy="{{ params.strategy }}",
+            retries=0,
+            **_RELEASE,
         )
         make_room = MakeRoomOperator(task_id="make_room", stream=spec)
-        stop_first = StopFirstOperator(task_id="stop_first", stream=spec, strategy="{{ params.strategy }}")
-        submit = SubmitStandbyOperator(task_id="submit", stream=spec, trigger_rule=TriggerRule.NONE_FAILED, **_RELEASE)
+        stop_first = StopFirstOperator(task_id="stop_first", stream=spec, strategy=_STRATEGY)
+        submit = SubmitStandbyOperator(
+            task_id="submit", stream=spec, checked=_CHECKED, trigger_rule=TriggerRule.NONE_FAILED, **_RELEASE
+        )
         judge = JudgeRehearsalOperator(task_id="judge", stream=spec, deployment=_NEW)
         hand_over = HandOverOperator(task_id="hand_over", stream=spec, deployment=_NEW)
         soak = SoakOperator(task_id="soak", stream=spec, deployment=_NEW)
@@ -175,9 +187,8 @@ def _strategy(spec: StreamSpec) -> Param:
     about = " ".join(f"**{strategy.value}**: {strategy.description}" for strategy in Strategy)
     wanted = spec.upgrade.strategy.value
     if spec.upgrade.approval:
-        # Whoever triggers shall not stop the old release before anybody is asked: `restart` does that first. The form
-        # does not show a constant, and Airflow refuses a run with another value.
-        return Param(wanted, type="string", const=wanted, description_md=about)
+        about += f" With `approval` on, the YAML chooses: `check` refuses any but {wanted}."
+    # No constant either way, as with the arguments: after an edit of the YAML, no task of a run would be left.
     return Param(wanted, type="string", enum=[s.value for s in Strategy], description_md=about)
 
 
@@ -186,7 +197,7 @@ def _approval(spec: StreamSpec) -> BaseOperator:
         task_id="approve",
         stream=spec,
         deployment=_NEW,
-        application=_RELEASE["application"],
+        application=_APPLICATION,
         rehearsal="{{ ti.xcom_pull(task_ids='judge') | tojson }}",
-        subject=f"Hand {spec.name} over to release {{{{ params.version }}}}?",
+        subject=f"Hand {spec.name} over to release {_SUBMITTED_VERSION}?",
     )

@@ -12,7 +12,7 @@ import math
 from airflow_stream_provider.lifecycle.driver_decision import Action, DriverView, decide
 from airflow_stream_provider.lifecycle.errors import ControlLogReplaced, ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.policy import Policy
-from airflow_stream_provider.lifecycle.state import IncarnationState, StreamState
+from airflow_stream_provider.lifecycle.state import DeploymentEnd, IncarnationState, StreamState
 from airflow_stream_provider.runtime.acts import Acts
 from airflow_stream_provider.runtime.control_client import ControlClient
 from airflow_stream_provider.runtime.heartbeat_writer import HeartbeatWriter
@@ -177,13 +177,13 @@ class Agent:
         state, me = self._control.state, self._control.incarnation
         finished = self._finished(state)
         found = state.incarnations.get(me)
-        if self._acts.terminating and found is None:
-            # Nobody knows of this driver yet, so there is nothing to say before it ends.
-            self._process.exit()
         if self._acts.running and found is not None and found.state.terminal and not finished:
             # The log could be read, but not be told that this driver lives.
             self._acts.halt(state)
             return
+        if self._acts.terminating and found is None:
+            # Nobody knows of it, and it has nothing to say: whoever sent SIGTERM does not wait for the log.
+            self._process.exit()
         self._say(str(error))
         silent = self._clock.monotonic() - self._renewed
         works = self._acts.background.is_busy
@@ -214,8 +214,8 @@ class Agent:
         if acts.background.is_busy:
             if self._lost(state):
                 acts.halt(state)
-            if acts.terminating and not acts.background.starts_or_stops:
-                acts.exit(state)  # nothing that a rehearsal does is worth waiting for
+            if (acts.terminating or self._retired(state)) and not acts.background.starts_or_stops:
+                acts.exit(state)  # nothing that a rehearsal does, or waits for, is worth waiting for
             return
         acts.background.work = None
         if self._failure is not None:
@@ -235,6 +235,11 @@ class Agent:
     def _lost(self, state: StreamState) -> bool:
         """Whether its queries run although the log says that it does not hold."""
         return self._acts.running and state.holder != self._control.incarnation and not self._finished(state)
+
+    def _retired(self, state: StreamState) -> bool:
+        """Whether its deployment was retired, as by a stop; one that has failed says so itself, and halts."""
+        deployment = state.deployments.get(self._control.deployment)
+        return deployment is not None and deployment.ended is DeploymentEnd.RETIRED
 
     def _finished(self, state: StreamState) -> bool:
         """Whether its queries have ended by themselves, so that the process is about to do so, too."""

@@ -19,7 +19,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from airflow_stream_provider import checkpoint as checkpoints
-from airflow_stream_provider.lifecycle.errors import CheckpointAway, ControlUnavailable
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import application_of
 from airflow_stream_provider.runtime import jvm
@@ -111,22 +111,14 @@ class DriverProcess:
         One without an owner is looked at again: an unmanaged job may have started since it was checked. That takes
         `CLAIM_SECONDS` when it has logs; a checkpoint that the stream owns takes no time.
 
-        :raises CheckpointAway: the control store does not say now whose it is. This driver may hold by then, so it is
-            not waited for here: stops, SIGTERM and relief go on being followed.
         :raises CheckpointError: another stream owns it, an unmanaged job writes it, or it ends with this driver.
-        :raises TopicDenied: Kafka does not let the driver's user read and write the claims.
+        :raises ControlUnavailable: the control store does not answer. It is not waited for: this driver holds, and
+            nobody could stop or relieve it meanwhile.
         """
         check_kept(location)
-        try:
-            if not self._ownership.check(location):
-                checkpoints.refuse_if_being_written(location, CLAIM_SECONDS, since=self._unowned.get(location))
-            self._ownership.claim(location)
-        except TopicDenied:
-            raise
-        except ControlUnavailable as error:
-            raise CheckpointAway(
-                f"Whose the checkpoint {location} is cannot be asked now. {error.message}", next_step=error.next_step
-            ) from error
+        if not self._ownership.check(location):
+            checkpoints.refuse_if_being_written(location, CLAIM_SECONDS, since=self._unowned.get(location))
+        self._ownership.claim(location)
         with self._claiming:
             self.claimed |= {location}
 
@@ -163,7 +155,7 @@ class DriverProcess:
             os._exit(HALT_CODE)  # also when the JVM can no longer be reached
 
     def _patiently(self, ask: Callable[[], T]) -> T:
-        """Ask the control store again and again while it is out of reach: the agent knows how long it may wait.
+        """Ask the control store again and again while it is out of reach; a rehearsal, which holds up nothing, does.
 
         :raises TopicDenied: the driver's user may not ask it.
         """

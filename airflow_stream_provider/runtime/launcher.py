@@ -60,8 +60,11 @@ def main(argv: Sequence[str], folder: Path) -> int:
     from airflow_stream_provider.control.releases import verify
     from airflow_stream_provider.lifecycle.errors import StreamError
     from airflow_stream_provider.runtime.driver_control import open_control_log, within_reach
+    from airflow_stream_provider.runtime.lease_watchdog import end_with_jvm
     from airflow_stream_provider.runtime.other_drivers import OtherDrivers
 
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # the JVM has started this process, and gets SIGTERM alone
+        end_with_jvm(os.getppid())
     log = open_control_log(options.control, options.stream, options.brokers)
     deployment = within_reach(log.refresh).deployments.get(options.deployment)
     if deployment is None or deployment.ended:
@@ -81,8 +84,7 @@ def main(argv: Sequence[str], folder: Path) -> int:
             next_step="Find out who submitted this driver: Airflow does not do that.",
         )
     verify(folder, release)
-    origin = within_reach(log.store.origin)
-    return _run(log, origin, others, incarnation, release, deployment.policy, options, folder)
+    return _run(log, within_reach(log.store.origin), others, incarnation, release, deployment.policy, options, folder)
 
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:

@@ -90,7 +90,10 @@ class QueryFailures:
         log.warning("The query %s failed (%s since its last commit): %s", label, self.count, message_of(error, 500))
 
     def waits(self, label: str, error: Exception, now: float) -> None:
-        """It cannot run while the storage of its checkpoint is away; that says nothing against its release."""
+        """It cannot run while the storage of its checkpoint, or the claim of that, is away.
+
+        That says nothing against its release.
+        """
         self.waited += 1
         wait = min(AWAY_SECONDS, back_off(self.waited))
         self.retry_at = now + wait

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 
 from airflow_stream_provider import checkpoint as checkpoints
-from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, StreamError
+from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, ControlUnavailable, StreamError
 from airflow_stream_provider.runtime.engine import check_engine
 from airflow_stream_provider.runtime.gap import Gaps
+from airflow_stream_provider.runtime.jvm_topic import TopicDenied
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.ports import QueryEnd
 from airflow_stream_provider.runtime.query_failures import QueryFailures
@@ -18,8 +19,9 @@ from airflow_stream_provider.runtime.query_failures import QueryFailures
 class QueryStarts:
     """Starts queries, and remembers by label how each of them has failed.
 
-    While the storage of a checkpoint is away, a query that has not started in this hold is `due` again and again: an
-    outage of any length ends with the same release running. The driver can be stopped and relieved meanwhile.
+    While the storage of a checkpoint is away, or the control store does not say whose it is, a query that has not
+    started in this hold is `due` again and again: an outage of any length ends with the same release running. The
+    driver can be stopped and relieved meanwhile.
 
     :param claim: takes a checkpoint location; records this stream as its owner, or raises.
     """
@@ -27,7 +29,7 @@ class QueryStarts:
     def __init__(self, claim: Callable[[str], None]) -> None:
         self._claim = claim
         self._failures: dict[str, QueryFailures] = {}
-        # Those that wait for their storage, with the batch that they must see there first and whether they must.
+        # Those that wait for storage or claim, with the batch that they must see there first and whether they must.
         self._waiting: dict[str, tuple[int | None, bool]] = {}
         # By label the thread that notes a failure, for as long as it does.
         self._noting: dict[str, threading.Thread] = {}
@@ -52,24 +54,27 @@ class QueryStarts:
         self._waiting.clear()
 
     def start(self, query: ManagedQuery, batch: int | None = None, required: bool = True) -> None:
-        """Start a query on its real checkpoint, or note that it waits for its storage.
+        """Start a query on its real checkpoint, or note that it waits for its storage or its claim.
 
         :param batch: the last batch that the former holder committed, which must be seen first; default: not known.
         :param required: see `checkpoint.await_commit`.
-        :raises StreamError: it cannot start, or its checkpoint does not show that batch.
+        :raises StreamError: it cannot start, its checkpoint does not show that batch, or the driver's user may not use
+            the claims.
         """
         try:
             if batch is not None:
                 checkpoints.await_commit(query.checkpoint, batch, required=required)
             self._start(query)
-        except CheckpointAway as error:
+        except TopicDenied:
+            raise  # a person has to change something
+        except (CheckpointAway, ControlUnavailable) as error:
             self._waiting[query.label] = (batch, required)
             self.failures_of(query).waits(query.label, error, time.monotonic())
         else:
             self._waiting.pop(query.label, None)
 
     def waits(self, query: ManagedQuery) -> bool:
-        """Whether the query has not started in this hold, since its storage is away."""
+        """Whether the query has not started in this hold, since its storage or the control store is away."""
         return query.real is None and query.label in self._waiting
 
     def stood(self, query: ManagedQuery) -> QueryEnd | None:
@@ -81,7 +86,7 @@ class QueryStarts:
         return QueryEnd(True, batch, checkpoint=query.checkpoint) if required and batch is not None else None
 
     def again(self, query: ManagedQuery) -> None:
-        """Start a query that has failed, or one that has waited for its storage."""
+        """Start a query that has failed, or one that has waited."""
         if query.real is None:
             self.start(query, *self._waiting.get(query.label, (None, True)))
             return

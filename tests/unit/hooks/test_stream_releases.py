@@ -63,6 +63,28 @@ def test_a_release_is_published_and_declared_when_there_is_room(
     assert hook.publish(release) == found.release, "the same contents are the same release"
 
 
+def test_what_was_published_before_is_declared_though_its_script_has_changed_since(
+    hook: StreamHook, tmp_path: Path, cluster: NotingCluster
+) -> None:
+    requested = requested_release(tmp_path)
+    checked = hook.publish(requested)
+    (tmp_path / "a.py").write_text("x = 2\n")
+    assert hook.declare(requested, OLD_DEPLOYMENT, "why", "me", 0, checked=checked)
+    found = hook.control_log.refresh().deployments[OLD_DEPLOYMENT]
+    assert found.release == checked
+    assert (found.release.folder(folder_of(hook.control_log)) / "a.py").read_text() == "x = 1\n"
+    assert found.policy.changed_checkpoints == ("/old",)
+    assert hook.submit(OLD_DEPLOYMENT, "test", first=True)
+
+
+def test_what_was_published_before_and_is_gone_is_not_declared(hook: StreamHook, tmp_path: Path) -> None:
+    requested = requested_release(tmp_path)
+    checked = hook.publish(requested)
+    with pytest.raises(StreamError, match=r"a\.py is missing"):
+        hook.declare(requested, OLD_DEPLOYMENT, "why", "me", 0, checked=replace(checked, hash="0" * 64))
+    assert hook.control_log.records() == []
+
+
 def test_environment_is_published_and_submitted(hook: StreamHook, cluster: NotingCluster, tmp_path: Path) -> None:
     requested = requested_release(tmp_path)
     spec = requested.spec.model_copy(update={"environment": {"REGION": "eu"}})

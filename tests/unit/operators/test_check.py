@@ -13,12 +13,14 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_stream_provider.control import make_root, open_log
+from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.operators.check import CheckReleaseOperator
 from airflow_stream_provider.spec.release_files import MAX_SCRIPT_BYTES
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
+from tests.support.noting_cluster import NotingCluster
 
 
 @pytest.fixture(autouse=True)
@@ -89,6 +91,35 @@ def test_a_task_knows_the_bundle_of_its_dag(spec: StreamSpec, tmp_path: Path) ->
 
 def test_other_arguments_are_refused(spec: StreamSpec) -> None:
     assert "The arguments are not those of s.yaml" in refusal(spec, arguments='["-n1", "import os"]')
+
+
+def with_approval(spec: StreamSpec) -> StreamSpec:
+    found = spec.model_copy(update={"upgrade": spec.upgrade.model_copy(update={"approval": True})})
+    found._source = spec.source
+    return found
+
+
+def test_with_an_approval_another_strategy_than_the_yamls_is_refused(spec: StreamSpec) -> None:
+    """`restart` stops the old release before anybody is asked."""
+    asked = with_approval(spec)
+    assert "The strategy is restart, and s.yaml says handover" in refusal(asked, strategy="restart")
+    for allowed, strategy in ((asked, "handover"), (asked, ""), (spec, "restart")):
+        assert "127.0.0.1" in refusal(allowed, strategy=strategy), "it is refused for its cluster"
+
+
+def test_a_strategy_that_does_not_exist(spec: StreamSpec) -> None:
+    assert "There is no strategy 'hope'. There are handover and restart" in refusal(spec, strategy="hope")
+
+
+def test_later_tasks_are_told_what_was_checked(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "open_cluster", lambda connection: NotingCluster())
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="check", map_index=-1, xcom_push=lambda **_: None)
+    context: Any = {"ti": ti}
+    for given, strategy in (("", "handover"), ("restart", "restart")):
+        left = CheckReleaseOperator(task_id="check", stream=spec, strategy=given).execute(context)
+        assert (left["version"], left["strategy"], left["holder"]) == ("v1", strategy, "")
+        assert (left["application"], left["release"]["application"]) == ("apps/a.py", "a.py")
+        assert left["release"]["hash"] == left["hash"]
 
 
 def test_a_script_with_a_syntax_error(spec: StreamSpec) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import ControlLog
 from airflow_stream_provider.hooks.stream import StreamHook
-from airflow_stream_provider.lifecycle.errors import ClusterError
+from airflow_stream_provider.lifecycle.errors import ClusterError, SpecError, StreamError
+from airflow_stream_provider.lifecycle.release import Release
 from airflow_stream_provider.operators.standby import SubmitStandbyOperator
 from airflow_stream_provider.planning.condition import Observations
 from airflow_stream_provider.planning.conditions import StandbyUp
@@ -16,7 +20,18 @@ from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.control_root import published
 from tests.support.noting_cluster import NotingCluster
-from tests.support.story import OLD, OLD_DEPLOYMENT, RUNNING, declared, failed, record, standby, submitted, write
+from tests.support.story import (
+    OLD,
+    OLD_DEPLOYMENT,
+    RUNNING,
+    declared,
+    failed,
+    hash_of,
+    record,
+    standby,
+    submitted,
+    write,
+)
 from tests.support.tasks import IDENTITY, run
 from tests.support.team import Standby
 from tests.support.tries import Tries
@@ -28,6 +43,43 @@ FAR = 4_000_000_000.0
 
 def submit(spec: StreamSpec) -> SubmitStandbyOperator:
     return SubmitStandbyOperator(task_id="t", stream=spec)
+
+
+CHECKED: dict[str, Any] = {"version": "1.9", "hash": hash_of("checked"), "application": "a.py"}
+
+
+@pytest.mark.parametrize("given", [CHECKED, json.dumps(CHECKED)])
+def test_what_was_checked_is_declared_whatever_the_yaml_says_now(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster, given: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[Release] = []
+    monkeypatch.setattr(StreamHook, "stored", lambda hook, release: looked.append(release))
+    monkeypatch.setattr(StreamHook, "publish", None)
+    write(log, *RUNNING)
+    with pytest.raises(TaskDeferred):
+        run(SubmitStandbyOperator(task_id="t", stream=spec, checked=given))
+    deployment = log.refresh().deployments[IDENTITY.deployment("orders", "1.9")]
+    assert deployment.release == Release.from_json(CHECKED) == looked[0]
+    assert cluster.did == [("submit", "driver-1")]
+
+
+def test_what_was_checked_waits_for_a_yaml_that_can_be_used(
+    spec: StreamSpec, log: ControlLog, cluster: NotingCluster
+) -> None:
+    """It has the limits of the new release; and it may be mended when the task is retried."""
+    broken = spec.model_copy()
+    broken._problem = "orders.yaml, line 3: it cannot be used."
+    with pytest.raises(StreamError, match="line 3") as caught:
+        run(SubmitStandbyOperator(task_id="t", stream=broken, checked=CHECKED))
+    assert not isinstance(caught.value, SpecError)
+    assert log.records() == []
+
+
+@pytest.mark.parametrize("given", ["{", "[1]", '{"hash": ""}', '{"version": "1", "hash": "../.."}'])
+def test_what_no_check_has_left_is_refused(spec: StreamSpec, log: ControlLog, given: str) -> None:
+    with pytest.raises(AirflowFailException, match=r"`checked` is not what|is not a"):
+        run(SubmitStandbyOperator(task_id="t", stream=spec, checked=given))
+    assert log.records() == []
 
 
 def test_it_waits_until_the_standby_is_up_and_leaves_the_holder_alone(

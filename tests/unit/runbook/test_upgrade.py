@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
 from airflow_stream_provider.spec.stream import load_spec
 from tests.support.spec_text import SPEC
+from tests.support.tasks import IDENTITY
 
 
 def upgrade(streams: Path, name: str = "orders", prefix: str = "") -> DAG:
@@ -62,16 +64,41 @@ def test_an_edit_of_the_arguments_leaves_the_tasks_of_a_run_that_has_begun(strea
 
 
 @pytest.mark.parametrize("strategy", ["handover", "restart"])
-def test_with_an_approval_only_the_yaml_chooses_the_strategy(streams: Path, strategy: str) -> None:
-    """`restart` stops the old release before anybody is asked."""
+def test_an_edit_of_the_strategy_leaves_the_tasks_of_a_run_that_has_begun(streams: Path, strategy: str) -> None:
+    """Also with an approval, where `check` refuses another one than the YAML's."""
     asked = SPEC.format(name="asked") + f"upgrade: {{approval: true, strategy: {strategy}}}\n"
     (streams / "asked.yaml").write_text(asked)
     other = {"handover": "restart", "restart": "handover"}[strategy]
-    assert upgrade(streams).params.get_param("strategy").resolve(other) == other
-    chosen = upgrade(streams, "asked").params.get_param("strategy")
-    assert chosen.resolve() == strategy
-    with pytest.raises(ParamValidationError):
-        chosen.resolve(other)
+    for name, says in (("orders", False), ("asked", True)):
+        form = upgrade(streams, name).params.get_param("strategy")
+        assert form.resolve(other) == other
+        assert (f"`check` refuses any but {strategy}" in str(form.schema["description_md"])) is says
+    assert upgrade(streams, "asked").params["strategy"] == strategy
+
+
+@pytest.mark.parametrize(("left", "strategy"), [({"strategy": "restart"}, "restart"), ({}, ""), (None, "")])
+def test_the_old_release_is_stopped_first_only_if_check_says_so(streams: Path, left: Any, strategy: str) -> None:
+    """Not if the form does: its values may be those of an edited YAML by then."""
+    task: Any = upgrade(streams).get_task("stop_first")
+    ti = SimpleNamespace(xcom_pull=lambda task_ids: {"check": left}[task_ids])
+    task.render_template_fields({"ti": ti, "params": {"strategy": "restart"}})
+    assert task.strategy == strategy
+
+
+@pytest.mark.parametrize(
+    ("left", "version"), [({"release": {"version": "v1", "arguments": ["<'\""]}}, "v1"), ({}, "v2"), (None, "v2")]
+)
+def test_what_was_checked_is_submitted_though_the_form_says_otherwise_by_then(
+    streams: Path, left: Any, version: str
+) -> None:
+    dag = upgrade(streams)
+    task: Any = dag.get_task("submit")
+    ti = SimpleNamespace(xcom_pull=lambda task_ids: {"check": left}[task_ids])
+    context: Any = {"ti": ti, "params": {**dag.params.dump(), "version": "v2"}}
+    task.render_template_fields(context, dag.get_template_env())
+    assert task.subject(IDENTITY) == IDENTITY.deployment("orders", version)
+    if left:
+        assert task._release.arguments == ("<'\"",)
 
 
 @pytest.mark.parametrize("version", ["1 [payments-2]", 'a"b', "a\nb", ""])

@@ -356,6 +356,16 @@ def test_sigterm_in_a_rehearsal_does_not_wait_for_it() -> None:
     assert driver.did == ["exit"]
 
 
+def test_a_driver_that_is_retired_does_not_wait_for_its_rehearsal() -> None:
+    """Which may wait itself, such as for the claims of its checkpoints."""
+    driver = FakeDriver(OLD, STARTED[:2])
+    driver.turn()
+    write(driver.log, retired(OLD_DEPLOYMENT))
+    driver.did.clear()
+    driver.turn()
+    assert driver.did == ["exit"]
+
+
 def test_sigterm_lets_a_release_be_written_before_the_exit() -> None:
     """Found by the model check: the queries have stopped, and `released` is not written yet."""
     driver = FakeDriver(OLD, RUNNING).running()

@@ -8,7 +8,6 @@ from airflow_stream_provider.control.log import ControlLog
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.policy import Policy
-from airflow_stream_provider.lifecycle.record import Record
 from tests.support.fake_driver import QUICK_STOP, STOP, FakeDriver, Waits, look_again, lose, work
 from tests.support.story import (
     NEW,
@@ -145,6 +144,27 @@ def test_a_standby_outlives_an_outage() -> None:
     for _ in range(4):
         driver.clock.now += 20.0
         driver.turn()
+    assert driver.did == []
+
+
+@pytest.mark.parametrize("rehearses", [False, True])
+def test_sigterm_ends_a_driver_that_nobody_knows_of_though_the_log_is_away(rehearses: bool) -> None:
+    driver = FakeDriver(OLD, STARTED[:2])
+    if rehearses:
+        driver.turn()
+    driver.store.away = True
+    driver.turn()
+    assert driver.did == []
+    driver.agent.terminate()
+    driver.turn()
+    assert driver.did == ["exit"]
+
+
+def test_sigterm_ends_no_holder_that_cannot_say_so() -> None:
+    driver = FakeDriver(OLD, RUNNING).running()
+    driver.store.away = True
+    driver.agent.terminate()
+    driver.turn()
     assert driver.did == []
 
 
@@ -322,15 +342,3 @@ def test_an_unexpected_error_leaves_running_queries_alone(monkeypatch: pytest.Mo
     monkeypatch.setattr(driver.queries, "tend", tend)
     lose(driver)
     assert driver.did == ["let go", QUICK_STOP, "failed", "halt"]
-
-
-@pytest.mark.parametrize(("records", "ends"), [([], True), (STARTED, False)])
-def test_sigterm_ends_a_driver_without_the_log_if_nobody_knows_of_it_yet(records: list[Record], ends: bool) -> None:
-    """One that is known has something to say, and waits for the log as long as the cluster lets it."""
-    driver = FakeDriver(OLD, records)
-    driver.turn()
-    driver.store.away = True
-    driver.did.clear()
-    driver.agent.terminate()
-    driver.turn()
-    assert (driver.did == ["exit"]) == ends

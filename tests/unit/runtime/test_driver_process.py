@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_stream_provider.lifecycle.errors import CheckpointAway, ControlUnavailable, StreamError
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.runtime import driver_process, jvm
 from airflow_stream_provider.runtime.driver_process import DriverProcess
@@ -54,47 +54,50 @@ def test_a_driver_exits_though_spark_does_not_stop(hangs: bool, process: Any, mo
     go_on.set()
 
 
-def test_a_claim_does_not_wait_for_the_control_store_but_says_that_it_has_to_be_tried_again(process: Any) -> None:
-    """The driver may hold by then, and has to follow a stop, SIGTERM and a hand-over."""
-    answers: list[StreamError] = [ControlUnavailable("The root topic is away.", next_step="Start the broker.")]
+class DeniedAtFirst:
+    """Claims in a topic that the driver's user may not use, until a person has granted it that."""
 
-    def claim(location: str) -> None:
-        if answers:
-            raise answers.pop()
+    def __init__(self, process: Any) -> None:
+        self.process = process
+        self.said: list[str] = []
 
-    process._ownership = SimpleNamespace(check=lambda location: True, claim=claim)
-    process.claimed, process._claiming = frozenset(), threading.Lock()
-    with pytest.raises(CheckpointAway, match=r"/checkpoints/orders .* The root topic is away. Start the broker."):
+    def check(self, location: str) -> bool:
+        self.said.append(self.process.facts.message)
+        if len(self.said) < 3:
+            raise ControlUnavailable("The driver's user may not use it.", next_step="Grant READ on the topic.")
+        return True
+
+
+def test_a_driver_says_why_its_rehearsal_waits_for_the_control_store(
+    process: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits as long as it takes: nobody waits for it who holds."""
+    monkeypatch.setattr(driver_process, "RETRY_SECONDS", 0.0)
+    process._facts, process._hosts = Heartbeat(), SimpleNamespace(known=None, follow=lambda: None)
+    process._ownership, process._waits = DeniedAtFirst(process), ""
+    process.check_checkpoint(str(tmp_path / "orders"))
+    assert process._ownership.said == ["", *["The driver's user may not use it. Grant READ on the topic."] * 2]
+    assert process.facts.message == ""
+
+
+@pytest.mark.parametrize("silent", ["check", "claim"])
+def test_a_claim_waits_for_nothing(silent: str, process: Any) -> None:
+    """Who holds would hear of no stop and of no SIGTERM in there."""
+    away = [True]
+
+    def ask(what: str) -> bool:
+        if what == silent and away:
+            away.pop()
+            raise ControlUnavailable("The claims are away.")
+        return True
+
+    process._ownership = SimpleNamespace(check=lambda location: ask("check"), claim=lambda location: ask("claim"))
+    process._unowned, process.claimed, process._claiming = {}, frozenset(), threading.Lock()
+    with pytest.raises(ControlUnavailable):
         process.claim("/checkpoints/orders")
     assert process.claimed == frozenset()
     process.claim("/checkpoints/orders")
     assert process.claimed == {"/checkpoints/orders"}
-
-
-def test_a_claim_that_is_denied_is_not_tried_again(process: Any) -> None:
-    def check(location: str) -> bool:
-        raise TopicDenied("no right")
-
-    process._ownership = SimpleNamespace(check=check)
-    with pytest.raises(TopicDenied, match="no right"):
-        process.claim("/checkpoints/orders")
-
-
-def test_a_driver_says_why_it_waits_for_the_control_store(process: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_process, "RETRY_SECONDS", 0.0)
-    process._facts, process._hosts, process._waits = Heartbeat(), SimpleNamespace(known=None, follow=lambda: None), ""
-    said: list[str] = []
-
-    def check(location: str) -> bool:
-        said.append(process.facts.message)
-        if len(said) < 3:
-            raise ControlUnavailable("The root topic is away.", next_step="Start the broker.")
-        return True
-
-    process._ownership = SimpleNamespace(check=check)
-    process.check_checkpoint("/checkpoints/orders")
-    assert said == ["", *["The root topic is away. Start the broker."] * 2]
-    assert process.facts.message == ""
 
 
 def test_a_driver_halts_though_its_jvm_cannot_be_reached(process: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -92,6 +94,37 @@ def test_a_control_log_that_is_away_for_a_moment_is_waited_for(
     assert main(arguments(tmp_path, OLD_DEPLOYMENT), release.folder(folder_of(log))) == 0
     assert ran == [log.records()[0].nonce]
     assert away == []
+
+
+def test_a_driver_whose_jvm_ends_does_not_go_on_waiting_for_its_control_log(log: ControlLog, tmp_path: Path) -> None:
+    """SIGTERM reaches the JVM alone, for which a process stands here: the Python that it has started would be left."""
+    waits = f"""
+import sys
+from pathlib import Path
+from airflow_stream_provider.control import FilesStore
+from airflow_stream_provider.lifecycle.errors import ControlUnavailable
+from airflow_stream_provider.runtime.launcher import main
+
+def away(*arguments):
+    print("away", flush=True)
+    raise ControlUnavailable("The control log is away.")
+
+FilesStore.read = away
+main({arguments(tmp_path, OLD_DEPLOYMENT)!r}, Path("."))
+"""
+    starts = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {waits!r}])"
+    environment = {**os.environ, "PYSPARK_GATEWAY_PORT": "1"}
+    jvm = subprocess.Popen(
+        [sys.executable, "-c", starts], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert jvm.stdout is not None
+        assert jvm.stdout.readline() == "away\n"
+        jvm.terminate()
+        jvm.communicate(timeout=30)  # until the last one that may write there has ended
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(jvm.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("module", ["argparse", "logging", "runpy", "airflow_stream_provider"])

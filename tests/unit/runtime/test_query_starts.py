@@ -11,13 +11,19 @@ import pytest
 
 from airflow_stream_provider.checkpoint import visible
 from airflow_stream_provider.checkpoint.local_files import LocalFiles
-from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, StreamError
+from airflow_stream_provider.lifecycle.errors import (
+    CheckpointAway,
+    CheckpointError,
+    ControlUnavailable,
+    StreamError,
+)
 from airflow_stream_provider.runtime import query_group, query_starts
+from airflow_stream_provider.runtime.jvm_topic import TopicDenied
 from airflow_stream_provider.runtime.ports import QueryEnd
 from airflow_stream_provider.runtime.query_group import QueryGroup
 from tests.support.fake_driver import FakeDriver
 from tests.support.fake_queries import Query, Run, group_of, tended
-from tests.support.story import NEW, RELEASED, fenced, requested, write
+from tests.support.story import NEW, OLD, RELEASED, fenced, ready, requested, write
 
 SILENT = TimeoutError(110, "its storage has not answered for 10 s")
 
@@ -172,6 +178,57 @@ def test_an_owner_that_cannot_be_read_is_waited_for(query: Query, storage: Stora
     storage.now += 1.0
     group.restart(tended(group)[0])
     assert query.starts == 1
+
+
+class Claims:
+    """The claims of checkpoints, which do not answer for as long as there is an error."""
+
+    def __init__(self, error: StreamError | None) -> None:
+        self.error = error
+
+    def claim(self, location: str) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize("end", ["stop", "hand-over", "SIGTERM"])
+def test_a_holder_whose_claim_does_not_answer_can_be_stopped_and_relieved(
+    query: Query, storage: Storage, end: str
+) -> None:
+    claims = Claims(ControlUnavailable("The claims have not answered for 4 s."))
+    group = QueryGroup(group_of(query)._gate, claims.claim)
+    driver = driver_of(NEW, RELEASED, group)
+    turns(driver, storage, 30)
+    assert (driver.record().kind, query.starts) == ("acquired", 0)
+    assert "tried again after 10 s: The claims have not answered for 4 s." in group.trouble
+    if end == "SIGTERM":
+        driver.agent.terminate()
+    elif end == "stop":
+        write(driver.log, requested("stop", None, expires=1e6))
+    else:
+        write(driver.log, requested("back", OLD, expires=1e6), ready("back", OLD))
+        turns(driver, storage, 1)
+        driver.moves(OLD, 1)
+    turns(driver, storage, 2)
+    assert (driver.record().kind, driver.record()["boundary"]) == ("released", "completed")
+    assert query.starts == 0
+
+
+def test_a_claim_that_answers_again_lets_the_queries_start(query: Query, storage: Storage) -> None:
+    claims = Claims(ControlUnavailable("The claims have not answered for 4 s."))
+    group = QueryGroup(group_of(query)._gate, claims.claim)
+    driver = driver_of(NEW, RELEASED, group)
+    turns(driver, storage, 30)
+    claims.error = None
+    turns(driver, storage, 11)
+    assert (driver.did, query.starts, group.trouble) == (["acquired"], 1, "")
+
+
+def test_claims_that_the_user_may_not_use_end_the_start(query: Query, storage: Storage) -> None:
+    group = QueryGroup(group_of(query)._gate, Claims(TopicDenied("Its user lacks WRITE.")).claim)
+    with pytest.raises(TopicDenied):
+        group.start(group.hold(), {})
+    assert tended(group) == ([], None)
 
 
 def test_spark_that_cannot_start_since_the_storage_is_away_waits_too(query: Query, storage: Storage) -> None:
