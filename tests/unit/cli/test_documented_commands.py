@@ -141,6 +141,15 @@ def test_the_commands_that_act_say_first_what_will_happen(
             assert says in capsys.readouterr().out
 
 
+def test_each_question_of_a_night_has_one_command_and_one_click() -> None:
+    page = (ROOT / "docs" / "on_call.md").read_text()
+    questions = page.split("\n## ")[1:]
+    assert [question.partition(".")[0] for question in questions] == [str(number) for number in range(1, 11)]
+    for question in questions:
+        assert len(shown(question)) == 1, question
+        assert len(re.findall("^Click: ", question, re.M)) == 1, question
+
+
 def test_every_event_of_a_life_is_explained() -> None:
     (table,) = re.findall(r"^\| event [^|]*\| means \|\n(.*?)\n\n", OPERATIONS, re.M | re.S)
     explained = [name for row in table.splitlines() for name in re.findall(r"`([a-z ]+)`", row.split("|")[1])]
