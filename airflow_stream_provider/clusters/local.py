@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
-import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +15,7 @@ from typing import ClassVar
 
 import psutil
 
-from airflow_stream_provider.clusters import processes
+from airflow_stream_provider.clusters import local_spark, processes
 from airflow_stream_provider.clusters.capacity import ResourceRequest
 from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
 from airflow_stream_provider.clusters.job import Job
@@ -29,11 +26,6 @@ from airflow_stream_provider.clusters.whose import Whose, names_deployment
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 _KILLED = {-signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGKILL, 128 + signal.SIGTERM}
-
-
-# All that a driver gets of Airflow's environment; the rest may hold the passwords of its database, its connections and
-# its secrets backend. A script that needs more has it declared in its stream's `environment`.
-_PASSED_ON = re.compile(r"PATH|HOME|LANG|LC_[A-Z]+|TZ|JAVA_HOME|SPARK_\w+|PYSPARK_\w+")
 # So many logs of drivers that have ended are kept for each stream.
 _KEPT_LOGS = 20
 
@@ -67,8 +59,8 @@ class LocalCluster:
     def check(self, job: Job) -> None:
         """Check that Spark and Java are installed and that the driver's memory is free; see `Cluster.check`."""
         job.properties()
-        _spark_home()
-        _check_java()
+        local_spark.home()
+        local_spark.check_java()
         asked, free = ResourceRequest.from_conf(job.conf).driver_memory, psutil.virtual_memory().available // 2**20
         if asked > free:
             raise ClusterError(
@@ -85,8 +77,8 @@ class LocalCluster:
     def submit(self, job: Job, reserved: str = "") -> str:
         """Start the job's driver and return the path of its folder as submission id."""
         properties = job.properties()
-        spark = _spark_home()
-        _check_java()
+        spark = local_spark.home()
+        local_spark.check_java()
         logs = log_folder(job.stream)
         # Near the stream's log, where it is found and outlives this Airflow worker.
         home = Path(job.stream_folder).resolve() / "drivers" if job.stream_folder else driver_folder(job.stream)
@@ -113,7 +105,7 @@ class LocalCluster:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=_environment(spark, folder, job.environment),
+                env=local_spark.environment(spark, folder, job.environment),
                 pass_fds=(lock,),
             )
             return str(folder)
@@ -288,13 +280,6 @@ def _lock(job: Job, home: Path) -> int:
     return lock
 
 
-def _environment(home: Path, folder: Path, declared: Mapping[str, str]) -> dict[str, str]:
-    mine = {key: value for key, value in os.environ.items() if _PASSED_ON.fullmatch(key)}
-    mine.setdefault("PYSPARK_PYTHON", sys.executable)
-    mine.setdefault("PYSPARK_DRIVER_PYTHON", mine["PYSPARK_PYTHON"])
-    return {**mine, **declared, "SPARK_HOME": str(home), processes.MARK: str(folder)}
-
-
 def _prune(logs: Path) -> None:
     """Remove the oldest logs of drivers that have ended."""
     alive = {Path(submission).name for _, submission in processes.marked()}
@@ -306,25 +291,3 @@ def _prune(logs: Path) -> None:
     for log in sorted(ages, key=ages.__getitem__)[:-_KEPT_LOGS]:
         log.unlink(missing_ok=True)
         log.with_name(f"{log.name}.1").unlink(missing_ok=True)
-
-
-def _spark_home() -> Path:
-    # Not imported: that takes a second, and pyspark would stay in the Airflow worker's memory.
-    spec = importlib.util.find_spec("pyspark")
-    places = list(spec.submodule_search_locations or ()) if spec else []
-    for place in (*places, os.environ.get("SPARK_HOME", "")):
-        if place and (Path(place) / "bin" / "spark-submit").is_file():
-            return Path(place)
-    raise ClusterError(
-        "Spark is not installed on this machine: neither pyspark nor SPARK_HOME has bin/spark-submit.",
-        next_step="Install airflow-stream-provider[pyspark] beside Airflow, or use a standalone cluster.",
-    )
-
-
-def _check_java() -> None:
-    home = os.environ.get("JAVA_HOME")
-    if not (Path(home, "bin", "java").is_file() if home else shutil.which("java")):
-        raise ClusterError(
-            f"There is no Java in JAVA_HOME, {home}." if home else "There is no `java` on this machine's PATH.",
-            next_step="Install Java 17 and set JAVA_HOME for the Airflow workers.",
-        )

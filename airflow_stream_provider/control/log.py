@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import replace
 from typing import Any
 
 from airflow_stream_provider.control.damage import (
@@ -18,6 +17,7 @@ from airflow_stream_provider.control.damage import (
     replaced,
     whole_before,
 )
+from airflow_stream_provider.control.redacted import redacted_heartbeat, redacted_record
 from airflow_stream_provider.control.store import Store
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, Damaged, SeqTaken
 from airflow_stream_provider.lifecycle.fold import fold, follow
@@ -26,7 +26,6 @@ from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.lifecycle.saved_state import dump, load
-from airflow_stream_provider.lifecycle.secrets import redact, redact_within
 from airflow_stream_provider.lifecycle.state import StreamState
 
 _logger = logging.getLogger(__name__)
@@ -37,9 +36,6 @@ HISTORY = 2000
 SAVE_EVERY = 200
 # Read and folded at a time, so that a long log is not in memory as a whole.
 _CHUNK = 1000
-# The fields of records that quote what a script, Spark or a person said. What a release is made of must stay as it is:
-# its hash is over it, and it was checked before.
-_SAID = ("reason", "error", "evidence", "rehearsal")
 
 
 class ControlLog:
@@ -139,7 +135,7 @@ class ControlLog:
         self._verify()
         if self.store.read(expected_seq + 2) is not None and self.store.read(expected_seq + 1) is None:
             raise damaged(self.stream, expected_seq + 1, MISSING)
-        numbered = _redacted(record).numbered(expected_seq + 1, self.state.nonce)
+        numbered = redacted_record(record).numbered(expected_seq + 1, self.state.nonce)
         data = numbered.to_json()
         # What is checked is the record as everybody will read it.
         state = follow(self.state, Record.read(data, numbered.seq))
@@ -255,13 +251,7 @@ class ControlLog:
 
     def beat(self, incarnation: str, heartbeat: Heartbeat) -> None:
         """Write an incarnation's heartbeat, in place of the one before; secrets in what it says are redacted."""
-        shown = replace(
-            heartbeat,
-            message=redact(heartbeat.message),
-            rehearsal=redact_within(heartbeat.rehearsal),
-            offsets_group=replace(heartbeat.offsets_group, problem=redact(heartbeat.offsets_group.problem)),
-        )
-        self.store.put_heartbeat(incarnation, shown.to_json())
+        self.store.put_heartbeat(incarnation, redacted_heartbeat(heartbeat).to_json())
 
     def heartbeat(self, incarnation: str) -> Heartbeat | None:
         """Return an incarnation's heartbeat, or None if it never wrote one or it is damaged, which is logged once.
@@ -297,11 +287,6 @@ def make_record(kind: str, by: str, **fields: Any) -> Record:
     :param fields: the fields of this kind.
     """
     return Record(kind=kind, fields=fields, by=by, at=time.time())
-
-
-def _redacted(record: Record) -> Record:
-    fields = {name: redact_within(value) if name in _SAID else value for name, value in record.fields.items()}
-    return replace(record, fields=fields)
 
 
 def _taken(seq: int) -> SeqTaken:

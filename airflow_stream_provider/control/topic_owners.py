@@ -6,16 +6,18 @@ that nobody has removed, the first counts, for every reader alike, before and af
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
 import threading
+import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from airflow_stream_provider.control.owners import LIMIT, claimed
 from airflow_stream_provider.control.topic import Message, Topic, read_all
-from airflow_stream_provider.lifecycle.errors import CheckpointError, ControlLogDamaged
+from airflow_stream_provider.lifecycle.errors import CheckpointError, ControlLogDamaged, ControlUnavailable
 
 OWNER = "owner"
 _KEY = re.compile(rf"{OWNER}/([0-9a-f]{{64}})/[0-9a-f]{{32}}")
@@ -34,13 +36,15 @@ class TopicOwners:
         # By location's hash, what each claim says by its key, in the order of the topic.
         self._claims: dict[str, dict[str, bytes]] = {}
         self._lock = threading.Lock()
+        # The last question that was asked in vain: when that was known, and why.
+        self._in_vain: tuple[float, ControlUnavailable] | None = None
 
     def owner(self, location: str) -> str | None:
         """See `Owners.owner`.
 
         :raises CheckpointError: the claim is damaged.
         """
-        with self._lock:
+        with self._turn():
             self._read(self._opened())
             return self._owner(location)
 
@@ -49,7 +53,7 @@ class TopicOwners:
 
         :raises CheckpointError: the claim that is there is damaged.
         """
-        with self._lock:
+        with self._turn():
             topic = self._opened()
             self._read(topic)
             owner = self._owner(location)
@@ -69,6 +73,23 @@ class TopicOwners:
             keys = self._claims.get(_hash(location), {})
             where = f" of {self._topic.name}" if self._topic else ""
             return f"the message{'s' if len(keys) > 1 else ''} {' and '.join(keys)}{where} (docs/control.md says how)"
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Ask one question at a time; who has waited for one that was in vain gets its answer.
+
+        A driver with many queries asks for all of them at once, and must soon know that it has asked in vain.
+        """
+        came = time.monotonic()
+        with self._lock:
+            if self._in_vain is not None and came < self._in_vain[0]:
+                error = self._in_vain[1]
+                raise type(error)(error.message, next_step=error.next_step, **error.fields)
+            try:
+                yield
+            except ControlUnavailable as error:
+                self._in_vain = (time.monotonic(), error)
+                raise
 
     def _opened(self) -> Topic:
         if self._topic is None:

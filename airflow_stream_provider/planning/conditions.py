@@ -14,7 +14,7 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import RequestStage
 from airflow_stream_provider.planning.condition import Condition, Needs, Observations
 from airflow_stream_provider.planning.deaths import Dead, DriversGone
-from airflow_stream_provider.planning.heartbeat_age import silence_limit
+from airflow_stream_provider.planning.signs_of_life import SignsOfLife, lost
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.soak import SoakLimits, SoakResult, judge_soak, lag_known, soak_look
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
@@ -96,7 +96,7 @@ class RequestOver(Condition):
             return WaitOutcome(Ended.REACHED, self.request)
         seconds = {i: seen.ages.seconds(snapshot, i) for i in self.watched}
         for incarnation, silent in seconds.items():
-            if _lost(snapshot, incarnation, silent, self.lease):
+            if lost(snapshot, incarnation, silent, self.lease):
                 still = {incarnation: snapshot.counter(incarnation)}
                 return WaitOutcome(Ended.SILENT, incarnation, f"no heartbeat for {silent:.0f} s", counters=still)
         expired = snapshot.at > self.expires and request.stage is not RequestStage.RELEASED
@@ -203,59 +203,6 @@ class Soaked(Condition):
 
 
 @dataclass(frozen=True)
-class SignsOfLife(Condition):
-    """It is known whether each of these drivers is alive: the evidence tells by incarnation.
-
-    :param counters: of their heartbeats when the wait began, by incarnation.
-    :param lease: seconds.
-    """
-
-    counters: Mapping[str, int]
-    lease: float
-
-    SUBJECT: ClassVar[str] = "signs of life"
-
-    @property
-    @override
-    def description(self) -> str:
-        return f"a sign of life of {', '.join(self.counters)}"
-
-    def needs(self, snapshot: Snapshot | None, seen: Observations) -> Needs:
-        """Ask the cluster about drivers that have been silent for half a lease."""
-        if snapshot is None:
-            return Needs()
-        silent = (i for i in self.counters if self._silent(seen.ages.seconds(snapshot, i)))
-        return Needs(drivers=tuple(deployment_of(i) for i in silent))
-
-    def check(self, snapshot: Snapshot, seen: Observations) -> WaitOutcome | None:
-        """Return REACHED once it is known for all."""
-        alive = {name: self._alive(snapshot, name, seen.ages.seconds(snapshot, name)) for name in self.counters}
-        if None in alive.values():
-            return None
-        still = {name: snapshot.counter(name) for name, lives in alive.items() if not lives}
-        return WaitOutcome(Ended.REACHED, self.SUBJECT, evidence=alive, counters=still)
-
-    @classmethod
-    def found(cls, outcome: WaitOutcome | None, snapshot: Snapshot) -> dict[str, bool]:
-        """Return what such a wait has found, by incarnation; who has beaten since it ended is alive."""
-        if outcome is None or not outcome.about(Ended.REACHED, cls.SUBJECT):
-            return {}
-        return {
-            name: bool(lives) or outcome.outdated(name, snapshot.counter(name))
-            for name, lives in outcome.evidence.items()
-        }
-
-    def _alive(self, snapshot: Snapshot, incarnation: str, silent: float) -> bool | None:
-        # One that has beaten while another was waited for may have died since.
-        if snapshot.counter(incarnation) > self.counters[incarnation] and not self._silent(silent):
-            return True
-        return False if _lost(snapshot, incarnation, silent, self.lease) else None
-
-    def _silent(self, seconds: float) -> bool:
-        return seconds > self.lease / 2
-
-
-@dataclass(frozen=True)
 class InPhase(Condition):
     """The stream is in one of these phases and, if `version` is given, held by that release."""
 
@@ -277,14 +224,6 @@ class InPhase(Condition):
         if self.version and (held is None or held.release.version != self.version):
             return None
         return WaitOutcome(Ended.REACHED, snapshot.stream, snapshot.holder_sentence)
-
-
-def _lost(snapshot: Snapshot, incarnation: str, silent: float, lease: float) -> bool:
-    """Whether a driver that has been silent for so many seconds counts as lost."""
-    driver = snapshot.drivers.get(deployment_of(incarnation))
-    # A driver that pauses while the control folder is away is alive: only the cluster's word shortens this time.
-    dead = driver is not None and driver.state.terminal
-    return silent > (lease if dead else silence_limit(lease))
 
 
 # What a trigger may carry.

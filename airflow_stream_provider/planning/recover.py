@@ -9,7 +9,6 @@ from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind, Record
 from airflow_stream_provider.lifecycle.rules import live_standby
 from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase
-from airflow_stream_provider.planning.conditions import SignsOfLife
 from airflow_stream_provider.planning.descent import family
 from airflow_stream_provider.planning.fence import fence, fence_first
 from airflow_stream_provider.planning.recovery_decision import (
@@ -20,6 +19,7 @@ from airflow_stream_provider.planning.recovery_decision import (
     release_to_run,
 )
 from airflow_stream_provider.planning.requests import ask, follow
+from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import declare_again, stand_by
 from airflow_stream_provider.planning.steps import Append, Done, GiveUp, Skip, Step, Wait

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_stream_provider.lifecycle.errors import HandOverFailed
-from airflow_stream_provider.planning.conditions import SignsOfLife
+from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stand_by import bring_up
 from airflow_stream_provider.planning.steps import Done, GiveUp, Step, Wait

@@ -141,10 +141,10 @@ def crashing(plan: dict[str, Any] | None) -> Iterator[None]:
 
 def without_spark() -> None:
     """Let `spark-submit` be the driver without Spark; the rest of the local cluster is the real one."""
-    from airflow_stream_provider.clusters import local
+    from airflow_stream_provider.clusters import local_spark
 
-    local._spark_home = lambda: HERE / "spark_home"
-    local._check_java = lambda: None
+    local_spark.home = lambda: HERE / "spark_home"
+    local_spark.check_java = lambda: None
 
 
 def main() -> None:

@@ -27,9 +27,9 @@ from airflow_stream_provider.planning import (
     take_over,
 )
 from airflow_stream_provider.planning.condition import Observations
-from airflow_stream_provider.planning.conditions import SignsOfLife
 from airflow_stream_provider.planning.deaths import Dead
 from airflow_stream_provider.planning.recovery_decision import RecoveryAction, recovery_step
+from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.steps import Append, Done, Kill, Skip, Wait
 from tests.support.simulation import watching

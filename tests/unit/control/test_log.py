@@ -16,7 +16,7 @@ from airflow_stream_provider.lifecycle.errors import (
     RuleBroken,
     SeqTaken,
 )
-from airflow_stream_provider.lifecycle.heartbeat import Heartbeat, OffsetsGroupStatus
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.lifecycle.record import MAX_BYTES, Record
 from airflow_stream_provider.lifecycle.state import StreamState
 from tests.support import story
@@ -311,29 +311,6 @@ def test_a_damaged_heartbeat_is_unknown_and_said_once(
 def test_records_are_dated_when_they_are_made() -> None:
     first, second = make_record("noted", "me", text="a"), make_record("noted", "me", text="b")
     assert 0 < first.at <= second.at
-
-
-def test_what_a_script_or_spark_said_is_redacted_before_it_is_written(log: ControlLog, store: Faulty) -> None:
-    log.append(story.declared("a"), 0)
-    said = "Connecting to postgresql://u:hunter2@db/x failed: password=hunter2"
-    written = log.append(story.record("failed", deployment="a", incarnation=None, reason=said, error=f"E: {said}"), 1)
-    assert b"hunter2" not in (store.read(2) or b"")
-    assert written["reason"] == "Connecting to postgresql://***@db/x failed: password=***"
-    log.beat(
-        "a.00000001",
-        Heartbeat(
-            message=said,
-            rehearsal={"notes": [said]},
-            offsets_group=OffsetsGroupStatus(problem=said),
-        ),
-    )
-    assert b"hunter2" not in (store.heartbeat("a.00000001") or b"")
-
-
-def test_what_a_release_is_made_of_is_written_as_it_is(log: ControlLog) -> None:
-    """The driver checks its hash over these; a secret in them was refused before."""
-    record = story.declared("a")
-    assert log.append(record, 0)["release"] == record["release"]
 
 
 def test_another_reader_goes_on_from_here_and_by_itself(store: Faulty, log: ControlLog) -> None:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Mapping
 
 import pytest
 
 from airflow_stream_provider.control.topic_owners import TopicOwners
-from airflow_stream_provider.lifecycle.errors import CheckpointError, ControlLogReplaced
+from airflow_stream_provider.lifecycle.errors import (
+    CheckpointError,
+    ControlLogReplaced,
+    ControlUnavailable,
+    StreamError,
+)
 from tests.support.simulated_topic import SimulatedLog, SimulatedTopic
 
 PLACE = "hdfs://nn:9820/a"
@@ -136,3 +143,34 @@ def test_a_reader_of_an_end_that_was_lost_reads_on_like_whoever_comes_now(log: S
         assert [reader.owner(f"{PLACE}/{number}") for number in range(3)] == ["orders", None, None]
     assert owners(log).claim(f"{PLACE}/1", "others") == "others"
     assert one.claim(f"{PLACE}/1", "orders") == "others", "the first one wins"
+
+
+def test_of_many_questions_that_come_together_one_is_asked_in_vain() -> None:
+    """Each takes the seconds of a time-out, and a driver that holds is neither stopped nor relieved meanwhile."""
+    asked: list[str] = []
+    all_here = threading.Barrier(5)
+
+    def opens() -> SimulatedTopic:
+        asked.append("open")
+        time.sleep(0.5)
+        raise ControlUnavailable("The brokers have not answered.", next_step="Check them.", broker="kafka:9092")
+
+    mine = TopicOwners(opens)
+    said: list[StreamError] = []
+
+    def ask(number: int) -> None:
+        all_here.wait(30)
+        with pytest.raises(ControlUnavailable, match=r"The brokers have not answered\. Check them") as caught:
+            mine.claim(f"{PLACE}/{number}", "orders")
+        said.append(caught.value)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (len(said), asked) == (5, ["open"])
+    assert [error.fields for error in said] == [{"broker": "kafka:9092"}] * 5
+    with pytest.raises(ControlUnavailable):
+        mine.owner(PLACE)
+    assert asked == ["open", "open"], "who comes later asks again"

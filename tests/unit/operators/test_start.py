@@ -9,7 +9,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from airflow_stream_provider.control import open_log
 from airflow_stream_provider.operators.start import StartStreamOperator
-from airflow_stream_provider.planning.conditions import SignsOfLife
+from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.spec.stream import StreamSpec
 from tests.support.noting_cluster import NotingCluster

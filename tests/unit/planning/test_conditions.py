@@ -18,11 +18,11 @@ from airflow_stream_provider.planning.conditions import (
     InPhase,
     Pause,
     RequestOver,
-    SignsOfLife,
     Soaked,
     StandbyUp,
 )
 from airflow_stream_provider.planning.deaths import Dead, DriversGone
+from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.soak import SoakLimits
 from airflow_stream_provider.planning.wait_loop import condition_from_json
@@ -257,37 +257,6 @@ def test_a_release_that_another_took_over_from_is_not_bad_because_nobody_holds_f
     found = condition.check(seen([*UPGRADED, *after, acquired(OLD, "x", 3), end], {}), Observations())
     assert found is not None
     assert (found.ended, found.reason) == (Ended.REACHED, "Another release took over since.")
-
-
-def test_a_driver_lives_when_it_has_beaten_since_and_is_dead_after_two_leases() -> None:
-    condition, watch = SignsOfLife({OLD: 1, NEW: 1}, 30.0), Watch()
-    assert condition.check(seen(BOTH, {OLD: 1, NEW: 1}), watch.seen) is None
-    assert condition.check(seen(BOTH, {OLD: 2, NEW: 1}), watch.seen) is None, "of the other one nothing is known"
-    watch.now = 40.0
-    assert condition.check(seen(BOTH, {OLD: 9, NEW: 1}), watch.seen) is None
-    assert condition.needs(seen(BOTH, {OLD: 9, NEW: 1}), watch.seen).drivers == (NEW_DEPLOYMENT,)
-    dead = {NEW_DEPLOYMENT: driver(DriverState.KILLED)}
-    for found in (
-        condition.check(seen(BOTH, {OLD: 9, NEW: 1}, dead), watch.seen),
-        SignsOfLife({NEW: 1}, 15.0).check(seen(BOTH, {NEW: 1}), watch.seen),
-    ):
-        assert found is not None
-        assert found.about(Ended.REACHED, SignsOfLife.SUBJECT)
-        assert found.evidence[NEW] is False
-        assert found.counters == {NEW: 1}
-    assert condition.check(seen(BOTH, {OLD: 9, NEW: 2}), watch.seen).evidence == {OLD: True, NEW: True}  # type: ignore[union-attr]
-
-
-def test_one_that_beat_and_fell_silent_while_another_was_waited_for_is_not_called_alive() -> None:
-    condition, watch = SignsOfLife({OLD: 1, NEW: 1}, 30.0), Watch()
-    assert condition.check(seen(BOTH, {OLD: 2, NEW: 1}), watch.seen) is None
-    watch.now = 20.0
-    assert condition.check(seen(BOTH, {OLD: 2, NEW: 2}), watch.seen) is None, "the first one is silent by now"
-    assert condition.needs(seen(BOTH, {OLD: 2, NEW: 2}), watch.seen).drivers == (OLD_DEPLOYMENT,)
-    watch.now = 61.0
-    found = condition.check(seen(BOTH, {OLD: 2, NEW: 9}), watch.seen)
-    assert found is not None
-    assert (found.evidence, found.counters) == ({OLD: False, NEW: True}, {OLD: 2})
 
 
 def test_a_phase_can_be_waited_for_with_its_release() -> None:

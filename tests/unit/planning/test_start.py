@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.conditions import RequestOver, SignsOfLife, StandbyUp
+from airflow_stream_provider.planning.conditions import RequestOver, StandbyUp
+from airflow_stream_provider.planning.signs_of_life import SignsOfLife
 from airflow_stream_provider.planning.start import start
 from airflow_stream_provider.planning.steps import Append, Declare, Done, GiveUp, Submit, Wait
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
