@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 from airflow.utils.cli import suppress_logs_and_warning
 
 from airflow_stream_provider.cli.given import given_stream_as_far_as_known, read_connections
-from airflow_stream_provider.cli.progress import Progress
 from airflow_stream_provider.cli.run_here import Exit, Ran, run_here
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
@@ -25,7 +24,7 @@ from airflow_stream_provider.operators.by_hand import operator_of
 from airflow_stream_provider.operators.release import ReleaseOperator
 from airflow_stream_provider.planning.command_identity import command_identity, person
 from airflow_stream_provider.planning.foreseen import Foreseen
-from airflow_stream_provider.planning.operation import FOR_GOOD, Operation, check_person, check_reason
+from airflow_stream_provider.planning.operation import Operation, check_person, check_reason
 from airflow_stream_provider.planning.told import told
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -61,6 +60,12 @@ def roll_back(args: Namespace) -> NoReturn:
 
 
 @suppress_logs_and_warning
+def abort(args: Namespace) -> NoReturn:
+    """Call off the new release that comes up or stands by."""
+    _act(Operation.ABORT, args)
+
+
+@suppress_logs_and_warning
 def fence(args: Namespace) -> NoReturn:
     """Kill the driver that holds a stream."""
     _act(Operation.FENCE, args)
@@ -91,7 +96,9 @@ class _Command:
 
         :raises SpecError: it cannot be used.
         """
-        reason, confirmed_by = check_reason(args.reason), check_person(getattr(args, "confirmed_by", None) or "")
+        # Whoever only asks what would happen has no reason yet.
+        reason = "" if args.dry_run and args.reason is None else check_reason(args.reason or "")
+        confirmed_by = check_person(getattr(args, "confirmed_by", None) or "")
         return cls(args, operation, given_stream_as_far_as_known(args), reason, confirmed_by)
 
     def look(self) -> Foreseen:
@@ -145,7 +152,7 @@ class _Command:
 
     def _carry_out(self, foreseen: Foreseen) -> Ran:
         """Do it, part after part; the first one that is not done is the end."""
-        who, now, progress = person(getpass.getuser(), socket.gethostname()), time.time(), Progress()
+        who, now = person(getpass.getuser(), socket.gethostname()), time.time()
         ran = Ran(Exit.DONE, {})
         for part in foreseen.parts or _TO_CONFIRM.get(self.operation, ()):
             operator = self._operator(part, foreseen.deployment)
@@ -155,19 +162,18 @@ class _Command:
             identity = command_identity(state, who, self.operation, part, now)
             if not foreseen.parts and not identity.continued:
                 break
-            ran = run_here(operator, identity, progress)
+            ran = run_here(operator, identity)
             if ran.code is not Exit.DONE:
                 break
             self.results[part] = ran.result
         return ran
 
     def _operator(self, part: Operation, deployment: str) -> StreamOperator:
-        reason = f"{FOR_GOOD}{self.reason}" if self.operation is Operation.RETIRE else self.reason
         return operator_of(
             part,
             task_id=part.value,
             stream=self.spec,
-            reason=reason,
+            reason=self.operation.for_history(self.reason),
             deployment=deployment,
             confirmed_by=self.confirmed_by,
         )

@@ -7,6 +7,7 @@ from airflow_stream_provider.lifecycle.state import HoldEnd
 from airflow_stream_provider.planning.snapshot import Snapshot
 
 NOTHING = "nothing, as every query stops at a batch boundary."
+NO_CHANGE = "nothing, as the holder goes on."
 
 
 def after_fence(snapshot: Snapshot, driver: str) -> str:

@@ -70,8 +70,8 @@ def test_a_roll_back_to_a_warm_release_reads_nothing_again() -> None:
     found = back(*HANDED_OVER)
     assert (found.deployment, found.parts) == (NEW_DEPLOYMENT, (Operation.ROLL_BACK,))
     assert found.will == (
-        f"{OLD_DEPLOYMENT} stands by with release 1 ({hash_of(OLD_DEPLOYMENT)[:12]}): it takes the stream over at a batch "
-        "boundary.",
+        f"{OLD_DEPLOYMENT} stands by with release 1 ({hash_of(OLD_DEPLOYMENT)[:12]}): it takes the stream over at a "
+        "batch boundary.",
         f"{NEW_DEPLOYMENT} is killed and fenced if it does not release the stream in time.",
     )
     assert found.reads_again.startswith(

@@ -1,0 +1,305 @@
+"""The commands that act, on a real control log and with real waits; drivers are played, and the cluster notes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_stream_provider.cli import act
+from airflow_stream_provider.cli.run_here import Exit
+from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.hooks import stream
+from airflow_stream_provider.lifecycle.errors import ClusterError
+from airflow_stream_provider.lifecycle.record import Record
+from tests.support.control_root import new_log, published
+from tests.support.noting_cluster import NotingCluster
+from tests.support.played_drivers import PlayedDrivers
+from tests.support.story import (
+    HANDED_OVER,
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    PREPARED,
+    RUNNING,
+    fenced,
+    write,
+)
+
+Run = Callable[..., int]
+# Nobody holds, and no driver is left but one that the cluster has to confirm gone.
+DOWN = [*RUNNING, fenced(OLD)]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> NotingCluster:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", "spark://master")
+    found = NotingCluster()
+    monkeypatch.setattr(stream, "open_cluster", lambda connection: found)
+    return found
+
+
+@pytest.fixture
+def control(tmp_path: Path, cluster: NotingCluster) -> str:
+    """The control root of the stream orders, whose YAML says release 1."""
+    for name in ("streams", "apps"):
+        (tmp_path / "dags" / name).mkdir(parents=True)
+    (tmp_path / "dags" / "apps" / "orders.py").write_text("x = 1\n")
+    (tmp_path / "dags" / "streams" / "orders.yaml").write_text(
+        f'name: orders\napplication: apps/orders.py\nversion: "1"\ncluster: spark_default\ncontrol: file://{tmp_path}\n'
+    )
+    return f"file://{tmp_path}"
+
+
+@pytest.fixture
+def log(control: str) -> ControlLog:
+    return new_log(control)
+
+
+@pytest.fixture
+def call(tmp_path: Path, control: str) -> Run:
+    """Call a command; by default with a reason, and nobody is asked."""
+
+    def call(name: str, **more: Any) -> int:
+        given = {"reason": "disk of w3", "dry_run": False, "yes": True, "json": False, "verbose": False, **more}
+        folder = str(tmp_path / "dags" / "streams")
+        with pytest.raises(SystemExit) as found:
+            getattr(act, name)(Namespace(name="orders", folder=folder, **given))
+        return int(found.value.code or 0)
+
+    return call
+
+
+def kinds(log: ControlLog, since: int) -> list[str]:
+    return [record.kind for record in log.records()[since:]]
+
+
+def test_a_stop_ends_every_driver_and_says_who_asked_and_why(
+    call: Run, control: str, log: ControlLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *RUNNING)
+    with PlayedDrivers(control):
+        assert call("stop") == Exit.DONE
+    assert kinds(log, len(RUNNING)) == ["requested", "released", "retired"]
+    asked = log.records()[len(RUNNING)]
+    assert asked.by.startswith("person:")
+    assert asked.by.endswith("/stop")
+    assert asked["reason"] == "disk of w3"
+    said = capsys.readouterr()
+    assert "Stopped: disk of w3. Every query stopped at a batch boundary: nothing is read again." in said.out
+    assert "waiting" in said.err
+    assert "waiting" not in said.out
+    assert call("stop") == Exit.DONE
+    assert "Nothing to do: It was stopped by person:" in capsys.readouterr().out
+    assert len(log.records()) == len(RUNNING) + 3
+
+
+def test_a_stop_that_was_cut_off_goes_on_with_its_own_request(
+    call: Run, control: str, log: ControlLog, cluster: NotingCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *DOWN)
+    cluster.error = ClusterError("The master does not answer.", next_step="Wait.")
+    assert call("stop") == Exit.UNKNOWN
+    assert "Give the same command again" in capsys.readouterr().err
+    cluster.error = None
+    assert call("stop") == Exit.DONE
+    assert kinds(log, len(DOWN)).count("stopped") == 1
+
+
+def test_a_restart_stops_and_starts_with_one_reason(call: Run, control: str, log: ControlLog) -> None:
+    write(log, published(log, OLD_DEPLOYMENT), *RUNNING[1:])
+    with PlayedDrivers(control):
+        assert call("restart") == Exit.DONE
+    state = log.refresh()
+    assert state.holding_deployment is not None
+    assert state.holding_deployment.id != OLD_DEPLOYMENT
+    by = [record.by.rpartition("/")[2] for record in log.records() if record.by.startswith("person:")]
+    assert set(by) == {"restart.stop", "restart.start"}
+
+
+def test_a_start_makes_the_control_log_of_a_stream_that_never_ran(call: Run, control: str, tmp_path: Path) -> None:
+    new_log(control, "another")
+    with PlayedDrivers(control):
+        assert call("start") == Exit.DONE
+    assert open_log(control, "orders").refresh().holder is not None
+
+
+def test_a_roll_back_gives_the_stream_to_the_release_before(
+    call: Run, control: str, log: ControlLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *HANDED_OVER)
+    with PlayedDrivers(control):
+        assert call("roll_back") == Exit.DONE
+    assert log.refresh().holder == OLD
+    said = capsys.readouterr().out
+    assert said.startswith("Rolled back: disk of w3.")
+    assert f"{OLD_DEPLOYMENT} (release 1) holds the stream" in said
+
+
+def test_whoever_asks_whether_a_roll_back_would_do_needs_no_reason(
+    call: Run, log: ControlLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *HANDED_OVER)
+    assert call("roll_back", dry_run=True, reason=None) == Exit.DONE
+    said = capsys.readouterr().out
+    assert f"orders is running: driver {NEW} with release 1" in said
+    assert "Read again: nothing, as every query stops at a batch boundary." in said
+    assert said.endswith("Dry run: nothing was done.\n")
+    assert len(log.records()) == len(HANDED_OVER)
+
+
+def test_a_release_is_called_off_before_it_holds(
+    call: Run, log: ControlLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *PREPARED)
+    assert call("abort") == Exit.DONE
+    assert kinds(log, len(PREPARED)) == ["retired"]
+    assert f"Called off: disk of w3. Ended: {NEW_DEPLOYMENT}." in capsys.readouterr().out
+    assert log.refresh().holder == OLD
+    assert call("abort") == Exit.DONE
+    assert "Nothing to do: No new release comes up" in capsys.readouterr().out
+
+
+def test_a_fence_goes_by_a_persons_word_where_the_cluster_is_gone(
+    call: Run, log: ControlLog, cluster: NotingCluster
+) -> None:
+    write(log, *RUNNING)
+    cluster.error = ClusterError("The master does not answer.", next_step="Wait.")
+    assert call("fence", confirmed_by="Ada") == Exit.DONE
+    assert log.records()[-1]["evidence"] == {"person": "Ada"}
+
+
+def test_a_retired_stream_is_stopped_for_good(
+    call: Run, control: str, log: ControlLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *RUNNING)
+    with PlayedDrivers(control):
+        assert call("retire") == Exit.DONE
+    asked = next(record for record in log.records()[len(RUNNING) :] if record.kind == "requested")
+    assert asked["reason"] == "Retired for good: disk of w3"
+    assert "Retired for good: disk of w3." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "records", "more", "says"),
+    [
+        ("stop", RUNNING, {"reason": None}, "There is no reason"),
+        ("stop", RUNNING, {"reason": "password=hunter2"}, "looks like a secret"),
+        ("stop", RUNNING, {"reason": "x" * 501}, "501 characters"),
+        ("stop", RUNNING, {"yes": False}, "Nobody can be asked here."),
+        ("stop", (), {}, "there is nothing to stop"),
+        ("roll_back", RUNNING, {}, "No release is known that held before"),
+        ("fence", RUNNING, {"confirmed_by": "x" * 101}, "cannot be used"),
+        ("abort", DOWN, {"confirmed_by": "Ada"}, "Only a fence goes by a person's word"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_touches_nothing(
+    call: Run,
+    log: ControlLog,
+    cluster: NotingCluster,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    records: list[Record],
+    more: dict[str, Any],
+    says: str,
+) -> None:
+    write(log, *records)
+    assert call(name, **more) == Exit.REFUSED
+    said = capsys.readouterr()
+    assert says in said.out + said.err
+    assert (len(log.records()), cluster.did) == (len(records), [])
+
+
+def test_a_stop_that_misses_its_boundary_has_failed(
+    call: Run, control: str, tmp_path: Path, log: ControlLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = {"boundary_seconds": -29.0}
+    write(log, Record("declared", {**RUNNING[0].fields, "policy": short}, "test", 100.0), *RUNNING[1:])
+    with PlayedDrivers(control, deaf=True):
+        assert call("stop") == Exit.FAILED
+    assert "did not stop at a batch boundary in time and goes on" in capsys.readouterr().err
+
+
+def test_what_a_program_gets_is_one_json_object(
+    call: Run, control: str, log: ControlLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *RUNNING)
+    assert call("stop", json=True, dry_run=True) == Exit.DONE
+    found = json.loads(capsys.readouterr().out)
+    assert (found["stream"], found["outcome"], found["results"]) == ("orders", "dry_run", {})
+    assert found["foreseen"]["held"]["driver"] == OLD
+    assert call("stop", json=True, reason="") == Exit.REFUSED
+    assert json.loads(capsys.readouterr().out)["foreseen"] is None
+    with PlayedDrivers(control):
+        assert call("stop", json=True) == Exit.DONE
+    assert json.loads(capsys.readouterr().out)["results"]["stop"]["stopped"] is True
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], str]]:
+    """What a person at a terminal does when the command asks, time after time."""
+    left: list[Callable[[], str]] = []
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda prompt: left.pop(0)())
+    return left
+
+
+def test_a_person_is_asked_and_may_say_no(
+    call: Run, log: ControlLog, asked: list[Callable[[], str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *RUNNING)
+    asked.append(lambda: "n")
+    assert call("fence", yes=False, confirmed_by="Ada") == Exit.REFUSED
+    said = capsys.readouterr()
+    assert f"{OLD} counts as dead by the word of Ada" in said.out
+    assert "Nothing was done." in said.err
+    assert len(log.records()) == len(RUNNING)
+
+
+def test_who_holds_by_now_is_shown_before_it_is_done(
+    call: Run, log: ControlLog, asked: list[Callable[[], str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *RUNNING)
+
+    def upgraded_meanwhile() -> str:
+        write(log, *HANDED_OVER[len(RUNNING) :])
+        return "y"
+
+    asked += [upgraded_meanwhile, lambda: "yes"]
+    assert call("fence", yes=False, confirmed_by="Ada") == Exit.DONE
+    said = capsys.readouterr().out
+    assert "The stream has changed meanwhile." in said
+    assert said.index(f"{NEW} counts as dead") > said.index("has changed")
+    assert log.records()[-1]["incarnation"] == NEW
+
+
+def test_ctrl_c_says_what_becomes_of_what_was_asked_for(
+    call: Run, log: ControlLog, asked: list[Callable[[], str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *RUNNING)
+
+    def interrupted() -> str:
+        raise KeyboardInterrupt
+
+    asked.append(interrupted)
+    assert call("stop", yes=False) == Exit.UNKNOWN
+    assert "Interrupted. Nothing was done." in capsys.readouterr().err
+
+
+def test_a_stream_whose_yaml_is_broken_can_be_stopped_and_not_started(
+    call: Run, control: str, tmp_path: Path, log: ControlLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *RUNNING)
+    yaml = tmp_path / "dags" / "streams" / "orders.yaml"
+    yaml.write_text(yaml.read_text() + "versoin: 2\n")
+    assert call("restart") == Exit.REFUSED
+    assert "versoin: there is no such field" in "".join(capsys.readouterr())
+    with PlayedDrivers(control):
+        assert call("stop") == Exit.DONE
+    assert log.refresh().holder is None
