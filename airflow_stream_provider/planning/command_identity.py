@@ -55,7 +55,7 @@ def _unfinished(state: StreamState, who: str, task: str) -> str:
             return mine[1]
         if mine or (request.to is not None and request.stage is not RequestStage.ABORTED):
             break  # it has failed, or is over, or another driver was appointed since
-    for deployment in reversed(state.deployments.values()):
+    for deployment in reversed(list(state.deployments.values())):
         mine = by.fullmatch(deployment.declared.by)
         held = any(each.epoch for each in state.of_deployment(deployment.id))
         if mine and not deployment.ended and not held:

@@ -46,6 +46,7 @@ ELSEWHERE = {
     "monitoring/root_reads.py": ("unit/monitoring/test_folder_look.py", "as above"),
     "monitoring/stream_reading.py": ("unit/monitoring/test_folder_look.py", "as above"),
     "monitoring/telling.py": ("unit/monitoring/test_watch_incident.py", "who is told of the watch is told by it"),
+    "planning/asked.py": ("unit/planning/test_foresee.py", "it is what all that is foreseen has in common"),
     "releases/idle_files.py": ("unit/hooks/test_clean_up.py", "it is a part of one clean-up"),
     "releases/obstore_errors.py": ("integration/releases/test_objects.py", "only real servers say how they refuse"),
     "releases/open_place.py": ("unit/releases/test_folder.py", "what it opens is a place"),

@@ -13,10 +13,12 @@ import pytest
 
 from airflow_stream_provider.cli import act
 from airflow_stream_provider.cli.run_here import Exit
+from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import ControlLog, open_log
 from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.planning import requests
 from tests.support.control_root import new_log, published
 from tests.support.noting_cluster import NotingCluster
 from tests.support.played_drivers import PlayedDrivers
@@ -41,6 +43,7 @@ DOWN = [*RUNNING, fenced(OLD)]
 def cluster(monkeypatch: pytest.MonkeyPatch) -> NotingCluster:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", "spark://master")
     found = NotingCluster()
+    found.states = {f"driver-{each}": DriverState.FINISHED for each in (OLD_DEPLOYMENT, NEW_DEPLOYMENT)}
     monkeypatch.setattr(stream, "open_cluster", lambda connection: found)
     return found
 
@@ -217,9 +220,10 @@ def test_what_cannot_be_done_is_refused_and_touches_nothing(
 
 
 def test_a_stop_that_misses_its_boundary_has_failed(
-    call: Run, control: str, tmp_path: Path, log: ControlLog, capsys: pytest.CaptureFixture[str]
+    call: Run, control: str, log: ControlLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    short = {"boundary_seconds": -29.0}
+    monkeypatch.setattr(requests, "ANSWER_SECONDS", 0.0)
+    short = {"boundary_seconds": 1.0}
     write(log, Record("declared", {**RUNNING[0].fields, "policy": short}, "test", 100.0), *RUNNING[1:])
     with PlayedDrivers(control, deaf=True):
         assert call("stop") == Exit.FAILED
