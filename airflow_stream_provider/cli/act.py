@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 from airflow.utils.cli import suppress_logs_and_warning
 
 from airflow_stream_provider.cli.given import given_stream_as_far_as_known, read_connections
-from airflow_stream_provider.cli.progress import Progress
 from airflow_stream_provider.cli.run_here import Exit, Ran, run_here
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
@@ -30,6 +29,7 @@ from airflow_stream_provider.planning.told import told
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
 
+_STARTS = (Operation.START, Operation.RESTART)
 # Where nothing is left to do by the control log, but a command that was cut off may have left drivers that still exit.
 _TO_CONFIRM = {Operation.STOP: (Operation.STOP,), Operation.RETIRE: (Operation.STOP,)}
 _REPEAT = "What was asked for so far goes on. Give the same command again: it goes on from where the stream is then."
@@ -57,6 +57,12 @@ def restart(args: Namespace) -> NoReturn:
 def roll_back(args: Namespace) -> NoReturn:
     """Give a stream back to the release that held it before."""
     _act(Operation.ROLL_BACK, args)
+
+
+@suppress_logs_and_warning
+def abort(args: Namespace) -> NoReturn:
+    """Call off the new release that comes up or stands by."""
+    _act(Operation.ABORT, args)
 
 
 @suppress_logs_and_warning
@@ -90,13 +96,15 @@ class _Command:
 
         :raises SpecError: it cannot be used.
         """
-        reason, confirmed_by = check_reason(args.reason), check_person(getattr(args, "confirmed_by", None) or "")
+        # Whoever only asks what would happen has no reason yet.
+        reason = "" if args.dry_run and args.reason is None else check_reason(args.reason or "")
+        confirmed_by = check_person(getattr(args, "confirmed_by", None) or "")
         return cls(args, operation, given_stream_as_far_as_known(args), reason, confirmed_by)
 
     def look(self) -> Foreseen:
         """Look at the stream, and say what will happen."""
         hook = self._operator(Operation.STOP, "").hook
-        wanted = RequestedRelease.of(self.spec, None, None, None, None) if self.operation.brings_up else None
+        wanted = RequestedRelease.of(self.spec, None, None, None, None) if self.operation in _STARTS else None
         self.foreseen = look_ahead(hook, self.operation, wanted, confirmed_by=self.confirmed_by)
         return self.foreseen
 
@@ -144,7 +152,7 @@ class _Command:
 
     def _carry_out(self, foreseen: Foreseen) -> Ran:
         """Do it, part after part; the first one that is not done is the end."""
-        who, now, progress = person(getpass.getuser(), socket.gethostname()), time.time(), Progress()
+        who, now = person(getpass.getuser(), socket.gethostname()), time.time()
         ran = Ran(Exit.DONE, {})
         for part in foreseen.parts or _TO_CONFIRM.get(self.operation, ()):
             operator = self._operator(part, foreseen.deployment)
@@ -154,7 +162,7 @@ class _Command:
             identity = command_identity(state, who, self.operation, part, now)
             if not foreseen.parts and not identity.continued:
                 break
-            ran = run_here(operator, identity, progress)
+            ran = run_here(operator, identity)
             if ran.code is not Exit.DONE:
                 break
             self.results[part] = ran.result
@@ -165,7 +173,7 @@ class _Command:
             part,
             task_id=part.value,
             stream=self.spec,
-            reason=self.operation.reason(self.reason),
+            reason=self.operation.for_history(self.reason),
             deployment=deployment,
             confirmed_by=self.confirmed_by,
         )

@@ -24,7 +24,9 @@ _FOLDER = Arg(
 _JSON = Arg(("--json",), action="store_true", help="Print JSON, for programs")
 _WATCH = Arg(("--watch",), action="store_true", help="Measure again every 5 seconds until Ctrl-C")
 _HISTORY = Arg(("--history",), action="store_true", help="Show what the watch has measured, instead of measuring")
-_REASON = Arg(("--reason",), required=True, metavar="TEXT", help="Why; it is written into the stream's history")
+_REASON = Arg(
+    ("--reason",), metavar="TEXT", help="Why; it is written into the stream's history. Needed but for a dry run"
+)
 _DRY_RUN = Arg(("--dry-run",), action="store_true", help="Say what would happen, and do nothing")
 _YES = Arg(("--yes",), action="store_true", help="Do not ask")
 _CONFIRMED_BY = Arg(
@@ -53,7 +55,7 @@ def get_streams_cli_commands() -> list[CLICommand]:
     return [
         GroupCommand(
             name="streams",
-            help="Watch Spark streams, and stop, start, roll back or fence them",
+            help="Watch Spark streams, and operate them: stop, start, roll back, fence",
             subcommands=(
                 ActionCommand(
                     name="init",
@@ -100,6 +102,7 @@ def get_streams_cli_commands() -> list[CLICommand]:
                 _acting("start", "Start a stream that nobody holds, with the release of its YAML"),
                 _acting("restart", "Stop a stream, then start it again; its YAML has to name the version that runs"),
                 _acting("roll-back", "Give a stream back to the release that held it before"),
+                _acting("abort", "Call off the new release that comes up or stands by; whoever holds goes on"),
                 _acting("fence", "Kill the driver that holds a stream; another one may then take over", _CONFIRMED_BY),
                 _acting("retire", "Stop a stream for good, and say what is left of it to be removed by hand"),
             ),

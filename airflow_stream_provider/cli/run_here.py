@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from airflow_stream_provider.cli.progress import Progress
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.lifecycle.plain_text import plain
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.planning.condition import Condition, Observations
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -19,6 +21,9 @@ from airflow_stream_provider.planning.steps import Done, GiveUp, Kill, Skip
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_loop import Looks, wait
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
+
+# A line of a wait that goes on comes so often, in seconds.
+EVERY_SECONDS = 15.0
 
 
 class Exit(IntEnum):
@@ -45,12 +50,37 @@ class Ran:
     snapshot: Snapshot | None = None
 
 
-def run_here(operator: StreamOperator, identity: TaskIdentity, progress: Progress) -> Ran:
+class _Progress:
+    """What a person sees meanwhile, on standard error: standard output has the result alone.
+
+    It takes what the step loop and the wait log, and says from time to time that it still waits, and for whom.
+    """
+
+    def __init__(self) -> None:
+        self._said_at = time.monotonic()
+
+    def info(self, text: str, *values: object) -> None:
+        """Show a line."""
+        self._said_at = time.monotonic()
+        print(plain(f"{datetime.now().astimezone():%H:%M:%S} {text % values}"), file=sys.stderr, flush=True)
+
+    warning = info
+
+    def still(self, waits_for: str, last: Snapshot | None) -> None:
+        """Show what is waited for, and what the drivers said last, unless a line was shown a moment ago."""
+        if time.monotonic() < self._said_at + EVERY_SECONDS:
+            return
+        beats = last.heartbeats if last is not None else {}
+        says = "; ".join(f"{name}: {beat.phase} {beat.message}".rstrip() for name, beat in beats.items())
+        self.info("still waiting for %s. %s", waits_for, says)
+
+
+def run_here(operator: StreamOperator, identity: TaskIdentity) -> Ran:
     """Plan and carry out one step after the other, and wait, until it is done, fails, or `wait_seconds` are over.
 
     :raises StreamError: something that is needed does not answer; what was asked for may have arrived.
     """
-    deadline = time.time() + operator.wait_seconds
+    deadline, progress = time.time() + operator.wait_seconds, _Progress()
     outcome: WaitOutcome | None = None
     while True:
         end = carry_out(operator, operator.hook, identity, outcome, progress)
@@ -74,7 +104,7 @@ def run_here(operator: StreamOperator, identity: TaskIdentity, progress: Progres
             return Ran(Exit.UNKNOWN, {}, " ".join(said.split()), end.snapshot)
 
 
-def _waited(hook: StreamHook, condition: Condition, deadline: float, progress: Progress) -> WaitOutcome:
+def _waited(hook: StreamHook, condition: Condition, deadline: float, progress: _Progress) -> WaitOutcome:
     looks = _LooksHere(hook, condition, progress)
     return asyncio.run(wait(condition, looks, deadline, subject=hook.stream, log=progress)).outcome
 
@@ -82,7 +112,7 @@ def _waited(hook: StreamHook, condition: Condition, deadline: float, progress: P
 class _LooksHere(Looks[Snapshot, Observations]):
     """Looks that block: nothing else runs in this process, and Ctrl-C ends it."""
 
-    def __init__(self, hook: StreamHook, condition: Condition, progress: Progress) -> None:
+    def __init__(self, hook: StreamHook, condition: Condition, progress: _Progress) -> None:
         self._hook = hook
         self._condition = condition
         self._progress = progress

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_stream_provider.operators.abort import AbortOperator
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.fence import FenceOperator
 from airflow_stream_provider.operators.handover import RollBackOperator
@@ -17,7 +18,7 @@ def operator_of(
 ) -> StreamOperator:
     """Return the operator of one part of an operation.
 
-    :param deployment: that is fenced or rolled back from.
+    :param deployment: that is fenced, called off or rolled back from.
     :param confirmed_by: the person by whose word a fence goes.
     :param arguments: of the operator, such as `task_id` and `stream`.
     """
@@ -27,5 +28,7 @@ def operator_of(
         return StartStreamOperator(reason=reason, **arguments)
     if part is Operation.ROLL_BACK:
         return RollBackOperator(reason=reason, deployment=deployment, **arguments)
+    if part is Operation.ABORT:
+        return AbortOperator(reason=reason, deployment=deployment, **arguments)
     assert part is Operation.FENCE, "the others are made of these"
     return FenceOperator(reason=reason, deployment=deployment, confirmed_by=confirmed_by, **arguments)

@@ -20,9 +20,12 @@ def family(state: StreamState, deployment: str) -> frozenset[str]:
 
 def origin(state: StreamState, deployment: str) -> str:
     """Return the deployment that this one runs the release of again, and that of that one, as far as it is known."""
-    while (again := state.deployments[deployment].declared.get("again")) in state.deployments:
-        deployment = again
-    return deployment
+    while True:
+        declared = state.deployments[deployment].declared
+        before = state.deployments.get(str(declared.get("again")))
+        if before is None or before.declared.seq >= declared.seq:
+            return deployment
+        deployment = before.id
 
 
 def wanted_instead(state: StreamState) -> Deployment | None:

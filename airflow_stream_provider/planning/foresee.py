@@ -12,7 +12,7 @@ from dataclasses import replace
 from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lifecycle.state import Request, RequestStage, StreamPhase
 from airflow_stream_provider.planning.asked import Asked, author
-from airflow_stream_provider.planning.foresee_driver import foresee_fence, foresee_roll_back
+from airflow_stream_provider.planning.foresee_driver import foresee_abort, foresee_fence, foresee_roll_back
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.operation import FOR_GOOD, Operation
 from airflow_stream_provider.planning.read_again import NOTHING, next_start
@@ -149,6 +149,7 @@ _FORESEE: Mapping[Operation, Callable[[Asked], Foreseen]] = {
     Operation.START: _start,
     Operation.RESTART: _restart,
     Operation.ROLL_BACK: foresee_roll_back,
+    Operation.ABORT: foresee_abort,
     Operation.FENCE: foresee_fence,
     Operation.RETIRE: _retire,
 }

@@ -1,14 +1,15 @@
-"""What will happen to the driver that holds when a person fences it, or rolls back from it. Pure."""
+"""What will happen to one driver that a person fences, calls off, or rolls back from. Pure."""
 
 from __future__ import annotations
 
 from airflow_stream_provider.lag.formatting import duration
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import StreamPhase
+from airflow_stream_provider.planning.abort import has_held
 from airflow_stream_provider.planning.asked import Asked, under_way
 from airflow_stream_provider.planning.descent import family, origin
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
-from airflow_stream_provider.planning.read_again import NOTHING, after_fence, next_start
+from airflow_stream_provider.planning.read_again import NO_CHANGE, NOTHING, after_fence, next_start
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.stream_health import RESTING
 
@@ -28,7 +29,7 @@ def foresee_roll_back(asked: Asked) -> Foreseen:
     before = _held_before(snapshot, again)
     if before and snapshot.previous(origin(state, before)) in again:
         return asked.done(f"It is rolled back already, from {before}. To go further back, upgrade to what you want.")
-    if request is not None and deployment_of(request.to or "") != previous:
+    if request is not None and deployment_of(request.to or "") not in family(state, previous):
         return asked.refused(f"{under_way(request)} Ask again when that is over.")
     if previous not in state.deployments:
         return asked.refused(f"No release is known that held before {bad}. Upgrade to the one that you want.")
@@ -80,6 +81,34 @@ def foresee_fence(asked: Asked) -> Foreseen:
     )
     will = (said,) if state.phase is StreamPhase.STOPPED else (said, after)
     return asked.will(*will, reads_again=after_fence(snapshot, driver), deployment=deployment_of(driver))
+
+
+def foresee_abort(asked: Asked) -> Foreseen:
+    """Return what calling off the newest release that has never held will do."""
+    snapshot, state = asked.snapshot, asked.snapshot.state
+    fresh = [name for name in snapshot.live_deployments() if not has_held(state, name)]
+    revives = [name for name in fresh if state.holder is None and state.deployments[name].declared.get("again")]
+    if revives and fresh == revives:
+        return asked.refused(
+            f"{revives[-1]} runs again what held last, as nobody holds. Stop the stream, if it shall stay down."
+        )
+    if not fresh:
+        return asked.done(f"No new release comes up or stands by. {snapshot.holder_sentence}")
+    name = next(each for each in reversed(fresh) if each not in revives)
+    found = state.deployments[name]
+    how = "stands by" if snapshot.candidate(name) else "comes up"
+    will = []
+    if state.open_request is not None:
+        will.append(f"{under_way(state.open_request)} Its end is waited for; what holds after that is not called off.")
+    will.append(f"{name} with {Wanted(found.release.version, found.release.hash)} {how}, and is ended.")
+    will.append(
+        f"It was brought up by {found.declared.by}. A run fails by that; one that waits for an approval, once that is "
+        "given."
+    )
+    if state.holder is None:
+        will.append("Nobody holds the stream. An upgrade that has stopped it starts the release before it again.")
+    reads = NO_CHANGE if state.holder is not None else next_start(snapshot)
+    return asked.will(*will, reads_again=reads, deployment=name)
 
 
 def _held_later(asked: Asked, driver: str) -> str:

@@ -23,6 +23,7 @@ class Operation(StrEnum):
     START = "start"
     RESTART = "restart"
     ROLL_BACK = "roll-back"
+    ABORT = "abort"
     FENCE = "fence"
     RETIRE = "retire"
 
@@ -36,14 +37,14 @@ class Operation(StrEnum):
         """Whether a driver of the YAML's release is started."""
         return self in (Operation.START, Operation.RESTART)
 
-    def reason(self, given: str) -> str:
-        """Return the reason as the history has it."""
-        return f"{FOR_GOOD}{given}" if self is Operation.RETIRE else given
-
     @property
     def past(self) -> str:
         """What was done, as the beginning of a sentence."""
         return _PAST[self]
+
+    def for_history(self, reason: str) -> str:
+        """Return a reason as it is written into the history; of a stop for good it says that."""
+        return f"{FOR_GOOD}{reason}" if self is Operation.RETIRE else reason
 
 
 _DESCRIPTIONS = {
@@ -51,6 +52,7 @@ _DESCRIPTIONS = {
     Operation.START: "Start a stream that nobody holds, with the release of its YAML.",
     Operation.RESTART: "Stop the stream, then start it again; the version of its YAML has to be the one that runs.",
     Operation.ROLL_BACK: "Give the stream back to the release that held it before.",
+    Operation.ABORT: "Call off the new release that comes up or stands by; whoever holds the stream goes on.",
     Operation.FENCE: "Kill the driver that holds the stream, and let another one take over once it is confirmed dead.",
     Operation.RETIRE: "Stop the stream for good, and say what is left of it to be removed by hand.",
 }
@@ -60,6 +62,7 @@ _PAST = {
     Operation.START: "Started",
     Operation.RESTART: "Restarted",
     Operation.ROLL_BACK: "Rolled back",
+    Operation.ABORT: "Called off",
     Operation.FENCE: "Fenced",
     Operation.RETIRE: "Retired for good",
 }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from airflow_stream_provider.lifecycle.record import Boundary
 from airflow_stream_provider.lifecycle.state import HoldEnd
 from airflow_stream_provider.planning.snapshot import Snapshot
 
 NOTHING = "nothing, as every query stops at a batch boundary."
+NO_CHANGE = "nothing, as the holder goes on."
 
 
 def after_fence(snapshot: Snapshot, driver: str) -> str:
@@ -29,7 +32,9 @@ def next_start(snapshot: Snapshot) -> str:
     if last is None:
         return "nothing by this stream, as no driver has held it; it goes on from a checkpoint that is there already."
     whole = Boundary.COMPLETED.value
-    clean = bool(state.ends) and all(end.get("boundary", whole) == whole for end in state.ends.values())
+    # What others wrote may be anything; see `fold`.
+    ends = [end for end in state.ends.values() if isinstance(end, Mapping)]
+    clean = bool(ends) and all(end.get("boundary", whole) == whole for end in ends)
     if state.holder is not None or not clean:
         return after_fence(snapshot, last)
     if state.last_end is HoldEnd.FAILED:

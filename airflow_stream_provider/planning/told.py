@@ -35,6 +35,8 @@ def _went(part: Operation, result: dict[str, Any]) -> str:
     if part is Operation.FENCE:
         fenced = ", ".join(result.get("fenced") or ())
         return f"Confirmed dead: {fenced}." if fenced else "Nothing was fenced: the driver had ended."
+    if part is Operation.ABORT:
+        return f"Ended: {result['retired']}." if result.get("retired") else "Nothing was ended: it had ended already."
     gaps = result.get("gap_seconds") or {}
     gap = ", ".join(f"{query} {seconds:.1f} s" for query, seconds in sorted(gaps.items()))
     return f"Gap: {gap}." if gap else ""

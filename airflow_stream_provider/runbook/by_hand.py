@@ -59,7 +59,7 @@ class LookAheadOperator(BaseOperator):
             self.log.info("%s", line)
         if found.refused:
             raise AirflowFailException(f"{found.lines[0]} Refused, and nothing was touched: {found.refused}")
-        more = {"lines": found.lines, "reason": operation.reason(reason), "confirmed_by": who}
+        more = {"lines": found.lines, "reason": operation.for_history(reason), "confirmed_by": who}
         return {**found.to_json(), **more}
 
 

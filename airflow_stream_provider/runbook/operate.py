@@ -15,15 +15,17 @@ from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # A restart is the first and the last of them; every other operation is made of one.
-_PARTS = (Operation.STOP, Operation.ROLL_BACK, Operation.FENCE, Operation.START)
+_PARTS = (Operation.STOP, Operation.ROLL_BACK, Operation.ABORT, Operation.FENCE, Operation.START)
+_OF_A_DEPLOYMENT = (Operation.ROLL_BACK, Operation.ABORT, Operation.FENCE)
 _LOOK = "ti.xcom_pull(task_ids='look')"
 _ABOUT = """\
-Stops, starts, restarts, rolls back, fences or retires the stream {name}, as `airflow streams` does:
+Stops, starts, restarts, rolls back, fences or retires the stream {name}, or calls a new release off, as
+`airflow streams` does:
 
 1. **look**: says who holds, what will be done and what is read again; what cannot be done is refused here, and nothing
    was touched
 2. **confirm**: shows that to a person and waits for a yes; without an answer within an hour nothing is done
-3. **stop**, **roll-back**, **fence**, **start**: what was asked for; the others are skipped
+3. **stop**, **roll-back**, **abort**, **fence**, **start**: what was asked for; the others are skipped
 4. **tell**: what was done, in one line
 
 Every task may be cleared or retried at any time: it finds in the control log what was done. To upgrade, use
@@ -63,7 +65,7 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                 task_id=part.value,
                 stream=spec,
                 reason=f"{{{{ {_LOOK}['reason'] }}}}",
-                deployment=f"{{{{ {_LOOK}['deployment'] }}}}" if part in (Operation.ROLL_BACK, Operation.FENCE) else "",
+                deployment=f"{{{{ {_LOOK}['deployment'] }}}}" if part in _OF_A_DEPLOYMENT else "",
                 confirmed_by=f"{{{{ {_LOOK}['confirmed_by'] }}}}",
                 pre_execute=_if_asked_for(part),
                 # What comes before may have been skipped.

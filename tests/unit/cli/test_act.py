@@ -1,231 +1,309 @@
-"""What the commands that act print, ask and exit with, on a real control log; a thread stands in for the driver."""
+"""The commands that act, on a real control log and with real waits; drivers are played, and the cluster notes."""
 
 from __future__ import annotations
 
-import io
 import json
 import sys
-import threading
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_stream_provider.cli import act, run_here
+from airflow_stream_provider.cli import act
 from airflow_stream_provider.cli.run_here import Exit
 from airflow_stream_provider.clusters import DriverState
-from airflow_stream_provider.control import ControlLog
-from airflow_stream_provider.hooks.stream import StreamHook
-from airflow_stream_provider.lifecycle.errors import ControlUnavailable
-from airflow_stream_provider.lifecycle.state import StreamPhase
-from airflow_stream_provider.planning.operation import FOR_GOOD
+from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.hooks import stream
+from airflow_stream_provider.lifecycle.errors import ClusterError
+from airflow_stream_provider.lifecycle.record import Record
+from airflow_stream_provider.planning import requests
+from tests.support.control_root import new_log, published
 from tests.support.noting_cluster import NotingCluster
-from tests.support.story import OLD, OLD_DEPLOYMENT, released, write
+from tests.support.played_drivers import PlayedDrivers
+from tests.support.story import (
+    HANDED_OVER,
+    NEW,
+    NEW_DEPLOYMENT,
+    OLD,
+    OLD_DEPLOYMENT,
+    PREPARED,
+    RUNNING,
+    fenced,
+    write,
+)
 
-Call = Callable[..., tuple[int, str, str]]
+Run = Callable[..., int]
+# Nobody holds, and no driver is left but one that the cluster has to confirm gone.
+DOWN = [*RUNNING, fenced(OLD)]
 
 
 @pytest.fixture
-def call(streams: Path, cluster: NotingCluster, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Call a command; return its exit code, and what it has written to both outputs."""
-
-    def called(command: Callable[[Namespace], object], **given: Any) -> tuple[int, str, str]:
-        known: dict[str, Any] = {"name": "orders", "reason": "disk of w3", "folder": str(streams)}
-        with pytest.raises(SystemExit) as end:
-            command(Namespace(**(known | {"dry_run": False, "yes": False, "json": False, "verbose": False} | given)))
-        shown = capsys.readouterr()
-        return int(end.value.code or 0), shown.out, shown.err
-
-    return called
+def cluster(monkeypatch: pytest.MonkeyPatch) -> NotingCluster:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", "spark://master")
+    found = NotingCluster()
+    found.states = {f"driver-{each}": DriverState.FINISHED for each in (OLD_DEPLOYMENT, NEW_DEPLOYMENT)}
+    monkeypatch.setattr(stream, "open_cluster", lambda connection: found)
+    return found
 
 
 @pytest.fixture
-def stops(running: ControlLog, cluster: NotingCluster) -> Iterator[None]:
-    """A driver that stops at its batch boundary when it is asked to, and ends."""
-    cluster.states[f"driver-{OLD_DEPLOYMENT}"] = DriverState.RUNNING
-    over = threading.Event()
-
-    def follow() -> None:
-        log = ControlLog(running.store, "orders")
-        while not over.wait(0.02):
-            request = log.refresh().open_request
-            if request is not None and request.to is None:
-                write(log, released(OLD, request.id, None))
-                cluster.states[f"driver-{OLD_DEPLOYMENT}"] = DriverState.FINISHED
-                return
-
-    thread = threading.Thread(target=follow)
-    thread.start()
-    yield
-    over.set()
-    thread.join()
+def control(tmp_path: Path, cluster: NotingCluster) -> str:
+    """The control root of the stream orders, whose YAML says release 1."""
+    for name in ("streams", "apps"):
+        (tmp_path / "dags" / name).mkdir(parents=True)
+    (tmp_path / "dags" / "apps" / "orders.py").write_text("x = 1\n")
+    (tmp_path / "dags" / "streams" / "orders.yaml").write_text(
+        f'name: orders\napplication: apps/orders.py\nversion: "1"\ncluster: spark_default\ncontrol: file://{tmp_path}\n'
+    )
+    return f"file://{tmp_path}"
 
 
-class Terminal(io.StringIO):
-    """A person who gives these answers."""
-
-    def isatty(self) -> bool:
-        return True
+@pytest.fixture
+def log(control: str) -> ControlLog:
+    return new_log(control)
 
 
-def answers(monkeypatch: pytest.MonkeyPatch, *given: str) -> None:
-    monkeypatch.setattr(sys, "stdin", Terminal("".join(f"{each}\n" for each in given)))
+@pytest.fixture
+def call(tmp_path: Path, control: str) -> Run:
+    """Call a command; by default with a reason, and nobody is asked."""
+
+    def call(name: str, **more: Any) -> int:
+        given = {"reason": "disk of w3", "dry_run": False, "yes": True, "json": False, "verbose": False, **more}
+        folder = str(tmp_path / "dags" / "streams")
+        with pytest.raises(SystemExit) as found:
+            getattr(act, name)(Namespace(name="orders", folder=folder, **given))
+        return int(found.value.code or 0)
+
+    return call
 
 
-def test_a_dry_run_says_what_would_happen_and_touches_nothing(call: Call, running: ControlLog) -> None:
-    code, out, err = call(act.stop, dry_run=True)
-    assert (code, err) == (Exit.DONE, "")
-    assert out.splitlines()[0].startswith(f"orders is running: driver {OLD} with release 1 (")
-    assert out.splitlines()[-2:] == [
-        "Read again: nothing, as every query stops at a batch boundary.",
-        "Dry run: nothing was done.",
-    ]
-    before = running.state.seq
-    assert running.refresh().seq == before
+def kinds(log: ControlLog, since: int) -> list[str]:
+    return [record.kind for record in log.records()[since:]]
 
 
-def test_a_program_reads_the_same_as_json(call: Call, running: ControlLog) -> None:
-    code, out, _ = call(act.fence, dry_run=True, json=True)
-    found = json.loads(out)
-    assert (code, found["outcome"], found["stream"]) == (Exit.DONE, "dry_run", "orders")
-    assert (found["foreseen"]["operation"], found["foreseen"]["held"]["driver"]) == ("fence", OLD)
-    assert "batch 8 of a" in found["foreseen"]["reads_again"]
-
-
-def test_what_cannot_be_done_is_refused_and_nothing_is_touched(call: Call, running: ControlLog) -> None:
-    before = running.state.seq
-    code, out, _ = call(act.roll_back, yes=True)
-    assert code == Exit.REFUSED
-    assert f"Refused: No release is known that held before {OLD_DEPLOYMENT}." in out
-    assert running.refresh().seq == before
-
-
-@pytest.mark.parametrize("json_", [False, True])
-def test_nothing_is_done_where_nobody_can_be_asked(call: Call, running: ControlLog, json_: bool) -> None:
-    before = running.state.seq
-    code, out, err = call(act.stop, json=json_)
-    assert code == Exit.REFUSED
-    assert "give --yes" in (out if json_ else err)
-    assert running.refresh().seq == before
-
-
-def test_a_person_may_say_no(call: Call, running: ControlLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers(monkeypatch, "")
-    before = running.state.seq
-    code, out, err = call(act.stop)
-    assert (code, err) == (Exit.REFUSED, "Nothing was done.\n")
-    assert "Do this? [y/N]" in out
-    assert running.refresh().seq == before
-
-
-def test_who_has_said_yes_is_asked_again_when_the_stream_has_changed_meanwhile(
-    call: Call, running: ControlLog, monkeypatch: pytest.MonkeyPatch
+def test_a_stop_ends_every_driver_and_says_who_asked_and_why(
+    call: Run, control: str, log: ControlLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Slow(Terminal):
-        def readline(self, *size: Any) -> str:  # type: ignore[override]
-            if self.tell() == 0:
-                write(running, released(OLD, None, None))
-            return super().readline(*size)
+    write(log, *RUNNING)
+    with PlayedDrivers(control):
+        assert call("stop") == Exit.DONE
+    assert kinds(log, len(RUNNING)) == ["requested", "released", "retired"]
+    asked = log.records()[len(RUNNING)]
+    assert asked.by.startswith("person:")
+    assert asked.by.endswith("/stop")
+    assert asked["reason"] == "disk of w3"
+    said = capsys.readouterr()
+    assert "Stopped: disk of w3. Every query stopped at a batch boundary: nothing is read again." in said.out
+    assert "waiting" in said.err
+    assert "waiting" not in said.out
+    assert call("stop") == Exit.DONE
+    assert "Nothing to do: It was stopped by person:" in capsys.readouterr().out
+    assert len(log.records()) == len(RUNNING) + 3
 
-    monkeypatch.setattr(sys, "stdin", Slow("y\nn\n"))
-    code, out, _ = call(act.stop)
-    assert code == Exit.REFUSED
-    assert "The stream has changed meanwhile." in out
-    assert out.count("Do this?") == 2
 
-
-def test_a_stop_is_followed_to_its_end_and_told_and_may_be_repeated(
-    call: Call, running: ControlLog, stops: None, monkeypatch: pytest.MonkeyPatch
+def test_a_stop_that_was_cut_off_goes_on_with_its_own_request(
+    call: Run, control: str, log: ControlLog, cluster: NotingCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answers(monkeypatch, "y")
-    code, out, _ = call(act.stop)
-    assert code == Exit.DONE, out
-    assert "Stopped: disk of w3. Every query stopped at a batch boundary: nothing is read again." in out
-    state = running.refresh()
-    request = list(state.requests.values())[-1]
-    assert (state.phase, request.reason) == (StreamPhase.STOPPED, "disk of w3")
-    assert request.by.startswith("person:")
-    code, out, _ = call(act.stop, yes=True)
-    assert code == Exit.DONE
-    assert "Nothing to do: It was stopped by person:" in out
-    assert running.refresh().seq == state.seq
+    write(log, *DOWN)
+    cluster.error = ClusterError("The master does not answer.", next_step="Wait.")
+    assert call("stop") == Exit.UNKNOWN
+    assert "Give the same command again" in capsys.readouterr().err
+    cluster.error = None
+    assert call("stop") == Exit.DONE
+    assert kinds(log, len(DOWN)).count("stopped") == 1
 
 
-def test_a_retirement_says_so_in_the_history(call: Call, running: ControlLog, stops: None) -> None:
-    code, out, _ = call(act.retire, yes=True)
-    assert code == Exit.DONE, out
-    assert list(running.refresh().requests.values())[-1].reason == f"{FOR_GOOD}disk of w3"
-    assert out.startswith("Retired for good: disk of w3.")
+def test_a_restart_stops_and_starts_with_one_reason(call: Run, control: str, log: ControlLog) -> None:
+    write(log, published(log, OLD_DEPLOYMENT), *RUNNING[1:])
+    with PlayedDrivers(control):
+        assert call("restart") == Exit.DONE
+    state = log.refresh()
+    assert state.holding_deployment is not None
+    assert state.holding_deployment.id != OLD_DEPLOYMENT
+    by = [record.by.rpartition("/")[2] for record in log.records() if record.by.startswith("person:")]
+    assert set(by) == {"restart.stop", "restart.start"}
 
 
-def test_what_was_cut_off_goes_on_when_the_command_is_given_again(
-    call: Call, running: ControlLog, cluster: NotingCluster, monkeypatch: pytest.MonkeyPatch
+def test_a_start_makes_the_control_log_of_a_stream_that_never_ran(call: Run, control: str, tmp_path: Path) -> None:
+    new_log(control, "another")
+    with PlayedDrivers(control):
+        assert call("start") == Exit.DONE
+    assert open_log(control, "orders").refresh().holder is not None
+
+
+def test_a_roll_back_gives_the_stream_to_the_release_before(
+    call: Run, control: str, log: ControlLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wait = run_here._waited
-
-    def interrupted(*given: Any) -> Any:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(run_here, "_waited", interrupted)
-    code, _, err = call(act.stop, yes=True)
-    assert code == Exit.UNKNOWN
-    assert "Give the same command again" in err
-    asked = running.refresh().open_request
-    assert asked is not None
-
-    monkeypatch.setattr(run_here, "_waited", wait)
-    write(running, released(OLD, asked.id, None))
-    cluster.states[f"driver-{OLD_DEPLOYMENT}"] = DriverState.FINISHED
-    code, out, _ = call(act.stop, yes=True)
-    assert code == Exit.DONE, out
-    assert len([each for each in running.refresh().requests.values() if each.to is None]) == 1
+    write(log, *HANDED_OVER)
+    with PlayedDrivers(control):
+        assert call("roll_back") == Exit.DONE
+    assert log.refresh().holder == OLD
+    said = capsys.readouterr().out
+    assert said.startswith("Rolled back: disk of w3.")
+    assert f"{OLD_DEPLOYMENT} (release 1) holds the stream" in said
 
 
-def test_a_control_log_that_does_not_answer_is_not_known(
-    call: Call, running: ControlLog, monkeypatch: pytest.MonkeyPatch
+def test_whoever_asks_whether_a_roll_back_would_do_needs_no_reason(
+    call: Run, log: ControlLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def away(*given: Any, **more: Any) -> Any:
-        raise ControlUnavailable("The folder hangs.", next_step="See to the file server.")
+    write(log, *HANDED_OVER)
+    assert call("roll_back", dry_run=True, reason=None) == Exit.DONE
+    said = capsys.readouterr().out
+    assert f"orders is running: driver {NEW} with release 1" in said
+    assert "Read again: nothing, as every query stops at a batch boundary." in said
+    assert said.endswith("Dry run: nothing was done.\n")
+    assert len(log.records()) == len(HANDED_OVER)
 
-    monkeypatch.setattr(StreamHook, "observe", away)
-    code, _, err = call(act.stop, yes=True)
-    assert (code, err) == (Exit.UNKNOWN, "The folder hangs. See to the file server.\n")
 
-
-def test_a_control_log_that_is_lost_in_the_middle_says_that_it_was_begun(
-    call: Call, running: ControlLog, monkeypatch: pytest.MonkeyPatch
+def test_a_release_is_called_off_before_it_holds(
+    call: Run, log: ControlLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def away(*given: Any) -> Any:
-        raise ControlUnavailable("The folder hangs.", next_step="See to the file server.")
+    write(log, *PREPARED)
+    assert call("abort") == Exit.DONE
+    assert kinds(log, len(PREPARED)) == ["retired"]
+    assert f"Called off: disk of w3. Ended: {NEW_DEPLOYMENT}." in capsys.readouterr().out
+    assert log.refresh().holder == OLD
+    assert call("abort") == Exit.DONE
+    assert "Nothing to do: No new release comes up" in capsys.readouterr().out
 
-    monkeypatch.setattr(run_here, "carry_out", away)
-    code, _, err = call(act.stop, yes=True)
-    assert code == Exit.UNKNOWN
-    assert err.startswith("The folder hangs. See to the file server. What was asked for so far goes on.")
+
+def test_a_fence_goes_by_a_persons_word_where_the_cluster_is_gone(
+    call: Run, log: ControlLog, cluster: NotingCluster
+) -> None:
+    write(log, *RUNNING)
+    cluster.error = ClusterError("The master does not answer.", next_step="Wait.")
+    assert call("fence", confirmed_by="Ada") == Exit.DONE
+    assert log.records()[-1]["evidence"] == {"person": "Ada"}
+
+
+def test_a_retired_stream_is_stopped_for_good(
+    call: Run, control: str, log: ControlLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *RUNNING)
+    with PlayedDrivers(control):
+        assert call("retire") == Exit.DONE
+    asked = next(record for record in log.records()[len(RUNNING) :] if record.kind == "requested")
+    assert asked["reason"] == "Retired for good: disk of w3"
+    assert "Retired for good: disk of w3." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("name", "records", "more", "says"),
     [
-        ({"reason": " "}, "There is no reason"),
-        ({"reason": "password=hunter2hunter2"}, "looks like a secret"),
-        ({"name": "nobody"}, "There is no stream nobody"),
+        ("stop", RUNNING, {"reason": None}, "There is no reason"),
+        ("stop", RUNNING, {"reason": "password=hunter2"}, "looks like a secret"),
+        ("stop", RUNNING, {"reason": "x" * 501}, "501 characters"),
+        ("stop", RUNNING, {"yes": False}, "Nobody can be asked here."),
+        ("stop", (), {}, "there is nothing to stop"),
+        ("roll_back", RUNNING, {}, "No release is known that held before"),
+        ("fence", RUNNING, {"confirmed_by": "x" * 101}, "cannot be used"),
+        ("abort", DOWN, {"confirmed_by": "Ada"}, "Only a fence goes by a person's word"),
     ],
 )
-def test_what_cannot_be_used_is_refused_at_once(call: Call, given: dict[str, str], says: str) -> None:
-    code, out, err = call(act.stop, **given)
-    assert (code, out) == (Exit.REFUSED, "")
-    assert says in err
-    assert "hunter2" not in err
-
-
-def test_a_stream_whose_yaml_has_a_typo_is_stopped_all_the_same(
-    call: Call, running: ControlLog, streams: Path, stops: None
+def test_what_cannot_be_done_is_refused_and_touches_nothing(
+    call: Run,
+    log: ControlLog,
+    cluster: NotingCluster,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    records: list[Record],
+    more: dict[str, Any],
+    says: str,
 ) -> None:
-    yaml = streams / "orders.yaml"
-    yaml.write_text(yaml.read_text() + "lagg: {max_seconds: 10}\n")
-    code, out, _ = call(act.stop, yes=True)
-    assert code == Exit.DONE, out
-    assert running.refresh().phase is StreamPhase.STOPPED
+    write(log, *records)
+    assert call(name, **more) == Exit.REFUSED
+    said = capsys.readouterr()
+    assert says in said.out + said.err
+    assert (len(log.records()), cluster.did) == (len(records), [])
+
+
+def test_a_stop_that_misses_its_boundary_has_failed(
+    call: Run, control: str, log: ControlLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(requests, "ANSWER_SECONDS", 0.0)
+    short = {"boundary_seconds": 1.0}
+    write(log, Record("declared", {**RUNNING[0].fields, "policy": short}, "test", 100.0), *RUNNING[1:])
+    with PlayedDrivers(control, deaf=True):
+        assert call("stop") == Exit.FAILED
+    assert "did not stop at a batch boundary in time and goes on" in capsys.readouterr().err
+
+
+def test_what_a_program_gets_is_one_json_object(
+    call: Run, control: str, log: ControlLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *RUNNING)
+    assert call("stop", json=True, dry_run=True) == Exit.DONE
+    found = json.loads(capsys.readouterr().out)
+    assert (found["stream"], found["outcome"], found["results"]) == ("orders", "dry_run", {})
+    assert found["foreseen"]["held"]["driver"] == OLD
+    assert call("stop", json=True, reason="") == Exit.REFUSED
+    assert json.loads(capsys.readouterr().out)["foreseen"] is None
+    with PlayedDrivers(control):
+        assert call("stop", json=True) == Exit.DONE
+    assert json.loads(capsys.readouterr().out)["results"]["stop"]["stopped"] is True
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], str]]:
+    """What a person at a terminal does when the command asks, time after time."""
+    left: list[Callable[[], str]] = []
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda prompt: left.pop(0)())
+    return left
+
+
+def test_a_person_is_asked_and_may_say_no(
+    call: Run, log: ControlLog, asked: list[Callable[[], str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *RUNNING)
+    asked.append(lambda: "n")
+    assert call("fence", yes=False, confirmed_by="Ada") == Exit.REFUSED
+    said = capsys.readouterr()
+    assert f"{OLD} counts as dead by the word of Ada" in said.out
+    assert "Nothing was done." in said.err
+    assert len(log.records()) == len(RUNNING)
+
+
+def test_who_holds_by_now_is_shown_before_it_is_done(
+    call: Run, log: ControlLog, asked: list[Callable[[], str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *RUNNING)
+
+    def upgraded_meanwhile() -> str:
+        write(log, *HANDED_OVER[len(RUNNING) :])
+        return "y"
+
+    asked += [upgraded_meanwhile, lambda: "yes"]
+    assert call("fence", yes=False, confirmed_by="Ada") == Exit.DONE
+    said = capsys.readouterr().out
+    assert "The stream has changed meanwhile." in said
+    assert said.index(f"{NEW} counts as dead") > said.index("has changed")
+    assert log.records()[-1]["incarnation"] == NEW
+
+
+def test_ctrl_c_says_what_becomes_of_what_was_asked_for(
+    call: Run, log: ControlLog, asked: list[Callable[[], str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *RUNNING)
+
+    def interrupted() -> str:
+        raise KeyboardInterrupt
+
+    asked.append(interrupted)
+    assert call("stop", yes=False) == Exit.UNKNOWN
+    assert "Interrupted. Nothing was done." in capsys.readouterr().err
+
+
+def test_a_stream_whose_yaml_is_broken_can_be_stopped_and_not_started(
+    call: Run, control: str, tmp_path: Path, log: ControlLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *RUNNING)
+    yaml = tmp_path / "dags" / "streams" / "orders.yaml"
+    yaml.write_text(yaml.read_text() + "versoin: 2\n")
+    assert call("restart") == Exit.REFUSED
+    assert "versoin: there is no such field" in "".join(capsys.readouterr())
+    with PlayedDrivers(control):
+        assert call("stop") == Exit.DONE
+    assert log.refresh().holder is None

@@ -1,35 +1,57 @@
-"""What a person has given on the command line."""
+"""Which stream is meant: by its name, in the folder that is given or where DAGs are."""
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.cli.given import given_folder, given_stream, given_stream_as_far_as_known
+from airflow_stream_provider.cli.given import (
+    given_folder,
+    given_stream,
+    given_stream_as_far_as_known,
+    read_connections,
+)
 from airflow_stream_provider.lifecycle.errors import SpecError
+from tests.support.spec_text import SPEC
 
 
-def test_the_folder_is_that_in_the_dags_folder_unless_another_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "orders.yaml").write_text(SPEC.format(name="orders"))
+    (tmp_path / "broken.yaml").write_text(SPEC.format(name="broken") + "versoin: 1\n")
+    return tmp_path
+
+
+def asked(name: str, folder: Path | None) -> Namespace:
+    return Namespace(name=name, folder=None if folder is None else str(folder))
+
+
+def test_streams_are_beside_the_dags_unless_a_folder_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(tmp_path))
-    assert given_folder(Namespace(folder=None)) == tmp_path / "streams"
-    assert given_folder(Namespace(folder="elsewhere")) == Path("elsewhere")
+    assert given_folder(asked("orders", None)) == tmp_path / "streams"
+    assert given_folder(asked("orders", tmp_path / "x")) == tmp_path / "x"
 
 
-def test_a_stream_that_is_not_there_is_answered_with_those_that_are(streams: Path) -> None:
-    given = Namespace(name="payments", folder=str(streams))
-    for of in (given_stream, given_stream_as_far_as_known):
-        with pytest.raises(SpecError, match=r"There is no stream payments in .*; there are: orders\."):
-            of(given)
+def test_a_stream_is_found_by_its_name(folder: Path) -> None:
+    assert given_stream(asked("orders", folder)).version == "v1"
+    with pytest.raises(SpecError, match=r"There is no stream broken in .*; there are: orders.*versoin"):
+        given_stream(asked("broken", folder))
 
 
-def test_of_a_yaml_with_an_error_the_rest_is_known_where_that_is_enough(streams: Path) -> None:
-    yaml = streams / "orders.yaml"
-    yaml.write_text(yaml.read_text() + "lagg: {}\n")
-    given = Namespace(name="orders", folder=str(streams))
-    with pytest.raises(SpecError, match="lagg"):
-        given_stream(given)
-    assert given_stream_as_far_as_known(given).cluster == "c"
+def test_what_runs_can_be_found_though_its_file_is_broken(folder: Path) -> None:
+    found = given_stream_as_far_as_known(asked("broken", folder))
+    assert (found.name, found.control) == ("broken", "file:///d")
+    assert "versoin" in found.problem
+    assert given_stream_as_far_as_known(asked("orders", folder)).problem == ""
+    with pytest.raises(SpecError, match="There is no stream nobody"):
+        given_stream_as_far_as_known(asked("nobody", folder))
+
+
+def test_connections_are_read_as_the_server_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("_AIRFLOW_PROCESS_CONTEXT", raising=False)
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")
+    read_connections()
+    assert os.environ["_AIRFLOW_PROCESS_CONTEXT"] == "server"

@@ -44,3 +44,12 @@ def test_who_did_it_is_a_task_with_its_run_or_a_driver() -> None:
 def test_what_a_row_says(event: LifeEvent, says: str) -> None:
     assert says in shown(event)
     assert "\x1b" not in shown(event)
+
+
+def test_a_person_is_named_with_the_command_that_he_gave() -> None:
+    text = shown(
+        LifeEvent(1, What.STOPPED, 0.0, "person:anna@edge1/2026-01-01T00:00:00.000000Z/restart.stop"),
+        LifeEvent(2, What.STOPPED, 0.0, "person:anna"),
+    )
+    rows = [[cell.strip() for cell in line.split("│")] for line in text.splitlines() if line.startswith("│")]
+    assert [row[5] for row in rows] == ["anna@edge1", "airflow streams restart", "anna"]

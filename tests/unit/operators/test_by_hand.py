@@ -1,9 +1,10 @@
-"""Which operator is behind what a person asks."""
+"""Each part of what a person asks has an operator of its own."""
 
 from __future__ import annotations
 
 import pytest
 
+from airflow_stream_provider.operators.abort import AbortOperator
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.by_hand import operator_of
 from airflow_stream_provider.operators.fence import FenceOperator
@@ -15,18 +16,25 @@ from airflow_stream_provider.spec.stream import StreamSpec
 
 
 @pytest.mark.parametrize(
-    ("part", "operator"),
+    ("part", "kind", "deployment"),
     [
-        (Operation.STOP, StopStreamOperator),
-        (Operation.START, StartStreamOperator),
-        (Operation.ROLL_BACK, RollBackOperator),
-        (Operation.FENCE, FenceOperator),
+        (Operation.STOP, StopStreamOperator, ""),
+        (Operation.START, StartStreamOperator, ""),
+        (Operation.ROLL_BACK, RollBackOperator, "d"),
+        (Operation.ABORT, AbortOperator, "d"),
+        (Operation.FENCE, FenceOperator, "d"),
     ],
 )
-def test_each_part_has_its_operator_with_the_reason(
-    part: Operation, operator: type[StreamOperator], spec: StreamSpec
+def test_a_part_has_its_operator(
+    spec: StreamSpec, part: Operation, kind: type[StreamOperator], deployment: str
 ) -> None:
-    found = operator_of(part, deployment="orders-1-aa", confirmed_by="Ada", reason="why", task_id="t", stream=spec)
-    assert type(found) is operator
-    assert found.reason == "why"
-    assert found.deployment == ("orders-1-aa" if part in (Operation.ROLL_BACK, Operation.FENCE) else "")
+    found = operator_of(part, task_id="t", stream=spec, deployment="d", confirmed_by="Ada", reason="why")
+    assert type(found) is kind
+    assert (found.stream, found.reason, found.deployment) == (spec, "why", deployment)
+    assert getattr(found, "confirmed_by", "") == ("Ada" if part is Operation.FENCE else "")
+
+
+@pytest.mark.parametrize("whole", [Operation.RESTART, Operation.RETIRE])
+def test_what_is_made_of_parts_has_none(spec: StreamSpec, whole: Operation) -> None:
+    with pytest.raises(AssertionError):
+        operator_of(whole, task_id="t", stream=spec, reason="why")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_stream_provider.lifecycle.record import Record
-from airflow_stream_provider.planning.descent import family, unwanted, wanted_instead
+from airflow_stream_provider.planning.descent import family, origin, unwanted, wanted_instead
 from tests.support.story import (
     HANDED_OVER,
     NEW,
@@ -93,3 +93,9 @@ def test_a_release_that_was_put_in_charge_once_more_is_not_rolled_back_from() ->
     up = [requested("go", NEW), ready("go", NEW), acquired(NEW, "go", 3)]
     assert unwanted(play([*begun, *up])) == frozenset()
     assert unwanted(play([*begun, *up, failed(NEW)])) == frozenset()
+
+
+def test_the_origin_of_a_release_is_what_ran_it_first() -> None:
+    state = play([*BROKEN, again("b", NEW_DEPLOYMENT), again("c", "b"), again("d", "gone"), again("e", "e")])
+    found = {name: origin(state, name) for name in ("c", OLD_DEPLOYMENT, "d", "e")}
+    assert found == {"c": NEW_DEPLOYMENT, OLD_DEPLOYMENT: OLD_DEPLOYMENT, "d": "d", "e": "e"}

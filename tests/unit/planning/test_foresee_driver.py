@@ -20,7 +20,10 @@ from tests.support.story import (
     NEW_DEPLOYMENT,
     OLD,
     OLD_DEPLOYMENT,
+    PREPARED,
+    REQUESTED,
     RUNNING,
+    STARTED,
     STOPPED,
     acquired,
     declared,
@@ -139,6 +142,42 @@ def test_a_roll_back_that_is_under_way_is_waited_for() -> None:
     found = back(*HANDED_OVER, requested("back", OLD))
     assert found.will[0].endswith("Its end is waited for first.")
     assert found.parts
+
+
+def test_a_roll_back_of_the_same_release_that_was_started_again_is_under_way_too() -> None:
+    cold = [*HANDED_OVER, retired(OLD_DEPLOYMENT), *again(THIRD, OLD_DEPLOYMENT, instead_of=NEW_DEPLOYMENT)]
+    found = back(*cold, standby(THIRD_DRIVER), requested("c", THIRD_DRIVER))
+    assert found.will[0].endswith("Its end is waited for first.")
+
+
+def test_calling_off_ends_the_newest_release_that_has_never_held() -> None:
+    found = seen(Operation.ABORT, *PREPARED)
+    assert (found.deployment, found.parts) == (NEW_DEPLOYMENT, (Operation.ABORT,))
+    assert found.will == (
+        f"{NEW_DEPLOYMENT} with release 1 ({hash_of(NEW_DEPLOYMENT)[:12]}) stands by, and is ended.",
+        "It was brought up by test. A run fails by that; one that waits for an approval, once that is given.",
+    )
+    assert found.reads_again == "nothing, as the holder goes on."
+    coming = seen(Operation.ABORT, *RUNNING, declared(THIRD))
+    assert coming.will[0] == f"{THIRD} with release 1 ({hash_of(THIRD)[:12]}) comes up, and is ended."
+    asked = seen(Operation.ABORT, *REQUESTED)
+    assert asked.will[0].endswith("Its end is waited for; what holds after that is not called off.")
+
+
+def test_calling_off_while_nobody_holds_says_so() -> None:
+    first = seen(Operation.ABORT, *STARTED)
+    assert first.deployment == OLD_DEPLOYMENT
+    assert first.will[-1].startswith("Nobody holds the stream.")
+    assert first.reads_again.startswith("nothing by this stream")
+    down = [*RUNNING, failed(OLD), *again(THIRD, OLD_DEPLOYMENT)]
+    assert seen(Operation.ABORT, *down).refused.startswith(f"{THIRD} runs again what held last, as nobody holds.")
+    assert seen(Operation.ABORT, *down, declared(NEW_DEPLOYMENT)).deployment == NEW_DEPLOYMENT
+
+
+@pytest.mark.parametrize("records", [[], RUNNING, HANDED_OVER, [*PREPARED, retired(NEW_DEPLOYMENT)]])
+def test_where_no_new_release_is_there_nothing_is_called_off(records: list[Record]) -> None:
+    """What held before and is kept warm for a roll-back is none."""
+    assert seen(Operation.ABORT, *records).done.startswith("No new release comes up or stands by.")
 
 
 def test_a_fence_says_which_batch_is_cut_off_and_that_the_watch_brings_the_stream_back() -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.planning.condition import Needs
 from airflow_stream_provider.planning.conditions import Pause
+from airflow_stream_provider.planning.deaths import Dead, DriversGone
 from airflow_stream_provider.planning.snapshot import Snapshot
-from airflow_stream_provider.planning.step_loop import carry_out
-from airflow_stream_provider.planning.steps import Append, Declare, Skip, Step, Submit, Wait
+from airflow_stream_provider.planning.step_loop import End, carry_out, has_moved_since
+from airflow_stream_provider.planning.steps import Append, Declare, Kill, Skip, Step, Submit, Wait
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from tests.support.snapshots import snapshot
-from tests.support.story import NEW_DEPLOYMENT, declared
+from tests.support.story import NEW, NEW_DEPLOYMENT, declared
 
 WARM = Needs(drivers=(NEW_DEPLOYMENT,))
 DECLARED = snapshot(declared(NEW_DEPLOYMENT), at=105.0)
@@ -92,3 +95,14 @@ def test_it_looks_again_for_what_the_plan_needs() -> None:
     noted = Noted(SKIP, needs=WARM)
     noted.end()
     assert noted.did == [f"ask about {WARM.drivers}"]
+
+
+@pytest.mark.parametrize(("counter", "moved"), [(7, False), (8, True)])
+def test_a_driver_that_is_to_be_killed_and_has_beaten_since_has_moved(counter: int, moved: bool) -> None:
+    kill = Kill(NEW_DEPLOYMENT, Dead(NEW, 30.0, 600.0))
+    seen = replace(DECLARED, heartbeats={NEW: Heartbeat(counter=7)})
+    stream = Noted()
+    stream.observe = lambda needs=None: replace(seen, heartbeats={NEW: Heartbeat(counter=counter)})  # type: ignore
+    assert has_moved_since(stream, End(kill, seen)) is moved
+    assert not has_moved_since(stream, End(Kill(NEW_DEPLOYMENT, DriversGone(NEW_DEPLOYMENT, 1.0)), seen))
+    assert not has_moved_since(stream, End(Skip("nothing"), seen))

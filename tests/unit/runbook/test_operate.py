@@ -16,7 +16,7 @@ from airflow_stream_provider.runbook.operate import operate_dag
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.spec.stream import load_spec
 
-PARTS = ["stop", "roll-back", "fence", "start"]
+PARTS = ["stop", "roll-back", "abort", "fence", "start"]
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_only_what_was_asked_for_runs(dag: DAG, parts: list[str], run: list[str]
     assert ran == run
 
 
-def test_a_roll_back_and_a_fence_are_of_who_held_when_it_was_shown(dag: DAG) -> None:
+def test_what_is_of_one_release_is_of_the_one_that_was_shown(dag: DAG) -> None:
     for part in PARTS:
         pinned = "ti.xcom_pull(task_ids='look')['deployment']" in str(getattr(dag.get_task(part), "deployment", ""))
-        assert pinned == (part in ("roll-back", "fence"))
+        assert pinned == (part in ("roll-back", "abort", "fence"))

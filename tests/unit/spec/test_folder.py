@@ -112,3 +112,16 @@ def test_finding_one_file_reads_no_other(
     assert found is not None
     assert found.spec is not None
     assert len(read) == most
+
+
+def test_of_a_file_that_cannot_be_used_the_fields_that_are_right_are_known(write: Write, tmp_path: Path) -> None:
+    write("a.yaml", "orders")
+    write("b.yaml", "orders")
+    write("c.yaml", text=GOOD + "versoin: 1\n")
+    write("d.yaml", text="[")
+    good, twin, broken, nothing = (each.known for each in read_folder(tmp_path))
+    assert (good.name, good.problem) == ("orders", "")
+    assert (broken.name, broken.control, "versoin" in broken.problem) == ("c", "file:///d/", True)
+    assert (nothing.name, nothing.control, bool(nothing.problem)) == ("d", "", True)
+    # Its DAGs have the name of the file: what it says is another file's stream.
+    assert (twin.name, twin.control, "is described by a.yaml" in twin.problem) == ("b", "", True)
