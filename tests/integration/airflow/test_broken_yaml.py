@@ -41,5 +41,7 @@ def test_the_file_that_checks_has_an_import_error_and_no_dag_is_lost(tmp_path: P
     assert error["filepath"].endswith("check_streams.py")
     assert "payments.yaml, line 3, versoin: there is no such field" in error["error"]
     dags = {dag["dag_id"] for dag in airflow(tmp_path, "dags", "list", "--local")[1]}
-    orders = {"orders__upgrade", "orders__retire", "orders__revive"}
-    assert dags == {*orders, "payments__upgrade", "payments__retire", "payments__revive", "streams__watch"}
+    of_each = {
+        f"{name}__{verb}" for name in ("orders", "payments") for verb in ("upgrade", "operate", "retire", "revive")
+    }
+    assert dags == {*of_each, "streams__watch"}

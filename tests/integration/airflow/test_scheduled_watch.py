@@ -117,4 +117,4 @@ def test_a_look_that_is_killed_is_made_good_and_looks_go_on_while_the_stream_is_
     assert {wanted for wanted, _ in built} == {WATCH, revive}
     assert all(dags == [wanted] for wanted, dags in built), "a task's process builds its own DAG and no other"
     whole = max((dags for wanted, dags in lines(tmp_path / "built.jsonl") if wanted is None), key=len)
-    assert len(whole) == 3 * 3 + 1
+    assert len(whole) == 3 * 4 + 1
