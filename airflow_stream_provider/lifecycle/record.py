@@ -57,7 +57,7 @@ class Record:
 
     :param kind: see Kind.
     :param fields: what the kind carries; docs/compatibility.md lists them.
-    :param by: who wrote it: ``airflow:DAG/RUN/TASK`` or ``driver:INCARNATION``.
+    :param by: who wrote it: ``airflow:DAG/RUN/TASK``, ``driver:INCARNATION`` or ``person:USER@HOST/TIME/COMMAND``.
     :param at: when, in seconds since 1970 by the writer's clock.
     :param nonce: random; a writer recognises its own record by it after a lost answer.
     :param seq: number in the log, from 1; 0 until it is written.

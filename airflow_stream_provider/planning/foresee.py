@@ -33,7 +33,7 @@ def foresee(
     :param wanted: the release of the YAML, for a start and a restart.
     :param confirmed_by: the person who made sure that the driver is gone; for a fence alone.
     :param since: when the person asked, in seconds since 1970: who has come to hold later is neither fenced nor rolled
-        back from. Default: now.
+        back from, and what was declared later not called off. Default: now.
     """
     asked = Asked(snapshot, operation, wanted or Wanted(), confirmed_by, since)
     if confirmed_by and operation is not Operation.FENCE:

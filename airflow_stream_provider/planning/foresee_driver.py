@@ -86,11 +86,17 @@ def foresee_fence(asked: Asked) -> Foreseen:
 def foresee_abort(asked: Asked) -> Foreseen:
     """Return what calling off the newest release that has never held will do."""
     snapshot, state = asked.snapshot, asked.snapshot.state
-    fresh = [name for name in snapshot.live_deployments() if not has_held(state, name)]
+    live = [name for name in snapshot.live_deployments() if not has_held(state, name)]
+    since = asked.since
+    fresh = [name for name in live if since is None or state.deployments[name].declared_at <= since]
     revives = [name for name in fresh if state.holder is None and state.deployments[name].declared.get("again")]
     if revives and fresh == revives:
         return asked.refused(
             f"{revives[-1]} runs again what held last, as nobody holds. Stop the stream, if it shall stay down."
+        )
+    if live and not fresh:
+        return asked.done(
+            f"{live[-1]} was declared since this was asked for, and is left alone. Ask anew if it is meant."
         )
     if not fresh:
         return asked.done(f"No new release comes up or stands by. {snapshot.holder_sentence}")

@@ -80,7 +80,7 @@ def _nothing_to_do(snapshot: Snapshot, identity: TaskIdentity, bad: str, bads: f
         if not stop.by.startswith(identity.run):
             return (
                 f"The stream was stopped by {stop.by} ({stop.reason or 'no reason given'}), and stays so. "
-                "To run it again, start it with the release that you want (StartStreamOperator, or a new upgrade)."
+                "To run it again, start it with the release that you want (`airflow streams start`, or a new upgrade)."
             )
     if stops:  # all of them are this run's
         return "" if any(stop.source for stop in stops) else nothing
@@ -119,6 +119,6 @@ def _no_fault(snapshot: Snapshot, deployment: str) -> HandOverFailed:
         f"No fault of {deployment} was found; a task of this run failed for another reason, and says which. "
         f"It stays: {snapshot.holder_sentence}",
         next_step="Clear the task that failed: the soak then judges the release, and this task rolls back if it is no "
-        "good. Or roll back now, with a RollBackOperator of your own.",
+        "good. Or roll back by hand: `airflow streams roll-back`.",
         deployment=deployment,
     )

@@ -54,7 +54,9 @@ class LookAheadOperator(BaseOperator):
             wanted = None
             if operation.brings_up:
                 wanted = RequestedRelease.of(self.stream, None, None, None, None, bundle_of(self.get_dag()))
-            found = look_ahead(StreamHook.of(self.stream), operation, wanted, confirmed_by=who)
+            # When it was triggered: who has come to hold since, as when the run is cleared, is left alone.
+            since = context["dag_run"].run_after.timestamp()
+            found = look_ahead(StreamHook.of(self.stream), operation, wanted, confirmed_by=who, since=since)
         for line in found.lines:
             self.log.info("%s", line)
         if found.refused:

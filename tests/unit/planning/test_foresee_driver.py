@@ -164,6 +164,13 @@ def test_calling_off_ends_the_newest_release_that_has_never_held() -> None:
     assert asked.will[0].endswith("Its end is waited for; what holds after that is not called off.")
 
 
+def test_what_was_declared_since_it_was_asked_for_is_not_called_off() -> None:
+    assert seen(Operation.ABORT, *PREPARED, since=100.0).parts
+    late = seen(Operation.ABORT, *PREPARED, since=99.0)
+    assert late.parts == ()
+    assert late.done.startswith(f"{NEW_DEPLOYMENT} was declared since this was asked for, and is left alone.")
+
+
 def test_calling_off_while_nobody_holds_says_so() -> None:
     first = seen(Operation.ABORT, *STARTED)
     assert first.deployment == OLD_DEPLOYMENT

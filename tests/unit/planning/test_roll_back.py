@@ -225,7 +225,7 @@ def test_a_stream_that_somebody_else_has_stopped_stays_so() -> None:
         step = back(*UPGRADED, *how)
         assert isinstance(step, Skip)
         assert f"stopped by {person} (a person wants it), and stays so" in step.reason
-        assert "StartStreamOperator" in step.reason
+        assert "`airflow streams start`" in step.reason
 
 
 @pytest.mark.parametrize("first", ["the run", "a person"])

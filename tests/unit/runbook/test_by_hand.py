@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,11 +34,12 @@ def log(spec: StreamSpec) -> ControlLog:
     return found
 
 
-def look(spec: StreamSpec, operation: str, reason: str = "disk of w3", confirmed_by: str = "") -> Any:
+def look(spec: StreamSpec, operation: str, reason: str = "disk of w3", confirmed_by: str = "", at: float = 1e9) -> Any:
     operator = LookAheadOperator(
         task_id="look", stream=spec, operation=operation, reason=reason, confirmed_by=confirmed_by
     )
-    return operator.execute({})
+    context: Any = {"dag_run": SimpleNamespace(run_after=datetime.fromtimestamp(at, UTC))}
+    return operator.execute(context)
 
 
 def test_a_look_says_what_will_happen_and_touches_nothing(spec: StreamSpec, log: ControlLog) -> None:
@@ -48,6 +50,13 @@ def test_a_look_says_what_will_happen_and_touches_nothing(spec: StreamSpec, log:
     assert look(spec, "fence")["deployment"] == OLD_DEPLOYMENT
     assert look(spec, "retire")["reason"] == f"{FOR_GOOD}disk of w3"
     assert log.refresh().seq == before
+
+
+def test_who_has_come_to_hold_since_it_was_triggered_is_left_alone(spec: StreamSpec, log: ControlLog) -> None:
+    """Somebody has cleared the run, perhaps with many others."""
+    found = look(spec, "fence", at=1.0)
+    assert found["parts"] == []
+    assert "has come to hold since this was asked for" in found["done"]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +70,7 @@ def test_a_look_says_what_will_happen_and_touches_nothing(spec: StreamSpec, log:
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_sentence(
-    spec: StreamSpec, log: ControlLog, operation: str, given: dict[str, str], says: str
+    spec: StreamSpec, log: ControlLog, operation: str, given: dict[str, Any], says: str
 ) -> None:
     before = log.refresh().seq
     with pytest.raises(AirflowFailException, match=says):
