@@ -29,7 +29,6 @@ from airflow_stream_provider.planning.told import told
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
 
-_STARTS = (Operation.START, Operation.RESTART)
 # Where nothing is left to do by the control log, but a command that was cut off may have left drivers that still exit.
 _TO_CONFIRM = {Operation.STOP: (Operation.STOP,), Operation.RETIRE: (Operation.STOP,)}
 _REPEAT = "What was asked for so far goes on. Give the same command again: it goes on from where the stream is then."
@@ -104,7 +103,7 @@ class _Command:
     def look(self) -> Foreseen:
         """Look at the stream, and say what will happen."""
         hook = self._operator(Operation.STOP, "").hook
-        wanted = RequestedRelease.of(self.spec, None, None, None, None) if self.operation in _STARTS else None
+        wanted = RequestedRelease.of(self.spec) if self.operation.brings_up else None
         self.foreseen = look_ahead(hook, self.operation, wanted, confirmed_by=self.confirmed_by)
         return self.foreseen
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP
 from airflow_stream_provider.hooks.compare import compare_with
 from airflow_stream_provider.hooks.stream import StreamHook
-from airflow_stream_provider.lifecycle.state import Deployment, StreamPhase, StreamState
+from airflow_stream_provider.lifecycle.state import StreamPhase, StreamState
+from airflow_stream_provider.planning.descent import asked_for_last
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -24,17 +25,10 @@ def unasked_release(hook: StreamHook, state: StreamState, spec: StreamSpec) -> s
 
     :raises StreamError: no release can be made of the YAML, or the stored files of the other one cannot be read.
     """
-    newest = _asked_for_last(state)
+    newest = asked_for_last(state)
     if newest is None or state.phase is not StreamPhase.RUNNING or state.open_request is not None:
         return ""
-    wanted, files = RequestedRelease.of(spec, None, None, None, None).make()
+    wanted, files = RequestedRelease.of(spec).make()
     found, problem = compare_with(hook, newest, spec, wanted, files)
     due = not problem and any(each.field not in _OURS for each in found)
     return f"{wanted.hash[:16]}__{newest.id}" if due else ""
-
-
-def _asked_for_last(state: StreamState) -> Deployment | None:
-    """Return the deployment that an upgrade or a start declared last, whatever became of it."""
-    # Those of the watch and of a roll-back run a release again that was asked for before.
-    asked = (each for each in reversed(list(state.deployments.values())) if not each.declared.get("again"))
-    return next(asked, None)

@@ -69,7 +69,7 @@ def compare(spec: StreamSpec) -> Comparison:
     :raises ControlUnavailable: the control log cannot be read now.
     """
     hook = StreamHook.of(spec)
-    wanted, files = RequestedRelease.of(spec, None, None, None, None).make()
+    wanted, files = RequestedRelease.of(spec).make()
     state = hook.observe(history=False).state if hook.exists() else StreamState()
     held = _held(state)
     if held is None:

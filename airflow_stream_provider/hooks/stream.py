@@ -300,9 +300,11 @@ class StreamHook(BaseHook):
         :raises StreamError: what was published is not there any more; nothing was declared.
         :raises ClusterError: the cluster has no room or does not answer; nothing was declared.
         """
-        if checked is not None:
+        if checked is None:
+            release = self.publish(requested)
+        else:
             self.stored(checked)
-        release = checked or self.publish(requested)
+            release = checked
         self.check_room(release, deployment)
         policy = requested.spec.policy(requested.changed_checkpoints)
         fields = {"deployment": deployment, "release": release.to_json(), "policy": policy.to_json()}

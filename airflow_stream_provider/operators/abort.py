@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow.sdk import Context
 from typing_extensions import override
 
 from airflow_stream_provider.operators.retire import RetireOperator
+from airflow_stream_provider.planning.operation import Operation
 
 if TYPE_CHECKING:
     from airflow_stream_provider.planning.snapshot import Snapshot
@@ -23,11 +23,7 @@ class AbortOperator(RetireOperator):
     that brought it up fails by itself. XCom: as of RetireOperator.
     """
 
-    @override
-    def begin(self, context: Context) -> None:
-        from airflow_stream_provider.planning.operation import Operation
-
-        self.say_first(Operation.ABORT)
+    OPERATION = Operation.ABORT
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:

@@ -18,12 +18,12 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow_stream_provider.lifecycle.errors import StreamError
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.links.stream import DriverLogLink, SparkUiLink, key
+from airflow_stream_provider.planning.operation import Operation
 from airflow_stream_provider.triggers.grace import beyond
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
     from airflow_stream_provider.planning.condition import Condition, Needs
-    from airflow_stream_provider.planning.operation import Operation
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.step_loop import End
     from airflow_stream_provider.planning.steps import Declare, Step
@@ -51,6 +51,8 @@ class StreamOperator(BaseOperator):
     ui_color = "#e6f3f8"
 
     WAIT_SECONDS: ClassVar[float] = 900.0
+    OPERATION: ClassVar[Operation | None] = None
+    """What a person calls it, if it is done by hand, too."""
 
     def __init__(
         self,
@@ -98,7 +100,9 @@ class StreamOperator(BaseOperator):
         return Needs()
 
     def begin(self, context: Context) -> None:
-        """Prepare; called once per try, before the first look at the stream."""
+        """Prepare; called once per try, before the first look at the stream. An `OPERATION` says what it will do."""
+        if self.OPERATION is not None:
+            self.say_first(self.OPERATION)
 
     def declare(self, step: Declare, snapshot: Snapshot, identity: TaskIdentity) -> bool:
         """Carry out a Declare; return whether the record was written. Only for operators that take a release."""

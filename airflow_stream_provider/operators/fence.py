@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Context
 from typing_extensions import override
 
 from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.planning.operation import Operation
 
 if TYPE_CHECKING:
     from airflow_stream_provider.planning.snapshot import Snapshot
@@ -29,16 +29,11 @@ class FenceOperator(StreamOperator):
     """
 
     template_fields = (*StreamOperator.template_fields, "confirmed_by")
+    OPERATION = Operation.FENCE
 
     def __init__(self, *, confirmed_by: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.confirmed_by = confirmed_by
-
-    @override
-    def begin(self, context: Context) -> None:
-        from airflow_stream_provider.planning.operation import Operation
-
-        self.say_first(Operation.FENCE)
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Context
 from typing_extensions import override
 
 from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.planning.operation import Operation
 
 if TYPE_CHECKING:
     from airflow_stream_provider.planning.snapshot import Snapshot
@@ -66,16 +66,11 @@ class RollBackOperator(StreamOperator):
     template_fields: Sequence[str] = (*StreamOperator.template_fields, "fault")
 
     WAIT_SECONDS = 1500.0
+    OPERATION = Operation.ROLL_BACK
 
     def __init__(self, *, fault: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.fault = fault
-
-    @override
-    def begin(self, context: Context) -> None:
-        from airflow_stream_provider.planning.operation import Operation
-
-        self.say_first(Operation.ROLL_BACK)
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Context
 from typing_extensions import override
 
 from airflow_stream_provider.operators.base import StreamOperator
+from airflow_stream_provider.planning.operation import Operation
 
 if TYPE_CHECKING:
     from airflow_stream_provider.planning.condition import Needs
@@ -29,11 +29,7 @@ class StopStreamOperator(StreamOperator):
     (the last batch by query).
     """
 
-    @override
-    def begin(self, context: Context) -> None:
-        from airflow_stream_provider.planning.operation import Operation
-
-        self.say_first(Operation.STOP)
+    OPERATION = Operation.STOP
 
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:

@@ -28,6 +28,12 @@ def origin(state: StreamState, deployment: str) -> str:
         deployment = before.id
 
 
+def asked_for_last(state: StreamState) -> Deployment | None:
+    """Return the deployment that an upgrade or a start declared last, whatever became of it; None: there is none."""
+    fresh = (each for each in reversed(list(state.deployments.values())) if not each.declared.get("again"))
+    return next(fresh, None)
+
+
 def wanted_instead(state: StreamState) -> Deployment | None:
     """Return what a roll-back has declared instead of what held last, while it has not come to hold; or None.
 

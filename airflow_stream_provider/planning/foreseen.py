@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from airflow_stream_provider.planning.operation import Operation
@@ -95,8 +95,8 @@ class Foreseen:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Foreseen:
-        """Return what `to_json` has made an object of."""
-        known = dict(data)
+        """Return what `to_json` has made an object of; what else is in it is left out."""
+        known = {each.name: data[each.name] for each in fields(cls)}
         known["operation"] = Operation(known["operation"])
         known["held"] = Held(**known["held"]) if known["held"] else None
         known["parts"] = tuple(Operation(part) for part in known["parts"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,6 +17,13 @@ from airflow_stream_provider.lifecycle.errors import StreamError
 if TYPE_CHECKING:
     from airflow_stream_provider.lifecycle.state import Deployment
     from airflow_stream_provider.spec.stream import StreamSpec
+
+
+def said_no(event: Mapping[str, Any]) -> str:
+    """Return the name of the person whose answer is no; empty when it is yes."""
+    if event.get("chosen_options") != [ApprovalOperator.REJECT]:
+        return ""
+    return (event.get("responded_by_user") or {}).get("name") or "somebody"
 
 
 class ApproveUpgradeOperator(ApprovalOperator):
@@ -86,8 +94,7 @@ class ApproveUpgradeOperator(ApprovalOperator):
 
     @override
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        if event.get("chosen_options") == [self.REJECT]:
-            who = (event.get("responded_by_user") or {}).get("name") or "somebody"
+        if who := said_no(event):
             context["ti"].xcom_push(key="rejected_by", value=who)
             raise AirflowFailException(f"Rejected by {who}.")
         return super().execute_complete(context, event)

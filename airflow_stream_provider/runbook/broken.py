@@ -11,9 +11,8 @@ from typing_extensions import override
 
 from airflow_stream_provider.operators.revive import ReviveStreamOperator
 from airflow_stream_provider.operators.watch import LAST_GOOD
-from airflow_stream_provider.runbook.operate import operate_dag
 from airflow_stream_provider.runbook.options import DagOptions
-from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
+from airflow_stream_provider.runbook.upgrade import upgrade_dag
 from airflow_stream_provider.runbook.watch import revive_with
 from airflow_stream_provider.spec.folder import StreamFile
 from airflow_stream_provider.spec.salvage import salvage
@@ -79,16 +78,6 @@ def unusable_dag(file: StreamFile, options: DagOptions) -> DAG:
     # Without their limits, which every task checks: a run has the values that were right when it began.
     dag.params = ParamsDict({name: Param(dag.params[name]) for name in dag.params})
     return dag
-
-
-def retire_unusable_dag(file: StreamFile, options: DagOptions) -> DAG:
-    """Return the ``NAME__retire`` of a stream whose YAML cannot be used: upgrades that have begun need it."""
-    return retire_dag(file.known, options)
-
-
-def operate_unusable_dag(file: StreamFile, options: DagOptions) -> DAG:
-    """Return the ``NAME__operate`` of a stream whose YAML cannot be used: everything but a start goes on."""
-    return operate_dag(file.known, options)
 
 
 def revive_unusable_dag(file: StreamFile, options: DagOptions, watch: str) -> DAG:

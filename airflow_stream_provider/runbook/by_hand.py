@@ -12,6 +12,8 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from typing_extensions import override
 
+from airflow_stream_provider.runbook.approval import said_no
+
 if TYPE_CHECKING:
     from airflow_stream_provider.spec.stream import StreamSpec
 
@@ -53,7 +55,7 @@ class LookAheadOperator(BaseOperator):
             reason, who = check_reason(self.reason), check_person(self.confirmed_by)
             wanted = None
             if operation.brings_up:
-                wanted = RequestedRelease.of(self.stream, None, None, None, None, bundle_of(self.get_dag()))
+                wanted = RequestedRelease.of(self.stream, bundle=bundle_of(self.get_dag()))
             # When it was triggered: who has come to hold since, as when the run is cleared, is left alone.
             since = context["dag_run"].run_after.timestamp()
             found = look_ahead(StreamHook.of(self.stream), operation, wanted, confirmed_by=who, since=since)
@@ -91,8 +93,7 @@ class ConfirmOperator(ApprovalOperator):
 
     @override
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        if event.get("chosen_options") == [self.REJECT]:
-            who = (event.get("responded_by_user") or {}).get("name") or "somebody"
+        if who := said_no(event):
             raise AirflowFailException(f"Nothing was done: {who} said no.")
         return super().execute_complete(context, event)
 
@@ -119,15 +120,12 @@ class TellOperator(BaseOperator):
         from airflow_stream_provider.planning.foreseen import Foreseen
         from airflow_stream_provider.planning.told import told
 
-        looked = dict(context["ti"].xcom_pull(task_ids="look"))
-        reason = looked["reason"]
-        for name in ("lines", "reason", "confirmed_by"):
-            del looked[name]
+        looked = context["ti"].xcom_pull(task_ids="look")
         foreseen = Foreseen.from_json(looked)
         pulled = {part: context["ti"].xcom_pull(task_ids=part.value) for part in foreseen.parts}
         results = {part: found for part, found in pulled.items() if found}
         hook = StreamHook.of(self.stream)
         holder = hook.observe(history=False).holder_sentence if hook.exists() else ""
-        line = told(foreseen, reason, results, holder)
+        line = told(foreseen, looked["reason"], results, holder)
         self.log.info("%s", line)
         return line

@@ -12,12 +12,7 @@ from typing import Any
 from airflow.sdk import DAG, get_parsing_context
 
 from airflow_stream_provider.lifecycle.errors import SpecError
-from airflow_stream_provider.runbook.broken import (
-    operate_unusable_dag,
-    retire_unusable_dag,
-    revive_unusable_dag,
-    unusable_dag,
-)
+from airflow_stream_provider.runbook.broken import revive_unusable_dag, unusable_dag
 from airflow_stream_provider.runbook.operate import operate_dag
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.upgrade import retire_dag, upgrade_dag
@@ -119,13 +114,14 @@ def _dags(file: StreamFile, options: DagOptions, folder: str, verb: str = "") ->
     if file.spec is not None:
         return [make(file.spec, options) for name, make in _MAKERS.items() if verb in ("", name)]
     watch = options.dag_id(folder, "watch")
-    makers: Mapping[str, Callable[[StreamFile, DagOptions], DAG]] = {
-        "upgrade": unusable_dag,
-        "operate": operate_unusable_dag,
-        "retire": retire_unusable_dag,
-        "revive": partial(revive_unusable_dag, watch=watch),
+    makers: Mapping[str, Callable[[DagOptions], DAG]] = {
+        "upgrade": partial(unusable_dag, file),
+        # What runs can be stopped, and an upgrade that has begun retires the old release, by what is right of the file.
+        "operate": partial(operate_dag, file.known),
+        "retire": partial(retire_dag, file.known),
+        "revive": partial(revive_unusable_dag, file, watch=watch),
     }
-    return [make(file, options) for name, make in makers.items() if verb in ("", name)]
+    return [make(options) for name, make in makers.items() if verb in ("", name)]
 
 
 def _seconds(files: Sequence[StreamFile]) -> float | None:

@@ -89,7 +89,7 @@ def _errors_of_fields(path: Path) -> list[SpecError]:
 
 def _errors_of_files(yaml: YamlFile, spec: StreamSpec) -> list[SpecError]:
     """Return why files of the release could not be published."""
-    requested = RequestedRelease.of(spec, None, None, None, None)
+    requested = RequestedRelease.of(spec)
     checks: list[tuple[Field, Callable[[Path, Sequence[Path]], None], Path]] = [
         (("application",), check_script, requested.application_path),
         *((("py_files", number), check_file, path) for number, path in enumerate(requested.py_files)),

@@ -38,10 +38,10 @@ class RequestedRelease:
     def of(
         cls,
         spec: StreamSpec,
-        version: str | None,
-        application: str | None,
-        arguments: Sequence[str] | str | None,
-        changed_checkpoints: Sequence[str] | str | None,
+        version: str | None = None,
+        application: str | None = None,
+        arguments: Sequence[str] | str | None = None,
+        changed_checkpoints: Sequence[str] | str | None = None,
         bundle: Path | None = None,
     ) -> RequestedRelease:
         """Build it from an operator's parameters; the YAML fills in what is None or empty.

@@ -1,4 +1,4 @@
-"""A hook on a control log of its own."""
+"""A hook on a control log of its own, and a stream that runs what its YAML says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,21 @@ import pytest
 from airflow_stream_provider.control import make_root
 from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.hooks.stream import StreamHook
+from airflow_stream_provider.spec.requested_release import RequestedRelease
+from airflow_stream_provider.spec.stream import load_spec
 from tests.support.noting_cluster import NotingCluster
+from tests.support.story import OLD, OLD_DEPLOYMENT, acquired, ready, requested, standby, submitted, write
+
+# Of `yaml`, with the control folder to be filled in.
+YAML = """\
+name: orders
+application: apps/a.py
+py_files: [apps/b.py]
+version: "1"
+cluster: spark_default
+control: file://{}
+conf: {{spark.cores.max: 2}}
+"""
 
 
 @pytest.fixture
@@ -31,3 +45,25 @@ def hook(tmp_path: Path, cluster: NotingCluster) -> StreamHook:
     found = StreamHook("orders", f"file://{tmp_path}", "here", "broker")
     found.create()
     return found
+
+
+@pytest.fixture
+def yaml(tmp_path: Path) -> Path:
+    """The YAML of a stream and its files."""
+    for name in ("streams", "apps"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "apps" / "a.py").write_text("x = 1\n")
+    (tmp_path / "apps" / "b.py").write_text("y = 1\n")
+    path = tmp_path / "streams" / "orders.yaml"
+    path.write_text(YAML.format(tmp_path))
+    return path
+
+
+@pytest.fixture
+def running(hook: StreamHook, yaml: Path) -> StreamHook:
+    """The stream runs what its YAML says."""
+    asked = RequestedRelease.of(load_spec(yaml), None, None, None, ["/dropped"])
+    assert hook.declare(asked, OLD_DEPLOYMENT, "why", "me", 0)
+    holds = [standby(OLD), requested("start", OLD), ready("start", OLD), acquired(OLD, "start", 1)]
+    write(hook.control_log, submitted(OLD_DEPLOYMENT), *holds)
+    return hook

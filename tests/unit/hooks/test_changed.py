@@ -31,29 +31,8 @@ from tests.support.story import (
 )
 
 
-@pytest.fixture
-def yaml(tmp_path: Path) -> Path:
-    for name in ("streams", "apps"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "apps" / "a.py").write_text("x = 1\n")
-    path = tmp_path / "streams" / "orders.yaml"
-    path.write_text(
-        f'name: orders\napplication: apps/a.py\nversion: "1"\ncluster: spark_default\ncontrol: file://{tmp_path}\n'
-    )
-    return path
-
-
-@pytest.fixture
-def running(hook: StreamHook, yaml: Path) -> StreamHook:
-    """The stream runs what its YAML says."""
-    declare(hook, load_spec(yaml), OLD_DEPLOYMENT)
-    holds = [standby(OLD), requested("start", OLD), ready("start", OLD), acquired(OLD, "start", 1)]
-    write(hook.control_log, submitted(OLD_DEPLOYMENT), *holds)
-    return hook
-
-
 def declare(hook: StreamHook, spec: StreamSpec, deployment: str) -> None:
-    asked = RequestedRelease.of(spec, None, None, None, None)
+    asked = RequestedRelease.of(spec)
     assert hook.declare(asked, deployment, "why", "me", hook.control_log.refresh().seq)
 
 

@@ -18,47 +18,12 @@ from devstack.control_folder import folder_of
 from tests.support.story import (
     OLD,
     OLD_DEPLOYMENT,
-    acquired,
-    ready,
     released,
     requested,
-    standby,
-    submitted,
     write,
 )
 
 Compare = Callable[..., Comparison]
-YAML = """\
-name: orders
-application: apps/a.py
-py_files: [apps/b.py]
-version: "1"
-cluster: spark_default
-control: file://{}
-conf: {{spark.cores.max: 2}}
-"""
-
-
-@pytest.fixture
-def yaml(tmp_path: Path) -> Path:
-    """The YAML of a stream and its files."""
-    for name in ("streams", "apps"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "apps" / "a.py").write_text("x = 1\n")
-    (tmp_path / "apps" / "b.py").write_text("y = 1\n")
-    path = tmp_path / "streams" / "orders.yaml"
-    path.write_text(YAML.format(tmp_path))
-    return path
-
-
-@pytest.fixture
-def running(hook: StreamHook, yaml: Path) -> StreamHook:
-    """The stream runs what its YAML says."""
-    asked = RequestedRelease.of(load_spec(yaml), None, None, None, ["/dropped"])
-    assert hook.declare(asked, OLD_DEPLOYMENT, "why", "me", 0)
-    holds = [standby(OLD), requested("start", OLD), ready("start", OLD), acquired(OLD, "start", 1)]
-    write(hook.control_log, submitted(OLD_DEPLOYMENT), *holds)
-    return hook
 
 
 def fields(found: Comparison) -> list[str]:

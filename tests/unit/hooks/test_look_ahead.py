@@ -19,7 +19,7 @@ def requested(tmp_path: Path, application: str) -> RequestedRelease:
     (tmp_path / "streams").mkdir(exist_ok=True)
     (tmp_path / "a.py").write_text("x = 1\n")
     (tmp_path / "streams" / "orders.yaml").write_text(YAML.format(application))
-    return RequestedRelease.of(load_spec(tmp_path / "streams" / "orders.yaml"), None, None, None, None)
+    return RequestedRelease.of(load_spec(tmp_path / "streams" / "orders.yaml"))
 
 
 def test_it_reads_and_writes_nothing(hook: StreamHook) -> None:

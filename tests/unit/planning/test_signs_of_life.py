@@ -26,7 +26,9 @@ def test_a_driver_lives_when_it_has_beaten_since_and_is_dead_after_two_leases() 
         assert found.about(Ended.REACHED, SignsOfLife.SUBJECT)
         assert found.evidence[NEW] is False
         assert found.counters == {NEW: 1}
-    assert condition.check(seen(BOTH, {OLD: 9, NEW: 2}), watch.seen).evidence == {OLD: True, NEW: True}  # type: ignore[union-attr]
+    both = condition.check(seen(BOTH, {OLD: 9, NEW: 2}), watch.seen)
+    assert both is not None
+    assert both.evidence == {OLD: True, NEW: True}
 
 
 def test_one_that_beat_and_fell_silent_while_another_was_waited_for_is_not_called_alive() -> None:

@@ -98,11 +98,13 @@ def test_it_looks_again_for_what_the_plan_needs() -> None:
 
 
 @pytest.mark.parametrize(("counter", "moved"), [(7, False), (8, True)])
-def test_a_driver_that_is_to_be_killed_and_has_beaten_since_has_moved(counter: int, moved: bool) -> None:
+def test_a_driver_that_is_to_be_killed_and_has_beaten_since_has_moved(
+    counter: int, moved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kill = Kill(NEW_DEPLOYMENT, Dead(NEW, 30.0, 600.0))
     seen = replace(DECLARED, heartbeats={NEW: Heartbeat(counter=7)})
     stream = Noted()
-    stream.observe = lambda needs=None: replace(seen, heartbeats={NEW: Heartbeat(counter=counter)})  # type: ignore
+    monkeypatch.setattr(stream, "observe", lambda: replace(seen, heartbeats={NEW: Heartbeat(counter=counter)}))
     assert has_moved_since(stream, End(kill, seen)) is moved
     assert not has_moved_since(stream, End(Kill(NEW_DEPLOYMENT, DriversGone(NEW_DEPLOYMENT, 1.0)), seen))
     assert not has_moved_since(stream, End(Skip("nothing"), seen))

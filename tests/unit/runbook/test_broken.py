@@ -16,7 +16,6 @@ from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.runbook.broken import (
     ReviveUnusableStreamOperator,
-    retire_unusable_dag,
     revive_unusable_dag,
     unusable_dag,
 )
@@ -85,7 +84,7 @@ def test_its_dags_have_the_tasks_that_they_have_with_a_good_file(tmp_path: Path,
     assert broken.spec is None
     was, now = upgrade_dag(good.spec, DagOptions()), upgrade(broken)
     assert [relations(task) for task in now.tasks] == [relations(task) for task in was.tasks]
-    assert retire_unusable_dag(broken, DagOptions()).task_ids == retire_dag(good.spec, DagOptions()).task_ids
+    assert retire_dag(broken.known, DagOptions()).task_ids == retire_dag(good.spec, DagOptions()).task_ids
 
 
 def relations(task: Any) -> tuple[Any, ...]:
