@@ -97,6 +97,7 @@ class _Look:
         self.context: Any = context
         self.ti = self.context["ti"]
         self.memory = LookMemory.from_json(self._earlier(MEMORY))
+        self.due: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -182,8 +183,8 @@ class _Look:
         self.memory = replace(self.memory, broken=told_in_common(broken, self.memory.broken))
         alone = {name for name, in_common in self.memory.broken.items() if not in_common}
         watched = tuple(each if each.spec.name in alone else replace(each, problem="") for each in watched)
-        due = {each.spec.name for each in watched}
-        others = [e.spec for e in folder.streams if e.spec.name not in due and e.spec.watch.schedule is not None]
+        self.due = frozenset(each.spec.name for each in watched)
+        others = [e.spec for e in folder.streams if e.spec.name not in self.due and e.spec.watch.schedule is not None]
         return look_at_all(watched, self.memory.streams, self.context, others=others)
 
     def _triggers(self, found: FolderLook, folder: WatchedFolder) -> list[dict[str, Any]]:
@@ -208,14 +209,16 @@ class _Look:
     def _upgrades(self, found: FolderLook, folder: WatchedFolder) -> list[dict[str, Any]]:
         """Return the arguments of the triggers of upgrades. A change is taken up when the next look finds the same.
 
-        Files may be saved or synchronized one after the other.
+        Files may be saved or synchronized one after the other. The next look at a stream, that is: what was found of one
+        that is not due now is kept.
         """
         if not (found.changed or any(each.spec.upgrade.on_change for each in folder.streams)):
             return []
         before = self._earlier(CHANGED)
         known = before if isinstance(before, dict) else {}
         seen = {name: wish for name, wish in found.changed.items() if known.get(name) == wish}
-        self._push(CHANGED, dict(found.changed))
+        kept = {name: wish for name, wish in known.items() if name in folder.dags and name not in self.due}
+        self._push(CHANGED, {**kept, **found.changed})
         dags = {name: self._dag(folder.dags[name], "upgrade") for name in sorted(seen)}
         free = [name for name in dags if not self.ti.get_dr_count(dags[name], states=["queued", "running"])]
         # One run for each wish: if that could not even begin, people are told once, and clear it or change the YAML.

@@ -76,3 +76,22 @@ def test_a_change_is_taken_up_once_two_looks_have_found_it(airflow: Airflow) -> 
     assert airflow.look() == []
     airflow.active, airflow.changed = set(), {}
     assert airflow.look() == []
+
+
+def test_a_change_of_a_stream_that_is_not_due_at_every_look_is_kept_until_it_is(airflow: Airflow) -> None:
+    """The next look at the others forgot it, and it was never taken up."""
+    airflow.write("slow", "watch: {schedule: 5m}\nupgrade: {on_change: true}\n")
+    airflow.look()
+    airflow.look()
+    while "slow" not in airflow.names:
+        airflow.look()
+    airflow.changed = {"slow": "1a__slow-1"}
+    assert airflow.look(run_type="manual") == []
+    airflow.changed = {}
+    assert airflow.look() == []
+    assert "slow" not in airflow.names
+    airflow.changed = {"slow": "1a__slow-1"}
+    assert [each["trigger_run_id"] for each in airflow.look(run_type="manual")] == ["change__1a__slow-1"]
+    airflow.changed = {}
+    airflow.look(run_type="manual")
+    assert airflow.pushed["changed"] == {}
