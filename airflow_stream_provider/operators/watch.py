@@ -209,8 +209,8 @@ class _Look:
     def _upgrades(self, found: FolderLook, folder: WatchedFolder) -> list[dict[str, Any]]:
         """Return the arguments of the triggers of upgrades. A change is taken up when the next look finds the same.
 
-        Files may be saved or synchronized one after the other. The next look at a stream, that is: what was found of one
-        that is not due now is kept.
+        Files may be saved or synchronized one after the other. The next look at a stream is meant, so what was found of
+        one that is not due now is kept.
         """
         if not (found.changed or any(each.spec.upgrade.on_change for each in folder.streams)):
             return []
