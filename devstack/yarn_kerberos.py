@@ -18,8 +18,8 @@ from devstack.yarn import JVM, Yarn
 
 USER = "streams"
 """Who submits drivers."""
-PRINCIPALS = (USER, "HTTP/localhost", *(f"{service}/localhost" for service in ("rm", "nm", "nn", "dn")))
-_HDFS = {"namenode": "nn", "datanode": "dn"}
+PRINCIPALS = (USER, "HTTP/localhost", *(f"{service}/localhost" for service in ("rm", "nm", "hdfs")))
+_HDFS = ("namenode", "datanode")
 _OPENED = "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED"
 
 
@@ -40,7 +40,8 @@ def core_site(kdc: Kdc) -> dict[str, str]:
 def hdfs_site(kdc: Kdc) -> dict[str, str]:
     """Return the settings of an HDFS that asks for Kerberos. Its DataNode has no ports of root's."""
     return {
-        **{f"dfs.{name}.kerberos.principal": f"{who}/localhost@{REALM}" for name, who in _HDFS.items()},
+        # One for both, as they share a process, which logs in once.
+        **{f"dfs.{name}.kerberos.principal": f"hdfs/localhost@{REALM}" for name in _HDFS},
         **{f"dfs.{name}.keytab.file": str(kdc.all_keys) for name in _HDFS},
         "dfs.web.authentication.kerberos.principal": f"HTTP/localhost@{REALM}",
         "dfs.web.authentication.kerberos.keytab": str(kdc.all_keys),
