@@ -68,6 +68,7 @@ class KerberosYarn(Yarn):
 
     def __init__(self, folder: Path, processes: Processes, kdc: Kdc, hdfs: Hdfs) -> None:
         self.kdc = kdc
+        self.hdfs = hdfs
         services = {"resourcemanager": "rm", "nodemanager": "nm"}
         site = {
             **{f"yarn.{name}.principal": f"{who}/localhost@{REALM}" for name, who in services.items()},
