@@ -38,6 +38,19 @@ def test_a_job_that_fits_is_checked_and_nothing_is_started(fake: FakeYarn, clust
     assert all(each.startswith("GET ") for each in fake.asked)
 
 
+def test_who_may_not_ask_for_its_rights_is_not_refused_for_that(fake: FakeYarn, cluster: YarnCluster) -> None:
+    """With ACLs YARN tells the rights of a queue to its administrators only."""
+    fake.add_node()
+    fake.add_node()
+    fake.scheduler = {"type": "capacityScheduler", "queues": {"queue": [QUEUE]}}
+    message = "java.lang.Exception: User=alice doesn't haven access to queue=root.default so it cannot check ACLs"
+    fake.answers["GET queues/root.default/access"] = (403, {"RemoteException": {"message": message}})
+    cluster.check(JOB)
+    fake.answers["GET queues/root.default/access"] = (500, {})
+    with pytest.raises(ClusterError, match="HTTP 500"):
+        cluster.check(JOB)
+
+
 @pytest.mark.parametrize(
     ("queue", "said"),
     [
