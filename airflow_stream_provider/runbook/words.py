@@ -6,14 +6,13 @@ The ids of tasks are what XCom, history and scripts go by, so they stay as they 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow.sdk import TaskGroup
 
 
-@dataclass(frozen=True)
-class Words:
+# A dataclass would cost whoever parses the DAGs ten times as much.
+class Words(NamedTuple):
     """What is said of a task or of a group of tasks.
 
     :param name: a sentence without its full stop, shown in place of the id.
