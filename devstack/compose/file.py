@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ import yaml
 ROOT = Path(__file__).parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yaml"
 DURATION = re.compile(r"(\d+)s")
-PORTS = re.compile(r"(?P<host>[\d.]+):(?P<first>\d+)(?:-(?P<last>\d+))?:(?P<inside>\d+)(?:-\d+)?")
 
 Service = Mapping[str, Any]
 
@@ -48,37 +47,10 @@ def patience(check: Mapping[str, Any]) -> float:
     return _seconds(check["start_period"]) + int(check["retries"]) * each
 
 
-def published(service: Service) -> list[tuple[str, int]]:
-    """Return the ports that a service publishes: each with the address of this machine that the file says.
-
-    :raises ValueError: one is written in another form than ADDRESS:PORT:PORT or ADDRESS:PORT-PORT:PORT-PORT.
-    """
-    found = []
-    for text in service.get("ports", []):
-        match = PORTS.fullmatch(text)
-        if match is None:
-            raise ValueError(f"The port {text!r} is not of the form ADDRESS:PORT:PORT, such as 127.0.0.1:8080:8080.")
-        several = int(match["last"] or match["first"]) - int(match["first"]) + 1
-        found += [(match["host"], int(match["inside"]) + number) for number in range(several)]
-    return found
-
-
-def changes_for_podman(services: Mapping[str, Service], free_port: Callable[[], int]) -> str:
-    """Return a second Compose file: what Podman does not know is taken away, and ports are published at free ones.
-
-    Not every Podman knows `start_interval`, and on the machine of a developer others may have the ports of the file.
-
-    :param free_port: returns a port of this machine on which nobody listens.
-    """
-    lines = []
-    for name, service in services.items():
-        changes = []
-        if "start_interval" in service.get("healthcheck", {}):
-            changes.append("healthcheck: {start_interval: !reset null}")
-        if ports := [f'"{host}:{free_port()}:{inside}"' for host, inside in published(service)]:
-            changes.append(f"ports: !override [{', '.join(ports)}]")
-        if changes:
-            lines.append(f"  {name}: {{{', '.join(changes)}}}\n")
+def without_start_interval(services: Mapping[str, Service]) -> str:
+    """Return a second Compose file without the `start_interval` of the health checks, which not every Podman knows."""
+    checked = [name for name, service in services.items() if "start_interval" in service.get("healthcheck", {})]
+    lines = (f"  {name}: {{healthcheck: {{start_interval: !reset null}}}}\n" for name in checked)
     return "services:\n" + "".join(lines)
 
 

@@ -10,9 +10,8 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from devstack.compose.file import COMPOSE_FILE, ROOT, changes_for_podman, read_services
+from devstack.compose.file import COMPOSE_FILE, ROOT, read_services, without_start_interval
 from devstack.errors import StackError
-from devstack.ports import free_port
 
 TAIL_LINES = 20
 # The first two lines are needed where no systemd runs and limits are low; the others keep everything in one folder.
@@ -52,7 +51,7 @@ class Podman:
         (self.folder / "containers.conf").write_text(CONTAINERS_CONF.format(**places))
         (self.folder / "storage.conf").write_text(STORAGE_CONF.format(**places))
         self._override = self.folder / "override.yaml"
-        self._override.write_text(changes_for_podman(read_services(), free_port))
+        self._override.write_text(without_start_interval(read_services()))
         self._environment = {
             **os.environ,
             "CONTAINERS_CONF": str(self.folder / "containers.conf"),

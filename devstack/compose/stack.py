@@ -96,13 +96,6 @@ class ComposeStack:
         """Run a command in the container of a service, and return its output."""
         return self.podman.run("exec", self._names[name], *command)
 
-    def address(self, name: str, port: int) -> str:
-        """Return where on this machine a port of a service is published, as HOST:PORT.
-
-        :raises StackError: it is not published.
-        """
-        return self.podman.run("port", self._names[name], f"{port}/tcp").strip()
-
     def tail(self, name: str, lines: int = 20) -> str:
         """Return the last lines that a service has written."""
         path = self.podman.folder / "tail.log"

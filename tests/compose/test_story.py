@@ -9,11 +9,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-import requests
 
 from demo.environment import TOPICS
 from devstack.compose.__main__ import FOLDER
-from devstack.compose.file import published
 from devstack.compose.stack import REPORT, ComposeStack, running
 from tests.support.demo_report import check_report
 
@@ -47,20 +45,6 @@ def test_a_plain_up_has_the_topics_and_every_service_is_healthy(stack: ComposeSt
         if "healthcheck" in service:
             assert stack.healthy(name), stack.tail(name)
             assert stack.state(name) == "running (0, 0 restarts)"
-
-
-def test_pages_are_published_on_this_machine_alone(stack: ComposeStack) -> None:
-    addresses = {
-        (name, port): stack.address(name, port)
-        for name, service in stack.services.items()
-        for _, port in published(service)
-    }
-    assert len(set(addresses.values())) == 1 + 1 + 6  # Airflow, the worker, and the UIs of drivers
-    assert all(address.startswith("127.0.0.1:") for address in addresses.values())
-    airflow = requests.get(f"http://{addresses['api-server', 8080]}/api/v2/monitor/health", timeout=60)
-    assert airflow.json()["scheduler"]["status"] == "healthy"
-    worker = requests.get(f"http://{addresses['spark-worker', 8081]}/json/", timeout=60)
-    assert worker.json()["masterurl"] == "spark://spark-master:7077"
 
 
 def test_the_demo_tells_its_story(stack: ComposeStack) -> None:

@@ -5,12 +5,11 @@ import yaml
 
 from devstack.compose.file import (
     Service,
-    changes_for_podman,
     patience,
-    published,
     read_services,
     start_order,
     upstream_images,
+    without_start_interval,
 )
 
 
@@ -35,27 +34,14 @@ def test_a_service_has_as_long_as_compose_would_give_it() -> None:
         patience({"start_period": "2m", "interval": "30s", "timeout": "20s", "retries": 10})
 
 
-def test_podman_gets_no_start_interval_free_ports_and_no_other_change() -> None:
-    class Tagged(yaml.SafeLoader):
-        """Knows the tags by which one Compose file changes another."""
+def test_every_health_check_loses_its_start_interval_and_nothing_else() -> None:
+    class Reset(yaml.SafeLoader):
+        """Knows the tag that takes a value away."""
 
-    Tagged.add_constructor("!reset", lambda loader, node: "reset")
-    Tagged.add_constructor("!override", lambda loader, node: loader.construct_sequence(node))
-    free = iter(range(20_000, 20_100))
-    found = yaml.load(changes_for_podman(read_services(), lambda: next(free)), Tagged)["services"]
-    checks = {name: change.pop("healthcheck") for name, change in found.items() if "healthcheck" in change}
+    Reset.add_constructor("!reset", lambda loader, node: "reset")
+    found = yaml.load(without_start_interval(read_services()), Reset)["services"]
     checked = [name for name, service in read_services().items() if "healthcheck" in service]
-    assert checks == {name: {"start_interval": "reset"} for name in checked}
-    drivers = [f"127.0.0.1:{20_001 + number}:{4040 + number}" for number in range(6)]
-    assert {name: change for name, change in found.items() if change} == {
-        "spark-worker": {"ports": ["127.0.0.1:20000:8081", *drivers]},
-        "api-server": {"ports": ["127.0.0.1:20007:8080"]},
-    }
-
-
-def test_a_port_in_another_form_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"'8080:8080' is not of the form ADDRESS:PORT:PORT"):
-        published({"ports": ["8080:8080"]})
+    assert found == {name: {"healthcheck": {"start_interval": "reset"}} for name in checked}
 
 
 def test_images_are_ours_or_upstream() -> None:
