@@ -12,6 +12,7 @@ from airflow_stream_provider.operators.by_hand import operator_of
 from airflow_stream_provider.planning.operation import MAX_PERSON, MAX_REASON, Operation
 from airflow_stream_provider.runbook.by_hand import ConfirmOperator, LookAheadOperator, TellOperator
 from airflow_stream_provider.runbook.options import DagOptions
+from airflow_stream_provider.runbook.words import OPERATE, group, task
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # A restart is the first and the last of them; every other operation is made of one.
@@ -45,33 +46,34 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
         doc_md=_ABOUT.format(name=spec.name),
     ) as dag:
         last = LookAheadOperator(
-            task_id="look",
+            **task(OPERATE, "look"),
             stream=spec,
             operation="{{ params.operation }}",
             reason="{{ params.reason }}",
             confirmed_by="{{ params.confirmed_by }}",
             retries=0,
         ) >> ConfirmOperator(
-            task_id="confirm",
+            **task(OPERATE, "confirm"),
             ask="{{ params.ask }}",
             parts=f"{{{{ {_LOOK}['parts'] | tojson }}}}",
             subject=f"{{{{ params.operation }}}} the stream {spec.name}?",
             # As text, in which nothing that somebody gave as a reason is a link or an image.
             body=f"```text\\n{{{{ {_LOOK}['lines'] | join('\\n') }}}}\\n```",
         )
-        for part in _PARTS:
-            last = last >> operator_of(
-                part,
-                task_id=part.value,
-                stream=spec,
-                reason=f"{{{{ {_LOOK}['reason'] }}}}",
-                deployment=f"{{{{ {_LOOK}['deployment'] }}}}" if part in _OF_A_DEPLOYMENT else "",
-                confirmed_by=f"{{{{ {_LOOK}['confirmed_by'] }}}}",
-                pre_execute=_if_asked_for(part),
-                # What comes before may have been skipped.
-                trigger_rule=TriggerRule.NONE_FAILED,
-            )
-        last >> TellOperator(task_id="tell", stream=spec, trigger_rule=TriggerRule.NONE_FAILED)
+        with group(OPERATE, "asked_for"):
+            for part in _PARTS:
+                last = last >> operator_of(
+                    part,
+                    **task(OPERATE, part.value),
+                    stream=spec,
+                    reason=f"{{{{ {_LOOK}['reason'] }}}}",
+                    deployment=f"{{{{ {_LOOK}['deployment'] }}}}" if part in _OF_A_DEPLOYMENT else "",
+                    confirmed_by=f"{{{{ {_LOOK}['confirmed_by'] }}}}",
+                    pre_execute=_if_asked_for(part),
+                    # What comes before may have been skipped.
+                    trigger_rule=TriggerRule.NONE_FAILED,
+                )
+        last >> TellOperator(**task(OPERATE, "tell"), stream=spec, trigger_rule=TriggerRule.NONE_FAILED)
     # After the operators, as in `upgrade_dag`.
     dag.params = ParamsDict(_form())
     return dag
