@@ -48,7 +48,7 @@ def test_what_may_be_something_else_is_none(query: dict[str, Any]) -> None:
 
 
 def test_a_limit_that_somebody_has_set_counts_instead() -> None:
-    hour = {"unread_for": {3600.0: True}, "verdict": Verdict.OK}
+    hour: dict[str, Any] = {"unread_for": {3600.0: True}, "verdict": Verdict.OK}
     assert found(HOUR, commit_age=3500.0, **hour) == ""
     assert "for 1 h 1 min" in found(HOUR, commit_age=3700.0, **hour)
     assert needs_to_tell(snapshot(*RUNNING), HOUR).lag.ages == {3600.0}  # type: ignore[union-attr]

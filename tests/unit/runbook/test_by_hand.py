@@ -107,9 +107,7 @@ def test_what_cannot_be_done_is_refused_in_one_sentence(
     assert log.refresh().seq == before
 
 
-def test_while_an_upgrade_is_under_way_there_is_no_second_one(
-    spec: StreamSpec, log: ControlLog, app: None
-) -> None:
+def test_while_an_upgrade_is_under_way_there_is_no_second_one(spec: StreamSpec, log: ControlLog, app: None) -> None:
     found = look(spec, "upgrade")
     assert (found["parts"], found["release"]) == (["upgrade"], "")
     assert look(spec, "upgrade", upgrades=(upgrade_run("mine"),))["parts"] == ["upgrade"], "it is this run's own"
