@@ -7,7 +7,7 @@ from typing import Any
 from airflow_stream_provider.operators.abort import AbortOperator
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.fence import FenceOperator
-from airflow_stream_provider.operators.handover import RollBackOperator
+from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
 from airflow_stream_provider.operators.start import StartStreamOperator
 from airflow_stream_provider.operators.stop import StopStreamOperator
 from airflow_stream_provider.planning.operation import Operation
@@ -18,7 +18,7 @@ def operator_of(
 ) -> StreamOperator:
     """Return the operator of one part of an operation.
 
-    :param deployment: that is fenced, called off or rolled back from.
+    :param deployment: that is fenced, called off, promoted or rolled back from.
     :param confirmed_by: the person by whose word a fence goes.
     :param arguments: of the operator, such as `task_id` and `stream`.
     """
@@ -26,6 +26,8 @@ def operator_of(
         return StopStreamOperator(reason=reason, **arguments)
     if part is Operation.START:
         return StartStreamOperator(reason=reason, **arguments)
+    if part is Operation.PROMOTE:
+        return HandOverOperator(reason=reason, deployment=deployment, **arguments)
     if part is Operation.ROLL_BACK:
         return RollBackOperator(reason=reason, deployment=deployment, **arguments)
     if part is Operation.ABORT:

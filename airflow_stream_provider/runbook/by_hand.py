@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from typing_extensions import override
@@ -28,18 +29,32 @@ class LookAheadOperator(BaseOperator):
     :param operation: see `Operation`. (templated)
     :param reason: why it is done. (templated)
     :param confirmed_by: the person by whose word a fence goes. (templated)
+    :param release: hash of the stored release of a redeployment, or its first digits. (templated)
+    :param upgrade_dag_id: of the DAG that upgrades the stream: while a run of it is under way there is no second one.
 
     XCom: what `Foreseen.to_json` says, with `lines`, the `reason` for the history, and `confirmed_by`.
     """
 
-    template_fields: Sequence[str] = ("operation", "reason", "confirmed_by")
+    template_fields: Sequence[str] = ("operation", "reason", "confirmed_by", "release")
 
-    def __init__(self, *, stream: StreamSpec, operation: str, reason: str, confirmed_by: str, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        stream: StreamSpec,
+        operation: str,
+        reason: str,
+        confirmed_by: str,
+        release: str,
+        upgrade_dag_id: str,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.stream = stream
         self.operation = operation
         self.reason = reason
         self.confirmed_by = confirmed_by
+        self.release = release
+        self.upgrade_dag_id = upgrade_dag_id
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
@@ -58,13 +73,38 @@ class LookAheadOperator(BaseOperator):
                 wanted = RequestedRelease.of(self.stream, bundle=bundle_of(self.get_dag()))
             # When it was triggered: who has come to hold since, as when the run is cleared, is left alone.
             since = context["dag_run"].run_after.timestamp()
-            found = look_ahead(StreamHook.of(self.stream), operation, wanted, confirmed_by=who, since=since)
+            hook = StreamHook.of(self.stream)
+            found = look_ahead(hook, operation, wanted, digits=self.release, confirmed_by=who, since=since)
+            if Operation.UPGRADE in found.parts and self._upgrades(context):
+                found = found.refuse(f"A run of {self.upgrade_dag_id} is under way. Ask again when that is over.")
         for line in found.lines:
             self.log.info("%s", line)
         if found.refused:
             raise AirflowFailException(f"{found.lines[0]} Refused, and nothing was touched: {found.refused}")
         more = {"lines": found.lines, "reason": operation.for_history(reason), "confirmed_by": who}
         return {**found.to_json(), **more}
+
+    def _upgrades(self, context: Context) -> bool:
+        """Whether an upgrade is under way that this run has not started."""
+        count = context["ti"].get_dr_count
+        states = ["queued", "running"]
+        mine = count(dag_id=self.upgrade_dag_id, run_ids=[upgrade_run(context["run_id"])], states=states)
+        return count(dag_id=self.upgrade_dag_id, states=states) > mine
+
+
+def upgrade_run(run_id: str) -> str:
+    """Return the id of the run of ``NAME__upgrade`` that a run of the form starts."""
+    return f"operate__{run_id}"
+
+
+class StartUpgradeOperator(TriggerDagRunOperator):
+    """Start the run of ``NAME__upgrade`` that was asked for, once; it goes on by itself.
+
+    XCom: under `trigger_run_id`, the run.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(skip_when_already_exists=True, fail_when_dag_is_paused=True, **kwargs)
 
 
 class ConfirmOperator(ApprovalOperator):
@@ -118,12 +158,16 @@ class TellOperator(BaseOperator):
     def execute(self, context: Context) -> str:
         from airflow_stream_provider.hooks.stream import StreamHook
         from airflow_stream_provider.planning.foreseen import Foreseen
+        from airflow_stream_provider.planning.operation import Operation
         from airflow_stream_provider.planning.told import told
 
         looked = context["ti"].xcom_pull(task_ids="look")
         foreseen = Foreseen.from_json(looked)
         pulled = {part: context["ti"].xcom_pull(task_ids=part.value) for part in foreseen.parts}
         results = {part: found for part, found in pulled.items() if found}
+        run = context["ti"].xcom_pull(task_ids=Operation.UPGRADE.value, key="trigger_run_id")
+        if run:
+            results[Operation.UPGRADE] = {"run": run}
         hook = StreamHook.of(self.stream)
         holder = hook.observe(history=False).holder_sentence if hook.exists() else ""
         line = told(foreseen, looked["reason"], results, holder)

@@ -1,4 +1,4 @@
-"""The DAG with the form by which a person stops, starts, rolls back, fences or retires a stream."""
+"""The DAG with the form by which a person stops, starts, upgrades, rolls back, fences or retires a stream."""
 
 from __future__ import annotations
 
@@ -10,27 +10,40 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_stream_provider.operators.by_hand import operator_of
 from airflow_stream_provider.planning.operation import MAX_PERSON, MAX_REASON, Operation
-from airflow_stream_provider.runbook.by_hand import ConfirmOperator, LookAheadOperator, TellOperator
+from airflow_stream_provider.runbook.by_hand import (
+    ConfirmOperator,
+    LookAheadOperator,
+    StartUpgradeOperator,
+    TellOperator,
+    upgrade_run,
+)
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.words import OPERATE, group, task
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # A restart is the first and the last of them; every other operation is made of one.
-_PARTS = (Operation.STOP, Operation.ROLL_BACK, Operation.ABORT, Operation.FENCE, Operation.START)
-_OF_A_DEPLOYMENT = (Operation.ROLL_BACK, Operation.ABORT, Operation.FENCE)
+_PARTS = (
+    Operation.STOP,
+    Operation.ROLL_BACK,
+    Operation.ABORT,
+    Operation.FENCE,
+    Operation.PROMOTE,
+    Operation.START,
+)
+_OF_A_DEPLOYMENT = (Operation.ROLL_BACK, Operation.ABORT, Operation.FENCE, Operation.PROMOTE)
 _LOOK = "ti.xcom_pull(task_ids='look')"
 _ABOUT = """\
-Stops, starts, restarts, rolls back, fences or retires the stream {name}, or calls a new release off, as
-`airflow streams` does:
+Stops, starts, restarts, upgrades, rolls back, fences or retires the stream {name}, has a stored release deployed, calls
+a new one off, or lets it take over now, as `airflow streams` does:
 
 1. **look**: says who holds, what will be done and what is read again; what cannot be done is refused here, and nothing
    was touched
 2. **confirm**: shows that to a person and waits for a yes; without an answer within an hour nothing is done
-3. **stop**, **roll-back**, **abort**, **fence**, **start**: what was asked for; the others are skipped
+3. **stop**, **roll-back**, **abort**, **fence**, **promote**, **start**, **upgrade**: what was asked for; the others
+   are skipped. **upgrade** starts a run of `{name}__upgrade`, which goes on by itself
 4. **tell**: what was done, in one line
 
-Every task may be cleared or retried at any time: it finds in the control log what was done. To upgrade, use
-`{name}__upgrade`.
+Every task may be cleared or retried at any time: it finds in the control log what was done.
 """
 
 
@@ -39,7 +52,7 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
     with options.dag(
         spec.name,
         "operate",
-        description=f"Stop, start, restart, roll back, fence or retire the stream {spec.name}.",
+        description=f"Stop, start, restart, upgrade, roll back, fence or retire the stream {spec.name}.",
         # A run of a paused DAG waits, and this form is for when there is no time to.
         is_paused_upon_creation=False,
         tags=["stream", spec.name],
@@ -51,6 +64,8 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             operation="{{ params.operation }}",
             reason="{{ params.reason }}",
             confirmed_by="{{ params.confirmed_by }}",
+            release="{{ params.release }}",
+            upgrade_dag_id=options.dag_id(spec.name, "upgrade"),
             retries=0,
         ) >> ConfirmOperator(
             **task(OPERATE, "confirm"),
@@ -73,6 +88,14 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                     # What comes before may have been skipped.
                     trigger_rule=TriggerRule.NONE_FAILED,
                 )
+            last = last >> StartUpgradeOperator(
+                **task(OPERATE, Operation.UPGRADE.value),
+                trigger_dag_id=options.dag_id(spec.name, "upgrade"),
+                trigger_run_id=upgrade_run("{{ run_id }}"),
+                conf={"release": f"{{{{ {_LOOK}['release'] }}}}", "reason": f"{{{{ {_LOOK}['reason'] }}}}"},
+                pre_execute=_if_asked_for(Operation.UPGRADE),
+                trigger_rule=TriggerRule.NONE_FAILED,
+            )
         last >> TellOperator(**task(OPERATE, "tell"), stream=spec, trigger_rule=TriggerRule.NONE_FAILED)
     # After the operators, as in `upgrade_dag`.
     dag.params = ParamsDict(_form())
@@ -109,6 +132,12 @@ def _form() -> dict[str, Param]:
             maxLength=MAX_PERSON,
             description="For a fence alone: the person who made sure that the driver neither runs nor can come back. "
             "The cluster is not asked then.",
+        ),
+        "release": Param(
+            "",
+            type="string",
+            pattern="^([0-9a-fA-F]{4,64})?$",
+            description="For a redeployment alone: hash, or its first digits, of the stored release.",
         ),
         "ask": Param(True, type="boolean", description="Show what will happen and wait for a yes before it is done."),
     }

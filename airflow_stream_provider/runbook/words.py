@@ -139,9 +139,17 @@ OPERATE = {
         "End a driver by force, and make sure that it is gone",
         "Kills it and waits for the cluster to say that driver and executors are gone, unless a person has said so.",
     ),
+    "promote": Words(
+        "Let the new release that stands by take over",
+        "By a hand-over between two batches. The run that brought it up does not go on with it.",
+    ),
     "start": Words(
         "Start the stream",
         "Submits the release, waits until it is up, and appoints it.",
+    ),
+    "upgrade": Words(
+        "Start a run of the upgrade",
+        "That run goes on by itself: its graph says how far it is, and how it ended.",
     ),
     "tell": Words("Say in one line what was done", "And who holds the stream now."),
 }

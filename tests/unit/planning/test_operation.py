@@ -40,3 +40,8 @@ def test_a_person_has_a_name() -> None:
     for name in ("x" * (MAX_PERSON + 1), "password=hunter2"):
         with pytest.raises(SpecError, match="cannot be used"):
             check_person(name)
+
+
+def test_the_yaml_has_a_say_in_what_comes_to_hold() -> None:
+    by_log = {Operation.STOP, Operation.ROLL_BACK, Operation.ABORT, Operation.FENCE, Operation.RETIRE}
+    assert {each for each in Operation if not each.brings_up} == by_log
