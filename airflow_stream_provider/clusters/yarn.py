@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
-from urllib.parse import quote
 
 from airflow_stream_provider.clusters import yarn_api as api
 from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
@@ -98,9 +97,8 @@ class YarnCluster:
                 queue=queue.path,
                 asked=str(sizes),
             )
-        rights = {"queue-acl-type": "SUBMIT_APPLICATIONS", "user": user}
-        access = api.get(manager, f"queues/{quote(queue.path, safe='')}/access", **rights)
-        if access is not None and str(access.get("allowed")).lower() == "false":  # an older Hadoop does not know that
+        access = api.right_to_submit(manager, queue.path)
+        if str(access.get("allowed")).lower() == "false":
             raise ClusterError(
                 f"YARN does not let the user {user} submit to the queue {queue.path}: {access.get('diagnostics')}",
                 next_step="Have its administrator allow it (acl_submit_applications). Nothing was submitted.",
