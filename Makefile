@@ -80,12 +80,13 @@ test-stores: $(CLASSES) ## the story with Airflow, faults and counted records: c
 test-clusters: $(CLASSES) ## the same story on YARN, on Kubernetes (a stand-in), with two masters, and on one machine, with faults of the cluster (45 min)
 	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 2 --no-loadscope-reorder -m system -k "not standalone" tests/stories
 
-# Containers need root, and nothing of them is left but the images, in build/compose/: they run in network and mounts of
-# their own, where the ports of the file are free and from where no rule of a firewall and no mount stays behind.
+# Containers need root. Nothing of them is left but the images, in build/compose/: network, processes and /run are their
+# own. So the ports of the file are free, this machine's firewall gets no rules, and a run that is killed ends all.
 .PHONY: test-compose
 test-compose: $(READY) .env ## docker-compose.yaml for real, on Podman and images built here (needs root and Debian packages, which it names)
 	$(BIN)/python -m devstack.compose
-	unshare --net --mount bash -c 'ip link set lo up && exec $(BIN)/pytest -s -m system tests/compose'
+	unshare --net --pid --fork --kill-child --mount-proc catatonit -- bash -c \
+		'mount -t tmpfs none /run && ip link set lo up && exec $(BIN)/pytest -s -m system tests/compose'
 
 .PHONY: test-spark
 test-spark: $(SPARK_VERSIONS:%=test-spark-%) ## the runtime's contract on Spark 3.5, 4.0 and 4.2
