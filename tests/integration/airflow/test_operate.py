@@ -147,12 +147,8 @@ def test_an_upgrade_by_the_form_is_a_run_of_its_own_dag_and_a_redeployment_too(w
     world.upgrade("2")
     refused = by_form(world, "redeploy", release="ffff")
     assert refused.state == "failed"
-    assert (
-        f"Those that are there, newest first: 2 ({world.state.holding_deployment.release.hash[:12]}), 1 ({digits}"
-        in (  # type: ignore[union-attr]
-            refused.log
-        )
-    )
+    assert "Those that are there, newest first: 2 (" in refused.log
+    assert f", 1 ({digits}" in refused.log
     asked = by_form(world, "redeploy", release=digits)
     assert asked.state == "success", asked.log[-8000:]
     (run,) = [each for each in asked.other_runs if each["dag"] == f"{world.name}__upgrade" and each["conf"]["release"]]
