@@ -18,6 +18,7 @@ from airflow_stream_provider.runbook.by_hand import (
     upgrade_run,
 )
 from airflow_stream_provider.runbook.options import DagOptions
+from airflow_stream_provider.runbook.words import OPERATE, group, task
 from airflow_stream_provider.spec.stream import StreamSpec
 
 # A restart is the first and the last of them; every other operation is made of one.
@@ -58,7 +59,7 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
         doc_md=_ABOUT.format(name=spec.name),
     ) as dag:
         last = LookAheadOperator(
-            task_id="look",
+            **task(OPERATE, "look"),
             stream=spec,
             operation="{{ params.operation }}",
             reason="{{ params.reason }}",
@@ -67,34 +68,35 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             upgrade_dag_id=options.dag_id(spec.name, "upgrade"),
             retries=0,
         ) >> ConfirmOperator(
-            task_id="confirm",
+            **task(OPERATE, "confirm"),
             ask="{{ params.ask }}",
             parts=f"{{{{ {_LOOK}['parts'] | tojson }}}}",
             subject=f"{{{{ params.operation }}}} the stream {spec.name}?",
             # As text, in which nothing that somebody gave as a reason is a link or an image.
             body=f"```text\\n{{{{ {_LOOK}['lines'] | join('\\n') }}}}\\n```",
         )
-        for part in _PARTS:
-            last = last >> operator_of(
-                part,
-                task_id=part.value,
-                stream=spec,
-                reason=f"{{{{ {_LOOK}['reason'] }}}}",
-                deployment=f"{{{{ {_LOOK}['deployment'] }}}}" if part in _OF_A_DEPLOYMENT else "",
-                confirmed_by=f"{{{{ {_LOOK}['confirmed_by'] }}}}",
-                pre_execute=_if_asked_for(part),
-                # What comes before may have been skipped.
+        with group(OPERATE, "asked_for"):
+            for part in _PARTS:
+                last = last >> operator_of(
+                    part,
+                    **task(OPERATE, part.value),
+                    stream=spec,
+                    reason=f"{{{{ {_LOOK}['reason'] }}}}",
+                    deployment=f"{{{{ {_LOOK}['deployment'] }}}}" if part in _OF_A_DEPLOYMENT else "",
+                    confirmed_by=f"{{{{ {_LOOK}['confirmed_by'] }}}}",
+                    pre_execute=_if_asked_for(part),
+                    # What comes before may have been skipped.
+                    trigger_rule=TriggerRule.NONE_FAILED,
+                )
+            last = last >> StartUpgradeOperator(
+                **task(OPERATE, Operation.UPGRADE.value),
+                trigger_dag_id=options.dag_id(spec.name, "upgrade"),
+                trigger_run_id=upgrade_run("{{ run_id }}"),
+                conf={"release": f"{{{{ {_LOOK}['release'] }}}}", "reason": f"{{{{ {_LOOK}['reason'] }}}}"},
+                pre_execute=_if_asked_for(Operation.UPGRADE),
                 trigger_rule=TriggerRule.NONE_FAILED,
             )
-        last = last >> StartUpgradeOperator(
-            task_id=Operation.UPGRADE.value,
-            trigger_dag_id=options.dag_id(spec.name, "upgrade"),
-            trigger_run_id=upgrade_run("{{ run_id }}"),
-            conf={"release": f"{{{{ {_LOOK}['release'] }}}}", "reason": f"{{{{ {_LOOK}['reason'] }}}}"},
-            pre_execute=_if_asked_for(Operation.UPGRADE),
-            trigger_rule=TriggerRule.NONE_FAILED,
-        )
-        last >> TellOperator(task_id="tell", stream=spec, trigger_rule=TriggerRule.NONE_FAILED)
+        last >> TellOperator(**task(OPERATE, "tell"), stream=spec, trigger_rule=TriggerRule.NONE_FAILED)
     # After the operators, as in `upgrade_dag`.
     dag.params = ParamsDict(_form())
     return dag
