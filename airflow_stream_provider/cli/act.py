@@ -108,6 +108,7 @@ class _Command:
     confirmed_by: str
     foreseen: Foreseen | None = None
     begun: bool = False
+    run_of_airflow: UpgradeRun | None = None
     results: dict[Operation, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
@@ -127,7 +128,7 @@ class _Command:
         wanted = RequestedRelease.of(self.spec) if self.operation.brings_up else None
         found = look_ahead(hook, self.operation, wanted, digits=self._digits, confirmed_by=self.confirmed_by)
         if self.operation in (Operation.UPGRADE, Operation.REDEPLOY):
-            run = self._upgrade_run()
+            run = self.run_of_airflow = self._upgrade_run()
             if run.run_id:
                 found = found.followed(Operation.UPGRADE, f"Run {run.run_id} of {run.dag_id}")
             elif found.parts and run.problem:
@@ -183,9 +184,10 @@ class _Command:
         ran = Ran(Exit.DONE, {})
         for part in foreseen.parts or _TO_CONFIRM.get(self.operation, ()):
             if part is Operation.UPGRADE:
+                assert self.run_of_airflow is not None, "it was looked for before"
                 hook = self._operator(Operation.STOP, "").hook
                 conf = {"release": foreseen.release, "reason": self.reason}
-                ran = self._upgrade_run().carry_out(hook, conf, Progress().info)
+                ran = self.run_of_airflow.carry_out(hook, conf, Progress().info)
                 self.results[part] = ran.result
                 break
             operator = self._operator(part, foreseen.deployment)

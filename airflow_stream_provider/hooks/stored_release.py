@@ -30,7 +30,9 @@ def stored_release(hook: StreamHook, state: StreamState, digits: str) -> Release
     :raises ControlUnavailable: they cannot be read now.
     :raises StorageUnavailable: as above.
     """
-    known = {d.release.hash: d.release for d in reversed(list(state.deployments.values())) if d.release.hash}
+    known: dict[str, Release] = {}
+    for each in reversed(list(state.deployments.values())):
+        known.setdefault(each.release.hash, each.release)
     wanted = digits.strip().lower()
     found = [release for hash, release in known.items() if hash.startswith(wanted)] if _DIGITS.fullmatch(wanted) else []
     if len(found) > 1:

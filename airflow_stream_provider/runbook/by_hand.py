@@ -16,6 +16,7 @@ from typing_extensions import override
 from airflow_stream_provider.runbook.approval import said_no
 
 if TYPE_CHECKING:
+    from airflow_stream_provider.planning.foreseen import Foreseen
     from airflow_stream_provider.spec.stream import StreamSpec
 
 # For a yes. What was looked at is old by then.
@@ -75,8 +76,8 @@ class LookAheadOperator(BaseOperator):
             since = context["dag_run"].run_after.timestamp()
             hook = StreamHook.of(self.stream)
             found = look_ahead(hook, operation, wanted, digits=self.release, confirmed_by=who, since=since)
-            if Operation.UPGRADE in found.parts and self._upgrades(context):
-                found = found.refuse(f"A run of {self.upgrade_dag_id} is under way. Ask again when that is over.")
+            if Operation.UPGRADE in found.parts:
+                found = self._unless_in_the_way(found, context)
         for line in found.lines:
             self.log.info("%s", line)
         if found.refused:
@@ -84,12 +85,15 @@ class LookAheadOperator(BaseOperator):
         more = {"lines": found.lines, "reason": operation.for_history(reason), "confirmed_by": who}
         return {**found.to_json(), **more}
 
-    def _upgrades(self, context: Context) -> bool:
-        """Whether an upgrade is under way that this run has not started."""
-        count = context["ti"].get_dr_count
-        states = ["queued", "running"]
-        mine = count(dag_id=self.upgrade_dag_id, run_ids=[upgrade_run(context["run_id"])], states=states)
-        return count(dag_id=self.upgrade_dag_id, states=states) > mine
+    def _unless_in_the_way(self, found: Foreseen, context: Context) -> Foreseen:
+        """Refuse an upgrade while another one is under way that this run has not started, and while it would wait."""
+        ti, dag_id, states = context["ti"], self.upgrade_dag_id, ["queued", "running"]
+        mine = ti.get_dr_count(dag_id=dag_id, run_ids=[upgrade_run(context["run_id"])], states=states)
+        if ti.get_dr_count(dag_id=dag_id, states=states) > mine:
+            return found.refuse(f"A run of {dag_id} is under way. Ask again when that is over.")
+        if ti.get_dag(dag_id).is_paused:
+            return found.refuse(f"The DAG {dag_id} is paused, and a run of it would wait. Unpause it; then ask again.")
+        return found
 
 
 def upgrade_run(run_id: str) -> str:

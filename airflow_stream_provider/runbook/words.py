@@ -77,7 +77,8 @@ UPGRADE = {
     "hand_over": Words(
         "Hand the stream over between two batches",
         "The old release ends its batch and lets go; the new one takes the same checkpoint, so nothing is lost or "
-        "doubled. A holder that is dead is fenced first. If it fails, the error says who holds: the stream runs.",
+        "doubled. A holder that is dead or hangs is fenced first. If it fails, the error says who holds: the stream "
+        "runs.",
     ),
     "soak": Words(
         "Watch the new release",

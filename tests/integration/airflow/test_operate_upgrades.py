@@ -19,6 +19,7 @@ from devstack.drivers import wait_for
 from devstack.stack import LocalStack
 from tests.support.airflow_world import Airflow, World
 
+pytestmark = pytest.mark.system  # it takes some minutes
 ROOT = Path(__file__).parents[3]
 NAME = "byhand"
 DAG_FILE = """\

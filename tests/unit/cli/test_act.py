@@ -353,7 +353,7 @@ def test_an_upgrade_is_a_run_of_airflow(
     assert "A driver of the YAML's release 1 (" in capsys.readouterr().out
     assert run.conf == {}
     assert call("upgrade") == Exit.DONE
-    assert run.asked[-1] == ("orders", "disk of w3", "")
+    assert run.asked == [("orders", "", ""), ("orders", "disk of w3", "")], "what was shown is what is carried out"
     assert run.conf == {"release": "", "reason": "disk of w3"}
     assert "Upgraded: disk of w3. Run r ended well. It was driver" in capsys.readouterr().out
 

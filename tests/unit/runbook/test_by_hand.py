@@ -50,6 +50,7 @@ def look(
     at: float = 1e9,
     release: str = "",
     upgrades: tuple[str, ...] = (),
+    paused: bool = False,
 ) -> Any:
     """Look ahead while these runs of the upgrade's DAG are under way."""
 
@@ -67,7 +68,8 @@ def look(
         upgrade_dag_id="orders__upgrade",
     )
     run = SimpleNamespace(run_after=datetime.fromtimestamp(at, UTC))
-    context: Any = {"dag_run": run, "run_id": "mine", "ti": SimpleNamespace(get_dr_count=count)}
+    ti = SimpleNamespace(get_dr_count=count, get_dag=lambda dag_id: SimpleNamespace(is_paused=paused))
+    context: Any = {"dag_run": run, "run_id": "mine", "ti": ti}
     return operator.execute(context)
 
 
@@ -113,7 +115,9 @@ def test_while_an_upgrade_is_under_way_there_is_no_second_one(spec: StreamSpec, 
     assert look(spec, "upgrade", upgrades=(upgrade_run("mine"),))["parts"] == ["upgrade"], "it is this run's own"
     with pytest.raises(AirflowFailException, match=r"Refused, .*: A run of orders__upgrade is under way"):
         look(spec, "upgrade", upgrades=("manual__1", upgrade_run("mine")))
-    assert look(spec, "stop", upgrades=("manual__1",))["parts"] == ["stop"]
+    with pytest.raises(AirflowFailException, match="The DAG orders__upgrade is paused, and a run of it would wait"):
+        look(spec, "upgrade", paused=True)
+    assert look(spec, "stop", upgrades=("manual__1",), paused=True)["parts"] == ["stop"]
 
 
 def test_only_a_redeployment_is_of_a_stored_release(spec: StreamSpec, log: ControlLog) -> None:
