@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_stream_provider.lifecycle.errors import SpecError
@@ -24,15 +25,20 @@ def look_ahead(
     *,
     confirmed_by: str = "",
     since: float | None = None,
+    job: str = "",
 ) -> Foreseen:
     """Return what an operation will do, by the control log as it is now; changes nothing. See `foresee`.
 
     :param requested: what a start and a restart would bring up.
+    :param job: the cluster's id of the job that is to be adopted.
     :raises ControlUnavailable: the control log cannot be read now.
+    :raises ClusterError: the cluster does not say what that job is.
     """
     wanted = wanted_of(requested) if requested is not None else None
     found = hook.observe() if hook.exists() else Snapshot(hook.stream, time.time(), StreamState())
-    return foresee(found, operation, wanted, confirmed_by=confirmed_by, since=since)
+    if job:
+        found = replace(found, job=hook.job(job))
+    return foresee(found, operation, wanted, confirmed_by=confirmed_by, since=since, job=job)
 
 
 def wanted_of(requested: RequestedRelease) -> Wanted:
