@@ -1,13 +1,15 @@
-"""A job that runs without this provider: the test application, submitted to the stack's standalone cluster as it is."""
+"""A job that runs without this provider: a script, submitted to the stack's standalone cluster as it is."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from airflow_stream_provider.checkpoint.location import files_of
 from airflow_stream_provider.clusters import ClusterConnection
 from airflow_stream_provider.clusters import master_api as api
 from airflow_stream_provider.clusters.rest_properties import MAIN_CLASS
@@ -19,13 +21,31 @@ def submit_unmanaged(stream: StackStream, *options: str) -> str:
 
     :param options: more arguments for the application.
     """
-    connection = stream.stack.cluster.connection
+    arguments = (*stream.arguments(), *options)
+    return submit_script(stream.stack.cluster.connection, APP, arguments, conf=stream.conf())
+
+
+def submit_script(
+    connection: Mapping[str, Any],
+    script: Path,
+    arguments: Sequence[str],
+    *,
+    conf: Mapping[str, str],
+    py_files: Sequence[Path] = (),
+) -> str:
+    """Submit a script to a standalone cluster as people do, and return the driver's id.
+
+    :param connection: of Airflow, to the cluster.
+    """
     masters = ClusterConnection(connection["host"], extra=connection["extra"]).masters
-    conf = {
-        **stream.conf(),
-        "spark.app.name": f"{stream.stream} by hand",
+    files = ",".join(map(str, py_files))
+    properties = {
+        **conf,
+        "spark.app.name": f"{script.stem} by hand",
         "spark.master": masters.url,
         "spark.submit.deployMode": "cluster",
+        "spark.submit.pyFiles": files,
+        "spark.files": files,
         "spark.driver.supervise": "false",
     }
     request = {
@@ -33,8 +53,8 @@ def submit_unmanaged(stream: StackStream, *options: str) -> str:
         "clientSparkVersion": "4.0.0",
         "appResource": "",
         "mainClass": MAIN_CLASS,
-        "appArgs": [str(APP), "", *stream.arguments(), *options],
-        "sparkProperties": conf,
+        "appArgs": [str(script), files, *arguments],
+        "sparkProperties": properties,
         "environmentVariables": {},
     }
     return api.create(api.find_master(masters), request)
@@ -78,4 +98,5 @@ def yaml_of(stream: StackStream, folder: Path, **more: Any) -> Path:
 def leave(stream: StackStream) -> None:
     """Remove the marks of the owner beside the checkpoints of a stream that was stopped: they are nobody's again."""
     for query in QUERIES:
-        (stream.checkpoint / f"{query}.owner").unlink()
+        mark = stream.checkpoint / f"{query}.owner"
+        files_of(mark).remove(mark)

@@ -18,6 +18,7 @@ from airflow_stream_provider.operators.stop import StopStreamOperator
 from airflow_stream_provider.planning import adopt, requests
 from airflow_stream_provider.planning.task_identity import TaskIdentity
 from airflow_stream_provider.spec.stream import StreamSpec, load_spec
+from devstack.commits import written_at
 from devstack.stack_stream import QUERIES, StackStream
 from devstack.unmanaged import end_unmanaged, leave, submit_unmanaged, yaml_of
 
@@ -37,8 +38,8 @@ def cut_off(orders: StackStream, acquired_at: float) -> int:
     """Return how many orders the old job had in a batch of `out` that it planned and did not commit."""
     folder = orders.checkpoint / "out" / "offsets"
     done = max(batch for batch, at in orders.watcher.commits["out"].items() if at <= acquired_at)
-    file = folder / str(done + 1)
-    if file.stat().st_mtime > acquired_at:
+    planned = written_at(folder / str(done + 1))
+    if planned is None or planned > acquired_at:
         return 0
     ends = [kafka_offsets(read_offsets(folder / str(n)).sources["0"]) or {} for n in (done, done + 1)]
     before, after = (sum(each[f"{orders.stream}-in"].values()) for each in ends)

@@ -89,11 +89,11 @@ def test_a_person_who_gives_up_leaves_no_driver_beside_the_job(
     answer: Any, call: Run, control: str, log: ControlLog, cluster: NotingCluster, job: str, asked: list[Any]
 ) -> None:
     def says() -> str:
+        cluster.states["driver-1"] = DriverState.FINISHED  # as its driver reads that it is retired
         if answer:
             raise answer
         return ""
 
-    cluster.states["driver-1"] = DriverState.FINISHED
     asked.append(says)
     with PlayedDrivers(control):
         assert call("adopt") == Exit.REFUSED
@@ -105,12 +105,19 @@ def test_a_driver_that_does_not_answer_is_ended(
     call: Run,
     control: str,
     log: ControlLog,
+    cluster: NotingCluster,
     job: str,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """As one does whose checkpoint somebody else writes."""
+
+    def end(found: object) -> None:
+        cluster.foreign[job] = UnmanagedView(job, DriverState.KILLED)
+        cluster.states["driver-1"] = DriverState.FINISHED  # as its driver reads that it is retired, later
+
+    monkeypatch.setattr("tests.support.noting_cluster._Foreign.end", end)
     monkeypatch.setattr(adopt, "STILL_SECONDS", 0.0)
     monkeypatch.setattr(requests, "ANSWER_SECONDS", 0.5)
     yaml = tmp_path / "dags" / "streams" / "orders.yaml"

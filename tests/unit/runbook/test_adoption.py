@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -78,7 +79,7 @@ def test_a_person_is_asked_for_an_hour_and_gives_his_name(monkeypatch: pytest.Mo
     yes = {
         "chosen_options": ["Approve"],
         "params_input": {},
-        "responded_at": "2026-11-25T10:00:00+00:00",
+        "responded_at": datetime.now(UTC),
         "timedout": False,
         "responded_by_user": {"id": "1", "name": "ada"},
     }

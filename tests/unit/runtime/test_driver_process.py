@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_stream_provider import checkpoint
 from airflow_stream_provider.lifecycle.errors import ControlUnavailable, StreamError
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from airflow_stream_provider.runtime import driver_process, jvm
@@ -122,7 +123,7 @@ def test_a_checkpoint_that_is_to_be_adopted_is_watched_until_it_is_claimed(
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("it may be written")
 
-    monkeypatch.setattr(driver_process.checkpoints, "refuse_if_being_written", refuse)
+    monkeypatch.setattr(checkpoint, "refuse_if_being_written", refuse)
     process._facts, process._hosts = Heartbeat(), SimpleNamespace(known=None, follow=lambda: None)
     process._adopted, process._waits = Adopted(), ""
     process._unowned, process.claimed, process._claiming = {}, frozenset(), threading.Lock()
