@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from airflow_stream_provider.checkpoint.location import files_of
 from airflow_stream_provider.clusters import ClusterConnection
 from airflow_stream_provider.clusters import master_api as api
 from airflow_stream_provider.clusters.rest_properties import MAIN_CLASS
@@ -97,6 +96,6 @@ def yaml_of(stream: StackStream, folder: Path, **more: Any) -> Path:
 
 def leave(stream: StackStream) -> None:
     """Remove the marks of the owner beside the checkpoints of a stream that was stopped: they are nobody's again."""
+    assert isinstance(stream.checkpoint, Path), "it is in a folder of this machine"
     for query in QUERIES:
-        mark = stream.checkpoint / f"{query}.owner"
-        files_of(mark).remove(mark)
+        (stream.checkpoint / f"{query}.owner").unlink()
