@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from airflow_stream_provider.cli.run_here import Exit, Ran, run_here
+from airflow_stream_provider.lifecycle.errors import SpecError
 from airflow_stream_provider.lifecycle.plain_text import plain
 from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.retire import RetireOperator
@@ -39,10 +40,13 @@ def _asked(deployment: str, says: str, reads_again: str) -> str:
     print(plain(f"{deployment} stands by and has rehearsed. {says}"))
     print("End the old job now, and see that nothing starts it again.")
     print(plain(f"Read again: {reads_again}"), flush=True)
-    try:
-        return check_person(input("Your name, once it is gone (nothing: give up): "))
-    except (KeyboardInterrupt, EOFError):
-        return ""
+    while True:
+        try:
+            return check_person(input("Your name, once it is gone (nothing: give up): "))
+        except SpecError as error:
+            print(plain(str(error)), flush=True)
+        except (KeyboardInterrupt, EOFError):
+            return ""
 
 
 def _discard(operator: AdoptOperator, identity: TaskIdentity) -> None:

@@ -17,6 +17,8 @@ from airflow_stream_provider.runbook.by_hand import ANSWER
 from airflow_stream_provider.spec.stream import StreamSpec
 
 _LOOK = "ti.xcom_pull(task_ids='look')"
+# Rendered also where the task is skipped.
+_STANDS_BY = "(ti.xcom_pull(task_ids='stand_by') or {})"
 _WORD = "ti.xcom_pull(task_ids='job_ended', key='confirmed_by')"
 # It pushes that before it does anything else, so the task that cleans up finds it.
 _FOLLOWER = "{{ ti.xcom_pull(task_ids='stand_by', key='deployment') or '' }}"
@@ -41,9 +43,9 @@ def adoption(spec: StreamSpec, after: BaseOperator, skip: Callable[[Context], No
         subject=f"Has the job ended that runs {spec.name} without this provider?",
         # As text, in which nothing that a script or Spark has written is a link or an image.
         body="```text\n"
-        "{{ ti.xcom_pull(task_ids='stand_by')['deployment'] }} stands by and has rehearsed. End the old job now, and "
+        f"{{{{ {_STANDS_BY}.get('deployment') }}}} stands by and has rehearsed. End the old job now, and "
         "see that nothing starts it again.\n"
-        "{{ ti.xcom_pull(task_ids='stand_by')['says'] }}\n"
+        f"{{{{ {_STANDS_BY}.get('says') }}}}\n"
         f"Read again: {{{{ {_LOOK}['reads_again'] }}}}\n"
         "Approve: by your word it is gone. Reject: nothing is done, and the old job goes on.\n```",
         pre_execute=skip,

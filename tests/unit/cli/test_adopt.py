@@ -74,7 +74,7 @@ def test_a_person_is_asked_to_end_it_and_says_so_by_name(
     asked: list[Callable[[], str]],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    asked += [lambda: "y", lambda: "Ada Lovelace"]
+    asked += [lambda: "y", lambda: "A" * 200, lambda: "Ada Lovelace"]
     with PlayedDrivers(control):
         assert call("adopt", yes=False) == Exit.DONE
     said = capsys.readouterr().out
