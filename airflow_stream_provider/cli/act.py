@@ -10,13 +10,13 @@ import time
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.utils.cli import suppress_logs_and_warning
 
 from airflow_stream_provider.cli.adopt import adopt_here, nobody_to_ask
 from airflow_stream_provider.cli.given import given_stream_as_far_as_known, read_connections
-from airflow_stream_provider.cli.run_here import Exit, Ran, run_here
+from airflow_stream_provider.cli.run_here import Exit, Progress, Ran, run_here
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.plain_text import plain
@@ -30,6 +30,9 @@ from airflow_stream_provider.planning.operation import Operation, check_job, che
 from airflow_stream_provider.planning.told import told
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.cli.upgrade_run import UpgradeRun
 
 # Where nothing is left to do by the control log, but a command that was cut off may have left drivers that still exit.
 _TO_CONFIRM = {Operation.STOP: (Operation.STOP,), Operation.RETIRE: (Operation.STOP,)}
@@ -52,6 +55,24 @@ def start(args: Namespace) -> NoReturn:
 def restart(args: Namespace) -> NoReturn:
     """Stop a stream, and start it again."""
     _act(Operation.RESTART, args)
+
+
+@suppress_logs_and_warning
+def upgrade(args: Namespace) -> NoReturn:
+    """Upgrade a stream to the release of its YAML."""
+    _act(Operation.UPGRADE, args)
+
+
+@suppress_logs_and_warning
+def redeploy(args: Namespace) -> NoReturn:
+    """Deploy a stored release of a stream."""
+    _act(Operation.REDEPLOY, args)
+
+
+@suppress_logs_and_warning
+def promote(args: Namespace) -> NoReturn:
+    """Let the new release that stands by take over now."""
+    _act(Operation.PROMOTE, args)
 
 
 @suppress_logs_and_warning
@@ -114,8 +135,16 @@ class _Command:
         """Look at the stream, and say what will happen."""
         hook = self._operator(Operation.STOP, "").hook
         wanted = RequestedRelease.of(self.spec) if self.operation.brings_up else None
-        self.foreseen = look_ahead(hook, self.operation, wanted, confirmed_by=self.confirmed_by, job=self.job)
-        return self.foreseen
+        given = {"digits": self._digits, "confirmed_by": self.confirmed_by, "job": self.job}
+        found = look_ahead(hook, self.operation, wanted, **given)
+        if self.operation in (Operation.UPGRADE, Operation.REDEPLOY):
+            run = self._upgrade_run()
+            if run.run_id:
+                found = found.followed(Operation.UPGRADE, f"Run {run.run_id} of {run.dag_id}")
+            elif found.parts and run.problem:
+                found = found.refuse(run.problem)
+        self.foreseen = found
+        return found
 
     def run(self) -> NoReturn:
         """Say what will happen, ask, do it, say what was done, and exit."""
@@ -159,7 +188,7 @@ class _Command:
             again = self.look()
             if again.refused:
                 self.end("refused", Exit.REFUSED, again.refused)
-            if (again.holds, again.held, again.parts) == (foreseen.holds, foreseen.held, foreseen.parts):
+            if again.same_as(foreseen):
                 return again
             print("The stream has changed meanwhile.")
             foreseen = again
@@ -169,6 +198,12 @@ class _Command:
         who, now = person(getpass.getuser(), socket.gethostname()), time.time()
         ran = Ran(Exit.DONE, {})
         for part in foreseen.parts or _TO_CONFIRM.get(self.operation, ()):
+            if part is Operation.UPGRADE:
+                hook = self._operator(Operation.STOP, "").hook
+                conf = {"release": foreseen.release, "reason": self.reason}
+                ran = self._upgrade_run().carry_out(hook, conf, Progress().info)
+                self.results[part] = ran.result
+                break
             operator = self._operator(part, foreseen.deployment)
             if isinstance(operator, ReleaseOperator):
                 operator.hook.create()
@@ -184,6 +219,17 @@ class _Command:
                 break
             self.results[part] = ran.result
         return ran
+
+    @property
+    def _digits(self) -> str:
+        return getattr(self.args, "release", None) or ""
+
+    def _upgrade_run(self) -> UpgradeRun:
+        # Imported here: the other commands need nothing of Airflow's database.
+        from airflow_stream_provider.cli.upgrade_run import UpgradeRun
+
+        who = person(getpass.getuser(), socket.gethostname())
+        return UpgradeRun.of(self.spec.name, who, self.reason, self._digits)
 
     def _operator(self, part: Operation, deployment: str) -> StreamOperator:
         return operator_of(

@@ -41,6 +41,12 @@ _JOB = Arg(
     help="The cluster's id of the job that runs now (driver-…, app-… or application_…), which the cluster then ends. "
     "Without it you are asked to end the job, once the new driver stands by",
 )
+_RELEASE = Arg(
+    ("--release",),
+    metavar="HASH",
+    required=True,
+    help="Hash of the stored release, or its first digits",
+)
 _LAST = Arg(("-n", "--last"), type=int, default=30, help="How many to show; default: 30")
 
 _ACT = (_NAME, _REASON, _DRY_RUN, _YES, _JSON, _FOLDER, ARG_VERBOSE)
@@ -62,7 +68,7 @@ def get_streams_cli_commands() -> list[CLICommand]:
     return [
         GroupCommand(
             name="streams",
-            help="Watch Spark streams, and operate them: stop, start, roll back, fence",
+            help="Watch Spark streams, and operate them: stop, start, upgrade, roll back, fence",
             subcommands=(
                 ActionCommand(
                     name="init",
@@ -108,6 +114,9 @@ def get_streams_cli_commands() -> list[CLICommand]:
                 _acting("stop", "Stop a stream at a batch boundary, and end every driver of it"),
                 _acting("start", "Start a stream that nobody holds, with the release of its YAML"),
                 _acting("restart", "Stop a stream, then start it again; its YAML has to name the version that runs"),
+                _acting("upgrade", "Deploy the release of a stream's YAML, by a run of NAME__upgrade"),
+                _acting("redeploy", "Deploy a stored release of a stream, by a run of NAME__upgrade", _RELEASE),
+                _acting("promote", "Let the new release that stands by take a stream over now"),
                 _acting("roll-back", "Give a stream back to the release that held it before"),
                 _acting("abort", "Call off the new release that comes up or stands by; whoever holds goes on"),
                 _acting("fence", "Kill the driver that holds a stream; another one may then take over", _CONFIRMED_BY),

@@ -305,12 +305,14 @@ class StreamHook(BaseHook):
         *,
         checked: Release | None = None,
         adopts: bool = False,
+        redeployed: bool = False,
     ) -> bool:
         """Publish a release and declare a deployment of it; return False when the log no longer ends at `seq`.
 
         :param checked: what `publish` has returned of it earlier, which is declared instead, whatever its files and its
             YAML say by now; default: it is published now.
         :param adopts: whether it follows a job without a stream (`Policy.adopts`).
+        :param redeployed: it is a stored release, whatever the YAML says: `upgrade.on_change` does not undo that.
         :raises SpecError: the release cannot be used; nothing was declared.
         :raises StreamError: what was published is not there any more; nothing was declared.
         :raises ClusterError: the cluster has no room or does not answer; nothing was declared.
@@ -322,7 +324,9 @@ class StreamHook(BaseHook):
             release = checked
         self.check_room(release, deployment)
         policy = replace(requested.spec.policy(requested.changed_checkpoints), adopts=adopts)
-        fields = {"deployment": deployment, "release": release.to_json(), "policy": policy.to_json()}
+        fields: dict[str, Any] = {"deployment": deployment, "release": release.to_json(), "policy": policy.to_json()}
+        if redeployed:
+            fields["redeployed"] = True
         return self.append(Kind.DECLARED, by, seq, **fields, reason=reason)
 
     def append(self, kind: str, by: str, seq: int, **fields: Any) -> bool:

@@ -68,7 +68,8 @@ class _Reader:
     def _declared(self, r: Record) -> Iterator[LifeEvent]:
         self._declared_here[r["deployment"]] = r
         self._releases.setdefault(r["deployment"], Release.from_json(r["release"]))
-        yield self._event(r, What.DEPLOYED_AGAIN if r.get("again") else What.DEPLOYED, r["deployment"])
+        again = r.get("again") or r.get("redeployed")
+        yield self._event(r, What.DEPLOYED_AGAIN if again else What.DEPLOYED, r["deployment"])
 
     def _standby(self, r: Record) -> Iterator[LifeEvent]:
         self._announced_here.add(r["incarnation"])

@@ -8,7 +8,7 @@ from airflow_stream_provider.operators.abort import AbortOperator
 from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.fence import FenceOperator
-from airflow_stream_provider.operators.handover import RollBackOperator
+from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
 from airflow_stream_provider.operators.start import StartStreamOperator
 from airflow_stream_provider.operators.stop import StopStreamOperator
 from airflow_stream_provider.planning.operation import Operation
@@ -25,7 +25,7 @@ def operator_of(
 ) -> StreamOperator:
     """Return the operator of one part of an operation.
 
-    :param deployment: that is fenced, called off or rolled back from, or follows a job already.
+    :param deployment: that is fenced, called off, promoted or rolled back from, or follows a job already.
     :param confirmed_by: the person by whose word a fence, or an adoption, goes.
     :param job: the cluster's id of the job that is adopted.
     :param arguments: of the operator, such as `task_id` and `stream`.
@@ -34,6 +34,8 @@ def operator_of(
         return StopStreamOperator(reason=reason, **arguments)
     if part is Operation.START:
         return StartStreamOperator(reason=reason, **arguments)
+    if part is Operation.PROMOTE:
+        return HandOverOperator(reason=reason, deployment=deployment, **arguments)
     if part is Operation.ROLL_BACK:
         return RollBackOperator(reason=reason, deployment=deployment, **arguments)
     if part is Operation.ABORT:

@@ -32,10 +32,12 @@ class Asked:
         """Return that it is done already."""
         return self._foreseen(done=why)
 
-    def will(self, *sentences: str, reads_again: str, deployment: str = "") -> Foreseen:
+    def will(self, *sentences: str, reads_again: str, deployment: str = "", release: str = "") -> Foreseen:
         """Return what will be done."""
         parts = (self.operation,)
-        return self._foreseen(will=sentences, reads_again=reads_again, parts=parts, deployment=deployment)
+        return self._foreseen(
+            will=sentences, reads_again=reads_again, parts=parts, deployment=deployment, release=release
+        )
 
     @property
     def held(self) -> Held | None:
@@ -72,6 +74,7 @@ class Asked:
         deployment: str = "",
         done: str = "",
         refused: str = "",
+        release: str = "",
     ) -> Foreseen:
         state = self.snapshot.state
         return Foreseen(
@@ -86,6 +89,7 @@ class Asked:
             deployment,
             done,
             refused,
+            release,
         )
 
 

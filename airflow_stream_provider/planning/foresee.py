@@ -14,6 +14,7 @@ from airflow_stream_provider.lifecycle.state import Request, RequestStage, Strea
 from airflow_stream_provider.planning.asked import Asked, author
 from airflow_stream_provider.planning.foresee_adopt import foresee_adopt
 from airflow_stream_provider.planning.foresee_driver import foresee_abort, foresee_fence, foresee_roll_back
+from airflow_stream_provider.planning.foresee_upgrade import foresee_promote, foresee_redeploy, foresee_upgrade
 from airflow_stream_provider.planning.foreseen import Foreseen, Wanted
 from airflow_stream_provider.planning.operation import FOR_GOOD, Operation
 from airflow_stream_provider.planning.read_again import NOTHING, next_start
@@ -32,7 +33,7 @@ def foresee(
     """Return what an operation will do to a stream, or why it is refused.
 
     :param snapshot: of the stream; for one that was never deployed, of an empty log.
-    :param wanted: the release of the YAML, for what brings one up.
+    :param wanted: the release of the YAML, for what brings one up; the stored one, for a redeployment.
     :param confirmed_by: the person who made sure that the driver, or the job that is to be adopted, is gone.
     :param since: when the person asked, in seconds since 1970: who has come to hold later is neither fenced nor rolled
         back from, and what was declared later not called off. Default: now.
@@ -121,7 +122,7 @@ def _restart(asked: Asked) -> Foreseen:
         return replace(up, parts=(Operation.START,) if up.parts else ())
     if held.release.version != wanted.version:
         return asked.refused(
-            f"{snapshot.holder_sentence} The YAML asks for {wanted}, and that is an upgrade. Trigger one, with the "
+            f"{snapshot.holder_sentence} The YAML asks for {wanted}, and that is an upgrade: use that, with the "
             "strategy `restart` where there is no room for two."
         )
     stop = _stop(asked)
@@ -153,6 +154,9 @@ _FORESEE: Mapping[Operation, Callable[[Asked], Foreseen]] = {
     Operation.STOP: _stop,
     Operation.START: _start,
     Operation.RESTART: _restart,
+    Operation.UPGRADE: foresee_upgrade,
+    Operation.REDEPLOY: foresee_redeploy,
+    Operation.PROMOTE: foresee_promote,
     Operation.ROLL_BACK: foresee_roll_back,
     Operation.ABORT: foresee_abort,
     Operation.FENCE: foresee_fence,

@@ -23,6 +23,9 @@ class Operation(StrEnum):
     STOP = "stop"
     START = "start"
     RESTART = "restart"
+    UPGRADE = "upgrade"
+    REDEPLOY = "redeploy"
+    PROMOTE = "promote"
     ROLL_BACK = "roll-back"
     ABORT = "abort"
     FENCE = "fence"
@@ -36,8 +39,8 @@ class Operation(StrEnum):
 
     @property
     def brings_up(self) -> bool:
-        """Whether a driver of the YAML's release is started."""
-        return self in (Operation.START, Operation.RESTART, Operation.ADOPT)
+        """Whether the YAML has a say in which release comes to hold, and how."""
+        return self in _BY_YAML
 
     @property
     def past(self) -> str:
@@ -49,10 +52,24 @@ class Operation(StrEnum):
         return f"{FOR_GOOD}{reason}" if self is Operation.RETIRE else reason
 
 
+_BY_YAML = frozenset(
+    {
+        Operation.START,
+        Operation.RESTART,
+        Operation.UPGRADE,
+        Operation.REDEPLOY,
+        Operation.PROMOTE,
+        Operation.ADOPT,
+    }
+)
+
 _DESCRIPTIONS = {
     Operation.STOP: "Stop the stream at a batch boundary, and end every driver of it.",
     Operation.START: "Start a stream that nobody holds, with the release of its YAML.",
     Operation.RESTART: "Stop the stream, then start it again; the version of its YAML has to be the one that runs.",
+    Operation.UPGRADE: "Deploy the release of the YAML, by a run of NAME__upgrade, which watches it and takes it back.",
+    Operation.REDEPLOY: "Deploy a stored release by its hash, as an upgrade does; none of its files has to come back.",
+    Operation.PROMOTE: "Let the new release that stands by take over now; for an upgrade that does not go on.",
     Operation.ROLL_BACK: "Give the stream back to the release that held it before.",
     Operation.ABORT: "Call off the new release that comes up or stands by; whoever holds the stream goes on.",
     Operation.FENCE: "Kill the driver that holds the stream, and let another one take over once it is confirmed dead.",
@@ -64,6 +81,9 @@ _PAST = {
     Operation.STOP: "Stopped",
     Operation.START: "Started",
     Operation.RESTART: "Restarted",
+    Operation.UPGRADE: "Upgraded",
+    Operation.REDEPLOY: "Redeployed",
+    Operation.PROMOTE: "Promoted",
     Operation.ROLL_BACK: "Rolled back",
     Operation.ABORT: "Called off",
     Operation.FENCE: "Fenced",

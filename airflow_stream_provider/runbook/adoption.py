@@ -14,6 +14,7 @@ from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.retire import RetireOperator
 from airflow_stream_provider.runbook.approval import said_no
 from airflow_stream_provider.runbook.by_hand import ANSWER
+from airflow_stream_provider.runbook.words import OPERATE, group, task
 from airflow_stream_provider.spec.stream import StreamSpec
 
 _LOOK = "ti.xcom_pull(task_ids='look')"
@@ -30,41 +31,42 @@ def adoption(spec: StreamSpec, after: BaseOperator, skip: Callable[[Context], No
     :param skip: skips each of them when no adoption was asked for.
     """
     more: dict[str, Any] = {"stream": spec, "reason": f"{{{{ {_LOOK}['reason'] }}}}", "pre_execute": skip}
-    stand_by = AdoptOperator(
-        task_id="stand_by",
-        deployment=f"{{{{ {_LOOK}['deployment'] }}}}",
-        # What comes before may have been skipped.
-        trigger_rule=TriggerRule.NONE_FAILED,
-        **more,
-    )
-    ended = JobEndedOperator(
-        task_id="job_ended",
-        known=f"{{{{ {_LOOK}['job'] or {_LOOK}['confirmed_by'] }}}}",
-        subject=f"Has the job ended that runs {spec.name} without this provider?",
-        # As text, in which nothing that a script or Spark has written is a link or an image.
-        body="```text\n"
-        f"{{{{ {_STANDS_BY}.get('deployment') }}}} stands by and has rehearsed. End the old job now, and "
-        "see that nothing starts it again.\n"
-        f"{{{{ {_STANDS_BY}.get('says') }}}}\n"
-        f"Read again: {{{{ {_LOOK}['reads_again'] }}}}\n"
-        "Approve: by your word it is gone. Reject: nothing is done, and the old job goes on.\n```",
-        pre_execute=skip,
-    )
-    adopt = AdoptOperator(
-        task_id="adopt",
-        deployment=_FOLLOWER,
-        job=f"{{{{ {_LOOK}['job'] }}}}",
-        confirmed_by=f"{{{{ {_LOOK}['confirmed_by'] or {_WORD} or '' }}}}",
-        trigger_rule=TriggerRule.NONE_FAILED,
-        **more,
-    )
-    discard = RetireOperator(
-        task_id="discard",
-        stream=spec,
-        deployment=_FOLLOWER,
-        reason="It did not adopt the job.",
-        pre_execute=_skip_unless_there_is_one,
-    )
+    with group(OPERATE, "adoption"):
+        stand_by = AdoptOperator(
+            **task(OPERATE, "stand_by"),
+            deployment=f"{{{{ {_LOOK}['deployment'] }}}}",
+            # What comes before may have been skipped.
+            trigger_rule=TriggerRule.NONE_FAILED,
+            **more,
+        )
+        ended = JobEndedOperator(
+            **task(OPERATE, "job_ended"),
+            known=f"{{{{ {_LOOK}['job'] or {_LOOK}['confirmed_by'] }}}}",
+            subject=f"Has the job ended that runs {spec.name} without this provider?",
+            # As text, in which nothing that a script or Spark has written is a link or an image.
+            body="```text\n"
+            f"{{{{ {_STANDS_BY}.get('deployment') }}}} stands by and has rehearsed. End the old job now, and "
+            "see that nothing starts it again.\n"
+            f"{{{{ {_STANDS_BY}.get('says') }}}}\n"
+            f"Read again: {{{{ {_LOOK}['reads_again'] }}}}\n"
+            "Approve: by your word it is gone. Reject: nothing is done, and the old job goes on.\n```",
+            pre_execute=skip,
+        )
+        adopt = AdoptOperator(
+            **task(OPERATE, "adopt"),
+            deployment=_FOLLOWER,
+            job=f"{{{{ {_LOOK}['job'] }}}}",
+            confirmed_by=f"{{{{ {_LOOK}['confirmed_by'] or {_WORD} or '' }}}}",
+            trigger_rule=TriggerRule.NONE_FAILED,
+            **more,
+        )
+        discard = RetireOperator(
+            **task(OPERATE, "discard"),
+            stream=spec,
+            deployment=_FOLLOWER,
+            reason="It did not adopt the job.",
+            pre_execute=_skip_unless_there_is_one,
+        )
     after >> stand_by >> ended >> adopt >> discard
     # Also when a person marks the run as failed: no standby keeps cores for nobody.
     discard.as_teardown()

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from typing_extensions import override
@@ -28,15 +29,26 @@ class LookAheadOperator(BaseOperator):
     :param operation: see `Operation`. (templated)
     :param reason: why it is done. (templated)
     :param confirmed_by: the person by whose word a fence or an adoption goes. (templated)
+    :param release: hash of the stored release of a redeployment, or its first digits. (templated)
     :param job: the cluster's id of the job that is to be adopted. (templated)
+    :param upgrade_dag_id: of the DAG that upgrades the stream: while a run of it is under way there is no second one.
 
     XCom: what `Foreseen.to_json` says, with `lines`, the `reason` for the history, `confirmed_by` and `job`.
     """
 
-    template_fields: Sequence[str] = ("operation", "reason", "confirmed_by", "job")
+    template_fields: Sequence[str] = ("operation", "reason", "confirmed_by", "release", "job")
 
     def __init__(
-        self, *, stream: StreamSpec, operation: str, reason: str, confirmed_by: str, job: str = "", **kwargs: Any
+        self,
+        *,
+        stream: StreamSpec,
+        operation: str,
+        reason: str,
+        confirmed_by: str,
+        release: str,
+        job: str,
+        upgrade_dag_id: str,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.job = job
@@ -44,6 +56,8 @@ class LookAheadOperator(BaseOperator):
         self.operation = operation
         self.reason = reason
         self.confirmed_by = confirmed_by
+        self.release = release
+        self.upgrade_dag_id = upgrade_dag_id
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
@@ -63,13 +77,38 @@ class LookAheadOperator(BaseOperator):
             # When it was triggered: who has come to hold since, as when the run is cleared, is left alone.
             since = context["dag_run"].run_after.timestamp()
             hook = StreamHook.of(self.stream)
-            found = look_ahead(hook, operation, wanted, confirmed_by=who, since=since, job=job)
+            given = {"digits": self.release, "confirmed_by": who, "job": job}
+            found = look_ahead(hook, operation, wanted, since=since, **given)
+            if Operation.UPGRADE in found.parts and self._upgrades(context):
+                found = found.refuse(f"A run of {self.upgrade_dag_id} is under way. Ask again when that is over.")
         for line in found.lines:
             self.log.info("%s", line)
         if found.refused:
             raise AirflowFailException(f"{found.lines[0]} Refused, and nothing was touched: {found.refused}")
         more = {"lines": found.lines, "reason": operation.for_history(reason), "confirmed_by": who, "job": job}
         return {**found.to_json(), **more}
+
+    def _upgrades(self, context: Context) -> bool:
+        """Whether an upgrade is under way that this run has not started."""
+        count = context["ti"].get_dr_count
+        states = ["queued", "running"]
+        mine = count(dag_id=self.upgrade_dag_id, run_ids=[upgrade_run(context["run_id"])], states=states)
+        return count(dag_id=self.upgrade_dag_id, states=states) > mine
+
+
+def upgrade_run(run_id: str) -> str:
+    """Return the id of the run of ``NAME__upgrade`` that a run of the form starts."""
+    return f"operate__{run_id}"
+
+
+class StartUpgradeOperator(TriggerDagRunOperator):
+    """Start the run of ``NAME__upgrade`` that was asked for, once; it goes on by itself.
+
+    XCom: under `trigger_run_id`, the run.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(skip_when_already_exists=True, fail_when_dag_is_paused=True, **kwargs)
 
 
 class ConfirmOperator(ApprovalOperator):
@@ -123,12 +162,16 @@ class TellOperator(BaseOperator):
     def execute(self, context: Context) -> str:
         from airflow_stream_provider.hooks.stream import StreamHook
         from airflow_stream_provider.planning.foreseen import Foreseen
+        from airflow_stream_provider.planning.operation import Operation
         from airflow_stream_provider.planning.told import told
 
         looked = context["ti"].xcom_pull(task_ids="look")
         foreseen = Foreseen.from_json(looked)
         pulled = {part: context["ti"].xcom_pull(task_ids=part.value) for part in foreseen.parts}
         results = {part: found for part, found in pulled.items() if found}
+        run = context["ti"].xcom_pull(task_ids=Operation.UPGRADE.value, key="trigger_run_id")
+        if run:
+            results[Operation.UPGRADE] = {"run": run}
         hook = StreamHook.of(self.stream)
         holder = hook.observe(history=False).holder_sentence if hook.exists() else ""
         line = told(foreseen, looked["reason"], results, holder)

@@ -17,6 +17,7 @@ PACKAGES = {
     "aardvark-dns": "aardvark-dns",
     "catatonit": "catatonit",
     "iptables": "iptables",
+    "iproute2": "ip",
     "mmdebstrap": "mmdebstrap",
 }
 HELPERS = "/usr/lib/podman:/usr/libexec/podman:/usr/sbin:/sbin"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from airflow_stream_provider.cli.run_here import Exit
+from airflow_stream_provider.cli import upgrade_run
+from airflow_stream_provider.cli.run_here import Exit, Ran
 from airflow_stream_provider.control import ControlLog, open_log
+from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.record import Record
 from airflow_stream_provider.planning import requests
@@ -25,7 +28,9 @@ from tests.support.story import (
     OLD_DEPLOYMENT,
     PREPARED,
     RUNNING,
+    declared,
     fenced,
+    requested,
     write,
 )
 
@@ -253,3 +258,107 @@ def test_a_stream_whose_yaml_is_broken_can_be_stopped_and_not_started(
     with PlayedDrivers(control):
         assert call("stop") == Exit.DONE
     assert log.refresh().holder is None
+
+
+class PlayedRun:
+    """The run of an upgrade, as Airflow would carry it out; see `UpgradeRun`."""
+
+    def __init__(self, run_id: str = "", problem: str = "", ran: Ran | None = None) -> None:
+        self.dag_id, self.run_id, self.problem = "orders__upgrade", run_id, problem
+        self.ran = ran or Ran(Exit.DONE, {"run": "r", "state": "success"})
+        self.asked: list[tuple[str, ...]] = []
+        self.conf: dict[str, str] = {}
+
+    def of(self, stream: str, who: str, reason: str, digits: str) -> PlayedRun:
+        self.asked.append((stream, reason, digits))
+        return self
+
+    def carry_out(self, hook: StreamHook, conf: dict[str, str], say: Callable[..., None]) -> Ran:
+        self.conf = conf
+        assert hook.append(
+            "retired", "airflow:orders__upgrade/r/make_room", hook.observe().state.seq, deployment=NEW_DEPLOYMENT
+        )
+        return dataclasses.replace(self.ran, snapshot=hook.observe())
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., PlayedRun]:
+    def play(**how: Any) -> PlayedRun:
+        run = PlayedRun(**how)
+        monkeypatch.setattr(upgrade_run, "UpgradeRun", run)
+        return run
+
+    return play
+
+
+def test_an_upgrade_is_a_run_of_airflow(
+    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *PREPARED)
+    run = play()
+    assert call("upgrade", dry_run=True, reason=None) == Exit.DONE
+    assert "A driver of the YAML's release 1 (" in capsys.readouterr().out
+    assert run.conf == {}
+    assert call("upgrade") == Exit.DONE
+    assert run.asked[-1] == ("orders", "disk of w3", "")
+    assert run.conf == {"release": "", "reason": "disk of w3"}
+    assert "Upgraded: disk of w3. Run r ended well. It was driver" in capsys.readouterr().out
+
+
+def test_an_upgrade_that_fails_has_begun(
+    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *PREPARED)
+    play(ran=Ran(Exit.FAILED, {"run": "r", "state": "failed"}, "Run r failed (soak)."))
+    assert call("upgrade", json=True) == Exit.FAILED
+    found = json.loads(capsys.readouterr().out)
+    assert (found["outcome"], found["said"]) == ("failed", "Run r failed (soak).")
+    assert found["results"] == {"upgrade": {"run": "r", "state": "failed"}}
+
+
+def test_what_an_earlier_command_has_started_is_followed(
+    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also in the middle of its hand-over, where nothing new may begin."""
+    write(log, *PREPARED, declared("orders-3-cccc"), requested("up", NEW))
+    play(run_id="r")
+    assert call("upgrade", dry_run=True) == Exit.DONE
+    assert "Run r of orders__upgrade, which was asked for before, is under way." in capsys.readouterr().out
+    play(problem="An upgrade is under way already: run x.")
+    assert call("upgrade", dry_run=True) == Exit.REFUSED
+    assert "The request for" in capsys.readouterr().out
+
+
+def test_what_airflow_cannot_start_is_refused(
+    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(log, *RUNNING)
+    play(problem="The DAG orders__upgrade is paused.")
+    assert call("upgrade") == Exit.REFUSED
+    assert "Refused: The DAG orders__upgrade is paused." in capsys.readouterr().out
+    assert len(log.records()) == len(RUNNING)
+
+
+def test_a_stored_release_is_redeployed(
+    call: Run, log: ControlLog, play: Callable[..., PlayedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = published(log, "orders-1-dddd")
+    write(log, stored, *PREPARED)
+    release = stored["release"]["hash"]
+    run = play()
+    assert call("redeploy", release="ffff") == Exit.REFUSED
+    assert f"Those that are there, newest first: 1 ({release[:12]})" in capsys.readouterr().out
+    assert call("redeploy", release=release[:7]) == Exit.DONE
+    assert run.conf == {"release": release, "reason": "disk of w3"}
+    assert "Redeployed: disk of w3. Run r ended well." in capsys.readouterr().out
+
+
+def test_a_standby_is_promoted(call: Run, control: str, log: ControlLog, capsys: pytest.CaptureFixture[str]) -> None:
+    write(log, *PREPARED)
+    with PlayedDrivers(control):
+        assert call("promote") == Exit.DONE
+    assert log.refresh().holder == NEW
+    assert list(log.refresh().requests.values())[-1].reason == "disk of w3"
+    assert "Promoted: disk of w3." in capsys.readouterr().out
+    assert call("promote") == Exit.DONE
+    assert "Nothing to do: No new release stands by." in capsys.readouterr().out

@@ -114,3 +114,8 @@ def test_what_else_is_refused_before_anything_is_touched() -> None:
     assert "needs a person's approval" in seen(RUNS, wanted=replace(YAML, approval=True)).refused
     other = foresee(snapshot(*RUNNING), Operation.STOP, job=JOB)
     assert other.refused == "Only a job that is adopted is named by its id."
+
+
+def test_who_is_to_follow_a_job_is_not_promoted_past_it() -> None:
+    found = foresee(snapshot(*FOLLOWS), Operation.PROMOTE)
+    assert "may write its checkpoints still. Adopt that job" in found.refused

@@ -55,3 +55,8 @@ def test_a_job_has_one_id() -> None:
     for id in ("driver-1,driver-2", "driver-1 driver-2", "../driver", "a/b", "x" * 300, "$(id)"):
         with pytest.raises(SpecError, match="is not the id of one job"):
             check_job(id)
+
+
+def test_the_yaml_has_a_say_in_what_comes_to_hold() -> None:
+    by_log = {Operation.STOP, Operation.ROLL_BACK, Operation.ABORT, Operation.FENCE, Operation.RETIRE}
+    assert {each for each in Operation if not each.brings_up} == by_log
