@@ -135,8 +135,9 @@ class _Command:
         """Look at the stream, and say what will happen."""
         hook = self._operator(Operation.STOP, "").hook
         wanted = RequestedRelease.of(self.spec) if self.operation.brings_up else None
-        given = {"digits": self._digits, "confirmed_by": self.confirmed_by, "job": self.job}
-        found = look_ahead(hook, self.operation, wanted, **given)
+        found = look_ahead(
+            hook, self.operation, wanted, digits=self._digits, confirmed_by=self.confirmed_by, job=self.job
+        )
         if self.operation in (Operation.UPGRADE, Operation.REDEPLOY):
             run = self._upgrade_run()
             if run.run_id:
