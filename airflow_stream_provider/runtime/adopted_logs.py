@@ -50,6 +50,8 @@ class AdoptedLogs:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._seen: dict[str, _Seen] = {}
+        # Held by whoever changes what is watched: a look that is under way must not bring back what was let go.
+        self._changing = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def watch(self, location: str) -> None:
@@ -73,7 +75,8 @@ class AdoptedLogs:
 
     def let_go(self, location: str) -> None:
         """Look at it no more: this driver writes it now."""
-        self._seen.pop(location, None)
+        with self._changing:
+            self._seen.pop(location, None)
 
     def refuse_if_moved(self, location: str) -> None:
         """Raise CheckpointError if a job has written a watched checkpoint since the last look."""
@@ -119,8 +122,9 @@ class AdoptedLogs:
             except CheckpointError as error:
                 log.warning("Whether the job to adopt still writes is not known: %s", error)
                 continue
-            if location in self._seen:  # it may be claimed meanwhile
-                self._seen[location] = after
+            with self._changing:
+                if location in self._seen:
+                    self._seen[location] = after
 
     def _run(self) -> None:
         while True:
