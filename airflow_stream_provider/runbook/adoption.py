@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator, Context, TriggerRule
@@ -16,6 +16,9 @@ from airflow_stream_provider.runbook.approval import said_no
 from airflow_stream_provider.runbook.by_hand import ANSWER
 from airflow_stream_provider.runbook.words import OPERATE, group, task
 from airflow_stream_provider.spec.stream import StreamSpec
+
+if TYPE_CHECKING:
+    from airflow_stream_provider.planning.snapshot import Snapshot
 
 _LOOK = "ti.xcom_pull(task_ids='look')"
 # Rendered also where the task is skipped.
@@ -60,7 +63,7 @@ def adoption(spec: StreamSpec, after: BaseOperator, skip: Callable[[Context], No
             trigger_rule=TriggerRule.NONE_FAILED,
             **more,
         )
-        discard = RetireOperator(
+        discard = DiscardFollowerOperator(
             **task(OPERATE, "discard"),
             stream=spec,
             deployment=_FOLLOWER,
@@ -68,9 +71,23 @@ def adoption(spec: StreamSpec, after: BaseOperator, skip: Callable[[Context], No
             pre_execute=_skip_unless_there_is_one,
         )
     after >> stand_by >> ended >> adopt >> discard
-    # Also when a person marks the run as failed: no standby keeps cores for nobody.
-    discard.as_teardown()
+    # Also when a person marks the run as failed: no standby keeps cores for nobody, and the run stays failed.
+    discard.as_teardown(on_failure_fail_dagrun=True)
     return adopt
+
+
+class DiscardFollowerOperator(RetireOperator):
+    """End a driver that was to follow a job and did not, and fail then: the job was not adopted.
+
+    Skipped when it holds the stream.
+    """
+
+    @override
+    def result(self, snapshot: Snapshot, done: Mapping[str, Any]) -> NoReturn:
+        raise AirflowFailException(
+            f"{done['retired']} did not take over, and is ended. The task before it says why, and whether the old job "
+            "has ended."
+        )
 
 
 def _skip_unless_there_is_one(context: Context) -> None:

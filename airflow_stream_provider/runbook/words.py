@@ -173,7 +173,8 @@ OPERATE = {
     ),
     "discard": Words(
         "End the new driver, if it did not take over",
-        "Skipped when it holds the stream. If it fails, clear it: it ends what is left.",
+        "Skipped when it holds the stream. It fails when it has ended the driver, as the job was not adopted then; the "
+        "task before it says why.",
     ),
     "tell": Words("Say in one line what was done", "And who holds the stream now."),
 }

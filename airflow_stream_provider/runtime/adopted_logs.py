@@ -62,8 +62,8 @@ class AdoptedLogs:
         ends = checkpoints.boundary(location)
         if ends.offsets is None:
             raise CheckpointError(
-                f"There is no batch in the checkpoint {location}: the job that is to be adopted does not use it, and "
-                "this release would read its input from the start.",
+                f"There is no batch in the checkpoint {location}: the job that is to be adopted does not use it, or "
+                "has read nothing yet: this release would read its input from the start.",
                 next_step="Give the release the script and the arguments that the job runs with. Nothing was touched.",
                 location=location,
             )

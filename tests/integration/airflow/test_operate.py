@@ -92,7 +92,8 @@ def test_a_job_is_adopted_by_the_form_and_a_persons_word(world: World) -> None:
     """Here nothing runs beside it: `tests/system/test_adopt.py` has a job under load."""
     for answer, says in (("Reject", "anna said that the old job goes on"), ("cancel", "")):
         no = by_form(world, "adopt", answer=answer, ask=False)
-        assert (no.state, no.states["job_ended"], no.states["discard"]) == ("failed", "failed", "success")
+        assert (no.state, no.states["job_ended"], no.states["discard"]) == ("failed", "failed", "failed")
+        assert "did not take over, and is ended" in no.log
         assert says in no.log
         assert world.state.holder is None
         world.until("the driver's end", lambda: not world.drivers())

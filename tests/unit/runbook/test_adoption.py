@@ -11,10 +11,11 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
 
-from airflow_stream_provider.runbook.adoption import JobEndedOperator
+from airflow_stream_provider.runbook.adoption import DiscardFollowerOperator, JobEndedOperator
 from airflow_stream_provider.runbook.operate import operate_dag
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.spec.stream import load_spec
+from tests.support.snapshots import snapshot
 
 TASKS = ("stand_by", "job_ended", "adopt")
 
@@ -54,6 +55,12 @@ def test_only_what_stands_by_is_discarded(dag: DAG, deployment: str | None) -> N
     else:
         with pytest.raises(AirflowSkipException):
             task._pre_execute_hook(context)
+
+
+def test_an_adoption_of_which_something_was_left_has_failed() -> None:
+    discard = DiscardFollowerOperator.__new__(DiscardFollowerOperator)
+    with pytest.raises(AirflowFailException, match=r"orders-1-aaaa did not take over, and is ended\."):
+        discard.result(snapshot(), {"retired": "orders-1-aaaa"})
 
 
 def ended(known: str = "") -> JobEndedOperator:
