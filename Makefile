@@ -17,7 +17,7 @@ help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
 
 .PHONY: demo
-demo: $(READY) ## a real Kafka, Spark and Airflow, and four upgrades under load (KEEP=1 leaves it running until Ctrl-C; ON=yarn: on YARN, HDFS and a control log in Kafka)
+demo: $(READY) ## a real Kafka, Spark and Airflow: a job is adopted and upgraded under load (KEEP=1 leaves it running until Ctrl-C; ON=yarn: on YARN, HDFS and a control log in Kafka)
 	$(BIN)/python -m demo $(if $(KEEP),--keep) $(if $(ON),--on $(ON))
 
 .PHONY: chaos
@@ -105,6 +105,7 @@ bench: $(READY) ## the benchmarks; tables here, numbers in build/bench/
 	$(BIN)/python -m benchmarks.open_log
 	$(BIN)/python -m benchmarks.upgrade_gap
 	$(BIN)/python -m benchmarks.consumer_gap
+	$(BIN)/python -m benchmarks.adoption_gap
 	$(BIN)/python -m benchmarks.lag
 	$(BIN)/python -m benchmarks.watch
 	$(BIN)/python -m benchmarks.runtime_overhead

@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.utils.cli import suppress_logs_and_warning
 
+from airflow_stream_provider.cli.adopt import adopt_here, nobody_to_ask
 from airflow_stream_provider.cli.given import given_stream_as_far_as_known, read_connections
 from airflow_stream_provider.cli.run_here import Exit, Progress, Ran, run_here
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.plain_text import plain
+from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.by_hand import operator_of
 from airflow_stream_provider.operators.release import ReleaseOperator
 from airflow_stream_provider.planning.command_identity import command_identity, person
 from airflow_stream_provider.planning.foreseen import Foreseen
-from airflow_stream_provider.planning.operation import Operation, check_person, check_reason
+from airflow_stream_provider.planning.operation import Operation, check_job, check_person, check_reason
 from airflow_stream_provider.planning.told import told
 from airflow_stream_provider.spec.requested_release import RequestedRelease
 from airflow_stream_provider.spec.stream import StreamSpec
@@ -97,6 +99,12 @@ def retire(args: Namespace) -> NoReturn:
     _act(Operation.RETIRE, args)
 
 
+@suppress_logs_and_warning
+def adopt(args: Namespace) -> NoReturn:
+    """Take over a job that runs without a stream."""
+    _act(Operation.ADOPT, args)
+
+
 @dataclass
 class _Command:
     """One command, and what has become of it."""
@@ -106,6 +114,7 @@ class _Command:
     spec: StreamSpec
     reason: str
     confirmed_by: str
+    job: str
     foreseen: Foreseen | None = None
     begun: bool = False
     run_of_airflow: UpgradeRun | None = None
@@ -120,13 +129,16 @@ class _Command:
         # Whoever only asks what would happen has no reason yet.
         reason = "" if args.dry_run and args.reason is None else check_reason(args.reason or "")
         confirmed_by = check_person(getattr(args, "confirmed_by", None) or "")
-        return cls(args, operation, given_stream_as_far_as_known(args), reason, confirmed_by)
+        job = check_job(getattr(args, "job", None) or "")
+        return cls(args, operation, given_stream_as_far_as_known(args), reason, confirmed_by, job)
 
     def look(self) -> Foreseen:
         """Look at the stream, and say what will happen."""
         hook = self._operator(Operation.STOP, "").hook
         wanted = RequestedRelease.of(self.spec) if self.operation.brings_up else None
-        found = look_ahead(hook, self.operation, wanted, digits=self._digits, confirmed_by=self.confirmed_by)
+        found = look_ahead(
+            hook, self.operation, wanted, digits=self._digits, confirmed_by=self.confirmed_by, job=self.job
+        )
         if self.operation in (Operation.UPGRADE, Operation.REDEPLOY):
             run = self.run_of_airflow = self._upgrade_run()
             if run.run_id:
@@ -143,6 +155,9 @@ class _Command:
             self.end("refused", Exit.REFUSED, foreseen.refused)
         if self.args.dry_run:
             self.end("dry run", Exit.DONE, "Dry run: nothing was done.")
+        ends_it = self.operation is not Operation.ADOPT or self.job or self.confirmed_by
+        if not ends_it and nobody_to_ask(self.args.json):
+            self.end("refused", Exit.REFUSED, "Nobody can be asked here to end the old job: give its id with --job.")
         if foreseen.parts and not self.args.yes:
             foreseen = self._confirmed(foreseen)
         self.begun = True
@@ -153,6 +168,8 @@ class _Command:
             self.end("failed", Exit.FAILED, ran.said)
         if ran.code is Exit.UNKNOWN:
             self.end("unknown", Exit.UNKNOWN, f"{ran.said} {_REPEAT}")
+        if ran.code is Exit.REFUSED:
+            self.end("declined", Exit.REFUSED, ran.said)
         if ran.snapshot is None or ran.snapshot.state.seq == seq:
             self.end("done already", Exit.DONE, foreseen.done or ran.said or "It was done already.")
         holder = ran.snapshot.holder_sentence
@@ -197,7 +214,10 @@ class _Command:
             identity = command_identity(state, who, self.operation, part, now)
             if not foreseen.parts and not identity.continued:
                 break
-            ran = run_here(operator, identity)
+            if isinstance(operator, AdoptOperator):
+                ran = adopt_here(operator, identity, foreseen.reads_again)
+            else:
+                ran = run_here(operator, identity)
             if ran.code is not Exit.DONE:
                 break
             self.results[part] = ran.result
@@ -222,6 +242,7 @@ class _Command:
             reason=self.operation.for_history(self.reason),
             deployment=deployment,
             confirmed_by=self.confirmed_by,
+            job=self.job,
         )
 
 

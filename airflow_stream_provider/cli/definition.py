@@ -32,7 +32,14 @@ _YES = Arg(("--yes",), action="store_true", help="Do not ask")
 _CONFIRMED_BY = Arg(
     ("--confirmed-by",),
     metavar="WHO",
-    help="The person who made sure that the driver neither runs nor can come back; the cluster is not asked then",
+    help="The person who made sure that the driver (or the job) neither runs nor can come back; the cluster is not "
+    "asked then",
+)
+_JOB = Arg(
+    ("--job",),
+    metavar="ID",
+    help="The cluster's id of the job that runs now (driver-…, app-… or application_…), which the cluster then ends. "
+    "Without it you are asked to end the job, once the new driver stands by",
 )
 _RELEASE = Arg(
     ("--release",),
@@ -113,6 +120,9 @@ def get_streams_cli_commands() -> list[CLICommand]:
                 _acting("roll-back", "Give a stream back to the release that held it before"),
                 _acting("abort", "Call off the new release that comes up or stands by; whoever holds goes on"),
                 _acting("fence", "Kill the driver that holds a stream; another one may then take over", _CONFIRMED_BY),
+                _acting(
+                    "adopt", "Take over a job that runs without a stream, with its checkpoints", _JOB, _CONFIRMED_BY
+                ),
                 _acting("retire", "Stop a stream for good, and say what is left of it to be removed by hand"),
             ),
         )

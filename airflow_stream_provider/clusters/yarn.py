@@ -11,7 +11,14 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from airflow_stream_provider.clusters import yarn_api as api
-from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
+from airflow_stream_provider.clusters.cluster import (
+    DriverState,
+    DriverView,
+    FoundDrivers,
+    Remains,
+    SubmitUnclear,
+    UnmanagedJob,
+)
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.traits import Traits
 from airflow_stream_provider.clusters.whose import Whose
@@ -32,6 +39,7 @@ from airflow_stream_provider.clusters.yarn_request import (
 from airflow_stream_provider.clusters.yarn_room import ContainerSizes, fits, leaf_queues
 from airflow_stream_provider.clusters.yarn_status import WAITS, runs, state, state_of, view
 from airflow_stream_provider.clusters.yarn_submission import is_submission
+from airflow_stream_provider.clusters.yarn_unmanaged import YarnUnmanaged
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 # Seconds by which the clocks of Airflow's machines may differ. The ResourceManager's is read from its answers.
@@ -259,6 +267,10 @@ class YarnCluster:
     def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
         """Return whether every node says that it runs nothing of the driver and its executors any more."""
         return self.remains(submission, whose, applications).gone
+
+    def unmanaged(self, id: str) -> UnmanagedJob | None:
+        """Return an application (``application_…``)."""
+        return YarnUnmanaged(self._settings, self._hosts, id)
 
     def forget(self, over: Collection[Whose]) -> None:
         """Do nothing: the ResourceManager forgets by itself."""

@@ -31,19 +31,24 @@ def look_ahead(
     digits: str = "",
     confirmed_by: str = "",
     since: float | None = None,
+    job: str = "",
 ) -> Foreseen:
     """Return what an operation will do, by the control log as it is now; changes nothing. See `foresee`.
 
     :param requested: what the YAML asks for, where it has a say (`Operation.brings_up`).
     :param digits: the hash of a stored release, or the beginning of it; for a redeployment alone.
+    :param job: the cluster's id of the job that is to be adopted.
     :raises ControlUnavailable: the control log cannot be read now.
     :raises StorageUnavailable: the storage of the releases cannot be read now.
+    :raises ClusterError: the cluster does not say what that job is.
     """
     snapshot = hook.observe() if hook.exists() else Snapshot(hook.stream, time.time(), StreamState())
     if digits and operation is not Operation.REDEPLOY:
         raise SpecError("Only a redeployment is of a stored release.", next_step="Leave the hash out, or redeploy.")
     wanted = None if requested is None else _wanted(hook, snapshot, operation, requested, digits)
-    found = foresee(snapshot, operation, wanted, confirmed_by=confirmed_by, since=since)
+    if job:
+        snapshot = replace(snapshot, job=hook.job(job))
+    found = foresee(snapshot, operation, wanted, confirmed_by=confirmed_by, since=since, job=job)
     return _with_its_files(hook, snapshot.state, found)
 
 
@@ -51,7 +56,7 @@ def _wanted(
     hook: StreamHook, snapshot: Snapshot, operation: Operation, requested: RequestedRelease, digits: str
 ) -> Wanted:
     spec = requested.spec
-    if operation in (Operation.START, Operation.RESTART):
+    if operation in (Operation.START, Operation.RESTART, Operation.ADOPT):
         return wanted_of(requested)
     if operation is Operation.PROMOTE:
         return Wanted(approval=spec.upgrade.approval, hanging=holder_hangs(hook, spec, snapshot))

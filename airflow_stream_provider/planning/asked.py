@@ -22,6 +22,7 @@ class Asked:
     wanted: Wanted
     confirmed_by: str = ""
     since: float | None = None
+    job: str = ""
 
     def refused(self, why: str) -> Foreseen:
         """Return that it cannot be done."""

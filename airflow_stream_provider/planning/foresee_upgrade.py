@@ -39,6 +39,10 @@ def foresee_promote(asked: Asked) -> Foreseen:
     name = warm[-1]
     found, driver = state.deployments[name], snapshot.candidate(name)
     assert driver is not None
+    if found.adopts:
+        return asked.refused(
+            f"{name} is to follow a job that may write its checkpoints still. Adopt that job, or call this one off."
+        )
     if asked.since is not None and found.declared_at > asked.since:
         return asked.done(f"{name} was declared since this was asked for, and is left alone. Ask anew if it is meant.")
     if request is not None and deployment_of(request.to or "") != name:

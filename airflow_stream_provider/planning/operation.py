@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 from airflow_stream_provider.lifecycle.errors import SpecError
@@ -29,6 +30,7 @@ class Operation(StrEnum):
     ABORT = "abort"
     FENCE = "fence"
     RETIRE = "retire"
+    ADOPT = "adopt"
 
     @property
     def description(self) -> str:
@@ -50,7 +52,16 @@ class Operation(StrEnum):
         return f"{FOR_GOOD}{reason}" if self is Operation.RETIRE else reason
 
 
-_BY_YAML = frozenset({Operation.START, Operation.RESTART, Operation.UPGRADE, Operation.REDEPLOY, Operation.PROMOTE})
+_BY_YAML = frozenset(
+    {
+        Operation.START,
+        Operation.RESTART,
+        Operation.UPGRADE,
+        Operation.REDEPLOY,
+        Operation.PROMOTE,
+        Operation.ADOPT,
+    }
+)
 
 _DESCRIPTIONS = {
     Operation.STOP: "Stop the stream at a batch boundary, and end every driver of it.",
@@ -63,6 +74,7 @@ _DESCRIPTIONS = {
     Operation.ABORT: "Call off the new release that comes up or stands by; whoever holds the stream goes on.",
     Operation.FENCE: "Kill the driver that holds the stream, and let another one take over once it is confirmed dead.",
     Operation.RETIRE: "Stop the stream for good, and say what is left of it to be removed by hand.",
+    Operation.ADOPT: "Take a job over that runs without this provider: the stream's driver rehearses beside it.",
 }
 
 _PAST = {
@@ -76,6 +88,7 @@ _PAST = {
     Operation.ABORT: "Called off",
     Operation.FENCE: "Fenced",
     Operation.RETIRE: "Retired for good",
+    Operation.ADOPT: "Adopted",
 }
 
 
@@ -99,6 +112,21 @@ def check_reason(reason: str) -> str:
         raise SpecError(
             "The reason holds what looks like a secret, and the history is read by many.",
             next_step="Leave it out.",
+        )
+    return text
+
+
+def check_job(id: str) -> str:
+    """Return the cluster's id of the job that is to be adopted; empty for none: a person ends it.
+
+    :raises SpecError: it is no id, or there are several.
+    """
+    text = id.strip()
+    if text and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}", text):
+        raise SpecError(
+            f"{text!r:.80} is not the id of one job.",
+            next_step="Give one, such as driver-20261121023732-0002 or application_1410450250506_0001. Two jobs on one "
+            "checkpoint have damaged it already: end one of them first.",
         )
     return text
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_stream_provider.spec.stream import StreamSpec
 
 # For a yes. What was looked at is old by then.
-_ANSWER = timedelta(hours=1)
+ANSWER = timedelta(hours=1)
 
 
 class LookAheadOperator(BaseOperator):
@@ -29,14 +29,15 @@ class LookAheadOperator(BaseOperator):
     :param stream: the stream, as read by `load_spec`.
     :param operation: see `Operation`. (templated)
     :param reason: why it is done. (templated)
-    :param confirmed_by: the person by whose word a fence goes. (templated)
+    :param confirmed_by: the person by whose word a fence or an adoption goes. (templated)
     :param release: hash of the stored release of a redeployment, or its first digits. (templated)
+    :param job: the cluster's id of the job that is to be adopted. (templated)
     :param upgrade_dag_id: of the DAG that upgrades the stream: while a run of it is under way there is no second one.
 
-    XCom: what `Foreseen.to_json` says, with `lines`, the `reason` for the history, and `confirmed_by`.
+    XCom: what `Foreseen.to_json` says, with `lines`, the `reason` for the history, `confirmed_by` and `job`.
     """
 
-    template_fields: Sequence[str] = ("operation", "reason", "confirmed_by", "release")
+    template_fields: Sequence[str] = ("operation", "reason", "confirmed_by", "release", "job")
 
     def __init__(
         self,
@@ -46,10 +47,12 @@ class LookAheadOperator(BaseOperator):
         reason: str,
         confirmed_by: str,
         release: str,
+        job: str,
         upgrade_dag_id: str,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.job = job
         self.stream = stream
         self.operation = operation
         self.reason = reason
@@ -63,26 +66,27 @@ class LookAheadOperator(BaseOperator):
         from airflow_stream_provider.hooks.look_ahead import look_ahead
         from airflow_stream_provider.hooks.stream import StreamHook
         from airflow_stream_provider.operators.release import bundle_of
-        from airflow_stream_provider.planning.operation import Operation, check_person, check_reason
+        from airflow_stream_provider.planning.operation import Operation, check_job, check_person, check_reason
         from airflow_stream_provider.spec.requested_release import RequestedRelease
 
         operation = Operation(self.operation)
         with failing_without_retry():
-            reason, who = check_reason(self.reason), check_person(self.confirmed_by)
+            reason, who, job = check_reason(self.reason), check_person(self.confirmed_by), check_job(self.job)
             wanted = None
             if operation.brings_up:
                 wanted = RequestedRelease.of(self.stream, bundle=bundle_of(self.get_dag()))
             # When it was triggered: who has come to hold since, as when the run is cleared, is left alone.
             since = context["dag_run"].run_after.timestamp()
             hook = StreamHook.of(self.stream)
-            found = look_ahead(hook, operation, wanted, digits=self.release, confirmed_by=who, since=since)
+            given = {"digits": self.release, "confirmed_by": who, "job": job}
+            found = look_ahead(hook, operation, wanted, since=since, **given)
             if Operation.UPGRADE in found.parts:
                 found = self._unless_in_the_way(found, context)
         for line in found.lines:
             self.log.info("%s", line)
         if found.refused:
             raise AirflowFailException(f"{found.lines[0]} Refused, and nothing was touched: {found.refused}")
-        more = {"lines": found.lines, "reason": operation.for_history(reason), "confirmed_by": who}
+        more = {"lines": found.lines, "reason": operation.for_history(reason), "confirmed_by": who, "job": job}
         return {**found.to_json(), **more}
 
     def _unless_in_the_way(self, found: Foreseen, context: Context) -> Foreseen:
@@ -123,7 +127,7 @@ class ConfirmOperator(ApprovalOperator):
     template_fields = (*ApprovalOperator.template_fields, "ask", "parts")
 
     def __init__(self, *, ask: str, parts: str, **kwargs: Any) -> None:
-        super().__init__(response_timeout=_ANSWER, **kwargs)
+        super().__init__(response_timeout=ANSWER, **kwargs)
         self.ask = ask
         self.parts = parts
 
@@ -144,7 +148,7 @@ class ConfirmOperator(ApprovalOperator):
     @override
     def process_trigger_event_error(self, event: dict[str, Any]) -> NoReturn:
         if event["error_type"] == "timeout":
-            raise AirflowFailException(f"Nothing was done: nobody answered within {_ANSWER}. Trigger it again.")
+            raise AirflowFailException(f"Nothing was done: nobody answered within {ANSWER}. Trigger it again.")
         raise AirflowFailException(f"Nothing was done: the answer cannot be used: {event['error']}")
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow.sdk import DAG, Context, Param, TriggerRule
+from airflow.sdk import DAG, BaseOperator, Context, Param, TriggerRule
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_stream_provider.operators.by_hand import operator_of
 from airflow_stream_provider.planning.operation import MAX_PERSON, MAX_REASON, Operation
+from airflow_stream_provider.runbook.adoption import adoption
 from airflow_stream_provider.runbook.by_hand import (
     ConfirmOperator,
     LookAheadOperator,
@@ -34,14 +35,16 @@ _OF_A_DEPLOYMENT = (Operation.ROLL_BACK, Operation.ABORT, Operation.FENCE, Opera
 _LOOK = "ti.xcom_pull(task_ids='look')"
 _ABOUT = """\
 Stops, starts, restarts, upgrades, rolls back, fences or retires the stream {name}, has a stored release deployed, calls
-a new one off, or lets it take over now, as `airflow streams` does:
+a new one off, lets it take over now, or adopts a job that runs without a stream, as `airflow streams` does:
 
 1. **look**: says who holds, what will be done and what is read again; what cannot be done is refused here, and nothing
    was touched
 2. **confirm**: shows that to a person and waits for a yes; without an answer within an hour nothing is done
 3. **stop**, **roll-back**, **abort**, **fence**, **promote**, **start**, **upgrade**: what was asked for; the others
    are skipped. **upgrade** starts a run of `{name}__upgrade`, which goes on by itself
-4. **tell**: what was done, in one line
+4. **stand_by**, **job_ended**, **adopt**: the same for an adoption; without the id of the old job, **job_ended** asks a
+   person to end it. **discard** leaves no driver behind that has not taken over
+5. **tell**: what was done, in one line
 
 Every task may be cleared or retried at any time: it finds in the control log what was done.
 """
@@ -58,12 +61,13 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
         tags=["stream", spec.name],
         doc_md=_ABOUT.format(name=spec.name),
     ) as dag:
-        last = LookAheadOperator(
+        confirm = LookAheadOperator(
             **task(OPERATE, "look"),
             stream=spec,
             operation="{{ params.operation }}",
             reason="{{ params.reason }}",
             confirmed_by="{{ params.confirmed_by }}",
+            job="{{ params.job }}",
             release="{{ params.release }}",
             upgrade_dag_id=options.dag_id(spec.name, "upgrade"),
             retries=0,
@@ -75,6 +79,7 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             # As text, in which nothing that somebody gave as a reason is a link or an image.
             body=f"```text\\n{{{{ {_LOOK}['lines'] | join('\\n') }}}}\\n```",
         )
+        last: BaseOperator = confirm
         with group(OPERATE, "asked_for"):
             for part in _PARTS:
                 last = last >> operator_of(
@@ -96,7 +101,10 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                 pre_execute=_if_asked_for(Operation.UPGRADE),
                 trigger_rule=TriggerRule.NONE_FAILED,
             )
-        last >> TellOperator(**task(OPERATE, "tell"), stream=spec, trigger_rule=TriggerRule.NONE_FAILED)
+        tell = TellOperator(**task(OPERATE, "tell"), stream=spec, trigger_rule=TriggerRule.NONE_FAILED)
+        last >> tell
+        # Beside them: it is needed once in a stream's life, and nobody waits at night until its tasks are skipped.
+        adoption(spec, confirm, _if_asked_for(Operation.ADOPT)) >> tell
     # After the operators, as in `upgrade_dag`.
     dag.params = ParamsDict(_form())
     return dag
@@ -130,8 +138,14 @@ def _form() -> dict[str, Param]:
             "",
             type="string",
             maxLength=MAX_PERSON,
-            description="For a fence alone: the person who made sure that the driver neither runs nor can come back. "
-            "The cluster is not asked then.",
+            description="For a fence, or an adoption: the person who made sure that the driver, or the old job, "
+            "neither runs nor can come back. The cluster is not asked then.",
+        ),
+        "job": Param(
+            "",
+            type="string",
+            description="For an adoption: the cluster's id of the job that runs now, which the cluster then ends, such "
+            "as driver-20261121023732-0002. Without it you are asked to end the job, once the new driver stands by.",
         ),
         "release": Param(
             "",

@@ -90,6 +90,36 @@ def test_a_stream_is_operated_by_its_form(world: World) -> None:
     world.assert_sound()
 
 
+def test_a_job_is_adopted_by_the_form_and_a_persons_word(world: World) -> None:
+    """Here nothing runs beside it: `tests/system/test_adopt.py` has a job under load."""
+    for answer, says in (("Reject", "anna said that the old job goes on"), ("cancel", "")):
+        no = by_form(world, "adopt", answer=answer, ask=False)
+        assert (no.state, no.states["job_ended"], no.states["discard"]) == ("failed", "failed", "failed")
+        assert "did not take over, and is ended" in no.log
+        assert says in no.log
+        assert world.state.holder is None
+        world.until("the driver's end", lambda: not world.drivers())
+
+    yes = by_form(world, "adopt", answer="Approve", ask=False)
+    assert yes.state == "success", yes.log[-8000:]
+    assert {task: yes.states[task] for task in ("stand_by", "job_ended", "adopt", "stop")} == {
+        "stand_by": "success",
+        "job_ended": "success",
+        "adopt": "success",
+        "stop": "skipped",
+    }
+    assert world.version == "1"
+    (asked,) = (record for record in world.log.records() if record.kind == "requested")
+    assert (asked["reason"], asked["evidence"]) == ("to adopt", {"person": "anna"})
+    assert yes.result("tell").startswith("Adopted: to adopt. ")
+    assert len(world.drivers()) == 1
+
+    again = by_form(world, "adopt")
+    assert again.state == "failed"
+    assert "Its checkpoints are managed already" in again.log
+    world.assert_sound()
+
+
 def test_a_stream_is_operated_from_the_command_line(world: World) -> None:
     world.deploy("1")
     world.upgrade("2")

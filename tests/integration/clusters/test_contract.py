@@ -43,6 +43,11 @@ def test_the_life_of_a_driver(place: Place) -> None:
     assert cluster.links(submission)["driver log"]
     (view,) = cluster.overview([submission]).values()
     assert (view.state, view.links) == (DriverState.RUNNING, cluster.links(submission))
+    # As whoever wants to adopt it sees it: it is somebody's already.
+    other = cluster.unmanaged(submission)
+    if other is not None:
+        seen = other.look()
+        assert (seen.state, seen.managed, seen.gone) == (DriverState.RUNNING, True, False)
     left = cluster.remains(submission, job.whose).alive
     assert left
     assert all(sentence.endswith(".") for sentence in left)
@@ -58,6 +63,9 @@ def test_the_life_of_a_driver(place: Place) -> None:
     assert processes_of(job.deployment) == []
     cluster.kill(submission)
     assert cluster.gone(submission, job.whose)
+    if other is not None:
+        other.end()  # there is nothing to do
+        assert other.look().gone
     cluster.check(job)
 
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_stream_provider.cli import act, upgrade_run
+from airflow_stream_provider.cli import upgrade_run
 from airflow_stream_provider.cli.run_here import Exit, Ran
-from airflow_stream_provider.clusters import DriverState
 from airflow_stream_provider.control import ControlLog, open_log
-from airflow_stream_provider.hooks import stream
 from airflow_stream_provider.hooks.stream import StreamHook
 from airflow_stream_provider.lifecycle.errors import ClusterError
 from airflow_stream_provider.lifecycle.record import Record
@@ -41,46 +37,6 @@ from tests.support.story import (
 Run = Callable[..., int]
 # Nobody holds, and no driver is left but one that the cluster has to confirm gone.
 DOWN = [*RUNNING, fenced(OLD)]
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> NotingCluster:
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", "spark://master")
-    found = NotingCluster()
-    found.states = {f"driver-{each}": DriverState.FINISHED for each in (OLD_DEPLOYMENT, NEW_DEPLOYMENT)}
-    monkeypatch.setattr(stream, "open_cluster", lambda connection: found)
-    return found
-
-
-@pytest.fixture
-def control(tmp_path: Path, cluster: NotingCluster) -> str:
-    """The control root of the stream orders, whose YAML says release 1."""
-    for name in ("streams", "apps"):
-        (tmp_path / "dags" / name).mkdir(parents=True)
-    (tmp_path / "dags" / "apps" / "orders.py").write_text("x = 1\n")
-    (tmp_path / "dags" / "streams" / "orders.yaml").write_text(
-        f'name: orders\napplication: apps/orders.py\nversion: "1"\ncluster: spark_default\ncontrol: file://{tmp_path}\n'
-    )
-    return f"file://{tmp_path}"
-
-
-@pytest.fixture
-def log(control: str) -> ControlLog:
-    return new_log(control)
-
-
-@pytest.fixture
-def call(tmp_path: Path, control: str) -> Run:
-    """Call a command; by default with a reason, and nobody is asked."""
-
-    def call(name: str, **more: Any) -> int:
-        given = {"reason": "disk of w3", "dry_run": False, "yes": True, "json": False, "verbose": False, **more}
-        folder = str(tmp_path / "dags" / "streams")
-        with pytest.raises(SystemExit) as found:
-            getattr(act, name)(Namespace(name="orders", folder=folder, **given))
-        return int(found.value.code or 0)
-
-    return call
 
 
 def kinds(log: ControlLog, since: int) -> list[str]:
@@ -247,15 +203,6 @@ def test_what_a_program_gets_is_one_json_object(
     with PlayedDrivers(control):
         assert call("stop", json=True) == Exit.DONE
     assert json.loads(capsys.readouterr().out)["results"]["stop"]["stopped"] is True
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], str]]:
-    """What a person at a terminal does when the command asks, time after time."""
-    left: list[Callable[[], str]] = []
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
-    monkeypatch.setattr("builtins.input", lambda prompt: left.pop(0)())
-    return left
 
 
 def test_a_person_is_asked_and_may_say_no(

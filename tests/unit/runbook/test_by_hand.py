@@ -66,6 +66,7 @@ def look(
         confirmed_by=confirmed_by,
         release=release,
         upgrade_dag_id="orders__upgrade",
+        job="",
     )
     run = SimpleNamespace(run_after=datetime.fromtimestamp(at, UTC))
     ti = SimpleNamespace(get_dr_count=count, get_dag=lambda dag_id: SimpleNamespace(is_paused=paused))
