@@ -12,6 +12,7 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from typing_extensions import override
 
+from airflow_stream_provider.notifications.upgrade import LINE
 from airflow_stream_provider.runbook.approval import said_no
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class ConfirmOperator(ApprovalOperator):
 
 
 class TellOperator(BaseOperator):
-    """Tell in one line what was done, why, how it went, and who holds now. XCom: that line.
+    """Tell in one line what was done, why, how it went, and who holds now. XCom: that line, also as `line`.
 
     :param stream: the stream, as read by `load_spec`.
     """
@@ -128,4 +129,5 @@ class TellOperator(BaseOperator):
         holder = hook.observe(history=False).holder_sentence if hook.exists() else ""
         line = told(foreseen, looked["reason"], results, holder)
         self.log.info("%s", line)
+        context["ti"].xcom_push(key=LINE, value=line)
         return line

@@ -111,9 +111,14 @@ def test_without_a_yes_nothing_is_done() -> None:
 def test_what_was_done_is_told_in_one_line(spec: StreamSpec, log: ControlLog) -> None:
     looked = look(spec, "stop")
     pulled = {"look": looked, "stop": {"stopped": True, "boundary": "completed"}}
-    context: Any = {"ti": SimpleNamespace(xcom_pull=lambda task_ids: pulled.get(task_ids))}
+    pushed: dict[str, str] = {}
+    ti = SimpleNamespace(
+        xcom_pull=lambda task_ids: pulled.get(task_ids), xcom_push=lambda key, value: pushed.update({key: value})
+    )
+    context: Any = {"ti": ti}
     line = TellOperator(task_id="tell", stream=spec).execute(context)
     assert line.startswith(
         "Stopped: disk of w3. Every query stopped at a batch boundary: nothing is read again. It was "
     )
     assert "\n" not in line
+    assert pushed == {"line": line}
