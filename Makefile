@@ -63,13 +63,18 @@ $(CLASSES): $(READY)
 test: $(READY) ## lint, types, unit, integration, a hand-over and three faults on the real stack (15 min)
 	$(MAKE) -j 2 lint $(CLASSES)
 	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 5 --no-loadscope-reorder \
-		-m "demo or not system"
+		-m "demo or not (system or matrix)"
 
 # Those of the whole stack one by one: each has a Kafka, a Spark cluster and an Airflow of its own.
 .PHONY: test-system
 test-system: $(CLASSES) ## every test of the whole stack, and what else takes long (45 min)
 	JAVA_TOOL_OPTIONS="$(SHORT_JVM)" $(BIN)/pytest -n 3 -m system tests/unit tests/integration
 	$(BIN)/pytest -m system tests/system
+
+# Whoever is killed; side by side in one Airflow at a time.
+.PHONY: test-chaos
+test-chaos: $(READY) ## the kill matrix: every task of every DAG x who is killed while it runs
+	$(BIN)/pytest tests/integration/airflow/test_kill_matrix.py
 
 # A whole stack for each pair of control log and storage, two of them beside each other.
 .PHONY: test-stores
@@ -104,6 +109,7 @@ bench: $(READY) ## the benchmarks; tables here, numbers in build/bench/
 	$(BIN)/python -m benchmarks.dag_parsing
 	$(BIN)/python -m benchmarks.open_log
 	$(BIN)/python -m benchmarks.upgrade_gap
+	$(BIN)/python -m benchmarks.runbook
 	$(BIN)/python -m benchmarks.consumer_gap
 	$(BIN)/python -m benchmarks.adoption_gap
 	$(BIN)/python -m benchmarks.lag

@@ -43,6 +43,7 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "notifications": [
             f"{_PACKAGE}.notifications.lag.LagNotifier",
+            f"{_PACKAGE}.notifications.upgrade.ApprovalNotifier",
             f"{_PACKAGE}.notifications.upgrade.UpgradeNotifier",
         ],
         "cli": [f"{_PACKAGE}.cli.definition.get_streams_cli_commands"],

@@ -9,7 +9,7 @@ from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable, Param, TriggerR
 from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_stream_provider.lifecycle.ids import VERSION
-from airflow_stream_provider.notifications.upgrade import UpgradeNotifier
+from airflow_stream_provider.notifications.upgrade import ApprovalNotifier, UpgradeNotifier
 from airflow_stream_provider.operators.check import CheckReleaseOperator
 from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
 from airflow_stream_provider.operators.judge import JudgeRehearsalOperator
@@ -40,6 +40,8 @@ _APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '')
 # `submit` pushes it before it does anything else, so the tasks that clean up after a failure find it.
 _NEW = "{{ ti.xcom_pull(task_ids='submit', key='deployment') or '' }}"
 _OLD = "{{ (ti.xcom_pull(task_ids='hand_over') or {}).get('previous', '') }}"
+_HANDED = "{{ ti.xcom_pull(task_ids='hand_over') | tojson }}"
+_BACK = "{{ ti.xcom_pull(task_ids='roll_back') | tojson }}"
 _FAULT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or '' }}"
 _SUBMITTED_VERSION = "{{ (ti.xcom_pull(task_ids='submit') or {}).get('version', '') }}"
 _SOAKED = "{{ (ti.xcom_pull(task_ids='soak') or {}).get('result', '') }}"
@@ -139,6 +141,9 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                 soaked=_SOAKED,
                 fault=_FAULT,
                 rejected_by=_REJECTED_BY,
+                handed=_HANDED,
+                back=_BACK,
+                on_success_callback=UpgradeNotifier(stream=spec),
                 on_failure_callback=UpgradeNotifier(stream=spec),
             )
         steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge, *asked, hand_over, soak]
@@ -235,4 +240,5 @@ def _approval(spec: StreamSpec) -> BaseOperator:
         application=_APPLICATION,
         rehearsal="{{ ti.xcom_pull(task_ids='judge') | tojson }}",
         subject=f"Hand {spec.name} over to release {_SUBMITTED_VERSION}?",
+        notifiers=[ApprovalNotifier(stream=spec)],
     )
