@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from airflow.sdk import DAG, BaseOperator, Context, Param, TriggerRule
 from airflow.sdk.definitions.param import ParamsDict
@@ -112,7 +113,7 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
     return dag
 
 
-def _told(spec: StreamSpec) -> dict[str, UpgradeNotifier]:
+def _told(spec: StreamSpec) -> dict[str, Any]:
     """How a roll-back ended is told, as that of an upgrade."""
     return {name: UpgradeNotifier(stream=spec) for name in ("on_success_callback", "on_failure_callback")}
 
