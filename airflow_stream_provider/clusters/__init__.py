@@ -14,6 +14,8 @@ if TYPE_CHECKING:
         FoundDrivers,
         Remains,
         SubmitUnclear,
+        UnmanagedJob,
+        UnmanagedView,
     )
     from airflow_stream_provider.clusters.connection import ClusterConnection
     from airflow_stream_provider.clusters.job import Job
@@ -36,6 +38,8 @@ __all__ = [
     "Remains",
     "SecretInConf",
     "SubmitUnclear",
+    "UnmanagedJob",
+    "UnmanagedView",
     "Whose",
     "import_client",
     "open_cluster",

@@ -9,10 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
-from urllib.parse import quote
 
 from airflow_stream_provider.clusters import yarn_api as api
-from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
+from airflow_stream_provider.clusters.cluster import (
+    DriverState,
+    DriverView,
+    FoundDrivers,
+    Remains,
+    SubmitUnclear,
+    UnmanagedJob,
+)
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.traits import Traits
 from airflow_stream_provider.clusters.whose import Whose
@@ -33,6 +39,7 @@ from airflow_stream_provider.clusters.yarn_request import (
 from airflow_stream_provider.clusters.yarn_room import ContainerSizes, fits, leaf_queues
 from airflow_stream_provider.clusters.yarn_status import WAITS, runs, state, state_of, view
 from airflow_stream_provider.clusters.yarn_submission import is_submission
+from airflow_stream_provider.clusters.yarn_unmanaged import YarnUnmanaged
 from airflow_stream_provider.lifecycle.errors import ClusterError
 
 # Seconds by which the clocks of Airflow's machines may differ. The ResourceManager's is read from its answers.
@@ -99,14 +106,8 @@ class YarnCluster:
                 queue=queue.path,
                 asked=str(sizes),
             )
-        rights = {"queue-acl-type": "SUBMIT_APPLICATIONS", "user": user}
-        try:
-            access = api.get(manager, f"queues/{quote(queue.path, safe='')}/access", **rights)
-        except ClusterError as error:
-            if error.fields.get("status") != 403:  # where YARN has ACLs, only the queue's administrators may ask that
-                raise
-            access = None
-        if access is not None and str(access.get("allowed")).lower() == "false":  # an older Hadoop does not know that
+        access = api.right_to_submit(manager, queue.path)
+        if str(access.get("allowed")).lower() == "false":
             raise ClusterError(
                 f"YARN does not let the user {user} submit to the queue {queue.path}: {access.get('diagnostics')}",
                 next_step="Have its administrator allow it (acl_submit_applications). Nothing was submitted.",
@@ -266,6 +267,10 @@ class YarnCluster:
     def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
         """Return whether every node says that it runs nothing of the driver and its executors any more."""
         return self.remains(submission, whose, applications).gone
+
+    def unmanaged(self, id: str) -> UnmanagedJob | None:
+        """Return an application (``application_…``)."""
+        return YarnUnmanaged(self._settings, self._hosts, id)
 
     def forget(self, over: Collection[Whose]) -> None:
         """Do nothing: the ResourceManager forgets by itself."""

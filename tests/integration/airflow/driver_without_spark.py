@@ -5,6 +5,7 @@ real. A query's batch N appends the line N to its `output` and then `commits/N` 
 is Python that sets `QUERIES` (names) and, for the unhappy ways, `BEHAVIOUR`:
 
 - refuse: its rehearsal is refused;
+- slow: its rehearsal takes a minute;
 - die-starting: it ends before it says anything;
 - die-running: it is gone, without a word, after its third batch as a holder;
 - deaf: as a holder it never reaches a boundary, but for SIGTERM.
@@ -165,6 +166,8 @@ class Process:
         pid=os.getpid(), submission=os.environ.get("AIRFLOW_STREAM_SUBMISSION", ""), ui_url="http://spark:4040"
     )
 
+    waits_for = ""
+
     def postpone(self, sent: float) -> None:
         return
 
@@ -199,6 +202,8 @@ def main() -> None:
     def rehearse(former: Sequence[Mapping[str, Any]], *, say: Callable[[str], None]) -> dict[str, Any]:
         if behaviour == "refuse":
             raise RehearsalRefused("Spark refuses the plan.")
+        if behaviour == "slow":
+            time.sleep(60.0)
         return {"queries": {q: {"last_batch_seconds": 0.01, "batches": 3} for q in script["QUERIES"]}, "notes": []}
 
     agent_thread.TICK_SECONDS = 0.1  # each test waits for many turns
