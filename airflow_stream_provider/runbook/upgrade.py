@@ -17,6 +17,7 @@ from airflow_stream_provider.operators.make_room import MakeRoomOperator
 from airflow_stream_provider.operators.retire import RetireOperator
 from airflow_stream_provider.operators.soak import SoakOperator
 from airflow_stream_provider.operators.standby import SubmitStandbyOperator
+from airflow_stream_provider.planning.operation import MAX_REASON
 from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
 from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
 from airflow_stream_provider.runbook.options import DagOptions
@@ -30,9 +31,11 @@ _RELEASE = {
     "arguments": "{{ params.arguments | tojson }}",
     "changed_checkpoints": "{{ params.changed_checkpoints | tojson }}",
 }
+_REASON = "{{ params.reason }}"
 # As `check` saw it: form and YAML may say otherwise by now. Without its answer, the old release runs on.
 _STRATEGY = "{{ (ti.xcom_pull(task_ids='check') or {}).get('strategy', '') }}"
 _CHECKED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('release') | tojson }}"
+_REDEPLOYED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('redeployed', False) }}"
 _APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '') }}"
 # `submit` pushes it before it does anything else, so the tasks that clean up after a failure find it.
 _NEW = "{{ ti.xcom_pull(task_ids='submit', key='deployment') or '' }}"
@@ -85,23 +88,29 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             stream=spec,
             room="{{ params.strategy == 'handover' }}",
             strategy="{{ params.strategy }}",
+            stored="{{ params.release }}",
+            reason=_REASON,
             retries=0,
             **_RELEASE,
         )
         with group(UPGRADE, "new_release"):
             make_room = MakeRoomOperator(**task(UPGRADE, "make_room"), stream=spec)
-            stop_first = StopFirstOperator(**task(UPGRADE, "stop_first"), stream=spec, strategy=_STRATEGY)
+            stop_first = StopFirstOperator(
+                **task(UPGRADE, "stop_first"), stream=spec, strategy=_STRATEGY, reason=_REASON
+            )
             submit = SubmitStandbyOperator(
                 **task(UPGRADE, "submit"),
                 stream=spec,
                 checked=_CHECKED,
+                redeployed=_REDEPLOYED,
+                reason=_REASON,
                 trigger_rule=TriggerRule.NONE_FAILED,
                 **_RELEASE,
             )
             judge = JudgeRehearsalOperator(**task(UPGRADE, "judge"), stream=spec, deployment=_NEW)
             asked = [_approval(spec)] if spec.upgrade.approval else []
         with group(UPGRADE, "take_over"):
-            hand_over = HandOverOperator(**task(UPGRADE, "hand_over"), stream=spec, deployment=_NEW)
+            hand_over = HandOverOperator(**task(UPGRADE, "hand_over"), stream=spec, deployment=_NEW, reason=_REASON)
             soak = SoakOperator(**task(UPGRADE, "soak"), stream=spec, deployment=_NEW)
         with group(UPGRADE, "way_back"):
             roll_back = RollBackOperator(
@@ -188,6 +197,19 @@ def _form(spec: StreamSpec) -> dict[str, Param]:
             type="array",
             items={"type": "string"},
             description="Checkpoints of queries that this release adds, drops or renames on purpose, one a line.",
+        ),
+        "release": Param(
+            "",
+            type="string",
+            pattern="^([0-9a-fA-F]{4,64})?$",
+            description="Hash, or its first digits, of a stored release: that is deployed as it was, with its own "
+            "version, script and arguments, and none of its files has to be there any more.",
+        ),
+        "reason": Param(
+            "",
+            type="string",
+            maxLength=MAX_REASON,
+            description="Why; it is written into the stream's history, which many read.",
         ),
     }
 

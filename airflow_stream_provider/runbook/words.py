@@ -77,7 +77,8 @@ UPGRADE = {
     "hand_over": Words(
         "Hand the stream over between two batches",
         "The old release ends its batch and lets go; the new one takes the same checkpoint, so nothing is lost or "
-        "doubled. A holder that is dead is fenced first. If it fails, the error says who holds: the stream runs.",
+        "doubled. A holder that is dead or hangs is fenced first. If it fails, the error says who holds: the stream "
+        "runs.",
     ),
     "soak": Words(
         "Watch the new release",
@@ -139,9 +140,42 @@ OPERATE = {
         "End a driver by force, and make sure that it is gone",
         "Kills it and waits for the cluster to say that driver and executors are gone, unless a person has said so.",
     ),
+    "promote": Words(
+        "Let the new release that stands by take over",
+        "By a hand-over between two batches. The run that brought it up does not go on with it.",
+    ),
     "start": Words(
         "Start the stream",
         "Submits the release, waits until it is up, and appoints it.",
+    ),
+    "upgrade": Words(
+        "Start a run of the upgrade",
+        "That run goes on by itself: its graph says how far it is, and how it ended.",
+    ),
+    "adoption": Words(
+        "Adopt a job that runs without this provider",
+        "Skipped unless that was asked for. Until the old job ends nothing has changed, and whatever fails before that "
+        "leaves it running.",
+    ),
+    "stand_by": Words(
+        "Bring the stream's driver up beside the old job",
+        "It rehearses on a clone of the checkpoints that the job writes now. If it fails, the error has the reason.",
+    ),
+    "job_ended": Words(
+        "Wait until a person has ended the old job",
+        "Skipped where the cluster ends it by its id. End the job, see that nothing starts it again, and answer under "
+        "**Required Actions**: your name goes into the control log. A no, and no answer within an hour, change "
+        "nothing.",
+    ),
+    "adopt": Words(
+        "Take over once the old job is gone and its logs stand still",
+        "If it fails, the error says whether the old job has ended: if it has, nobody runs the stream, so start it, or "
+        "that job.",
+    ),
+    "discard": Words(
+        "End the new driver, if it did not take over",
+        "Skipped when it holds the stream. It fails when it has ended the driver, as the job was not adopted then; the "
+        "task before it says why.",
     ),
     "tell": Words("Say in one line what was done", "And who holds the stream now."),
 }
