@@ -37,6 +37,8 @@ _APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '')
 _NEW = "{{ ti.xcom_pull(task_ids='submit', key='deployment') or '' }}"
 _OLD = "{{ (ti.xcom_pull(task_ids='hand_over') or {}).get('previous', '') }}"
 _FAULT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or '' }}"
+# What a roll-back must not take for a fault.
+_WHY_NOT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or ti.xcom_pull(task_ids='soak', key='inconclusive') or '' }}"
 _SUBMITTED_VERSION = "{{ (ti.xcom_pull(task_ids='submit') or {}).get('version', '') }}"
 _SOAKED = "{{ (ti.xcom_pull(task_ids='soak') or {}).get('result', '') }}"
 # Empty when the soak ended well: whoever took over since may keep this release warm for a roll-back.
@@ -52,8 +54,9 @@ Upgrades the stream {spec.name}. The new release is warm before the old one stop
 
 1. **check**: YAML, script, cluster and Kafka, before anything is touched
 2. **submit**: the new driver comes up and rehearses on a clone of the checkpoint
-3. **hand_over**: it takes over between two batches
-4. **soak**: it is watched; if it is no good, **roll_back** gives the stream back to the old one
+3. **judge**: it is compared with the old one on the same data; where that is not clear, **approve** asks a person
+4. **hand_over**: it takes over between two batches
+5. **soak**: it is watched; if it is no good, **roll_back** gives the stream back to the old one
 
 Every task may be cleared or retried at any time.
 """
@@ -91,7 +94,10 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             task_id="submit", stream=spec, checked=_CHECKED, trigger_rule=TriggerRule.NONE_FAILED, **_RELEASE
         )
         judge = JudgeRehearsalOperator(task_id="judge", stream=spec, deployment=_NEW)
-        hand_over = HandOverOperator(task_id="hand_over", stream=spec, deployment=_NEW)
+        # `approve` is skipped where nobody has to be asked.
+        hand_over = HandOverOperator(
+            task_id="hand_over", stream=spec, deployment=_NEW, trigger_rule=TriggerRule.NONE_FAILED
+        )
         soak = SoakOperator(task_id="soak", stream=spec, deployment=_NEW)
         retire = RetireLaterOperator(
             task_id="retire",
@@ -114,14 +120,11 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
             stream=spec,
             deployment=_NEW,
             soaked=_SOAKED,
-            fault=_FAULT,
+            fault=_WHY_NOT,
             rejected_by=_REJECTED_BY,
             on_failure_callback=UpgradeNotifier(stream=spec),
         )
-        steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge]
-        if spec.upgrade.approval:
-            steps.append(_approval(spec))
-        steps += [hand_over, soak]
+        steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge, _approval(spec), hand_over, soak]
         for before, after in zip(steps, [*steps[1:], retire], strict=True):
             before >> after
         soak >> roll_back >> discard >> report
