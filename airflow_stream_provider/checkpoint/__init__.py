@@ -29,6 +29,7 @@ from airflow_stream_provider.checkpoint.owner import (
     claim,
     is_being_written,
     owner,
+    patience,
     refuse_if_being_written,
 )
 from airflow_stream_provider.checkpoint.read import (
@@ -65,6 +66,7 @@ __all__ = [
     "merged",
     "normal_form",
     "owner",
+    "patience",
     "pinned_conf",
     "qualified",
     "read",

@@ -22,6 +22,8 @@ class Policy:
     :param take_back_seconds: how long a releaser waits for the new holder before it takes the stream back.
     :param changed_checkpoints: query checkpoints that this deployment adds, drops or changes on purpose.
     :param offsets_group: consumer group that the holder commits its finished batches to; empty = none.
+    :param adopts: whether its first driver comes up beside a job without a stream that writes the checkpoints, and
+        follows it once their logs stand still.
     """
 
     rehearse_batches: int = 3
@@ -34,6 +36,7 @@ class Policy:
     take_back_seconds: float = 10.0
     changed_checkpoints: tuple[str, ...] = ()
     offsets_group: str = ""
+    adopts: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the policy as the JSON object that `declared` carries."""

@@ -22,6 +22,7 @@ class Asked:
     wanted: Wanted
     confirmed_by: str = ""
     since: float | None = None
+    job: str = ""
 
     def refused(self, why: str) -> Foreseen:
         """Return that it cannot be done."""
@@ -31,10 +32,12 @@ class Asked:
         """Return that it is done already."""
         return self._foreseen(done=why)
 
-    def will(self, *sentences: str, reads_again: str, deployment: str = "") -> Foreseen:
+    def will(self, *sentences: str, reads_again: str, deployment: str = "", release: str = "") -> Foreseen:
         """Return what will be done."""
         parts = (self.operation,)
-        return self._foreseen(will=sentences, reads_again=reads_again, parts=parts, deployment=deployment)
+        return self._foreseen(
+            will=sentences, reads_again=reads_again, parts=parts, deployment=deployment, release=release
+        )
 
     @property
     def held(self) -> Held | None:
@@ -71,6 +74,7 @@ class Asked:
         deployment: str = "",
         done: str = "",
         refused: str = "",
+        release: str = "",
     ) -> Foreseen:
         state = self.snapshot.state
         return Foreseen(
@@ -85,6 +89,7 @@ class Asked:
             deployment,
             done,
             refused,
+            release,
         )
 
 

@@ -77,7 +77,8 @@ class ApproveUpgradeOperator(ApprovalOperator):
             declared = snapshot.state.deployments[self.deployment]
             shown = self._facts(declared, address_of(declared.release, hook.stream, hook.folder))
         shown["asked_by"] = getattr(context.get("dag_run"), "triggering_user_name", None)
-        shown["asked_because"] = judged.get("reasons") or ["`upgrade.approval` is on."]
+        wanted = ["`upgrade.approval` is on."] if self.stream.upgrade.approval else []
+        shown["asked_because"] = [*judged.get("reasons", []), *wanted] or ["The rehearsal was not judged."]
         shown["rehearsal"] = judged
         # As JSON, in which no argument can end the block or pass for another line.
         self.body = f"```json\n{json.dumps(shown, indent=2)}\n```"

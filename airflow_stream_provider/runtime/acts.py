@@ -122,7 +122,9 @@ class Acts:
     def answer(self, state: StreamState) -> None:
         """Append `ready` for the open request, unless anything was appended since `state`."""
         request = state.open_request
-        if request is not None and not self._unable() and self._still_fits(state):
+        if request is None or self._process.waits_for:
+            return  # asked again at the next turn, until the request expires
+        if not self._unable() and self._still_fits(state):
             self._control.append_if_still(state, Kind.READY, request=request.id, incarnation=self._incarnation)
 
     def _still_fits(self, state: StreamState) -> bool:

@@ -6,7 +6,8 @@ is Python that sets `QUERIES` (names) and, for the unhappy ways, `BEHAVIOUR`:
 
 - refuse: its rehearsal is refused;
 - few-rows: its rehearsal reads a hundredth of the rows that the holder's batches have;
-- slow: its rehearsal takes a second for each row;
+- slow-rows: its rehearsal takes a second for each row;
+- slow: its rehearsal takes a minute;
 - die-starting: it ends before it says anything;
 - die-running: it is gone, without a word, after its third batch as a holder;
 - deaf: as a holder it never reaches a boundary, but for SIGTERM.
@@ -181,6 +182,8 @@ class Process:
         pid=os.getpid(), submission=os.environ.get("AIRFLOW_STREAM_SUBMISSION", ""), ui_url="http://spark:4040"
     )
 
+    waits_for = ""
+
     def postpone(self, sent: float) -> None:
         return
 
@@ -215,7 +218,9 @@ def main() -> None:
     def rehearse(former: Sequence[Mapping[str, Any]], *, say: Callable[[str], None]) -> dict[str, Any]:
         if behaviour == "refuse":
             raise RehearsalRefused("Spark refuses the plan.")
-        rows, seconds = {"few-rows": (ROWS // 100, 0.01), "slow": (ROWS, float(ROWS))}.get(behaviour, (ROWS, 0.01))
+        if behaviour == "slow":
+            time.sleep(60.0)
+        rows, seconds = {"few-rows": (ROWS // 100, 0.01), "slow-rows": (ROWS, float(ROWS))}.get(behaviour, (ROWS, 0.01))
         again = {"batch": 0, "rows": rows, "seconds": seconds, "state_rows": 0, "state_bytes": 0}
         summary = {"last_batch_seconds": 0.01, "batches": 1, "batch_rows": [rows], "batch_seconds": [0.5]}
         return {"queries": {q: {**summary, "again": again} for q in script["QUERIES"]}, "notes": []}

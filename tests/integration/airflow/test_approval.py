@@ -67,7 +67,7 @@ def test_a_rehearsal_that_leaves_a_doubt_asks_a_person_and_one_that_does_not_ask
 def test_a_release_that_is_slower_than_rows_come_in_is_refused_and_nobody_is_asked(world: World) -> None:
     world.deploy("1")
     world.until("two batches in the heartbeat", lambda: [q for q in progress(world) if len(q.batches) > 1])
-    world.write("slow")
+    world.write("slow-rows")
     run = world.upgrade("2")
     assert (run.state, run.states["judge"], run.states["approve"]) == ("failed", "failed", "upstream_failed")
     assert run.tries["judge"] == 1

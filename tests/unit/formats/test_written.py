@@ -39,6 +39,7 @@ from airflow_stream_provider.monitoring.incidents import IncidentState
 from airflow_stream_provider.monitoring.samples import LagSample
 from airflow_stream_provider.operators.watch_memory import LookMemory
 from airflow_stream_provider.planning.conditions import CONDITIONS
+from airflow_stream_provider.planning.deaths import JobGone
 from airflow_stream_provider.planning.lag_conditions import LAG_CONDITIONS
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.releases.manifest import manifest_of
@@ -276,7 +277,9 @@ def test_events_of_triggers() -> None:
 def test_every_condition_is_recorded_with_its_fields() -> None:
     triggers = [arguments for _, arguments in value("triggers.json")]
     found = {each["condition"]["condition"]: each["condition"] for each in triggers if "condition" in each}
-    classes: dict[str, Any] = {each.__name__: each for each in (*CONDITIONS, *LAG_CONDITIONS)}
+    # A triggerer of an earlier version asks for the task to be cleared when it gets one that was added since.
+    frozen = [each for each in CONDITIONS if each is not JobGone]
+    classes: dict[str, Any] = {each.__name__: each for each in (*frozen, *LAG_CONDITIONS)}
     assert set(found) == set(classes), WHAT_TO_DO
     for name, said in found.items():
         own = {field.name for field in dataclasses.fields(classes[name])}

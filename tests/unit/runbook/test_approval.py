@@ -75,6 +75,11 @@ def asked(
     return sent, waiting.value
 
 
+def shown_in(sent: dict[str, Any]) -> Any:
+    """What the person sees."""
+    return json.loads("\n".join(sent["body"].split("\n")[1:-1]))
+
+
 def declare(spec: StreamSpec) -> None:
     log = new_log(spec.control, spec.name)
     policy = spec.policy(("/old",)).to_json()
@@ -100,7 +105,7 @@ def test_the_approver_sees_what_the_control_log_declares(spec: StreamSpec, monke
         "changed_checkpoints": ["/old"],
         "deployment": "orders-2-1a2b",
         "asked_by": "ben",
-        "asked_because": ["a: it is 3 times slower."],
+        "asked_because": ["a: it is 3 times slower.", "`upgrade.approval` is on."],
         "rehearsal": INCONCLUSIVE,
     }
     assert sent["assigned_users"] == [{"id": "anna", "name": "anna"}, {"id": "7", "name": "7"}]
@@ -133,6 +138,8 @@ def test_who_needs_no_approval_is_asked_all_the_same_unless_the_rehearsal_has_pa
     declare(spec)
     sent, _ = asked(unasked(spec), monkeypatch, judged)
     assert sent["assigned_users"] == [{"id": "anna", "name": "anna"}, {"id": "7", "name": "7"}]
+    because = ["a: it is 3 times slower."] if judged is INCONCLUSIVE else ["The rehearsal was not judged."]
+    assert shown_in(sent)["asked_because"] == because
 
 
 def test_a_rehearsal_that_has_passed_asks_nobody(spec: StreamSpec, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +148,7 @@ def test_a_rehearsal_that_has_passed_asks_nobody(spec: StreamSpec, monkeypatch: 
     with pytest.raises(AirflowSkipException, match="the rehearsal has passed"):
         task(unasked(spec), {"verdict": "pass"}).execute(context)
     sent, _ = asked(spec, monkeypatch, {"verdict": "pass", "reasons": []})
-    assert json.loads(sent["body"].strip("`json\n"))["asked_because"] == ["`upgrade.approval` is on."]
+    assert shown_in(sent)["asked_because"] == ["`upgrade.approval` is on."]
 
 
 def test_with_a_yaml_that_cannot_be_used_nobody_is_asked_by_it(spec: StreamSpec) -> None:
