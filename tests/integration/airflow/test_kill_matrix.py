@@ -71,7 +71,7 @@ class Strike:
             self._seen = self._seen or time.monotonic()
             if task.state != "running" or time.monotonic() >= self._seen + self._delay:
                 self.hit = kill(fleet, self.cell.victim, self.member, task)
-        if self.hit and task.state == "awaiting_input":
+        if self.hit and self.cell.row.task in ("approve", "confirm") and task.state in ("deferred", "awaiting_input"):
             fleet.answer(self.member, self.cell.row.task)
 
 

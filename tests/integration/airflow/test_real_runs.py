@@ -31,7 +31,7 @@ with DAG("follower", schedule=[asset], is_paused_upon_creation=False):
 MOMENTS = {
     "submits": ("submit", "deferred"),
     "rehearses": ("submit", "deferred"),
-    "asks": ("approve", "awaiting_input"),
+    "asks": ("approve", "deferred"),
     "hands-over": ("hand_over", "deferred"),
     "soaks": ("soak", "deferred"),
 }

@@ -44,6 +44,7 @@ from airflow_stream_provider.planning.lag_conditions import LAG_CONDITIONS
 from airflow_stream_provider.planning.wait_outcome import Ended, WaitOutcome
 from airflow_stream_provider.releases.manifest import manifest_of
 from airflow_stream_provider.runtime import rehearsal
+from airflow_stream_provider.runtime.batch_numbers import again_of
 from airflow_stream_provider.runtime.describe import describe
 from airflow_stream_provider.runtime.rehearsal import Rehearsal
 from airflow_stream_provider.triggers.lag_event import STATE, _Event
@@ -216,9 +217,10 @@ def test_the_summary_of_a_rehearsal(monkeypatch: pytest.MonkeyPatch, batches: li
     monkeypatch.setattr(rehearsal, "rehearsal_writer", lambda writer, clone: SimpleNamespace(format=lambda name: None))
     monkeypatch.setattr(rehearsal, "start_ungated", lambda writer: None)
     made: Any = Rehearsal.__new__(Rehearsal)
-    made._policy, made._prepare, made._await_batches = Policy(), lambda *given: "a scratch", lambda run: batches
+    made._policy, made._prepare, made._await_batches = Policy(), lambda *given: "a scratch", lambda run, wanted: batches
     query = SimpleNamespace(writer=None, label="out", writer_spec=SimpleNamespace(foreach_batch=None))
-    said = {"seconds": 1.5, "notes": ["a note"], "queries": {"out": {"plan_seconds": 0.5, **made._warm(query, "/c")}}}
+    summary = {"plan_seconds": 0.5, **made._warm(query, "/c"), "again": again_of({"batchId": 7, "durationMs": {}})}
+    said = {"seconds": 1.5, "notes": ["a note"], "queries": {"out": summary}}
     check_part("standby", "rehearsal", said)
 
 
