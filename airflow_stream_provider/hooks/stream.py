@@ -306,7 +306,7 @@ class StreamHook(BaseHook):
             self.stored(checked)
             release = checked
         self.check_room(release, deployment)
-        policy = requested.spec.policy(requested.changed_checkpoints)
+        policy = requested.spec.policy(requested.changed_checkpoints, no_way_back=requested.no_way_back)
         fields = {"deployment": deployment, "release": release.to_json(), "policy": policy.to_json()}
         return self.append(Kind.DECLARED, by, seq, **fields, reason=reason)
 
