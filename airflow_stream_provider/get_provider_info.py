@@ -13,7 +13,7 @@ _PACKAGE = "airflow_stream_provider"
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's metadata in the form of Airflow's provider_info.schema.json."""
     operators = (
-        *("abort", "audit", "check", "fence", "handover", "judge", "lag", "make_room"),
+        *("abort", "adopt", "audit", "check", "fence", "handover", "judge", "lag", "make_room"),
         *("retire", "revive", "soak", "standby", "start", "stop", "watch"),
     )
     return {

@@ -30,6 +30,7 @@ from airflow_stream_provider.checkpoint.owner import (
     claim,
     is_being_written,
     owner,
+    patience,
     refuse_if_being_written,
 )
 from airflow_stream_provider.checkpoint.read import (
@@ -71,6 +72,7 @@ __all__ = [
     "normal_form",
     "one_way",
     "owner",
+    "patience",
     "pinned_conf",
     "qualified",
     "read",

@@ -9,7 +9,14 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
+from airflow_stream_provider.clusters.cluster import (
+    DriverState,
+    DriverView,
+    FoundDrivers,
+    Remains,
+    SubmitUnclear,
+    UnmanagedJob,
+)
 from airflow_stream_provider.clusters.driver_pod import (
     DEPLOYMENT_ANNOTATION,
     DRIVER_LABEL,
@@ -235,6 +242,10 @@ class KubernetesCluster:
     def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
         """Return whether the kubelet has confirmed the end of the driver and all its executors, or its node is gone."""
         return self.remains(submission, whose, applications).gone
+
+    def unmanaged(self, id: str) -> UnmanagedJob | None:
+        """Return None: a foreign pod has no finalizer, so nobody could tell its end from its loss. A person ends it."""
+        return None
 
     def links(self, submission: str) -> Mapping[str, str]:
         """Return links to the driver's log and, if the connection says where, its Spark UI."""

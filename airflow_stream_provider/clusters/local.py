@@ -17,7 +17,14 @@ import psutil
 
 from airflow_stream_provider.clusters import local_spark, processes
 from airflow_stream_provider.clusters.capacity import ResourceRequest
-from airflow_stream_provider.clusters.cluster import DriverState, DriverView, FoundDrivers, Remains, SubmitUnclear
+from airflow_stream_provider.clusters.cluster import (
+    DriverState,
+    DriverView,
+    FoundDrivers,
+    Remains,
+    SubmitUnclear,
+    UnmanagedJob,
+)
 from airflow_stream_provider.clusters.job import Job
 from airflow_stream_provider.clusters.log_tail import READ_BYTES, tail
 from airflow_stream_provider.clusters.own_folders import driver_folder, log_folder, take_lock
@@ -195,6 +202,10 @@ class LocalCluster:
     def gone(self, submission: str, whose: Whose, applications: Collection[str] = ()) -> bool:
         """Return whether all processes of the driver have ended."""
         return self.remains(submission, whose).gone
+
+    def unmanaged(self, id: str) -> UnmanagedJob | None:
+        """Return None: processes of this machine have no id that tells one from the next. A person ends the job."""
+        return None
 
     def forget(self, over: Collection[Whose]) -> None:
         """Do nothing: `submit` removes old logs."""

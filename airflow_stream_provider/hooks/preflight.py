@@ -20,6 +20,7 @@ from airflow_stream_provider.planning.preflight import Finding
 
 if TYPE_CHECKING:
     from airflow_stream_provider.hooks.stream import StreamHook
+    from airflow_stream_provider.lifecycle.release import Release
     from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.spec.requested_release import RequestedRelease
 
@@ -29,15 +30,18 @@ _DELETED = (
 )
 
 
-def preflight(hook: StreamHook, requested: RequestedRelease, snapshot: Snapshot) -> Iterable[Finding]:
+def preflight(
+    hook: StreamHook, requested: RequestedRelease, snapshot: Snapshot, stored: Release | None = None
+) -> Iterable[Finding]:
     """Yield what is found: instances that nobody knows of, checkpoints, what Kafka has left, topics, packages.
 
+    :param stored: the release that is deployed again; default: the one that is requested.
     :raises ClusterError: the cluster does not answer.
     """
     yield from other_instances(snapshot.state, hook.cluster.running(hook.stream, hook.control_log.store.origin()))
     last = snapshot.state.incarnations.get(snapshot.state.last_holder or "")
     beat = snapshot.heartbeats.get(snapshot.state.last_holder or "")
-    yield from package_findings(requested.spec.conf, beat.spark_version if beat else "")
+    yield from package_findings((stored or requested.spec).conf, beat.spark_version if beat else "")
     if last is None:
         return
     on_purpose = {recorded_form(name) for name in requested.changed_checkpoints}

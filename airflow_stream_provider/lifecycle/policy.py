@@ -23,6 +23,8 @@ class Policy:
     :param changed_checkpoints: query checkpoints that this deployment adds, drops or changes on purpose.
     :param no_way_back: whether a person accepts that the release before cannot be given the stream back.
     :param offsets_group: consumer group that the holder commits its finished batches to; empty = none.
+    :param adopts: whether its first driver comes up beside a job without a stream that writes the checkpoints, and
+        follows it once their logs stand still.
     """
 
     rehearse_batches: int = 3
@@ -36,6 +38,7 @@ class Policy:
     changed_checkpoints: tuple[str, ...] = ()
     offsets_group: str = ""
     no_way_back: bool = False
+    adopts: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the policy as the JSON object that `declared` carries."""

@@ -14,6 +14,7 @@ from airflow_stream_provider.operators.release import ReleaseOperator
 
 if TYPE_CHECKING:
     from airflow_stream_provider.lifecycle.release import Release
+    from airflow_stream_provider.planning.snapshot import Snapshot
     from airflow_stream_provider.planning.task_identity import TaskIdentity
     from airflow_stream_provider.spec.stream import Strategy
 
@@ -30,18 +31,21 @@ class CheckReleaseOperator(ReleaseOperator):
         runs are still warm: those are retired next. (templated: `True` or `False`)
     :param strategy: `handover` or `restart`; default: the YAML's. With `upgrade.approval` another one is refused:
         `restart` stops the old release before anybody is asked. (templated)
+    :param stored: hash of a stored release, or its first digits: that is deployed, whatever else is said of a release.
+        (templated)
 
     XCom: `version`, `hash` of the release, the `release` itself as it is declared, `application` as it was asked for,
-    `strategy`, `holder` now, `findings` (what was warned of, a text each). Later tasks go by this, not by form or YAML,
-    which may have been edited by then.
+    `redeployed` (whether it is a stored one), `strategy`, `holder` now, `findings` (what was warned of, a text each).
+    Later tasks go by this, not by form or YAML, which may have been edited by then.
     """
 
-    template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "room", "strategy")
+    template_fields: Sequence[str] = (*ReleaseOperator.template_fields, "room", "strategy", "stored")
 
-    def __init__(self, *, room: bool | str = True, strategy: str = "", **kwargs: Any) -> None:
+    def __init__(self, *, room: bool | str = True, strategy: str = "", stored: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.room = room
         self.strategy = strategy
+        self.stored = stored
 
     @override
     def execute(self, context: Context) -> dict[str, Any]:
@@ -49,6 +53,7 @@ class CheckReleaseOperator(ReleaseOperator):
         from airflow_stream_provider.hooks.lag import check_kafka
         from airflow_stream_provider.hooks.preflight import preflight
         from airflow_stream_provider.monitoring.recipients import recipient
+        from airflow_stream_provider.planning.operation import check_reason
         from airflow_stream_provider.planning.preflight import refuse
         from airflow_stream_provider.planning.retire import leftovers
         from airflow_stream_provider.planning.task_identity import TaskIdentity
@@ -57,7 +62,12 @@ class CheckReleaseOperator(ReleaseOperator):
         identity = TaskIdentity.of(context)
         try:
             requested = self.requested
-            requested.check()
+            if self.reason:
+                check_reason(self.reason)
+            if not self.stored:
+                requested.check()
+            elif self.stream.problem:
+                raise SpecError(self.stream.problem)
             strategy = self._chosen()
             for each in self.stream.notify:
                 recipient(each.call, each.arguments)
@@ -66,8 +76,9 @@ class CheckReleaseOperator(ReleaseOperator):
             self._leave_links(context, identity, snapshot)
             if self.stream.kafka:
                 check_kafka(self.stream.kafka)
-            findings = refuse(preflight(self.hook, requested, snapshot))
-            release = self.hook.publish(requested)
+            stored = self._find_stored(snapshot) if self.stored else None
+            findings = refuse(preflight(self.hook, requested, snapshot, stored))
+            release = stored or self.hook.publish(requested)
             one = strategy is Strategy.RESTART or not snapshot.holding
             self._check_room(release, identity, crowded=bool(leftovers(snapshot, identity)), one=one)
         except StreamError as error:
@@ -80,11 +91,17 @@ class CheckReleaseOperator(ReleaseOperator):
             "version": release.version,
             "hash": release.hash,
             "release": release.to_json(),
-            "application": requested.application,
+            "application": release.application if self.stored else requested.application,
+            "redeployed": bool(self.stored),
             "strategy": strategy.value,
             "holder": snapshot.holding,
             "findings": findings,
         }
+
+    def _find_stored(self, snapshot: Snapshot) -> Release:
+        from airflow_stream_provider.hooks.stored_release import stored_release
+
+        return stored_release(self.hook, snapshot.state, self.stored)
 
     def _chosen(self) -> Strategy:
         """Return the strategy that the task was given.

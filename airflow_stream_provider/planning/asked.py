@@ -23,6 +23,7 @@ class Asked:
     wanted: Wanted
     confirmed_by: str = ""
     since: float | None = None
+    job: str = ""
 
     def refused(self, why: str) -> Foreseen:
         """Return that it cannot be done."""
@@ -32,10 +33,10 @@ class Asked:
         """Return that it is done already."""
         return self._foreseen(done=why)
 
-    def will(self, *sentences: str, reads_again: str, deployment: str = "") -> Foreseen:
+    def will(self, *sentences: str, reads_again: str, deployment: str = "", release: str = "") -> Foreseen:
         """Return what will be done."""
         parts, again = (self.operation,), " ".join(filter(None, (reads_again, self._kept)))
-        return self._foreseen(will=sentences, reads_again=again, parts=parts, deployment=deployment)
+        return self._foreseen(will=sentences, reads_again=again, parts=parts, deployment=deployment, release=release)
 
     @property
     def _kept(self) -> str:
@@ -78,6 +79,7 @@ class Asked:
         deployment: str = "",
         done: str = "",
         refused: str = "",
+        release: str = "",
     ) -> Foreseen:
         state = self.snapshot.state
         return Foreseen(
@@ -92,6 +94,7 @@ class Asked:
             deployment,
             done,
             refused,
+            release,
         )
 
 

@@ -13,7 +13,7 @@ from airflow_stream_provider.lag.limits import Health
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.state import RequestStage
 from airflow_stream_provider.planning.condition import Condition, Needs, Observations
-from airflow_stream_provider.planning.deaths import Dead, DriversGone
+from airflow_stream_provider.planning.deaths import Dead, DriversGone, JobGone
 from airflow_stream_provider.planning.signs_of_life import SignsOfLife, lost
 from airflow_stream_provider.planning.snapshot import Snapshot
 from airflow_stream_provider.planning.soak import SoakLimits, SoakResult, judge_soak, lag_known, soak_look
@@ -232,6 +232,7 @@ CONDITIONS: tuple[type[Condition], ...] = (
     RequestOver,
     Dead,
     DriversGone,
+    JobGone,
     Pause,
     FirstCommits,
     Soaked,

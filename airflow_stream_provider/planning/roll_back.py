@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from airflow_stream_provider.lifecycle.errors import HandOverFailed
+from airflow_stream_provider.lifecycle.errors import HandOverFailed, RehearsalRefused
 from airflow_stream_provider.lifecycle.ids import deployment_of
 from airflow_stream_provider.lifecycle.record import Kind
-from airflow_stream_provider.lifecycle.state import RequestStage
+from airflow_stream_provider.lifecycle.state import DeploymentEnd, RequestStage
 from airflow_stream_provider.planning.descent import family
 from airflow_stream_provider.planning.requests import follow
 from airflow_stream_provider.planning.snapshot import Snapshot
@@ -65,8 +65,25 @@ def roll_back(
     if warm:
         return take_over(snapshot, identity, warm, outcome, reason, escalate=True)
     if again in state.deployments:
-        return stand_by(snapshot, again, outcome)
+        return _not_readable(snapshot, again) or stand_by(snapshot, again, outcome)
     return declare_again(snapshot, again, previous, reason, instead_of=bad)
+
+
+def _not_readable(snapshot: Snapshot, again: str) -> GiveUp | None:
+    """Give up when the release before was started again in vain: as a rule it cannot read the checkpoint."""
+    tried = snapshot.state.deployments[again]
+    if tried.ended is not DeploymentEnd.FAILED:
+        return None
+    return GiveUp(
+        RehearsalRefused(
+            f"Release {tried.release.version} ({again}), which held before, was started again and failed: "
+            f"{snapshot.why_ended(again) or 'no reason given'} {snapshot.holder_sentence}",
+            next_step="If it cannot read the checkpoint as it is now: redeploy or upgrade to a release that can, or "
+            "put a back-up of the checkpoint back, with the stream stopped. Else roll back once more, in a new run.",
+            deployment=again,
+        ),
+        log_of=again if snapshot.failed_without_a_word(again) else "",
+    )
 
 
 def _nothing_to_do(snapshot: Snapshot, identity: TaskIdentity, bad: str, bads: frozenset[str]) -> str:

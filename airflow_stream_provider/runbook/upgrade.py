@@ -17,10 +17,12 @@ from airflow_stream_provider.operators.make_room import MakeRoomOperator
 from airflow_stream_provider.operators.retire import RetireOperator
 from airflow_stream_provider.operators.soak import SoakOperator
 from airflow_stream_provider.operators.standby import SubmitStandbyOperator
+from airflow_stream_provider.planning.operation import MAX_REASON
 from airflow_stream_provider.runbook.approval import ApproveUpgradeOperator
 from airflow_stream_provider.runbook.later import ReportUpgradeOperator, RetireLaterOperator
 from airflow_stream_provider.runbook.options import DagOptions
 from airflow_stream_provider.runbook.restart import StopFirstOperator
+from airflow_stream_provider.runbook.words import RETIRE, UPGRADE, group, task
 from airflow_stream_provider.spec.stream import Strategy, StreamSpec
 
 _RELEASE = {
@@ -30,9 +32,11 @@ _RELEASE = {
     "changed_checkpoints": "{{ params.changed_checkpoints | tojson }}",
     "no_way_back": "{{ params.no_way_back }}",
 }
+_REASON = "{{ params.reason }}"
 # As `check` saw it: form and YAML may say otherwise by now. Without its answer, the old release runs on.
 _STRATEGY = "{{ (ti.xcom_pull(task_ids='check') or {}).get('strategy', '') }}"
 _CHECKED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('release') | tojson }}"
+_REDEPLOYED = "{{ (ti.xcom_pull(task_ids='check') or {}).get('redeployed', False) }}"
 _APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '') }}"
 # `submit` pushes it before it does anything else, so the tasks that clean up after a failure find it.
 _NEW = "{{ ti.xcom_pull(task_ids='submit', key='deployment') or '' }}"
@@ -79,50 +83,66 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
         doc_md=_ABOUT_UPGRADE.format(spec=spec),
     ) as dag:
         check = CheckReleaseOperator(
-            task_id="check",
+            **task(UPGRADE, "check"),
             stream=spec,
             room="{{ params.strategy == 'handover' }}",
             strategy="{{ params.strategy }}",
+            stored="{{ params.release }}",
+            reason=_REASON,
             retries=0,
             **_RELEASE,
         )
-        make_room = MakeRoomOperator(task_id="make_room", stream=spec)
-        stop_first = StopFirstOperator(task_id="stop_first", stream=spec, strategy=_STRATEGY)
-        submit = SubmitStandbyOperator(
-            task_id="submit", stream=spec, checked=_CHECKED, trigger_rule=TriggerRule.NONE_FAILED, **_RELEASE
-        )
-        judge = JudgeRehearsalOperator(task_id="judge", stream=spec, deployment=_NEW)
-        hand_over = HandOverOperator(task_id="hand_over", stream=spec, deployment=_NEW)
-        soak = SoakOperator(task_id="soak", stream=spec, deployment=_NEW)
-        retire = RetireLaterOperator(
-            task_id="retire",
-            stream=spec,
-            previous=_OLD,
-            trigger_dag_id=options.dag_id(spec.name, "retire"),
-            trigger_run_id="{{ run_id }}",
-        )
-        roll_back = RollBackOperator(
-            task_id="roll_back", stream=spec, deployment=_NEW, fault=_FAULT, trigger_rule=TriggerRule.ONE_FAILED
-        )
-        discard = RetireOperator(
-            task_id="discard",
-            stream=spec,
-            deployment=_UNFIT,
-            reason=_WHY_DISCARDED,
-        )
-        report = ReportUpgradeOperator(
-            task_id="report",
-            stream=spec,
-            deployment=_NEW,
-            soaked=_SOAKED,
-            fault=_FAULT,
-            rejected_by=_REJECTED_BY,
-            on_failure_callback=UpgradeNotifier(stream=spec),
-        )
-        steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge]
-        if spec.upgrade.approval:
-            steps.append(_approval(spec))
-        steps += [hand_over, soak]
+        with group(UPGRADE, "new_release"):
+            make_room = MakeRoomOperator(**task(UPGRADE, "make_room"), stream=spec)
+            stop_first = StopFirstOperator(
+                **task(UPGRADE, "stop_first"), stream=spec, strategy=_STRATEGY, reason=_REASON
+            )
+            submit = SubmitStandbyOperator(
+                **task(UPGRADE, "submit"),
+                stream=spec,
+                checked=_CHECKED,
+                redeployed=_REDEPLOYED,
+                reason=_REASON,
+                trigger_rule=TriggerRule.NONE_FAILED,
+                **_RELEASE,
+            )
+            judge = JudgeRehearsalOperator(**task(UPGRADE, "judge"), stream=spec, deployment=_NEW)
+            asked = [_approval(spec)] if spec.upgrade.approval else []
+        with group(UPGRADE, "take_over"):
+            hand_over = HandOverOperator(**task(UPGRADE, "hand_over"), stream=spec, deployment=_NEW, reason=_REASON)
+            soak = SoakOperator(**task(UPGRADE, "soak"), stream=spec, deployment=_NEW)
+        with group(UPGRADE, "way_back"):
+            roll_back = RollBackOperator(
+                **task(UPGRADE, "roll_back"),
+                stream=spec,
+                deployment=_NEW,
+                fault=_FAULT,
+                trigger_rule=TriggerRule.ONE_FAILED,
+            )
+            discard = RetireOperator(
+                **task(UPGRADE, "discard"),
+                stream=spec,
+                deployment=_UNFIT,
+                reason=_WHY_DISCARDED,
+            )
+        with group(UPGRADE, "afterwards"):
+            retire = RetireLaterOperator(
+                **task(UPGRADE, "retire"),
+                stream=spec,
+                previous=_OLD,
+                trigger_dag_id=options.dag_id(spec.name, "retire"),
+                trigger_run_id="{{ run_id }}",
+            )
+            report = ReportUpgradeOperator(
+                **task(UPGRADE, "report"),
+                stream=spec,
+                deployment=_NEW,
+                soaked=_SOAKED,
+                fault=_FAULT,
+                rejected_by=_REJECTED_BY,
+                on_failure_callback=UpgradeNotifier(stream=spec),
+            )
+        steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge, *asked, hand_over, soak]
         for before, after in zip(steps, [*steps[1:], retire], strict=True):
             before >> after
         soak >> roll_back >> discard >> report
@@ -149,7 +169,9 @@ def retire_dag(spec: StreamSpec, options: DagOptions) -> DAG:
         tags=["stream", spec.name],
         doc_md=f"Ends a release of the stream {spec.name} that does not hold it any more. Upgrades start this DAG.",
     ) as dag:
-        RetireOperator(task_id="retire", stream=spec, deployment="{{ params.deployment }}", reason="Kept long enough.")
+        RetireOperator(
+            **task(RETIRE, "retire"), stream=spec, deployment="{{ params.deployment }}", reason="Kept long enough."
+        )
     return dag
 
 
@@ -178,6 +200,19 @@ def _form(spec: StreamSpec) -> dict[str, Param]:
             description="Take over though the release before may not be able to read what this one writes: the stream "
             "cannot be given back to it then.",
         ),
+        "release": Param(
+            "",
+            type="string",
+            pattern="^([0-9a-fA-F]{4,64})?$",
+            description="Hash, or its first digits, of a stored release: that is deployed as it was, with its own "
+            "version, script and arguments, and none of its files has to be there any more.",
+        ),
+        "reason": Param(
+            "",
+            type="string",
+            maxLength=MAX_REASON,
+            description="Why; it is written into the stream's history, which many read.",
+        ),
     }
 
 
@@ -201,7 +236,7 @@ def _strategy(spec: StreamSpec) -> Param:
 
 def _approval(spec: StreamSpec) -> BaseOperator:
     return ApproveUpgradeOperator(
-        task_id="approve",
+        **task(UPGRADE, "approve"),
         stream=spec,
         deployment=_NEW,
         application=_APPLICATION,

@@ -129,7 +129,9 @@ class Acts:
     def answer(self, state: StreamState) -> None:
         """Append `ready` for the open request, unless anything was appended since `state`."""
         request = state.open_request
-        if request is None or self._unable() or not self._still_fits(state):
+        if request is None or self._process.waits_for:
+            return  # asked again at the next turn, until the request expires
+        if self._unable() or not self._still_fits(state):
             return
         if not self._is_fresh:
             # In the background: the storage may take its time. The next turn answers.
@@ -139,9 +141,12 @@ class Acts:
 
     @property
     def _is_fresh(self) -> bool:
-        """Whether what was rehearsed holds still. One that has held itself is rolled back to, and at once."""
-        waited = self._clock.monotonic() - self._fresh_at
-        return self._heartbeat.started_at is not None or waited < FRESH_SECONDS
+        """Whether what was rehearsed holds still.
+
+        Whoever has held is rolled back to, and at once; so follows one that adopts, as the job before it has ended.
+        """
+        at_once = self._heartbeat.started_at is not None or self._policy.adopts
+        return at_once or self._clock.monotonic() - self._fresh_at < FRESH_SECONDS
 
     def _look_again(self, state: StreamState) -> None:
         """Rehearse again if what was rehearsed may be true no more, as after a long wait for an approval."""

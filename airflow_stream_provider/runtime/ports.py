@@ -157,6 +157,10 @@ class Process(Protocol):
     def facts(self) -> Heartbeat:
         """What a heartbeat says of the process and its Spark application."""
 
+    @property
+    def waits_for(self) -> str:
+        """Why this driver may not take over now though it is asked to; empty: it may."""
+
     def postpone(self, sent: float) -> None:
         """Let the lease run from this monotonic time; raise LeaseOver when it has run out already."""
 

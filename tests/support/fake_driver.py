@@ -155,6 +155,7 @@ class FakeProcess:
     """Ends by an exception; its lease runs on the fake clock."""
 
     facts = Heartbeat(pid=1, host="here")
+    waits_for = ""
 
     def __init__(self, did: list[str], clock: FakeClock) -> None:
         self.deadline = clock.now + 30.0

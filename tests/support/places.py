@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from airflow_stream_provider.clusters import Cluster, ClusterConnection, FoundDrivers, Job
 from airflow_stream_provider.control.releases import LAUNCHER, RUNTIME_ZIP
@@ -27,6 +28,16 @@ SMALL = {
 }
 LOG = "0a" * 16
 """What tells the control log of a test's jobs from any other."""
+CLUSTERS = ("standalone", "here", "from_the_docs", "on_yarn", "real_yarn", "standin_kubernetes", "real_kubernetes")
+"""The fixtures of all clusters."""
+QUICK = ("standalone", "here", "from_the_docs")
+"""Those of which `make test` runs every test of the contract."""
+
+
+def clusters(*also: str) -> list[Any]:
+    """Return all clusters as a test's parameters, marked `system` but for the quick ones and those in `also`."""
+    quick = (*QUICK, *also)
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.system) for name in CLUSTERS]
 
 
 @dataclass

@@ -165,6 +165,8 @@ class Process:
         pid=os.getpid(), submission=os.environ.get("AIRFLOW_STREAM_SUBMISSION", ""), ui_url="http://spark:4040"
     )
 
+    waits_for = ""
+
     def postpone(self, sent: float) -> None:
         return
 

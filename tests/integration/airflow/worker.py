@@ -21,10 +21,11 @@ HERE = Path(__file__).parent
 
 
 def run(command: dict[str, Any]) -> dict[str, Any]:
+    from airflow.models.dag import DagModel
     from airflow.models.dagrun import DagRun
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
-    from sqlalchemy import select
+    from sqlalchemy import select, update
 
     from airflow_stream_provider import stream_dags
     from tests.support.by_hand import by_hand_dags
@@ -33,6 +34,8 @@ def run(command: dict[str, Any]) -> dict[str, Any]:
     dag = {**stream_dags(folder), **by_hand_dags(folder)}[command["dag"]]
     for task in dag.tasks:
         task.retry_delay = task.retry_delay * 0
+    with create_session() as session:
+        session.execute(update(DagModel).values(is_paused=False))  # as a person has done with each new DAG
     with crashing(command.get("crash")), answering(dag, command.get("answer", "")):
         logical = datetime.fromisoformat(command["logical_date"])
         # The run's id is made of `run_after`: the same date again is the same run, cleared.

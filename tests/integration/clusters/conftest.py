@@ -19,7 +19,7 @@ from devstack.yarn import Yarn
 from tests.support import own_cluster
 from tests.support import real_kubernetes as kubernetes_of_yours
 from tests.support import real_yarn as yarn_of_yours
-from tests.support.places import Place
+from tests.support.places import Place, clusters
 
 ONE_EXECUTOR = {"spark.executor.instances": "1"}
 
@@ -140,18 +140,7 @@ def remove_all(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.cluster.forget([job.whose for job in place.jobs])
 
 
-# The tests of YARN and Kubernetes take long: `make test` has a short one of each.
-@pytest.fixture(
-    params=[
-        "standalone",
-        "here",
-        "from_the_docs",
-        pytest.param("on_yarn", marks=pytest.mark.system),
-        pytest.param("real_yarn", marks=pytest.mark.system),
-        pytest.param("standin_kubernetes", marks=pytest.mark.system),
-        pytest.param("real_kubernetes", marks=pytest.mark.system),
-    ]
-)
+@pytest.fixture(params=clusters())
 def place(request: pytest.FixtureRequest) -> Place:
     found = request.getfixturevalue(request.param)
     assert isinstance(found, Place)

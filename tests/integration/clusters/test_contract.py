@@ -17,11 +17,13 @@ from airflow_stream_provider.hooks.drivers import kill_drivers
 from airflow_stream_provider.lifecycle.heartbeat import Heartbeat
 from devstack.drivers import wait_for
 from tests.support.control_root import new_log
-from tests.support.places import Place, processes_of
+from tests.support.places import Place, clusters, processes_of
 from tests.support.story import hash_of, record, write
 from tests.support.submitter import submitter
 
 
+# With Spark in pods this one is all that `make test` runs, and of YARN it runs one of `test_yarn.py`: they take long.
+@pytest.mark.parametrize("place", clusters("standin_kubernetes"), indirect=True)
 def test_the_life_of_a_driver(place: Place) -> None:
     cluster, since = place.cluster, time.time()
     job = dataclasses.replace(place.job(), environment={"REGION": "eu west"})
@@ -45,6 +47,11 @@ def test_the_life_of_a_driver(place: Place) -> None:
     assert cluster.links(submission)["driver log"]
     (view,) = cluster.overview([submission]).values()
     assert (view.state, view.links) == (DriverState.RUNNING, cluster.links(submission))
+    # As whoever wants to adopt it sees it: it is somebody's already.
+    other = cluster.unmanaged(submission)
+    if other is not None:
+        seen = other.look()
+        assert (seen.state, seen.managed, seen.gone) == (DriverState.RUNNING, True, False)
     left = cluster.remains(submission, job.whose).alive
     assert left
     assert all(sentence.endswith(".") for sentence in left)
@@ -61,6 +68,9 @@ def test_the_life_of_a_driver(place: Place) -> None:
     assert cluster.running("orders", job.log) == {}
     cluster.kill(submission)
     assert cluster.gone(submission, job.whose)
+    if other is not None:
+        other.end()  # there is nothing to do
+        assert other.look().gone
     cluster.check(job)
 
 

@@ -1,16 +1,46 @@
-"""A real master that is started again while a worker is out of its reach, as after a fail-over."""
+"""Real masters: one that is killed while another stands by, and one that is started again out of reach of a worker.
+
+The first is the short test of two masters in `make test`; their whole stories are in `tests/system/test_two_masters.py`
+and `tests/stories`.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import time
+from pathlib import Path
 
 import pytest
 
-from airflow_stream_provider.clusters import DriverState
+from airflow_stream_provider.clusters import ClusterConnection, DriverState, FoundDrivers, open_cluster
 from devstack.drivers import wait_for
 from devstack.stack import LocalStack
 from tests.support.places import Place, processes_of
+
+
+def test_the_driver_of_a_master_that_was_killed_is_known_to_the_next_one(tmp_path: Path) -> None:
+    with LocalStack(tmp_path / "stack", kafka=False, masters=2, worker_cores=4, worker_memory="3g") as stack:
+        spark = stack.spark
+        connection = ClusterConnection(spark.connection["host"], extra=spark.connection["extra"])
+        place = Place(open_cluster(connection), connection, tmp_path)
+        job, since = place.job(), time.time()
+        submission = place.cluster.submit(job)
+        place.facts(job, submission)
+        leader = spark.leader
+        assert leader is not None
+        stack.processes.named(leader.name).signal(signal.SIGKILL)
+
+        while spark.leader in (None, leader):
+            assert not place.cluster.gone(submission, job.whose)
+            assert not place.cluster.status(submission).terminal
+            time.sleep(0.5)
+        wait_for("its worker", lambda: any(w["state"] == "ALIVE" for w in spark.status().get("workers", ())))
+
+        assert place.cluster.status(submission) is DriverState.RUNNING
+        assert place.certain(job, since) == FoundDrivers(alive=(submission,))
+        place.end(submission, job)
+        assert place.cluster.status(submission) is DriverState.KILLED
 
 
 @pytest.mark.system

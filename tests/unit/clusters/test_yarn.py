@@ -71,8 +71,17 @@ def test_a_user_who_may_not_submit_is_told_so(fake: FakeYarn, cluster: YarnClust
     fake.answers["GET queues/root.default/access"] = (200, {"allowed": "false", "diagnostics": "No."})
     with pytest.raises(ClusterError, match=r"does not let the user alice submit to the queue root\.default: No"):
         cluster.check(JOB)
-    fake.answers["GET queues/root.default/access"] = (404, {})  # of an older Hadoop
-    fake.add_node()
+
+
+@pytest.mark.parametrize("status", [404, 403])
+def test_a_right_that_yarn_does_not_tell_is_not_held_against_a_user(
+    fake: FakeYarn, cluster: YarnCluster, status: int
+) -> None:
+    """An older Hadoop does not know the question, and where rights are on, only administrators may ask it."""
+    for _ in range(2):
+        fake.add_node()
+    fake.scheduler = {"type": "capacityScheduler", "queues": {"queue": [QUEUE]}}
+    fake.answers["GET queues/root.default/access"] = (status, {})
     cluster.check(JOB)
 
 
@@ -149,7 +158,7 @@ def test_what_yarn_refuses_is_told(fake: FakeYarn, cluster: YarnCluster) -> None
     fake.answers["POST apps/new-application"] = (401, {})
     with pytest.raises(ClusterError, match="HTTP 401, and wants Kerberos") as refused:
         cluster.reserve(JOB)
-    assert "Kerberos is not supported on YARN yet" in refused.value.next_step
+    assert "Write principal and keytab" in refused.value.next_step
 
 
 def test_a_queue_that_is_only_known_to_be_wrong_when_the_driver_is_sent_is_told(

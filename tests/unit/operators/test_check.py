@@ -229,3 +229,31 @@ def test_a_checkpoint_elsewhere_is_left_to_its_driver(
     assert found == (
         "Whether the checkpoint of the query lines is whole, its new driver will see: it is not mounted here."
     )
+
+
+def test_a_stored_release_is_checked_without_the_files_of_the_yaml(
+    spec: StreamSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "open_cluster", lambda connection: NotingCluster())
+    hook = StreamHook(spec.name, spec.control, spec.cluster)
+    hook.create()
+    assert hook.declare(RequestedRelease.of(spec), "s-v1-1a2b3c4d", "why", "test", 0)
+    stored = hook.control_log.refresh().deployments["s-v1-1a2b3c4d"].release
+    spec.path("apps/a.py").unlink()
+    ti = SimpleNamespace(dag_id="dag", run_id="run", task_id="check", map_index=-1, xcom_push=lambda **_: None)
+    context: Any = {"ti": ti}
+    left = CheckReleaseOperator(
+        task_id="check", stream=spec, version="v9", arguments='["--other"]', stored=stored.hash[:8], reason="why"
+    ).execute(context)
+    assert (left["version"], left["release"], left["redeployed"]) == ("v1", stored.to_json(), True)
+    assert left["application"] == "a.py"
+    assert "no stored release of which the hash begins with 'ffff'" in refusal(spec, stored="ffff")
+    broken = spec.model_copy()
+    broken._problem = "s.yaml, line 3: it cannot be used."
+    assert "line 3" in refusal(broken, stored=stored.hash)
+
+
+def test_a_reason_that_looks_like_a_secret_is_refused(spec: StreamSpec) -> None:
+    said = refusal(spec, reason="password=hunter2")
+    assert "looks like a secret" in said
+    assert "hunter2" not in said

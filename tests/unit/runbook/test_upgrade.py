@@ -81,7 +81,7 @@ def test_the_old_release_is_stopped_first_only_if_check_says_so(streams: Path, l
     """Not if the form does: its values may be those of an edited YAML by then."""
     task: Any = upgrade(streams).get_task("stop_first")
     ti = SimpleNamespace(xcom_pull=lambda task_ids: {"check": left}[task_ids])
-    task.render_template_fields({"ti": ti, "params": {"strategy": "restart"}})
+    task.render_template_fields({"ti": ti, "params": {"strategy": "restart", "reason": ""}})
     assert task.strategy == strategy
 
 
@@ -99,6 +99,20 @@ def test_what_was_checked_is_submitted_though_the_form_says_otherwise_by_then(
     assert task.subject(IDENTITY) == IDENTITY.deployment("orders", version)
     if left:
         assert task._release.arguments == ("<'\"",)
+
+
+def test_reason_and_stored_release_reach_their_tasks(streams: Path) -> None:
+    dag = upgrade(streams)
+    assert (dag.params["release"], dag.params["reason"]) == ("", "")
+    left = {"check": {"release": {"version": "v1"}, "redeployed": True}}
+    ti = SimpleNamespace(xcom_pull=lambda task_ids, key="": left.get(task_ids))
+    context: Any = {"ti": ti, "params": {**dag.params.dump(), "release": "abcd", "reason": "2 is no good"}}
+    tasks: dict[str, Any] = {name: dag.get_task(name) for name in ("check", "stop_first", "submit", "hand_over")}
+    for task in tasks.values():
+        task.render_template_fields(context, dag.get_template_env())
+        assert task.reason == "2 is no good"
+    assert tasks["check"].stored == "abcd"
+    assert tasks["submit"].redeployed == "True"
 
 
 @pytest.mark.parametrize("version", ["1 [payments-2]", 'a"b', "a\nb", ""])

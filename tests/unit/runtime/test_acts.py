@@ -58,6 +58,19 @@ def be_asked(driver: FakeDriver) -> None:
     driver.turn()
 
 
+def be_asked_while_the_old_job_writes(driver: FakeDriver) -> None:
+    driver.process.waits_for = "The logs of /cp were written 1 s ago."
+    be_asked(driver)
+    driver.turn()
+    assert driver.log.refresh().open_request is not None
+
+
+def be_asked_until_the_old_job_is_still(driver: FakeDriver) -> None:
+    be_asked_while_the_old_job_writes(driver)
+    driver.process.waits_for = ""
+    driver.turn()
+
+
 def fit_no_more(driver: FakeDriver) -> None:
     driver.refusal = RehearsalRefused("No.")
     work(driver)
@@ -135,6 +148,20 @@ TABLE: list[tuple[str, Sequence[Record], str, Callable[[FakeDriver], None], list
     ("rehearsed", STARTED[:2], OLD, announce, ["rehearse", "standby"]),
     ("refused", STARTED[:2], OLD, refuse, ["rehearse", "failed", "halt"]),
     ("asked", [*RUNNING, *PREPARED[-3:-1]], NEW, be_asked, ["rehearse", "standby", "requested", "ready"]),
+    (
+        "asked, while the job that it is to follow may write",
+        [*RUNNING, *PREPARED[-3:-1]],
+        NEW,
+        be_asked_while_the_old_job_writes,
+        ["rehearse", "standby", "requested"],
+    ),
+    (
+        "asked, until that job's logs stand still",
+        [*RUNNING, *PREPARED[-3:-1]],
+        NEW,
+        be_asked_until_the_old_job_is_still,
+        ["rehearse", "standby", "requested", "ready"],
+    ),
     ("asked, with another holder than it has rehearsed against", REQUESTED, NEW, FakeDriver.turn, ["compare", "ready"]),
     ("and it does not fit that one", REQUESTED, NEW, fit_no_more, ["compare", "failed", "halt"]),
     ("released to it", RELEASED, NEW, work, ["acquired", "hold", "start"]),
