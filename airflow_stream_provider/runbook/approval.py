@@ -118,6 +118,7 @@ class ApproveUpgradeOperator(ApprovalOperator):
             "conf": dict(release.conf),
             "other_than_in_the_yaml": [name for name, is_same in same.items() if not is_same],
             "changed_checkpoints": list(declared.policy.changed_checkpoints),
+            "no_way_back": declared.policy.no_way_back,
             "deployment": declared.id,
         }
 

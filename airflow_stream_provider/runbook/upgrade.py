@@ -30,6 +30,7 @@ _RELEASE = {
     "application": "{{ params.application }}",
     "arguments": "{{ params.arguments | tojson }}",
     "changed_checkpoints": "{{ params.changed_checkpoints | tojson }}",
+    "no_way_back": "{{ params.no_way_back }}",
 }
 _REASON = "{{ params.reason }}"
 # As `check` saw it: form and YAML may say otherwise by now. Without its answer, the old release runs on.
@@ -207,6 +208,12 @@ def _form(spec: StreamSpec) -> dict[str, Param]:
             type="array",
             items={"type": "string"},
             description="Checkpoints of queries that this release adds, drops or renames on purpose, one a line.",
+        ),
+        "no_way_back": Param(
+            False,
+            type="boolean",
+            description="Take over though the release before may not be able to read what this one writes: the stream "
+            "cannot be given back to it then.",
         ),
         "release": Param(
             "",

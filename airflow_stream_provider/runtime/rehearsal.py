@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import airflow_stream_provider.runtime as runtime
 from airflow_stream_provider import checkpoint as checkpoints
-from airflow_stream_provider.lifecycle.errors import CheckpointError, RehearsalRefused
+from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, RehearsalRefused
 from airflow_stream_provider.lifecycle.policy import Policy
 from airflow_stream_provider.runtime.batch_numbers import again_of, summary_of
 from airflow_stream_provider.runtime.compatibility import QueryFacts, compare_queries, on_another_file_system
@@ -26,6 +26,7 @@ from airflow_stream_provider.runtime.gate import Gate, start_ungated
 from airflow_stream_provider.runtime.managed_query import ManagedQuery
 from airflow_stream_provider.runtime.other_drivers import OtherDrivers
 from airflow_stream_provider.runtime.spark_error import message_of
+from airflow_stream_provider.runtime.surroundings import changed, executors, surroundings
 from airflow_stream_provider.runtime.ungated import check_jvm
 from airflow_stream_provider.runtime.writer_spec import rehearsal_writer
 
@@ -41,6 +42,14 @@ PLAN_ONLY = (
     "The query {} lets Spark clean its input (cleanSource): only its plan was rehearsed, because the batches of a "
     "rehearsal would remove files that the running release has not read."
 )
+# What a rehearsal could not see, said so that nobody takes it for seen.
+NO_BATCH = "The query {} has no batch yet: nothing of it was rehearsed."
+ON_SCRATCH = (
+    "The state of the query {} is larger than state_limit_bytes: it was rehearsed without. Whether its state can be "
+    "loaded, and in which formats its checkpoint is written then, was not seen."
+)
+FORMATS_UNSEEN = "In which formats the checkpoint of the query {} is written by this release was not seen{}."
+NOT_CALLED = "The function that the query {} gives to {} was not called (upgrade.foreach_batch_safe)."
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +73,9 @@ class Rehearsal:
         self._process = process
         self._others = others
         self._queries: list[dict[str, Any]] = []
+        self._notes: list[str] = []
+        self._one_way: list[str] = []
+        self._seen: Mapping[str, Any] = {}
         self._pinned: dict[str, dict[str, str]] = {}
         # Ids of the rehearsals' own queries.
         self._own: set[str] = set()
@@ -91,13 +103,15 @@ class Rehearsal:
         for query in queries:
             check_engine(query.label, query.writer_spec)
             self._process.check_checkpoint(query.checkpoint)
+            checkpoints.check_whole(query.checkpoint)
             self._sweep(query)
         started = time.monotonic()
         self._queries = [describe(query) for query in queries]
+        self._seen = surroundings(queries, self._queries)
         self._pinned = {query.checkpoint: checkpoints.pinned_conf(query.checkpoint) for query in queries}
-        notes = self._compared(former)
+        self._notes, self._one_way = self._compared(former), []
         self._cleaning = {query.checkpoint for query in queries if cleans_input(query)}
-        notes += [PLAN_ONLY.format(query.label) for query in queries if query.checkpoint in self._cleaning]
+        self._notes += [PLAN_ONLY.format(query.label) for query in queries if query.checkpoint in self._cleaning]
         found = {}
         runtime._rehearsing = True
         try:
@@ -109,8 +123,25 @@ class Rehearsal:
         finally:
             runtime._rehearsing = False
         check_jvm(queries, self._own)
+        self._seen = {**self._seen, **executors(queries)}  # those that came up meanwhile are warm, too
         self._say("")
-        return {"seconds": round(time.monotonic() - started, 2), "queries": found, "notes": notes}
+        summary = {"seconds": round(time.monotonic() - started, 2), "queries": found, "notes": self._notes}
+        return {**summary, **self._way_back()}
+
+    def _way_back(self) -> dict[str, Any]:
+        """Return what of the summary is about the way back; nothing while there is one, as far as was seen.
+
+        :raises RehearsalRefused: there would be none, and nobody has accepted that.
+        """
+        if not self._one_way:
+            return {}
+        if not self._policy.no_way_back:
+            raise RehearsalRefused(
+                f"There would be no way back: {' '.join(self._one_way)} The release before may not be able to read it.",
+                next_step="Nothing that runs was touched. Leave setting or Spark version as it was; or say in the "
+                "form's `no_way_back` that the stream need not be given back.",
+            )
+        return {"one_way": self._one_way}
 
     def compare(self, former: Sequence[Mapping[str, Any]]) -> None:
         """Compare the queries that were rehearsed with those of another holder than then; the `ports.Compare`.
@@ -119,6 +150,23 @@ class Rehearsal:
         """
         self._check_file_systems(former, self._queries)
         self._compared(former)
+
+    def stale(self) -> str:
+        """Return what has changed since the rehearsal, as a clause; empty for nothing; the `stale` of `Ports`.
+
+        :raises CheckpointError: a checkpoint cannot be used any more, or is not whole.
+        """
+        queries = self._gate.all_known()
+        try:
+            for query in queries:
+                self._process.check_checkpoint(query.checkpoint)
+                checkpoints.check_whole(query.checkpoint)
+            now = {**surroundings(queries, [describe(query) for query in queries]), **executors(queries)}
+            return changed(self._seen, now)
+        except CheckpointAway as error:
+            # As before there was this look: whoever holds may hand over, and the queries wait for their storage.
+            log.warning("Whether anything has changed since the rehearsal is not known: %s", error)
+            return ""
 
     def _check_file_systems(self, former: Sequence[QueryFacts], queries: Sequence[QueryFacts]) -> None:
         moved = on_another_file_system(former, queries, self._policy.changed_checkpoints)
@@ -151,12 +199,15 @@ class Rehearsal:
         try:
             summary: dict[str, Any] = {}
             if checkpoints.boundary(query.checkpoint).offsets is None:
-                return summary  # there is no batch to rehearse on; its first batch runs after the hand-over
+                self._notes.append(NO_BATCH.format(query.label))
+                return summary  # its first batch runs after the hand-over
             self._say(f"rehearsing the plan of {query.label}")
             summary["plan_seconds"] = self._plan(query, str(folder / "plan"))
             if self._batches and query.checkpoint not in self._cleaning:
                 self._say(f"warming up {query.label}")
                 summary.update(self._warm(query, str(folder / "warm")))
+            else:
+                self._notes.append(FORMATS_UNSEEN.format(query.label, ": none of its batches was run"))
             if self._batches:
                 self._warm_sink(query)
             return summary
@@ -196,8 +247,17 @@ class Rehearsal:
 
     def _warm(self, query: ManagedQuery, clone: str) -> dict[str, Any]:
         """Run real batches into a sink that drops them, to warm up classes, generated code, consumers and state."""
-        source = self._prepare(query, clone)
-        return {"on": source, **summary_of(self._run(query, clone, self._batches))}
+        source, before = self._prepare(query, clone)
+        if query.writer_spec.sink in ("foreachBatch", "foreach") and not self._calls(query):
+            self._notes.append(NOT_CALLED.format(query.label, query.writer_spec.sink))
+        batches = self._run(query, clone, self._batches)
+        if before is not None:
+            self._compare_formats(query, before, checkpoints.formats(clone))
+        return {"on": source, **summary_of(batches)}
+
+    def _calls(self, query: ManagedQuery) -> bool:
+        """Whether the user's function gets the batches of the rehearsal."""
+        return query.writer_spec.foreach_batch is not None and self._policy.foreach_batch_safe
 
     def _once_more(self, query: ManagedQuery) -> dict[str, Any]:
         """Run the batch again that the holder has committed last, now that all is warm: the same rows and state.
@@ -223,7 +283,7 @@ class Rehearsal:
     def _run(self, query: ManagedQuery, clone: str, batches: int) -> list[dict[str, Any]]:
         """Run so many batches on a clone, into a sink that drops them, and return Spark's progress of each."""
         writer = rehearsal_writer(query.writer, clone)
-        if query.writer_spec.foreach_batch is not None and self._policy.foreach_batch_safe:
+        if self._calls(query):
             writer = writer.foreachBatch(query.writer_spec.foreach_batch)
         else:
             writer = writer.format("noop")
@@ -234,17 +294,25 @@ class Rehearsal:
                 f"The query {query.label} fails on live data", "Correct what the error names in the script.", error
             ) from error
 
-    def _prepare(self, query: ManagedQuery, clone: str) -> str:
-        """Make the checkpoint for the warm-up and return what it is made of."""
+    def _compare_formats(self, query: ManagedQuery, before: checkpoints.Formats, after: checkpoints.Formats) -> None:
+        found = checkpoints.one_way(before, after)
+        if found:
+            self._one_way.append(f"The query {query.label} writes {', '.join(found)}.")
+        if before.batch == after.batch:
+            self._notes.append(FORMATS_UNSEEN.format(query.label, " in offsets/: no new records came in"))
+
+    def _prepare(self, query: ManagedQuery, clone: str) -> tuple[str, checkpoints.Formats | None]:
+        """Make the checkpoint for the warm-up; return what it is made of, and its formats if it is a clone."""
         limit = self._policy.state_limit_bytes
         try:
             # Without the last commit, so that there is a batch to run even when no new data arrives.
             checkpoints.clone_state(query.checkpoint, clone, self._new_id(), limit, drop_last_commit=True)
-            return "a clone of the state"
+            return "a clone of the state", checkpoints.formats(clone)
         except checkpoints.StateTooLarge as error:
             self._say(str(error))
         checkpoints.scratch(query.checkpoint, clone, self._new_id())
-        return "a scratch checkpoint"
+        self._notes.append(ON_SCRATCH.format(query.label))
+        return "a scratch checkpoint", None
 
     def _await_batches(self, run: StreamingQuery, wanted: int) -> list[dict[str, Any]]:
         seen = 0

@@ -113,11 +113,12 @@ class UpgradeSpec(_Part):
             )
         return self
 
-    def policy(self, changed_checkpoints: tuple[str, ...] = ()) -> Policy:
+    def policy(self, changed_checkpoints: tuple[str, ...] = (), *, no_way_back: bool = False) -> Policy:
         """Return the drivers' policy."""
         runbook_only = {"strategy", "soak", "keep_previous", "free_arguments"}
         runbook_only |= {"approval", "approvers", "approval_timeout", "on_change", "schedule"}
-        return Policy(**self.model_dump(exclude=runbook_only), changed_checkpoints=changed_checkpoints)
+        found = self.model_dump(exclude=runbook_only)
+        return Policy(**found, changed_checkpoints=changed_checkpoints, no_way_back=no_way_back)
 
 
 class LagSpec(_Part):
@@ -258,9 +259,10 @@ class StreamSpec(_Part):
         """Return where a file that the YAML or the form names is; it need not be there, nor in `root`."""
         return self.root / name
 
-    def policy(self, changed_checkpoints: tuple[str, ...] = ()) -> Policy:
+    def policy(self, changed_checkpoints: tuple[str, ...] = (), *, no_way_back: bool = False) -> Policy:
         """Return the drivers' policy."""
-        return replace(self.upgrade.policy(changed_checkpoints), offsets_group=self.offsets_group or "")
+        found = self.upgrade.policy(changed_checkpoints, no_way_back=no_way_back)
+        return replace(found, offsets_group=self.offsets_group or "")
 
 
 def load_spec(path: str | Path) -> StreamSpec:

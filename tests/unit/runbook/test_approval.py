@@ -103,6 +103,7 @@ def test_the_approver_sees_what_the_control_log_declares(spec: StreamSpec, monke
         "conf": RELEASE["conf"],
         "other_than_in_the_yaml": ["version", "arguments"],
         "changed_checkpoints": ["/old"],
+        "no_way_back": False,
         "deployment": "orders-2-1a2b",
         "asked_by": "ben",
         "asked_because": ["a: it is 3 times slower.", "`upgrade.approval` is on."],
