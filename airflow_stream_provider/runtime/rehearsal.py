@@ -248,16 +248,16 @@ class Rehearsal:
     def _warm(self, query: ManagedQuery, clone: str) -> dict[str, Any]:
         """Run real batches into a sink that drops them, to warm up classes, generated code, consumers and state."""
         source, before = self._prepare(query, clone)
-        if query.writer_spec.sink in ("foreachBatch", "foreach") and not self._calls(query):
+        if query.writer_spec.sink in ("foreachBatch", "foreach") and self._function(query) is None:
             self._notes.append(NOT_CALLED.format(query.label, query.writer_spec.sink))
         batches = self._run(query, clone, self._batches)
         if before is not None:
             self._compare_formats(query, before, checkpoints.formats(clone))
         return {"on": source, **summary_of(batches)}
 
-    def _calls(self, query: ManagedQuery) -> bool:
-        """Whether the user's function gets the batches of the rehearsal."""
-        return query.writer_spec.foreach_batch is not None and self._policy.foreach_batch_safe
+    def _function(self, query: ManagedQuery) -> Callable[[DataFrame, int], None] | None:
+        """Return the user's function, if it gets the batches of the rehearsal."""
+        return query.writer_spec.foreach_batch if self._policy.foreach_batch_safe else None
 
     def _once_more(self, query: ManagedQuery) -> dict[str, Any]:
         """Run the batch again that the holder has committed last, now that all is warm: the same rows and state.
@@ -283,10 +283,8 @@ class Rehearsal:
     def _run(self, query: ManagedQuery, clone: str, batches: int) -> list[dict[str, Any]]:
         """Run so many batches on a clone, into a sink that drops them, and return Spark's progress of each."""
         writer = rehearsal_writer(query.writer, clone)
-        if self._calls(query):
-            writer = writer.foreachBatch(query.writer_spec.foreach_batch)
-        else:
-            writer = writer.format("noop")
+        function = self._function(query)
+        writer = writer.format("noop") if function is None else writer.foreachBatch(function)
         try:
             return self._await_batches(start_ungated(writer), batches)
         except Exception as error:
