@@ -10,7 +10,7 @@ root, milliseconds = sys.argv[1], int(sys.argv[2])
 
 
 @F.udf("long")
-def slowly(number):
+def slowly(number: int) -> int:
     time.sleep(milliseconds / 1000)
     return number
 
