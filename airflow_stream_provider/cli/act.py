@@ -20,6 +20,7 @@ from airflow_stream_provider.cli.run_here import Exit, Progress, Ran, run_here
 from airflow_stream_provider.hooks.look_ahead import look_ahead
 from airflow_stream_provider.lifecycle.errors import SpecError, StreamError
 from airflow_stream_provider.lifecycle.plain_text import plain
+from airflow_stream_provider.monitoring.tell_outcome import tell_outcome
 from airflow_stream_provider.operators.adopt import AdoptOperator
 from airflow_stream_provider.operators.base import StreamOperator
 from airflow_stream_provider.operators.by_hand import operator_of
@@ -165,6 +166,7 @@ class _Command:
         seq = before.observe(history=False).state.seq if before.exists() else 0
         ran = self._carry_out(foreseen)
         if ran.code is Exit.FAILED:
+            self._tell(ran.said, to_act=True)
             self.end("failed", Exit.FAILED, ran.said)
         if ran.code is Exit.UNKNOWN:
             self.end("unknown", Exit.UNKNOWN, f"{ran.said} {_REPEAT}")
@@ -173,7 +175,17 @@ class _Command:
         if ran.snapshot is None or ran.snapshot.state.seq == seq:
             self.end("done already", Exit.DONE, foreseen.done or ran.said or "It was done already.")
         holder = ran.snapshot.holder_sentence
-        self.end("done", Exit.DONE, ran.said or told(foreseen, self.reason, self.results, holder))
+        line = ran.said or told(foreseen, self.reason, self.results, holder)
+        self._tell(line, to_act=False)
+        self.end("done", Exit.DONE, line)
+
+    def _tell(self, line: str, *, to_act: bool) -> None:
+        """Tell people how a roll-back ended, as the task of a run does."""
+        if self.operation is not Operation.ROLL_BACK:
+            return
+        missed = tell_outcome(self.spec, f"command-{time.time():.0f}", line, {}, to_act=to_act)
+        if missed:
+            print(f"Not told, as the log says why: {', '.join(missed)}.", file=sys.stderr)
 
     def end(self, outcome: str, code: Exit, said: str) -> NoReturn:
         """Print how it ended, and exit."""

@@ -174,7 +174,7 @@ def right_to_submit(manager: Manager, queue: str) -> Mapping[str, Any]:
 
     :raises ClusterError: it does not answer, or refuses for another reason.
     """
-    question = {"queue-acl-type": "SUBMIT_APPLICATIONS", "user": manager.user}
+    question = {"queue-acl-type": "SUBMIT_APPLICATIONS", "user": manager.asker.user}
     try:
         return get(manager, f"queues/{quote(queue, safe='')}/access", **question) or {}
     except ClusterError as error:

@@ -39,6 +39,8 @@ class HandOverOperator(StreamOperator):
     interrupted), `ends` (the last batch by query), `gap_seconds` by query as far as it is known.
     """
 
+    CHANGES_HOLDER = True
+
     @override
     def plan(self, snapshot: Snapshot, identity: TaskIdentity, outcome: WaitOutcome | None) -> Step:
         from airflow_stream_provider.hooks.holder_hangs import holder_hangs
@@ -72,6 +74,7 @@ class RollBackOperator(StreamOperator):
 
     WAIT_SECONDS = 1500.0
     OPERATION = Operation.ROLL_BACK
+    CHANGES_HOLDER = True
 
     def __init__(self, *, fault: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -13,6 +13,7 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from typing_extensions import override
 
+from airflow_stream_provider.notifications.upgrade import LINE
 from airflow_stream_provider.runbook.approval import said_no
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class ConfirmOperator(ApprovalOperator):
 
 
 class TellOperator(BaseOperator):
-    """Tell in one line what was done, why, how it went, and who holds now. XCom: that line.
+    """Tell in one line what was done, why, how it went, and who holds now. XCom: that line, also as `line`.
 
     :param stream: the stream, as read by `load_spec`.
     """
@@ -180,4 +181,5 @@ class TellOperator(BaseOperator):
         holder = hook.observe(history=False).holder_sentence if hook.exists() else ""
         line = told(foreseen, looked["reason"], results, holder)
         self.log.info("%s", line)
+        context["ti"].xcom_push(key=LINE, value=line)
         return line

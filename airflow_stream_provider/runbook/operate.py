@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from airflow.sdk import DAG, BaseOperator, Context, Param, TriggerRule
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowSkipException
 
+from airflow_stream_provider.notifications.upgrade import UpgradeNotifier
 from airflow_stream_provider.operators.by_hand import operator_of
 from airflow_stream_provider.planning.operation import MAX_PERSON, MAX_REASON, Operation
 from airflow_stream_provider.runbook.adoption import adoption
@@ -90,6 +92,7 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                     deployment=f"{{{{ {_LOOK}['deployment'] }}}}" if part in _OF_A_DEPLOYMENT else "",
                     confirmed_by=f"{{{{ {_LOOK}['confirmed_by'] }}}}",
                     pre_execute=_if_asked_for(part),
+                    **(_told(spec) if part is Operation.ROLL_BACK else {}),
                     # What comes before may have been skipped.
                     trigger_rule=TriggerRule.NONE_FAILED,
                 )
@@ -108,6 +111,11 @@ def operate_dag(spec: StreamSpec, options: DagOptions) -> DAG:
     # After the operators, as in `upgrade_dag`.
     dag.params = ParamsDict(_form())
     return dag
+
+
+def _told(spec: StreamSpec) -> dict[str, Any]:
+    """How a roll-back ended is told, as that of an upgrade."""
+    return {name: UpgradeNotifier(stream=spec) for name in ("on_success_callback", "on_failure_callback")}
 
 
 def _if_asked_for(part: Operation) -> Callable[[Context], None]:

@@ -9,7 +9,7 @@ from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable, Param, TriggerR
 from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_stream_provider.lifecycle.ids import VERSION
-from airflow_stream_provider.notifications.upgrade import UpgradeNotifier
+from airflow_stream_provider.notifications.upgrade import ApprovalNotifier, UpgradeNotifier
 from airflow_stream_provider.operators.check import CheckReleaseOperator
 from airflow_stream_provider.operators.handover import HandOverOperator, RollBackOperator
 from airflow_stream_provider.operators.judge import JudgeRehearsalOperator
@@ -41,7 +41,11 @@ _APPLICATION = "{{ (ti.xcom_pull(task_ids='check') or {}).get('application', '')
 # `submit` pushes it before it does anything else, so the tasks that clean up after a failure find it.
 _NEW = "{{ ti.xcom_pull(task_ids='submit', key='deployment') or '' }}"
 _OLD = "{{ (ti.xcom_pull(task_ids='hand_over') or {}).get('previous', '') }}"
+_HANDED = "{{ ti.xcom_pull(task_ids='hand_over') | tojson }}"
+_BACK = "{{ ti.xcom_pull(task_ids='roll_back') | tojson }}"
 _FAULT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or '' }}"
+# What a roll-back must not take for a fault.
+_WHY_NOT = "{{ ti.xcom_pull(task_ids='soak', key='fault') or ti.xcom_pull(task_ids='soak', key='inconclusive') or '' }}"
 _SUBMITTED_VERSION = "{{ (ti.xcom_pull(task_ids='submit') or {}).get('version', '') }}"
 _SOAKED = "{{ (ti.xcom_pull(task_ids='soak') or {}).get('result', '') }}"
 # Empty when the soak ended well: whoever took over since may keep this release warm for a roll-back.
@@ -57,8 +61,9 @@ Upgrades the stream {spec.name}. The new release is warm before the old one stop
 
 1. **check**: YAML, script, cluster and Kafka, before anything is touched
 2. **submit**: the new driver comes up and rehearses on a clone of the checkpoint
-3. **hand_over**: it takes over between two batches
-4. **soak**: it is watched; if it is no good, **roll_back** gives the stream back to the old one
+3. **judge**: it is compared with the old one on the same data; where that is not clear, **approve** asks a person
+4. **hand_over**: it takes over between two batches
+5. **soak**: it is watched; if it is no good, **roll_back** gives the stream back to the old one
 
 Every task may be cleared or retried at any time.
 """
@@ -107,9 +112,16 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                 **_RELEASE,
             )
             judge = JudgeRehearsalOperator(**task(UPGRADE, "judge"), stream=spec, deployment=_NEW)
-            asked = [_approval(spec)] if spec.upgrade.approval else []
+            approve = _approval(spec)
         with group(UPGRADE, "take_over"):
-            hand_over = HandOverOperator(**task(UPGRADE, "hand_over"), stream=spec, deployment=_NEW, reason=_REASON)
+            # `approve` is skipped where nobody has to be asked.
+            hand_over = HandOverOperator(
+                **task(UPGRADE, "hand_over"),
+                stream=spec,
+                deployment=_NEW,
+                reason=_REASON,
+                trigger_rule=TriggerRule.NONE_FAILED,
+            )
             soak = SoakOperator(**task(UPGRADE, "soak"), stream=spec, deployment=_NEW)
         with group(UPGRADE, "way_back"):
             roll_back = RollBackOperator(
@@ -138,11 +150,14 @@ def upgrade_dag(spec: StreamSpec, options: DagOptions) -> DAG:
                 stream=spec,
                 deployment=_NEW,
                 soaked=_SOAKED,
-                fault=_FAULT,
+                fault=_WHY_NOT,
                 rejected_by=_REJECTED_BY,
+                handed=_HANDED,
+                back=_BACK,
+                on_success_callback=UpgradeNotifier(stream=spec),
                 on_failure_callback=UpgradeNotifier(stream=spec),
             )
-        steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge, *asked, hand_over, soak]
+        steps: list[BaseOperator] = [check, make_room, stop_first, submit, judge, approve, hand_over, soak]
         for before, after in zip(steps, [*steps[1:], retire], strict=True):
             before >> after
         soak >> roll_back >> discard >> report
@@ -242,4 +257,5 @@ def _approval(spec: StreamSpec) -> BaseOperator:
         application=_APPLICATION,
         rehearsal="{{ ti.xcom_pull(task_ids='judge') | tojson }}",
         subject=f"Hand {spec.name} over to release {_SUBMITTED_VERSION}?",
+        notifiers=[ApprovalNotifier(stream=spec)],
     )

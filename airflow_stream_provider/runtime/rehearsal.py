@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import statistics
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +15,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import airflow_stream_provider.runtime as runtime
 from airflow_stream_provider import checkpoint as checkpoints
-from airflow_stream_provider.lifecycle.errors import CheckpointAway, RehearsalRefused
+from airflow_stream_provider.lifecycle.errors import CheckpointAway, CheckpointError, RehearsalRefused
 from airflow_stream_provider.lifecycle.policy import Policy
+from airflow_stream_provider.runtime.batch_numbers import again_of, summary_of
 from airflow_stream_provider.runtime.compatibility import QueryFacts, compare_queries, on_another_file_system
 from airflow_stream_provider.runtime.describe import cleans_input, describe
 from airflow_stream_provider.runtime.driver_process import DriverProcess
@@ -33,6 +33,8 @@ from airflow_stream_provider.runtime.writer_spec import rehearsal_writer
 SENTINEL = "airflow-stream-rehearsal: the plan is accepted"
 # A source with nothing to read produces no batch, so that a longer wait for the next one would warm up nothing.
 IDLE_SECONDS = 10.0
+# With less time than a clone of the state may take, none is begun any more.
+CLONE_SECONDS = 10.0
 # To plan a batch, Spark tells the sources that the one before it is done, and a file source then cleans the real input:
 # also what the running release has not read. The batch that `_plan` runs is in the offsets log already, so that Spark
 # plans no other one.
@@ -50,6 +52,10 @@ FORMATS_UNSEEN = "In which formats the checkpoint of the query {} is written by 
 NOT_CALLED = "The function that the query {} gives to {} was not called (upgrade.foreach_batch_safe)."
 
 log = logging.getLogger(__name__)
+
+
+class TooSlow(RehearsalRefused):
+    """The batches of a rehearsal did not end in its time."""
 
 
 class Rehearsal:
@@ -111,6 +117,9 @@ class Rehearsal:
         try:
             for query in queries:
                 found[query.label] = self._rehearse(query)
+            for query in queries:  # last: what must be rehearsed is not to lack the time that this takes
+                if found[query.label].get("batches"):
+                    found[query.label].update(self._once_more(query))
         finally:
             runtime._rehearsing = False
         check_jvm(queries, self._own)
@@ -239,33 +248,49 @@ class Rehearsal:
     def _warm(self, query: ManagedQuery, clone: str) -> dict[str, Any]:
         """Run real batches into a sink that drops them, to warm up classes, generated code, consumers and state."""
         source, before = self._prepare(query, clone)
-        writer = rehearsal_writer(query.writer, clone)
-        if query.writer_spec.foreach_batch is not None and self._policy.foreach_batch_safe:
-            writer = writer.foreachBatch(query.writer_spec.foreach_batch)
-        else:
-            writer = writer.format("noop")
-            if query.writer_spec.sink in ("foreachBatch", "foreach"):
-                self._notes.append(NOT_CALLED.format(query.label, query.writer_spec.sink))
+        if query.writer_spec.sink in ("foreachBatch", "foreach") and self._function(query) is None:
+            self._notes.append(NOT_CALLED.format(query.label, query.writer_spec.sink))
+        batches = self._run(query, clone, self._batches)
+        if before is not None:
+            self._compare_formats(query, before, checkpoints.formats(clone))
+        return {"on": source, **summary_of(batches)}
+
+    def _function(self, query: ManagedQuery) -> Callable[[DataFrame, int], None] | None:
+        """Return the user's function, if it gets the batches of the rehearsal."""
+        return query.writer_spec.foreach_batch if self._policy.foreach_batch_safe else None
+
+    def _once_more(self, query: ManagedQuery) -> dict[str, Any]:
+        """Run the batch again that the holder has committed last, now that all is warm: the same rows and state.
+
+        By it this release is compared with the holder. It is left out where the checkpoint cannot be cloned with its
+        state, and where the rehearsal's time does not last for it.
+        """
+        if time.monotonic() + CLONE_SECONDS > self._deadline:
+            return {}
+        self._say(f"running the last batch of {query.label} once more")
+        folder = checkpoints.rehearsal_folder(query.checkpoint, self._incarnation)
+        clone, limit = str(folder / "again"), self._policy.state_limit_bytes
         try:
-            run = start_ungated(writer)
-            batches = self._await_batches(run)
+            checkpoints.clone_state(query.checkpoint, clone, self._new_id(), limit, drop_last_commit=True)
+            found = self._run(query, clone, 1)
+        except (CheckpointError, TooSlow) as error:
+            log.info("The last batch of %s is not run once more: %s", query.label, error)
+            return {}
+        finally:
+            checkpoints.remove_clones(folder)
+        return {"again": again_of(found[0])} if found else {}
+
+    def _run(self, query: ManagedQuery, clone: str, batches: int) -> list[dict[str, Any]]:
+        """Run so many batches on a clone, into a sink that drops them, and return Spark's progress of each."""
+        writer = rehearsal_writer(query.writer, clone)
+        function = self._function(query)
+        writer = writer.format("noop") if function is None else writer.foreachBatch(function)
+        try:
+            return self._await_batches(start_ungated(writer), batches)
         except Exception as error:
             raise self._refused(
                 f"The query {query.label} fails on live data", "Correct what the error names in the script.", error
             ) from error
-        if before is not None:
-            self._compare_formats(query, before, checkpoints.formats(clone))
-        seconds = [batch["durationMs"].get("triggerExecution", 0) / 1000 for batch in batches]
-        rows = sum(batch.get("numInputRows", 0) for batch in batches)
-        return {
-            "on": source,
-            "batches": len(batches),
-            "batch_seconds": [round(second, 3) for second in seconds],
-            "last_batch_seconds": seconds[-1] if seconds else None,
-            "median_batch_seconds": statistics.median(seconds) if seconds else None,
-            "rows": rows,
-            "rows_per_second": round(rows / sum(seconds), 1) if sum(seconds) else None,
-        }
 
     def _compare_formats(self, query: ManagedQuery, before: checkpoints.Formats, after: checkpoints.Formats) -> None:
         found = checkpoints.one_way(before, after)
@@ -287,8 +312,8 @@ class Rehearsal:
         self._notes.append(ON_SCRATCH.format(query.label))
         return "a scratch checkpoint", None
 
-    def _await_batches(self, run: StreamingQuery) -> list[dict[str, Any]]:
-        wanted, seen = self._batches, 0
+    def _await_batches(self, run: StreamingQuery, wanted: int) -> list[dict[str, Any]]:
+        seen = 0
         idle_since = time.monotonic()
         try:
             while True:
@@ -303,7 +328,7 @@ class Rehearsal:
                 if len(batches) >= wanted or now - idle_since > IDLE_SECONDS or not run.isActive:
                     return batches
                 if now > self._deadline:
-                    raise RehearsalRefused(
+                    raise TooSlow(
                         f"Only {len(batches)} of {wanted} batches ran within {self._policy.rehearse_seconds:.0f} s.",
                         next_step="Look at the batches' times in the standby's Spark UI; raise "
                         "`upgrade.rehearse_seconds`.",

@@ -77,8 +77,9 @@ class UpgradeSpec(_Part):
     """How upgrades go. Durations are seconds or text such as ``10m``; the other limits are those of Policy.
 
     `soak`: how long the new release is watched before the upgrade counts. `keep_previous`: how long after the
-    hand-over the old release stays warm. `approval`: a person says yes between rehearsal and hand-over, one of
-    `approvers` (user ids of Airflow's auth manager; empty: everybody who may answer), within `approval_timeout`.
+    hand-over the old release stays warm. `approval`: a person says yes between rehearsal and hand-over, also where
+    the rehearsal leaves no doubt; one of `approvers` (user ids of Airflow's auth manager; empty: everybody who may
+    answer), within `approval_timeout`.
     `free_arguments`: the form may say other arguments of the script than the YAML. `on_change`: the watch starts an
     upgrade when the YAML or a file of the release has changed. `schedule`: a cron expression in UTC; an upgrade to what
     the YAML says then starts at these times, also when that is what runs.
@@ -101,12 +102,6 @@ class UpgradeSpec(_Part):
     lease_seconds: Annotated[Seconds, Field(ge=5)] = Policy.lease_seconds
     pause_seconds: Seconds = Policy.pause_seconds
     take_back_seconds: Annotated[Seconds, Field(ge=1)] = Policy.take_back_seconds
-
-    @model_validator(mode="after")
-    def _approvers_are_asked(self) -> Self:
-        if self.approvers and not self.approval:
-            raise ValueError("approvers are named, but approval is false: nobody would be asked.")
-        return self
 
     @model_validator(mode="after")
     def _a_lost_driver_is_fenced(self) -> Self:

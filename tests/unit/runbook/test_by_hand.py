@@ -161,17 +161,26 @@ def test_without_a_yes_nothing_is_done() -> None:
 def test_what_was_done_is_told_in_one_line(spec: StreamSpec, log: ControlLog) -> None:
     looked = look(spec, "stop")
     pulled = {"look": looked, "stop": {"stopped": True, "boundary": "completed"}}
-    context: Any = {"ti": SimpleNamespace(xcom_pull=lambda task_ids, key="": None if key else pulled.get(task_ids))}
+    pushed: dict[str, str] = {}
+    ti = SimpleNamespace(
+        xcom_pull=lambda task_ids, key="": None if key else pulled.get(task_ids),
+        xcom_push=lambda key, value: pushed.update({key: value}),
+    )
+    context: Any = {"ti": ti}
     line = TellOperator(task_id="tell", stream=spec).execute(context)
     assert line.startswith(
         "Stopped: disk of w3. Every query stopped at a batch boundary: nothing is read again. It was "
     )
     assert "\n" not in line
+    assert pushed == {"line": line}
 
 
 def test_an_upgrade_that_was_started_is_told_with_its_run(spec: StreamSpec, log: ControlLog, app: None) -> None:
     looked = look(spec, "upgrade")
     said = {("look", ""): looked, ("upgrade", "trigger_run_id"): "operate__mine"}
-    context: Any = {"ti": SimpleNamespace(xcom_pull=lambda task_ids, key="": said.get((task_ids, key)))}
+    ti = SimpleNamespace(
+        xcom_pull=lambda task_ids, key="": said.get((task_ids, key)), xcom_push=lambda key, value: None
+    )
+    context: Any = {"ti": ti}
     line = TellOperator(task_id="tell", stream=spec).execute(context)
     assert line.startswith("Asked to upgrade: disk of w3. Run operate__mine does it, and goes on by itself.")
